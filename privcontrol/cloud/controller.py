@@ -277,8 +277,7 @@ class ObserverFeedback:
             N = len(self.A)
             sums = memory[N : N + len(self.tracked)]
             return -product(K, np.concatenate([estimate, sums]))
-        fed = reference[n:] if len(reference) > 1 else reference
-        followed = reference[:n]
+        followed, fed = np.split(reference, [n])
         return product(K, followed - estimate) + fed
 
     def follow(

@@ -35,6 +35,7 @@ class Side(Protocol):
     """A plant as the recursion sees it, with the point about which its controller acts."""
 
     order: int
+    exogenous: int
     inputs: NDArray  # (m, 1), of the inputs that are driven
     outputs: NDArray  # (p, 1)
     through: NDArray  # (p, m), from these inputs to the outputs
@@ -54,6 +55,7 @@ class LinearSide:
     def __init__(self, plant: Plant, controls: list[int]) -> None:
         others = [i for i in range(plant.B.shape[1]) if i not in controls]
         self.order = plant.order
+        self.exogenous = len(others)
         self.inputs = np.zeros((len(controls), 1))
         self.outputs = np.zeros((len(plant.C), 1))
         self.through = plant.D[:, controls]
@@ -96,8 +98,8 @@ def stepped(
     published = np.empty((samples, p + m, runs))
     states[0] = initial
     still = np.zeros((samples, 1, 1))
-    references = drives.get("reference", still)
-    free = drives.get("exogenous", np.zeros((samples, 0, 1)))
+    references = drives.get("reference", np.zeros((samples, len(law.references), 1)))
+    free = drives.get("exogenous", np.zeros((samples, side.exogenous, 1)))
     noise = drives.get("noise", still)
     disturbance = drives.get("disturbance", still)
     for k in range(samples):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..core._linalg import EPS
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from .checks import Weights, present, root
+from .controller import ObserverFeedback
 from .gains import NO_KALMAN_GAIN
 
 #: A part of a sum below this many roundings of its terms is zero.
@@ -36,6 +37,20 @@ _UNSEEN = 1e-10
 def is_dense(noise: OutputNoise) -> bool:
     """Whether a part of the noise has no finite state."""
     return any(part.model is None for part in noise.parts)
+
+
+def noise_covariance(noise: OutputNoise) -> NDArray:
+    """Covariance (T p, T p) of all samples. `ValueError` if it takes too much memory."""
+    size = noise.horizon * noise.outputs
+    if size > _DENSE:
+        raise ValueError(
+            f"noise: it is correlated over the whole horizon, and a filter that knows it "
+            f"takes matrices of ({size}, {size}); at most {_DENSE} are taken. Design "
+            'noise of low order (horizon=np.inf), or pass estimator="observer"'
+        )
+    responses = noise.responses.reshape(size, -1)
+    white = np.diag(np.tile(noise.white**2, noise.horizon))
+    return noise.unit_variance * (responses @ responses.T + white)
 
 
 def noise_model(
@@ -358,24 +373,21 @@ class DenseKnowledge:
         cls,
         plant: Plant,
         weights: Weights,
-        noise: OutputNoise,
+        noise: NDArray,
         P0: NDArray | None,
     ) -> DenseKnowledge:
-        """What is known of x(0) with covariance P0. `ValueError` without it, or if it takes too much memory."""
+        """What is known of x(0) with covariance P0, and noise of covariance (T p, T p).
+
+        `ValueError` without P0, or if the readings are singular.
+        """
         n = plant.order
         p = len(plant.C)
-        samples = noise.horizon
-        size = samples * p
+        size = len(noise)
+        samples = size // p
         if P0 is None:
             raise ValueError(
                 "P0: this noise is correlated over the whole horizon; the filter that "
                 "knows it needs a covariance of x(0)"
-            )
-        if size > _DENSE:
-            raise ValueError(
-                f"noise: it is correlated over the whole horizon, and a filter that knows it "
-                f"takes matrices of ({size}, {size}); at most {_DENSE} are taken. Design "
-                'noise of low order (horizon=np.inf), or pass estimator="observer"'
             )
         disturbed = weights.noise_roots["QN"]
         fresh = disturbed @ disturbed.T
@@ -393,9 +405,7 @@ class DenseKnowledge:
         for t in range(samples):
             own = slice(t * p, (t + 1) * p)
             read[own, own] += present(weights.RN, "RN")
-        responses = noise.responses.reshape(size, -1)
-        added = responses @ responses.T + np.diag(np.tile(noise.white**2, samples))
-        read += noise.unit_variance * added
+        read += noise
         try:
             lower = scipy.linalg.cholesky(read, lower=True)
         except np.linalg.LinAlgError:
@@ -411,8 +421,10 @@ class DenseKnowledge:
             onto[t, :, (t + 1) * p :] = 0.0
         return cls(plant, lower, onto, variances)
 
-    def law_gains(self) -> dict[str, NDArray]:
-        """The gains of `ObserverFeedback`, with what it recalls."""
+    def law(
+        self, controls: list[int], K: NDArray, form: str, tracked: tuple[int, ...] = ()
+    ) -> ObserverFeedback:
+        """The feedback K of the estimate, which recalls all innovations."""
         samples, n, size = self.onto.shape
         p = size // samples
         whiten = np.empty((samples, p, p))
@@ -426,12 +438,19 @@ class DenseKnowledge:
             by_state = self.plant.C @ self.onto[t, :, past]
             recall[t, :, past] = self.lower[own, past] - by_state
         advance = self.plant.A @ correct
-        return {
-            "correct": correct,
-            "advance": advance,
-            "recall": recall,
-            "whiten": whiten,
-        }
+        if form == "predictor":
+            correct = np.zeros_like(correct)
+        law = ObserverFeedback.knowing(
+            self.plant,
+            controls,
+            K,
+            self.plant.A,
+            self.plant.C,
+            correct,
+            advance,
+            tracked,
+        )
+        return replace(law, recall=recall, whiten=whiten)
 
     def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it."""

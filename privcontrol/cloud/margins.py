@@ -21,7 +21,7 @@ from scipy.stats import chi2, norm
 
 from ..channel.endless_noise import EndlessNoise
 from ..channel.parts import Structured, White
-from .kalman import DenseKnowledge, Knowledge, is_dense
+from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -81,7 +81,8 @@ def knowledge(loop: PrivateLoop) -> Any:
             "mean_square_error() is exact for every linear loop"
         )
     if loop.noise is not None and is_dense(loop.noise):
-        return DenseKnowledge.of(loop.plant, loop.weights, loop.noise, design.P0)
+        covariance = noise_covariance(loop.noise)
+        return DenseKnowledge.of(loop.plant, loop.weights, covariance, design.P0)
     return Knowledge.of(loop.plant, loop.weights, loop.noise, design.P0)
 
 

@@ -222,7 +222,7 @@ def nonlinear_run(
     actuator = clipped(limits)
     went, sent = stepped(side, loop.law, initial, drives, samples, actuator)
     left = np.zeros(initial.shape[1], bool)
-    free = drives.get("exogenous", np.zeros((samples, 0, 1)))
+    free = drives.get("exogenous", np.zeros((samples, side.exogenous, 1)))
     for t in range(samples):
         inputs = side.all_inputs(sent[t, len(side.outputs) :], free[t])
         left |= loop.region.outside(went[t, : side.order], inputs)
@@ -237,6 +237,7 @@ class NonlinearSide:
         self.order = truth.plant.order
         self.driven = list(loop.controls)
         self.free = list(loop.exogenous)
+        self.exogenous = len(self.free)
         self.inputs = truth.inputs[self.driven, None]
         self.outputs = truth.outputs[:, None]
         self.through = np.zeros((len(self.outputs), len(self.inputs)))

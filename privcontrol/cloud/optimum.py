@@ -20,14 +20,17 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..channel.correlated import is_energy_ball
 from ..channel.design import designed
 from ..channel.endless_noise import EndlessNoise
+from ..channel.output_noise import OutputNoise
 from ..channel.problem import DesignProblem
 from ..core._linalg import rank_tolerance
+from ..trajectory.disturbance import disturbances
 from .checks import root
 from .kalman import Knowledge
 from .regulator import Regulation
-from .steady import codesigned_without_horizon
+from .turns import expected_total, in_turns, least_cost
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -77,16 +80,33 @@ class Optimality:
 
 def optimal_loop(loop: PrivateLoop, cap: float, progress: bool) -> PrivateLoop:
     """The loop with the noise of the same request that costs least with its own filter."""
-    if isinstance(loop.noise, EndlessNoise):
-        return codesigned_without_horizon(loop, loop.noise, 1e-3)
     if cap <= 1:
         raise ValueError(f"cap: expected a number above 1, got {cap:g}")
-    noise = loop.private_noise
     loop = replace(loop, design=replace(loop.known_design, cap=cap))
+    noise = loop.private_noise
+    request = noise.request
+    _check_gaussian(noise)
+    if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
+        return loop  # there is nothing to choose
+    if not _hides_states(noise):
+        return in_turns(loop, progress)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
-    best = designed(noise.request, loop.plant, factor=factor)
-    return loop.with_noise(best)
+    return loop.with_noise(designed(request, loop.plant, factor=factor))
+
+
+def _check_gaussian(noise: OutputNoise) -> None:
+    if noise.family != "gaussian":
+        raise ValueError(
+            f"noise: the optimum is known among Gaussian noises, and this one is {noise.family}"
+        )
+
+
+def _hides_states(noise: OutputNoise) -> bool:
+    """Whether the secret is one of the state, over a horizon."""
+    if isinstance(noise, EndlessNoise):
+        return False
+    return not disturbances(noise.request.adjacency)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +135,9 @@ class NoiseProgram:
         D_t, which the noise's error passes on its way to the cost.
     seen : ndarray, shape (T, r, r)
         H_t / y^2, what the readings up to t tell about s by themselves.
+    is_ball : bool
+        Whether all moves U c with |c| <= 1 are hidden. The noise U / y is then below every
+        other one, and X = I the optimum.
     """
 
     basis: NDArray
@@ -122,6 +145,7 @@ class NoiseProgram:
     shift: float
     spread: NDArray
     seen: NDArray
+    is_ball: bool = False
 
     @classmethod
     def of(cls, loop: PrivateLoop) -> NoiseProgram:
@@ -130,8 +154,10 @@ class NoiseProgram:
         design = loop.known_design
         plant = loop.plant
         problem = DesignProblem.of(plant, noise.request, None)
-        vectors = problem.moves.vectors
-        basis, moves = _basis_of_moves(vectors)
+        basis = problem.moves.vectors
+        moves = np.eye(basis.shape[1])
+        if not problem.moves.is_ball:
+            basis, moves = _basis_of_moves(basis)
         samples = noise.horizon
         task = Regulation.of(plant, list(loop.controls), loop.weights, design)
         _, prices = task.gains(task.terminal(design), samples)
@@ -151,7 +177,14 @@ class NoiseProgram:
             response = plant.A @ response
             moved = plant.A @ moved
         shift = problem.allowed
-        return cls(basis, moves, shift, spread / shift, seen / shift**2)
+        return cls(
+            basis,
+            moves,
+            shift,
+            spread / shift,
+            seen / shift**2,
+            problem.moves.is_ball,
+        )
 
     def factor(self, information: NDArray) -> NDArray:
         """S (n, r) of the noise with the information J / y^2."""
@@ -177,6 +210,9 @@ class NoiseProgram:
         """The optimum over X >= I / cap^2, to a certified gap."""
         least = cap**-2
         r, count = self.moves.shape
+        if self.is_ball:
+            value = self.value(np.eye(r))
+            return Solved(np.eye(r), value, value, value)
         X = (least + _INSIDE * (1 - least)) * np.eye(r)
         weight = max(self.value(X), np.finfo(float).tiny) / (count + r)
         every = np.eye(r * r).reshape(r * r, r, r)
@@ -267,17 +303,30 @@ def _basis_of_moves(vectors: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def optimality(loop: PrivateLoop) -> Optimality:
-    """How far a loop is from the optimum, for secrets of the state."""
-    drawn: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
-    spent = loop.cost(initial_state="design", **drawn)
-    cost = spent.total + spent.terminal
-    program = NoiseProgram.of(loop)
-    found = program.solved(loop.known_design.cap)
-    times = loop.private_noise.timepts
+    """How far a loop is from the optimum. `ValueError` without a prior, or where no optimum is known."""
+    noise = loop.private_noise
+    design = loop.known_design
+    _check_gaussian(noise)
+    if isinstance(noise, EndlessNoise):
+        cost = expected_total(loop)
+        lower = least_cost(loop)
+        return Optimality(cost, lower, (cost - lower) / lower)
+    if not design.is_kalman or design.P0 is None:
+        raise ValueError(
+            "optimality: over a horizon it depends on what is known of x(0); pass the "
+            "public covariance P0 to private_lqg"
+        )
+    cost = expected_total(loop)
+    if not _hides_states(noise):
+        lower = least_cost(loop)
+        return Optimality(cost, lower, (cost - lower) / lower)
+    found = NoiseProgram.of(loop).solved(design.cap)
+    times = noise.timepts
     quiet = replace(loop, noise=None, law=loop.law_for(None, len(times)))
+    drawn: dict[str, Any] = dict.fromkeys(
+        ("disturbance", "measurement_noise"), "design"
+    )
     public = quiet.cost(times, initial_state="design", **drawn)
     least = public.total + public.terminal
-    lower = least + found.capped
-    return Optimality(
-        cost, lower, (cost - least - found.uncapped) / (least + found.uncapped)
-    )
+    uncapped = least + found.uncapped
+    return Optimality(cost, least + found.capped, (cost - uncapped) / uncapped)

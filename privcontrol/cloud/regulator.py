@@ -7,7 +7,7 @@ prior of x(0) and the law of the noise, or that of the papers, with constant gai
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..trajectory.plant import Plant
 from .checks import Weights, present
 from .controller import ObserverFeedback
 from .gains import observer_gain, regulator_gain, regulator_gains
-from .kalman import DenseKnowledge, Knowledge, is_dense
+from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +64,10 @@ class LqgDesign:
         """The controller for a noise, or without noise for a number of samples."""
         if noise is not None:
             samples = noise.horizon
-        task = Regulation.of(plant, controls, weights, self)
-        K = task.gain
-        has_end = samples is not None and samples < math.inf
-        if self.terminal is not None and has_end and self.is_kalman:
-            K, _ = task.gains(self.terminal, int(samples or 0))
+        K = self.regulator(plant, controls, weights, samples)
         if self.is_kalman and noise is not None and is_dense(noise):
-            gains = DenseKnowledge.of(plant, weights, noise, self.P0).law_gains()
-            if self.form == "predictor":
-                gains["correct"] = np.zeros_like(gains["correct"])
-            law = ObserverFeedback.knowing(
-                plant,
-                controls,
-                K,
-                plant.A,
-                plant.C,
-                gains["correct"],
-                gains["advance"],
-                self.tracked,
-            )
-            return replace(law, recall=gains["recall"], whiten=gains["whiten"])
+            dense = DenseKnowledge.of(plant, weights, noise_covariance(noise), self.P0)
+            return dense.law(controls, K, self.form, self.tracked)
         if samples == math.inf or (self.is_kalman and samples is not None):
             known = Knowledge.of(plant, weights, noise, self.P0)
             correct, advance = known.gains(samples)
@@ -95,6 +79,19 @@ class LqgDesign:
         return ObserverFeedback.knowing(
             plant, controls, K, known.A, known.C, correct, advance, self.tracked
         )
+
+    def regulator(
+        self,
+        plant: Plant,
+        controls: list[int],
+        weights: Weights,
+        samples: float | None,
+    ) -> NDArray:
+        """K (m, n + j), or (T, m, n + j) for another terminal weight than the Riccati equation's."""
+        task = Regulation.of(plant, controls, weights, self)
+        if self.terminal is None or samples in (None, math.inf) or not self.is_kalman:
+            return task.gain
+        return task.gains(self.terminal, int(samples or 0))[0]
 
     @property
     def is_kalman(self) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.design import designed
 from ..channel.endless_noise import EndlessNoise
 from ..trajectory.linear import LinearSystem
 from .checks import root
@@ -64,24 +62,3 @@ def _sources(loop: PrivateLoop, rows: NDArray) -> dict[str, LinearSystem]:
             )
         sources["privacy"] = sensed.after(loop.noise.model)
     return sources
-
-
-def codesigned_without_horizon(
-    public: PrivateLoop, noise: EndlessNoise, tolerance: float
-) -> PrivateLoop:
-    """Observer and noise chosen for each other in turns, as long as the cost falls."""
-    loop = public.with_noise(noise)
-    before = loop.steady_state_cost().total
-    history = [("separate design", before)]
-    for _ in range(_TURNS):
-        shaped = designed(noise.request, loop.plant, weight=loop)
-        reshaped = loop.with_noise(shaped)
-        after = reshaped.steady_state_cost().total
-        if not after < before:
-            break
-        loop = reshaped
-        history.append(("noise and observer", after))
-        if after > before * (1 - tolerance):
-            break
-        before = after
-    return replace(loop, history=tuple(history))

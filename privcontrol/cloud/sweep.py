@@ -36,7 +36,7 @@ from .lqg import private_lqg
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
 from .plots import log_plot, single_axes
-from .steady import codesigned_without_horizon
+from .turns import in_turns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -515,7 +515,7 @@ def _endless_candidates(
         request = replace(request, family="iid-gaussian")
     noise: Any = designed(request, public.plant)
     if design == "codesign":
-        return [codesigned_without_horizon(public, noise, 1e-3)]
+        return [in_turns(public.with_noise(noise), progress=False)]
     loops = [public.with_noise(noise)]
     if design == "loop":
         shaped: Any = designed(request, public.plant, weight=loops[0])

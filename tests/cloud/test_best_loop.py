@@ -3,15 +3,20 @@
 import dataclasses
 import pickle
 import warnings
+from itertools import pairwise
 
 import control as ct
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.stats
 
 import privcontrol as pc
+from privcontrol.channel.problem import DesignProblem
+from privcontrol.cloud.kalman import DenseKnowledge, noise_covariance
 from privcontrol.cloud.moments import expected_cost
 from privcontrol.cloud.optimum import NoiseProgram
+from privcontrol.trajectory.secret import all_responses
 
 DRAWN = {
     "initial_state": "design",
@@ -546,3 +551,92 @@ def test_a_right_prior_never_costs_more_than_other_loops(seed):
         cost = loop.cost(noise.timepts, **DRAWN)
         costs.append(cost.total + cost.terminal)
     assert costs[0] <= min(costs[1:]) * (1 + 1e-9)
+
+
+# -- disturbances, in turns ---------------------------------------------------------------------
+
+
+def tank_loop(horizon=15, **options):
+    tank = ct.ss(
+        [[0.9, 0.1], [0, 0.8]],
+        [[0, 1.0], [1, 0]],
+        [[1, 0]],
+        0,
+        1.0,
+        states=["a", "b"],
+        inputs=["u", "w"],
+    )
+    noise = pc.design_output_noise(
+        tank,
+        horizon=horizon,
+        adjacency=pc.DisturbanceAdjacency({"w": 1.0}, **options),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    )
+    weights = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1, "controls": ["u"]}
+    return pc.private_lqg(tank, **weights, noise=noise, P0=1, codesign=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"duration": 3}, {"norm": "l2"}])
+def test_turns_end_near_the_certified_optimum_of_a_disturbance(options):
+    loop = tank_loop(**options)
+    steps = [cost for _, cost in loop.history]
+    assert all(later < earlier for earlier, later in pairwise(steps))
+    optimality = loop.optimality
+    assert 0 <= optimality.gap < 3e-3
+    assert loop.guarantee.satisfies(loop.noise.request.budget)
+    cost = loop.cost(**DRAWN)
+    assert optimality.cost == pytest.approx(cost.total + cost.terminal, rel=1e-12)
+
+
+def test_no_other_noise_for_the_disturbance_is_below_the_bound():
+    """Sixty random noises that keep the budget, with their own filters."""
+    loop = tank_loop(horizon=8)
+    noise = loop.noise
+    lower = loop.optimality.lower_bound
+    problem = DesignProblem.of(loop.plant, noise.request, None)
+    moves = all_responses(noise.request.adjacency, problem.plants, 8).points
+    known = DenseKnowledge.of(
+        loop.plant, loop.weights, noise_covariance(noise), loop.design.P0
+    )
+    value = solve_dare(loop)
+    price = loop.K.T @ (loop.R + loop.plant.B[:, [0]].T @ value @ loop.plant.B[:, [0]])
+    price = price @ loop.K
+    own = np.sum(known.covariances(8) * price)
+    constant = loop.optimality.cost - own
+    rng = np.random.default_rng(0)
+    best = np.linalg.pinv(noise_covariance(noise))
+    for k in range(60):
+        root = rng.normal(size=(8, 8))
+        information = root @ root.T
+        if k % 2:
+            scale = np.linalg.norm(best) / np.linalg.norm(information)
+            information = best + 0.1 * scale * information
+        worst = np.max(np.sum(moves * (information @ moves), axis=0))
+        information *= problem.allowed**2 / worst
+        other = DenseKnowledge.of(
+            loop.plant, loop.weights, np.linalg.inv(information), loop.design.P0
+        )
+        assert constant + np.sum(other.covariances(8) * price) >= lower
+
+
+def solve_dare(loop):
+    driven = loop.plant.B[:, list(loop.controls)]
+    return scipy.linalg.solve_discrete_are(loop.plant.A, driven, loop.Q, loop.R)
+
+
+def test_a_loop_that_never_stops_has_a_gap_too():
+    room = ct.ss(
+        0.9, [[1, 0.1]], 1, 0, 300.0, states=["air"], inputs=["heat", "people"]
+    )
+    noise = pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    )
+    weights = {"Q": 1, "R": 1, "QN": 1e-2, "RN": 1e-2, "controls": ["heat"]}
+    separate = pc.private_lqg(room, **weights, noise=noise)
+    together = pc.private_lqg(room, **weights, noise=noise, codesign=True)
+    assert 0 <= together.optimality.gap < 0.02
+    assert separate.optimality.gap > together.optimality.gap
+    assert separate.optimality.lower_bound <= together.optimality.cost
