@@ -1,4 +1,4 @@
-"""Private average consensus on networks, from ten agents to a million, and the algorithms to compare it with."""
+"""Private average consensus on networks, from ten agents to a million."""
 
 import lazy_loader
 
