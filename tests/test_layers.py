@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "privcontrol"
 # Top to bottom. A module may import what stands below it; modules of one line import each other as long as there
 # is no circle. Private helpers of the core sit with the public module that they serve.
 LAYERS = [
+    ["privcontrol.deploy"],
+    ["privcontrol._files"],
     ["privcontrol.plants"],
     ["privcontrol.consensus"],
     ["privcontrol.cloud"],

@@ -257,7 +257,8 @@ class Gateway:
         self._identity = opening["identity"]
         self._note = opening["note"]
         self._resolution = opening["resolution"]
-        self._rounding = roundings(opening["grid"], noise.outputs)
+        self._grid = opening["grid"]
+        self._rounding = roundings(self._grid, noise.outputs)
         self._least_block = opening["block"] or _block_size(noise)
         self._largest_block = opening["block"] or _LARGEST_BLOCK
         self._ledger = ledger
@@ -356,6 +357,11 @@ class Gateway:
     def next_index(self) -> int:
         """Index of the next sample."""
         return self._next
+
+    @property
+    def longest_jump(self) -> int | float:
+        """Most samples ahead of the next one, inf where no noise depends on them."""
+        return _LONGEST_JUMP if self._exact.remembers else math.inf
 
     def publish(
         self, y: ArrayLike | Mapping[str, float], index: int | None = None
@@ -463,7 +469,7 @@ class Gateway:
                 "(horizon=np.inf), or further windows with design_windows; a second "
                 "gateway that continues the run is another window of it, start=..."
             )
-        if index - self._next > _LONGEST_JUMP and self._exact.remembers:
+        if index - self._next > self.longest_jump:
             raise ValueError(
                 f"index: expected at most {self._next + _LONGEST_JUMP}, {_LONGEST_JUMP} "
                 f"samples ahead, got {index}: later noise depends on all that is passed "
@@ -621,6 +627,8 @@ class Gateway:
             "path": path,
             "next_index": self._next,
             "remaining": self.remaining,
+            "grid": self._grid,
+            "resolution": self._resolution,
             "charged": self._state["charged"],
             "closed": self._closed,
             "guarantee": str(self.guarantee),

@@ -1,0 +1,1 @@
+"""The command that publishes a plant's outputs."""

@@ -1,0 +1,448 @@
+"""Show and check design files, and publish readings through a gateway.
+
+    privcontrol show noise.json
+    privcontrol check noise.json
+    privcontrol publish noise.json --state gateway.sqlite --resolution 0.001
+
+A source is anything that yields readings: a text (a JSON object, or a CSV row after a
+header), or a mapping of output names to numbers. A sink is a function that takes a mapping
+with the index and what is published. Nothing here prints a reading.
+"""
+
+import argparse
+import csv
+import json
+import logging
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from .._files import load
+from ..channel.gateway import Gateway
+from ..core.errors import PrivacyError
+from ..core.ledger import PrivacyLedger
+from ..core.release import step_size, step_sizes
+
+Reading = str | bytes | Mapping[str, Any]
+Sink = Callable[[dict[str, float]], object]
+
+_LOG = logging.getLogger("privcontrol")
+_DONE = 0
+_REFUSED = 1
+_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+#: What a supervisor cannot repair by starting again.
+_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+#: Longest reading, in characters.
+_LONGEST = 1 << 16
+
+
+class _Refused(Exception):
+    """A reading is not published. The message holds nothing of it."""
+
+
+class _Stopped(Exception):
+    """A signal ended the wait for the next reading."""
+
+
+class Relay:
+    """Pass readings through a gateway, one published value for each that is accepted.
+
+    A reading whose sample was passed, or that cannot be read, is refused: it is counted,
+    and logged by its number without its content. A sample is never published twice.
+
+    Parameters
+    ----------
+    gateway : Gateway
+    ledger : PrivacyLedger, optional
+        For `health`.
+    epoch : float, optional
+        Time of sample 0, in the unit of the plant's dt. Readings may then carry a "time"
+        in place of an "index", and belong to the nearest sample.
+    most_lost : int, optional
+        Refuse readings that are more samples ahead.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> from privcontrol.deploy.command import Relay
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> published = []
+    >>> with pc.Gateway(noise, grid=0.001) as gateway:
+    ...     Relay(gateway).run([{"y": -20.0}, '{"y": -19.9, "index": 3}'], published.append)
+    >>> [message["index"] for message in published]
+    [0, 3]
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        ledger: PrivacyLedger | None = None,
+        epoch: float | None = None,
+        most_lost: int | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._ledger = ledger
+        self._epoch = epoch
+        self._most_lost = math.inf if most_lost is None else most_lost
+        self._outputs = gateway.noise.plant.outputs
+        self._places = {"index"} if epoch is None else {"index", "time"}
+        clash = self._places.intersection(self._outputs)
+        if clash:
+            raise ValueError(
+                f"outputs: expected other names than {', '.join(sorted(clash))}, which "
+                "say where a reading belongs; rename the plant's outputs and design again"
+            )
+        self._header: list[str] = []
+        self._number = 0  # of the reading
+        self._published = 0
+        self._refused = 0
+        self._waiting = False
+        self._stopping = False
+        self._asked = False
+
+    def run(self, readings: Iterable[Reading], sink: Sink) -> None:
+        """Publish until the readings or the horizon end, or `stop` is called."""
+        source = iter(readings)
+        while self._gateway.remaining > 0 and not self._stopping:
+            self._answer_health()
+            try:
+                self._waiting = True
+                reading = next(source)
+            except (StopIteration, _Stopped):
+                return
+            finally:
+                self._waiting = False
+            self._number += 1
+            try:
+                self._pass_on(reading, sink)
+            except _Refused as reason:
+                self._refused += 1
+                _LOG.warning("line %d refused: %s", self._number, reason)
+
+    def stop(self, *signalled: object) -> None:
+        """End after the reading at hand; a handler of signals."""
+        self._stopping = True
+        if self._waiting:
+            raise _Stopped
+
+    def ask(self, *signalled: object) -> None:
+        """Log `health` after the reading at hand; a handler of signals."""
+        self._asked = True
+        if self._waiting:
+            self._answer_health()
+
+    def health(self) -> dict[str, Any]:
+        """Return the next index, what remains, and counts; nothing of a reading."""
+        remaining = self._gateway.remaining
+        return {
+            "index": self._gateway.next_index,
+            "remaining": None if remaining == math.inf else remaining,
+            "ledger": None if self._ledger is None else self._ledger.remaining,
+            "published": self._published,
+            "refused": self._refused,
+        }
+
+    def _answer_health(self) -> None:
+        if self._asked:
+            self._asked = False
+            _LOG.info("%s", json.dumps(self.health()))
+
+    def _pass_on(self, reading: Reading, sink: Sink) -> None:
+        """Publish a reading, or raise `_Refused`."""
+        fields = self._fields(reading)
+        if fields is None:
+            return
+        missing = set(self._outputs) - fields.keys()
+        if missing or fields.keys() - self._places - set(self._outputs):
+            raise _Refused(
+                f"expected {', '.join(self._outputs)}, and the index if known"
+            )
+        values = [_number(fields[name]) for name in self._outputs]
+        passed = self._gateway.next_index
+        index = self._index(fields)
+        published = self._gateway.publish(values, index).tolist()
+        if index > passed:
+            _LOG.warning("samples %d to %d were lost", passed, index - 1)
+        self._published += 1
+        sink({"index": index, **dict(zip(self._outputs, published))})
+
+    def _index(self, fields: Mapping[str, Any]) -> int:
+        """Return the sample of a reading, if it can still be published."""
+        following = self._gateway.next_index
+        if "index" in fields:
+            sample = _number(fields["index"])
+            if not sample.is_integer():
+                raise _Refused("expected a whole number as index")
+        elif self._epoch is not None and "time" in fields:
+            elapsed = _number(fields["time"]) - self._epoch
+            sample = round(_number(elapsed / self._gateway.noise.plant.step))
+        else:
+            sample = following
+        if sample < following:
+            raise _Refused(f"its sample was passed, the next one is {following}")
+        if sample >= self._gateway.noise.horizon:
+            raise _Refused("its sample is behind the horizon")
+        longest = min(self._most_lost, self._gateway.longest_jump)
+        if sample > following + longest:
+            raise _Refused(f"its sample is more than {longest} ahead")
+        return int(sample)
+
+    def _fields(self, reading: Reading) -> Mapping[str, Any] | None:
+        """Return a reading's numbers by name, or None for a blank line or a header."""
+        if isinstance(reading, Mapping):
+            return reading
+        if len(reading) > _LONGEST:
+            raise _Refused("it is too long")
+        text = reading if isinstance(reading, str) else reading.decode(errors="replace")
+        try:
+            if not text.strip():
+                return None
+            if text.lstrip().startswith("{"):
+                return dict(json.loads(text))
+            row = [field.strip() for field in next(csv.reader([text]))]
+            if self._number == 1 and set(self._outputs) <= set(row):
+                self._header = row
+                return None
+            known = {*self._outputs, *self._places}
+            named = zip(self._header, row, strict=True)
+            # other columns are not needed
+            return {name: float(field) for name, field in named if name in known}
+        except (ValueError, RecursionError, csv.Error):
+            raise _Refused("expected a JSON object, or a row of the header") from None
+
+
+def _number(value: Any) -> float:
+    """Return a value as a finite number."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        raise ValueError
+    except (ValueError, OverflowError):
+        raise _Refused("expected finite numbers") from None
+
+
+# -- sources and sinks ---------------------------------------------------------------
+
+
+def _readings(place: str, stack: ExitStack) -> Iterable[Reading]:
+    """Open a source: standard input, a topic of a broker, or a file."""
+    if _is_topic(place):
+        return _topic(place, stack)
+    if place == "-":
+        return _bounded_lines(sys.stdin.buffer)
+    return _bounded_lines(stack.enter_context(open(place, "rb")))
+
+
+def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
+    """Open a sink: standard output, a topic of a broker, or a file that is appended to."""
+    if _is_topic(place):
+        return _topic(place, stack).send
+    # beside sys.stdout, whose last flush would fail where the reader has gone
+    target = os.dup(sys.stdout.fileno()) if place == "-" else place
+    file = stack.enter_context(
+        open(target, "a", buffering=1, encoding="utf-8", newline="")
+    )
+    if not str(place).endswith(".csv"):
+        return lambda message: file.write(json.dumps(message) + "\n")
+    writer = csv.DictWriter(file, ["index", *outputs], lineterminator="\n")
+    if file.tell() == 0:
+        writer.writeheader()
+    return writer.writerow
+
+
+def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines. Of one that is too long only the beginning is kept."""
+    while line := file.readline(_LONGEST + 2):
+        rest = line
+        while len(rest) > _LONGEST and not rest.endswith(b"\n"):
+            rest = file.readline(_LONGEST + 2)
+        yield line
+
+
+def _is_topic(place: str) -> bool:
+    return place.startswith(("mqtt://", "mqtts://"))
+
+
+def _topic(place: str, stack: ExitStack) -> Any:
+    try:
+        from .mqtt import Topic
+    except ImportError as error:
+        raise ValueError(
+            f"{place}: MQTT needs paho-mqtt: pip install 'privcontrol[deploy]'"
+        ) from error
+    return stack.enter_context(Topic(place, longest=_LONGEST))
+
+
+# -- the command ---------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit code.
+
+    Returns
+    -------
+    int
+        0 done, 1 refused (starting again does not help), 75 try again. Wrong usage exits
+        with 2.
+    """
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        options.run(options)
+    except (ValueError, TypeError, *_LASTING) as error:
+        print(f"privcontrol: {error}", file=sys.stderr)
+        return _REFUSED
+    except OSError as error:
+        print(f"privcontrol: {error}; try again", file=sys.stderr)
+        return _TRY_AGAIN
+    return _DONE
+
+
+def _show(options: argparse.Namespace) -> None:
+    design = load(options.design)
+    print(repr(design))
+    print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
+    print(design.guarantee)
+
+
+def _check(options: argparse.Namespace) -> None:
+    guarantee = load(options.design).guarantee
+    print(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
+
+
+def _noise(design: Any) -> Any:
+    """Return a design's noise, which is the design itself or that of a loop."""
+    return getattr(design, "noise", design)
+
+
+def _publish(options: argparse.Namespace) -> None:
+    noise = _noise(load(options.design))
+    ledger = None
+    if options.ledger is not None:
+        ledger = PrivacyLedger.open(options.ledger)
+    with ExitStack() as stack:
+        readings = _readings(options.source, stack)
+        sink = _sink(options.sink, noise.plant.outputs, stack)
+        gateway = stack.enter_context(_taken_up(noise, ledger, options))
+        relay = Relay(
+            gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
+        )
+        with _signals(relay):
+            relay.run(readings, sink)
+
+
+def _taken_up(
+    noise: Any, ledger: PrivacyLedger | None, options: argparse.Namespace
+) -> Gateway:
+    """Make the gateway of a state, or resume it where the state exists."""
+    state = options.state
+    steps = {"grid": options.grid, "resolution": options.resolution}
+    if not state.exists():
+        if state.with_name(f"{state.name}.lock").exists():
+            raise PrivacyError(
+                f"--state: the gateway's file at {str(state)!r} is gone, and its lock file "
+                "is left: put the file back. If the run begins anew, delete the lock file"
+            )
+        return Gateway(noise, path=state, ledger=ledger, **steps)
+    gateway = Gateway.resume(state, ledger=ledger)
+    try:
+        if _drawn(gateway.noise) != _drawn(noise):
+            raise PrivacyError(
+                f"--state: the file at {str(state)!r} publishes another noise than that of "
+                f"{str(options.design)!r}: pass its design, or another --state"
+            )
+        for name, given in steps.items():
+            if given is None:
+                continue
+            kept = gateway.status()[name]
+            if [str(step) for step in step_sizes(given, name, noise.outputs)] != kept:
+                raise PrivacyError(
+                    f"--{name}: the file at {str(state)!r} was made with {kept}; leave "
+                    f"--{name} out, or pass the same"
+                )
+    except BaseException:
+        gateway.close()
+        raise
+    return gateway
+
+
+def _drawn(noise: Any) -> tuple:
+    """Return what decides the noise's values, without what is promised of them."""
+    return noise.plant, noise.horizon, noise.family, noise.parts
+
+
+@contextmanager
+def _signals(relay: Relay) -> Iterator[None]:
+    """Let signals end the relay, or ask it for its health."""
+    handlers = {signal.SIGTERM: relay.stop, signal.SIGINT: relay.stop}
+    if hasattr(signal, "SIGUSR1"):
+        handlers[signal.SIGUSR1] = relay.ask
+    earlier = {number: signal.signal(number, how) for number, how in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, how in earlier.items():
+            signal.signal(number, how)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="privcontrol",
+        description="Show and check design files, and publish readings with their noise.",
+        epilog="Exit: 0 done, 1 refused, 2 wrong usage, 75 try again.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, purpose in (
+        ("show", _show, "print the guarantee and the noise"),
+        ("check", _check, "certify the design again; exit 1 if it does not hold"),
+        ("publish", _publish, "one reading in, one published value out"),
+    ):
+        command = commands.add_parser(name, help=purpose, description=purpose)
+        command.set_defaults(run=run)
+        command.add_argument("design", type=Path, help="a file of noise or of a loop")
+    add = command.add_argument
+    add(
+        "--state",
+        type=Path,
+        required=True,
+        help="the gateway's file; resumed if it exists",
+    )
+    add("--ledger", type=Path, help="an existing ledger, charged once")
+    add(
+        "--resolution",
+        type=_steps,
+        help="step of the sensor, or one for each output: R,R",
+    )
+    add("--grid", type=_steps, help="publish multiples of this step, or R,R")
+    add("--source", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help="JSON or CSV")
+    add("--sink", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help=".csv: as CSV")
+    add(
+        "--epoch",
+        type=float,
+        metavar="TIME",
+        help='of sample 0: readings have a "time"',
+    )
+    add("--most-lost", type=int, metavar="N", help="refuse readings further ahead")
+    return parser
+
+
+def _steps(text: str) -> list[str] | str:
+    steps = text.split(",")
+    for step in steps:
+        step_size(step, "step")
+    return steps if len(steps) > 1 else text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

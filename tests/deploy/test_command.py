@@ -1,0 +1,251 @@
+"""The command in processes of its own: what it publishes, refuses, survives and returns."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import privcontrol as pc
+
+STEPS = ("--resolution", "0.001", "--grid", "0.001")
+SECRET = "31.4159"
+
+
+@pytest.fixture(scope="module")
+def design(tmp_path_factory):
+    path = tmp_path_factory.mktemp("design") / "noise.json"
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=60,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+        resolution=0.001,
+    )
+    noise.save(path)
+    return path
+
+
+def command(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "privcontrol.deploy.command", *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, PYTHONUNBUFFERED="1"),
+        **options,
+    )
+
+
+def ran(*arguments, given=""):
+    process = command(*arguments)
+    out, err = process.communicate(given, timeout=300)
+    return process.returncode, out, err
+
+
+def indices(out):
+    return [json.loads(line)["index"] for line in out.splitlines()]
+
+
+def test_show_and_check_print_the_guarantee(design):
+    code, out, _ = ran("show", design)
+    assert code == 0 and "Budget:" in out and "OutputNoise(gaussian" in out
+    code, out, _ = ran("check", design)
+    assert code == 0 and out.startswith("holds: epsilon = 1 at delta = 0.01")
+
+
+def test_a_claim_that_does_not_hold_is_refused(design, tmp_path):
+    altered = tmp_path / "altered.json"
+    altered.write_text(design.read_text().replace('"horizon": 60', '"horizon": 61'))
+    assert altered.read_text() != design.read_text()
+    code, out, err = ran("check", altered)
+    assert code == 1 and out == "" and "altered" in err
+
+
+def test_wrong_late_repeated_and_missing_readings(design, tmp_path):
+    """Each sample is drawn once; what is refused is named by its number alone."""
+    lines = [
+        '{"y": -20.0, "index": 0}',
+        f'{{"y": {SECRET}, "index": 0}}',  # repeated
+        f'{{"y": "{SECRET}"}}',
+        f'{{"y": {SECRET}, "velocity": {SECRET}}}',
+        f'{{"z": {SECRET}}}',
+        f'{{"y": {SECRET}',
+        f'{{"y": {SECRET}, "index": {SECRET}}}',
+        f'{{"y": [{SECRET}]}}',
+        '{"y": NaN}',
+        '{"y": true}',
+        '{"y": 1' + "0" * 400 + "}",
+        '{"y": 1' + "0" * 100_000 + "}",
+        "[" * 60_000,
+        f"[{SECRET}]",
+        f"{SECRET}",
+        "",
+        '{"y": -19.0, "index": 4}',  # 1 to 3 are lost
+        f'{{"y": {SECRET}, "index": 3}}',  # and come late
+        f'{{"y": {SECRET}, "index": 1000000}}',
+        '{"y": -18000}',
+    ]
+    state = tmp_path / "gateway.sqlite"
+    code, out, err = ran(
+        "publish", design, "--state", state, *STEPS, given="\n".join(lines) + "\n"
+    )
+    assert code == 0
+    assert indices(out) == [0, 4, 5]
+    # a whole number is a value in metres and no count of millimetres
+    assert abs(json.loads(out.splitlines()[-1])["y"] + 18000) < 30
+    refused = [int(n) for n in re.findall(r"line (\d+) refused", err)]
+    assert refused == [*range(2, 16), 18, 19]
+    assert "samples 1 to 3 were lost" in err
+    assert SECRET not in err and "velocity" not in err and "000000" not in err
+
+
+def test_csv_in_and_out_and_resumed(design, tmp_path):
+    source = tmp_path / "run.csv"
+    source.write_text("index,u,y\n0,9,-20\n2,9,-19.5\nx,9,-19\n3,9\n4,9,-18\n")
+    sink = tmp_path / "published.csv"
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    code, out, err = ran(*arguments, "--source", source, "--sink", sink)
+    assert code == 0 and out == ""
+    assert re.findall(r"line (\d+) refused", err) == ["4", "5"]
+    header, *rows = sink.read_text().splitlines()
+    assert header == "index,y" and [row.split(",")[0] for row in rows] == [
+        "0",
+        "2",
+        "4",
+    ]
+    # again: all samples were passed, and nothing is drawn twice
+    code, _, err = ran(*arguments, "--source", source, "--sink", sink)
+    assert code == 0 and "resumed at sample" in err
+    assert sink.read_text().splitlines() == [header, *rows]
+    # other options are refused, not ignored
+    code, _, err = ran(*arguments[:-1], "0.01")
+    assert code == 1 and "--grid" in err
+
+
+def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
+    given = (
+        '{"y": 1, "time": 100.02}\n{"y": 1, "time": 100.04}\n{"y": 1, "time": 100.49}\n'
+    )
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS, "--epoch", "100")
+    code, out, err = ran(*arguments, given=given)
+    assert code == 0 and indices(out) == [0, 5] and "line 2 refused" in err
+
+
+def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
+    """Killed twice and stopped once, with a ledger: each index once, one charge."""
+    budget = pc.PrivacyBudget(epsilon=1.5, delta=1e-2)
+    pc.PrivacyLedger(budget, tmp_path / "ledger")
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    arguments = (*arguments, "--ledger", tmp_path / "ledger")
+    seen = []
+    for how, code in (
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGTERM, 0),
+    ):
+        process = command(*arguments)
+        for _ in range(3):
+            process.stdin.write('{"y": -20}\n')
+            process.stdin.flush()
+            seen.append(json.loads(process.stdout.readline())["index"])
+        process.send_signal(how)
+        process.stdin = None
+        process.communicate(timeout=300)
+        assert process.returncode == code
+    assert seen == sorted(set(seen)) and len(seen) == 9
+    code, out, _ = ran(*arguments, given='{"y": -20, "index": 59}\n{"y": 1}\n')
+    assert code == 0 and indices(out) == [59]
+    # over: done, and a supervisor does not start it again
+    code, out, _ = ran(*arguments, given='{"y": -20}\n')
+    assert code == 0 and out == ""
+    assert len(pc.PrivacyLedger.open(tmp_path / "ledger").history) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signal here")
+def test_health_on_request(design, tmp_path):
+    process = command("publish", design, "--state", tmp_path / "g", *STEPS)
+    process.stdin.write(f'{{"y": -20}}\n{{"y": "{SECRET}"}}\n')
+    process.stdin.flush()
+    process.stdout.readline()
+    assert "line 2 refused" in process.stderr.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    health = json.loads(process.stderr.readline())
+    assert health == {
+        "index": 1,
+        "remaining": 59,
+        "ledger": None,
+        "published": 1,
+        "refused": 1,
+    }
+    process.communicate('{"y": -20}\n', timeout=300)  # it goes on
+    assert process.returncode == 0
+
+
+def test_exit_codes_of_what_is_refused(design, tmp_path):
+    state = tmp_path / "g"
+    arguments = ("publish", design, "--state", state, *STEPS)
+    assert ran("publish", design)[0] == 2
+    assert ran(*arguments[:-1], "no")[0] == 2
+    assert ran("show", tmp_path / "none.json")[0] == 1
+    # a resolution is missing
+    code, _, err = ran("publish", design, "--state", state)
+    assert code == 1 and "resolution" in err and not state.exists()
+    # the budget does not cover the run
+    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2), tmp_path / "small")
+    code, out, _ = ran(*arguments, "--ledger", tmp_path / "small", given='{"y": -20}\n')
+    assert code == 1 and out == ""
+
+
+def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
+    state = tmp_path / "g"
+    arguments = ("publish", design, "--state", state, *STEPS)
+    first = command(*arguments)
+    first.stdin.write('{"y": -20}\n')
+    first.stdin.flush()
+    first.stdout.readline()
+    code, out, err = ran(*arguments, given='{"y": -20}\n')
+    assert code == 75 and out == "" and "another process" in err
+    first.communicate(timeout=300)
+    other = tmp_path / "other.json"
+    pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=60,
+        budget=pc.PrivacyBudget(epsilon=2.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+        resolution=0.001,
+    ).save(other)
+    code, out, err = ran("publish", other, "--state", state, given='{"y": -20}\n')
+    assert code == 1 and out == "" and "another noise" in err
+    # a lost file does not begin a second noise
+    state.unlink()
+    code, out, err = ran(*arguments, given='{"y": -20}\n')
+    assert code == 1 and out == "" and not state.exists() and "is gone" in err
+
+
+def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
+    code = (
+        "import sys\n"
+        "from privcontrol.deploy.command import main\n"
+        "exit = main(sys.argv[1:])\n"
+        "heavy = {'cvxpy', 'pandas', 'dask', 'torch', 'networkx', 'paho'}\n"
+        "sys.exit(exit or sorted(heavy & set(sys.modules)) or 0)\n"
+    )
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        input='{"y": 1}\n',
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert indices(done.stdout) == [0]
