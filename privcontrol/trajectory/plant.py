@@ -92,14 +92,25 @@ class Plant(SampledSystem, LinearSystem):
 
     def statespace(self) -> ct.StateSpace:
         """Return the plant as a python-control system."""
-        return ct.ss(
-            *self.matrices,
+        B, D = self.B, self.D
+        if not self.inputs:  # python-control makes none of matrices without columns
+            B = np.zeros((self.order, 1))
+            D = np.zeros((len(self.outputs), 1))
+        system = ct.ss(
+            self.A,
+            B,
+            self.C,
+            D,
             self.dt,
             states=list(self.states),
-            inputs=list(self.inputs),
+            inputs=list(self.inputs) or None,
             outputs=list(self.outputs),
             name=self.name,
         )
+        if not self.inputs:
+            system.B, system.D = self.B, self.D
+            system.set_inputs(0)
+        return system
 
     @cached_property
     def fingerprint(self) -> str:

@@ -42,3 +42,16 @@ def test_the_nominal_plant_of_a_polytope_is_the_mean_unless_it_is_given():
     assert given.nominal.A[0, 0] == 0.45
     assert given != lags()
     assert pickle.loads(pickle.dumps(given)) == given
+
+
+def test_a_plant_without_inputs_has_none():
+    def decay(t, x, u, params):
+        return [-0.1 * x[0] ** 2]
+
+    names = dict(states=["level"], inputs=0, outputs=["level_meter"])
+    plant = pc.sample_nonlinear(ct.nlsys(decay, None, **names), 1.0)
+    box = pc.jacobian_polytope(plant, {"level": (0.5, 1.0)})
+    assert box.nominal.input_labels == []
+    assert box.nominal.B.shape == (1, 0)
+    assert box.contains(box.nominal)
+    assert np.abs(ct.poles(box.nominal)).max() < 1
