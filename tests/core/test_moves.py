@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import privcontrol as pc
 from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
 
 
@@ -31,3 +32,14 @@ def test_enlarged_shifts_of_a_ball_hold_every_ball_within_the_errors(norm):
         images = (shifts + errors * signs) @ units
         assert np.linalg.norm(images, ord=norm, axis=0).max() <= claimed
     assert moves.attaining(shifts) == ()
+
+
+def test_errors_of_moves_in_data_space_count_in_their_responses():
+    rng = np.random.default_rng(2)
+    query = pc.LinearQuery(rng.standard_normal((3, 4)))
+    data = rng.standard_normal((4, 5))
+    errors = 1e-3 * rng.random((4, 5))
+    _, bounds = FiniteMoves(data, data=data, errors=errors).output_responses(query)
+    assert (bounds >= np.abs(query.matrix) @ errors).all()
+    _, exact = FiniteMoves(data, data=data).output_responses(query)
+    assert (exact < 1e-12).all()
