@@ -247,9 +247,10 @@ class ObserverFeedback:
 
     def gains(self, t: int) -> tuple[NDArray, NDArray, NDArray]:
         """K, correct and advance at sample t."""
-        gains = (self.K, self.correct, self.advance)
-        K, correct, advance = (gain if gain.ndim == 2 else gain[t] for gain in gains)
-        return K, correct, advance
+        K = self.K if self.K.ndim == 2 else self.K[t]
+        if self.advance.ndim == 2:
+            return K, self.correct, self.advance
+        return K, self.correct[t], self.advance[t]
 
     def innovation(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
         """What the reading tells beyond the prediction, (p, q)."""

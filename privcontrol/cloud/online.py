@@ -61,6 +61,7 @@ class OnlineController:
         self._silence = np.zeros(len(loop.law.references))
         self._reference = self._silence
         self._asked = self._rest_inputs
+        self._advance = np.zeros((0, 0))
         self._lost: set[int] = set()
         self._filter: Filtering | None = None
         if loop.noise is None and loop.design is not None and loop.design.is_kalman:
@@ -167,7 +168,7 @@ class OnlineController:
         """The inputs that the state feedback asks for, in deviations from rest."""
         t = self.time
         n = observer.order_of_plant
-        K, correct, _ = self._gains(observer, t)
+        K, correct, self._advance = self._gains(observer, t)
         predicted = self._memory[: len(observer.A)]
         estimate = predicted[:n]
         if self._reading is not None:
@@ -214,7 +215,6 @@ class OnlineController:
             self._memory = self._loop.law.follow(self.time - 1, *shaped)[:, 0]
 
     def _predict(self, observer: ObserverFeedback, change: NDArray) -> None:
-        _, _, advance = self._gains(observer, self.time - 1)
         predicted = self._memory[: len(observer.A)]
         seen = observer.C @ predicted
         moved = observer.A @ predicted + observer.B @ change
@@ -223,7 +223,7 @@ class OnlineController:
             sensed = self._reading
             if self._passes_on:
                 sensed = sensed - observer.through @ change
-            moved += advance @ (sensed - seen)
+            moved += self._advance @ (sensed - seen)
         if observer.tracked:
             picked = list(observer.tracked)
             read = sensed[picked] + observer.through[picked] @ change
