@@ -92,7 +92,7 @@ class Relay:
         self._ledger = ledger
         self._epoch = epoch
         self._most_lost = math.inf if most_lost is None else most_lost
-        self._outputs = gateway.noise.plant.outputs
+        self._outputs = gateway.noise.plant_data.outputs
         self._places = {"index"} if epoch is None else {"index", "time"}
         clash = self._places.intersection(self._outputs)
         if clash:
@@ -183,7 +183,7 @@ class Relay:
                 raise _Refused("expected a whole number as index")
         elif self._epoch is not None and "time" in fields:
             elapsed = _number(fields["time"]) - self._epoch
-            sample = round(_number(elapsed / self._gateway.noise.plant.step))
+            sample = round(_number(elapsed / self._gateway.noise.plant_data.step))
         else:
             sample = following
         if sample < following:
@@ -333,7 +333,7 @@ def _publish(options: argparse.Namespace) -> None:
         ledger = PrivacyLedger.open(options.ledger)
     with ExitStack() as stack:
         readings = _readings(options.source, stack)
-        sink = _sink(options.sink, noise.plant.outputs, stack)
+        sink = _sink(options.sink, noise.plant_data.outputs, stack)
         gateway = stack.enter_context(_taken_up(noise, ledger, options))
         relay = Relay(
             gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
@@ -379,7 +379,7 @@ def _taken_up(
 
 def _drawn(noise: Any) -> tuple:
     """Return what decides the noise's values, without what is promised of them."""
-    return noise.plant, noise.horizon, noise.family, noise.parts
+    return noise.plant_data, noise.horizon, noise.family, noise.parts
 
 
 @contextmanager
