@@ -405,6 +405,42 @@ class Gateway:
                 rounded.append(self._rounded(values[i], enclosure, t, i))
             return np.array(rounded)
 
+    def publish_frame(self, frame: Any) -> Any:
+        """Publish a table of readings, a row for each sample from the next one on.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            With the plant's output names as columns. Numbers are values, and no counts of
+            the resolution.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the same index, and the outputs in the plant's order.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing or more than the outputs, an entry is no finite number,
+            or the rows do not fit into the horizon; nothing was published.
+        """
+        names = list(self._noise.plant_data.outputs)
+        if sorted(frame.columns) != sorted(names):
+            raise ValueError(
+                f"frame: expected the columns {', '.join(names)}, got others; select them "
+                "with frame[[...]]"
+            )
+        if len(frame) > self.remaining:
+            raise ValueError(
+                f"frame: expected at most {self.remaining} rows, which are left of the "
+                f"horizon, got {len(frame)}"
+            )
+        values = real_array(frame[names].to_numpy(float), "frame")
+        published = [self.publish(row) for row in values]
+        table = np.reshape(published, values.shape)
+        return type(frame)(table, index=frame.index, columns=names)
+
     def _rounded(
         self, value: Rational, enclosure: Ball | None, t: int, output: int
     ) -> float:

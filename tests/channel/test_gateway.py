@@ -679,3 +679,27 @@ def test_roundings_without_a_horizon_have_no_bound():
         root = np.linalg.cholesky(covariance_of(design.over(samples)))
         shifts.append(np.linalg.norm(np.linalg.solve(root, moved)))
     assert shifts[1] > 1.9 * shifts[0]
+
+
+@pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
+def test_a_frame_is_published_as_values_with_its_index():
+    """Whole numbers are values; what does not fit is refused before a sample is drawn."""
+    pandas = pytest.importorskip("pandas")
+    design = noise("floored")
+    gateway = pc.Gateway(design, resolution="0.001", grid="0.001")
+    times = pandas.date_range("2026-01-01", periods=3, freq="1s")
+    readings = [7000, 7001, 7002]
+    for wrong in (
+        pandas.DataFrame({"z": readings}),
+        pandas.DataFrame({"y": readings, "u": readings}),
+        pandas.DataFrame({"y": [1.0, np.nan, 2.0]}),
+        pandas.DataFrame({"y": np.zeros(HORIZON + 1)}),
+    ):
+        with pytest.raises(ValueError, match="frame: expected"):
+            gateway.publish_frame(wrong)
+    assert gateway.next_index == 0
+    published = gateway.publish_frame(pandas.DataFrame({"y": readings}, index=times))
+    assert published.index.equals(times) and list(published.columns) == ["y"]
+    # 7,000 m, where 7,000 counts would be 7 m
+    assert abs(published["y"].to_numpy() - 7000).max() < 10 * design.std.max() + 3
+    assert gateway.next_index == 3
