@@ -63,7 +63,7 @@ def test_other_parts_do_not_inherit_a_guarantee(kind):
         "parts": tuple(part.scaled(0.1) for part in own.parts),
         "horizon": 10**6,
         "guarantee": larger,
-        "plant": replace(own.plant, A=own.plant.A * 0.5),
+        "plant_data": replace(own.plant_data, A=own.plant_data.A * 0.5),
         "request": replace(own.request, resolution=np.ones(1)),
     }
     for name, value in changes.items():

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..trajectory.plant import Plant
 
@@ -179,6 +180,9 @@ class ObserverFeedback:
     tracked: tuple[int, ...] = ()
     recall: NDArray | None = None
     whiten: NDArray | None = None
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
     @classmethod
     def of(
