@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privcontrol.channel import confidence
 from privcontrol.channel.confidence import (
     energy_bound,
     first_samples,
@@ -199,3 +200,23 @@ def test_an_input_that_starts_late_is_waited_for():
 def test_data_that_tell_nothing_are_refused(intervals, regressors, targets, cause):
     with pytest.raises(ValueError, match=cause):
         intervals(regressors, targets, 0.1)
+
+
+def test_parameters_share_the_probability_of_a_miss(monkeypatch):
+    """Six intervals that each missed with 20 % would all hold in a quarter of the fits.
+
+    The energy is the true one here, so that nothing but the shares decides. A share of .8
+    of 600 fits is found within .08.
+    """
+    rng = np.random.default_rng(5)
+    regressors = rng.normal(size=(150, 6))
+    theta = rng.normal(size=6)
+    hits = 0
+    for _ in range(600):
+        e = rng.normal(size=150)
+        energy = float(np.sum(e[first_samples(regressors) :] ** 2))
+        monkeypatch.setattr(confidence, "energy_bound", lambda *_, known=energy: known)
+        hits += holds(
+            sequential_intervals(regressors, regressors @ theta + e, 0.2), theta
+        )
+    assert hits / 600 > 0.8 - 0.08

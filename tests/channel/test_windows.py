@@ -216,3 +216,35 @@ def test_windows_meet_their_joint_budget_after_the_last_rounding(seed):
     joint = pc.windows_guarantee(windows, adjacency=adjacency)
     assert joint.satisfies(budget)
     assert joint.gdp > budget.gdp * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    "secret", [pc.StateAdjacency(1.0), pc.InitialStateAdjacency(1.0)]
+)
+def test_a_sensors_grid_counts_in_every_window(secret):
+    """Two readings differ by up to a step more, in every window for itself."""
+    plant = pc.plants.vehicle()
+    A = np.asarray(plant.A)
+    step, floor, lengths = 0.2, 1.0, (3, 4)
+    noises = [
+        cases.vehicle_noise(secret, horizon=T, floor=floor, resolution=step)
+        for T in lengths
+    ]
+    moves = secret.moves(pc.trajectory_manifold(plant, sum(lengths)))
+    left, grids = [], []
+    for noise, start in zip(noises, (0, 3)):
+        T = noise.horizon
+        dense = noise.responses.reshape(T, -1)
+        covariance = dense @ dense.T + floor**2 * np.eye(T)
+        root = np.linalg.inv(np.linalg.cholesky(covariance))
+        stack = oracles.dense_observability(A, plant.C, T)
+        left.append(root @ stack @ np.linalg.matrix_power(A, start) @ moves.vectors)
+        grids.append(step * np.sqrt(T) / floor)
+    if moves.is_ball:
+        expected = np.linalg.norm(np.vstack(left), 2) + np.linalg.norm(grids)
+    else:
+        sizes = [np.linalg.norm(part, axis=0) + h for part, h in zip(left, grids)]
+        expected = np.linalg.norm(sizes, axis=0).max()
+    claimed = pc.windows_guarantee(noises, adjacency=secret)
+    assert claimed.gdp == pytest.approx(expected, rel=1e-6)
+    assert "gdp" not in claimed.exact
