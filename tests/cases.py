@@ -1,12 +1,9 @@
 """Plants, queries and loops that many tests share."""
 
-from dataclasses import replace
-
 import control as ct
 import numpy as np
 
 import privcontrol as pc
-from privcontrol.cloud.gains import observer_gain, regulator_gain
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 #: The budget under which noise has the size that the paper gives it for ``BUDGET``.
@@ -74,19 +71,6 @@ def random_loop(seed, noise=None, *, feedthrough=False, **sizes):
         QN=0.01 * np.eye(n),
         RN=0.1 * np.eye(p),
     )
-
-
-def random_gains(loop, rng):
-    """Gains K and L of an LQG loop for weights that are drawn around its own."""
-    weights = replace(
-        loop.weights,
-        R=loop.R * 10 ** rng.uniform(-2, 3),
-        QN=loop.QN * 10 ** rng.uniform(-2, 2),
-        RN=loop.RN * 10 ** rng.uniform(-1, 4),
-    )
-    driven = loop.plant.B[:, list(loop.controls)]
-    K, _ = regulator_gain(loop.plant.A, driven, weights.Q, weights.R, weights.N)
-    return K, observer_gain(loop.plant, weights, None, loop.form)[0]
 
 
 def random_problem(seed, rank=None, moves=None, weighted=False):

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import control as ct
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._frozen import freeze_arrays
@@ -59,8 +58,8 @@ class Law(Protocol):
     ) -> NDArray:
         """Its next states (k, q), from the inputs that act."""
 
-    def at(self, t: int) -> Controller:
-        """Its matrices at sample t."""
+    def check_linear(self) -> None:
+        """Raise a `ValueError` where it is a function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +93,8 @@ class Controller:
         """Number of states k."""
         return len(self.A)
 
-    def at(self, t: int) -> Controller:
-        """The controller itself, which does not vary."""
-        return self
+    def check_linear(self) -> None:
+        """Accept, because it is linear."""
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
@@ -116,29 +114,6 @@ class Controller:
         """Its next states (k, q), from the inputs that act."""
         moved = product(self.A, memory) + product(self.B, sensed)
         return moved + product(self.E, acting) + self.F @ reference
-
-    def statespace(self, plant: Plant, controls: list[int]) -> ct.StateSpace:
-        """The controller as a python-control system from (yhat, references) to the inputs that it drives."""
-        through = plant.D[:, controls]
-        m = len(controls)
-        solved = np.linalg.inv(np.eye(m) + self.D @ through)
-        from_state = solved @ self.C
-        from_output = solved @ self.D
-        from_reference = solved @ self.H
-        by_input = self.E - self.B @ through
-        of_output = self.B + by_input @ from_output
-        of_reference = self.F + by_input @ from_reference
-        return ct.ss(
-            self.A + by_input @ from_state,
-            np.hstack([of_output, of_reference]),
-            from_state,
-            np.hstack([from_output, from_reference]),
-            plant.dt,
-            inputs=[*_indexed("yhat", len(plant.C)), *self.references],
-            outputs=[plant.inputs[k] for k in controls],
-            states=list(self.states),
-            name=f"{plant.name}$controller",
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,34 +286,8 @@ class ObserverFeedback:
             after[own] = product(self.whiten[t], innovation)
         return after
 
-    def at(self, t: int) -> Controller:
-        """The matrices at sample t."""
-        K, correct, advance = self.gains(t)
-        n = self.order_of_plant
-        N = len(self.A)
-        m = self.B.shape[1]
-        j = len(self.tracked)
-        by_state = K[:, :n]
-        seen = by_state @ correct[:n]
-        feedback = seen @ self.C
-        feedback[:, :n] -= by_state
-        picked = np.eye(len(self.C))[list(self.tracked)]
-        F = np.zeros((N, n + m))
-        H = np.hstack([by_state, np.eye(m)])
-        if j:
-            F = np.eye(N + j, j, -N)
-            H = np.zeros((m, j))
-        return Controller(
-            A=scipy.linalg.block_diag(self.A - advance @ self.C, np.eye(j)),
-            B=np.vstack([advance, -picked]),
-            E=np.vstack([self.B, -picked @ self.through]),
-            F=F,
-            C=np.hstack([feedback, -K[:, n:]]),
-            D=-seen,
-            H=H,
-            states=self.states,
-            references=self.references,
-        )
+    def check_linear(self) -> None:
+        """Accept, because it is linear."""
 
 
 def general_controller(
@@ -536,6 +485,25 @@ def wiring(
     if set(driven) == set(system.output_labels):
         outputs = [system.output_labels.index(name) for name in driven]
     return inputs, outputs
+
+
+def answer(
+    law: Law,
+    t: int,
+    memory: NDArray,
+    yhat: NDArray,
+    reference: NDArray,
+    through: NDArray,
+) -> tuple[NDArray, NDArray]:
+    """Inputs (m, q) and next states of a controller that reads yhat (p, q), D u included."""
+    asked = law.decide(t, memory, yhat, reference)
+    if through.any():
+        still = np.zeros((law.order, len(yhat)))
+        quiet = np.zeros((len(law.references), len(yhat)))
+        direct = law.decide(t, still, np.eye(len(yhat)), quiet)
+        asked = np.linalg.solve(np.eye(len(asked)) + direct @ through, asked)
+    sensed = yhat - through @ asked
+    return asked, law.follow(t, memory, sensed, asked, reference)
 
 
 def _indexed(name: str, count: int) -> tuple[str, ...]:

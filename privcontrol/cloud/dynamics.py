@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import product
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
-from .controller import Controller, Law
+from .controller import Law
 
 #: Takes the time index, the controller's memory (k, q), what it senses (p, q) and the
 #: inputs (m, q) that it asks for; returns those that act.
@@ -143,17 +142,44 @@ class LoopDynamics:
     @cached_property
     def fixed(self) -> ClosedLoop:
         """The loop as one linear system. `ValueError` where its gains vary."""
-        first = self.at(0)  # a function refuses
+        self.law.check_linear()
         if self.law.varies:
             raise ValueError(
                 "the gains of this loop vary from sample to sample: it has no poles and "
                 "no steady state; loop.system is a ct.nlsys with the time"
             )
-        return first
+        return self.at(0)
 
     def at(self, t: int) -> ClosedLoop:
-        """The loop at sample t as one linear system."""
-        return ClosedLoop.of(self.plant, list(self.controls), self.law.at(t))
+        """The loop at sample t as one linear system, from its answers to units."""
+        self.law.check_linear()
+        side = LinearSide(self.plant, list(self.controls))
+        p = len(self.plant.C)
+        widths = {
+            "reference": len(self.law.references),
+            "noise": p,
+            "disturbance": side.order,
+            "exogenous": side.exogenous,
+        }
+        size = self.size
+        count = size + sum(widths.values())
+        drives = {}
+        places = {}
+        start = size
+        for name, width in widths.items():
+            drives[name] = np.eye(width, count, start)[None]
+            places[name] = slice(start, start + width)
+            start += width
+        units = np.eye(size, count)
+        states, published = stepped(side, self.law, units, drives, 1, first=t)
+        return ClosedLoop(
+            A=states[1][:, :size],
+            C=published[0][:, :size],
+            B={name: states[1][:, place] for name, place in places.items()},
+            D={name: published[0][:, place] for name, place in places.items()},
+            order=side.order,
+            outputs=p,
+        )
 
     def run(
         self,
@@ -247,54 +273,6 @@ class ClosedLoop:
     D: dict[str, NDArray]
     order: int
     outputs: int
-
-    @classmethod
-    def of(
-        cls, plant: Plant, controls: list[int], controller: Controller
-    ) -> ClosedLoop:
-        """The loop of a plant and the controller that drives some of its inputs."""
-        n = plant.order
-        p = len(plant.C)
-        m = len(controls)
-        k = controller.order
-        references = controller.F.shape[1]
-        others = [i for i in range(plant.B.shape[1]) if i not in controls]
-        through = plant.D[:, controls]
-        sense = np.hstack([plant.C, np.zeros((p, k))])
-        act = np.hstack([controller.D @ plant.C, controller.C])
-        by_input = np.vstack([plant.B[:, controls], controller.E])
-        by_sense = np.vstack([np.zeros((n, p)), controller.B])
-        free = scipy.linalg.block_diag(plant.A, controller.A)
-        # What each drive does at once: to the states, to what is sensed, and to the inputs.
-        direct = {
-            "reference": np.vstack([np.zeros((n, references)), controller.F]),
-            "disturbance": np.vstack([np.eye(n), np.zeros((k, n))]),
-            "exogenous": np.vstack([plant.B[:, others], np.zeros((k, len(others)))]),
-        }
-        sensed = {"noise": np.eye(p), "exogenous": plant.D[:, others]}
-        asked = {"reference": controller.H}
-        widths = {
-            "reference": references,
-            "noise": p,
-            "disturbance": n,
-            "exogenous": len(others),
-        }
-        into = {}
-        onto = {}
-        for name, width in widths.items():
-            seen = sensed.get(name, np.zeros((p, width)))
-            given = asked.get(name, np.zeros((m, width))) + controller.D @ seen
-            moved = direct.get(name, np.zeros((n + k, width)))
-            into[name] = moved + by_sense @ seen + by_input @ given
-            onto[name] = np.vstack([seen + through @ given, given])
-        return cls(
-            A=free + by_sense @ sense + by_input @ act,
-            C=np.vstack([sense + through @ act, act]),
-            B=into,
-            D=onto,
-            order=n,
-            outputs=p,
-        )
 
     @cached_property
     def poles(self) -> NDArray:

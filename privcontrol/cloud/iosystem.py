@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.iosystem import create_channel_iosystem
+from .controller import answer
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -62,20 +63,37 @@ def varying_controller(loop: PrivateLoop) -> ct.NonlinearIOSystem:
 
     def moved(time: float, state: NDArray, given: NDArray) -> tuple[NDArray, NDArray]:
         k = _sample(loop, time)
-        memory = state[:, None]
-        reference = given[p:, None]
-        matrices = law.at(k)
-        asked = law.decide(k, memory, given[:p, None], reference)
-        looped = np.eye(len(driven)) + matrices.D @ through
-        asked = np.linalg.solve(looped, asked)
-        sensed = given[:p, None] - through @ asked
-        after = law.follow(k, memory, sensed, asked, reference)
+        columns = (state[:, None], given[:p, None], given[p:, None])
+        asked, after = answer(law, k, *columns, through)
         return after[:, 0], asked[:, 0]
 
     inputs = [*(f"yhat[{i}]" for i in range(p)), *law.references]
     outputs = [plant.inputs[k] for k in driven]
     name = f"{plant.name}$controller"
     return _system(loop, moved, inputs, outputs, list(law.states), name)
+
+
+def fixed_controller(loop: PrivateLoop) -> ct.StateSpace:
+    """The same where nothing varies, from its answers to units."""
+    law = loop.law
+    plant = loop.plant
+    p = len(plant.C)
+    driven = list(loop.controls)
+    order = law.order
+    units = np.eye(order + p + len(law.references))
+    memory, yhat, reference = np.split(units, [order, order + p])
+    asked, after = answer(law, 0, memory, yhat, reference, plant.D[:, driven])
+    return ct.ss(
+        after[:, :order],
+        after[:, order:],
+        asked[:, :order],
+        asked[:, order:],
+        plant.dt,
+        inputs=[*(f"yhat[{i}]" for i in range(p)), *law.references],
+        outputs=[plant.inputs[k] for k in driven],
+        states=list(law.states),
+        name=f"{plant.name}$controller",
+    )
 
 
 def _sample(loop: PrivateLoop, time: float) -> int:

@@ -35,7 +35,7 @@ from ._loop_data import KIND, loop_to_dict
 from .checks import RunSignals, Weights, check_noise, known_keywords, root, span
 from .controller import Law, ObserverFeedback, general_controller
 from .dynamics import LoopDynamics, Rows
-from .iosystem import varying_controller, varying_loop
+from .iosystem import fixed_controller, varying_controller, varying_loop
 from .margins import knowledge, margins
 from .moments import LoopCost, expected_cost, mean_square_error
 from .nonlinear import NonlinearTruth, refuse_moments
@@ -277,12 +277,11 @@ class PrivateLoop:
         if self.law.varies:
             self._check_state()
             return varying_controller(self)
-        return self.law.at(0).statespace(self.plant, list(self.controls))
+        return fixed_controller(self)
 
     def _check_state(self) -> None:
         """Refuse controllers that are functions, or recall all that was published."""
-        if isinstance(self.law, OwnLaw):
-            self.law.at(0)
+        self.law.check_linear()
         if self.observer is not None and self.observer.recall is not None:
             raise ValueError(
                 "this loop's noise has no finite state, and its controller recalls all "
@@ -380,7 +379,7 @@ class PrivateLoop:
         u are the loop's response to gamma alone. With an infinite horizon it is the `LinearSystem` H itself. `ValueError`
         if the loop has no Q and R, or is not stable and the horizon infinite.
         """
-        self.law.at(0)  # a function refuses
+        self.law.check_linear()
         rows = self.cost_rows
         if not self.law.varies:
             rows = Rows(rows.each, 0 * rows.last)

@@ -285,7 +285,7 @@ def warn_of_left_region(left: NDArray, loop: PrivateLoop) -> None:
 
 def refuse_moments(loop: PrivateLoop, what: str) -> None:
     """`ValueError` if the loop's plant or controller is nonlinear: nobody knows its moments."""
-    loop.law.at(0)
+    loop.law.check_linear()
     if loop.truth is not None:
         raise ValueError(
             f"{what}: exact moments are those of a linear plant, and this one is "

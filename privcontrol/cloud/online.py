@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.endless_noise import EndlessNoise
 from ..core.errors import PrivacyError
-from .controller import ObserverFeedback
+from .controller import ObserverFeedback, answer
 from .kalman import Knowledge, Step
 from .margins import knowledge
 
@@ -193,11 +193,8 @@ class OnlineController:
         if self._observer is not None:
             found = self._observer.estimate(self.time, *columns)[:, 0]
             self.estimate = found + self._rest
-        asked = law.decide(self.time, *columns, self._reference[:, None])[:, 0]
-        if not self._passes_on:
-            return asked
-        looped = law.at(0).D @ self._through
-        return np.linalg.solve(np.eye(len(asked)) + looped, asked)
+        given = (*columns, self._reference[:, None])
+        return answer(law, self.time, *given, self._through)[0][:, 0]
 
     def _follow(self, applied: ArrayLike | None) -> None:
         """Move on from the sample before, with the inputs that acted there."""

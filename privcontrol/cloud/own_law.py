@@ -65,7 +65,7 @@ class OwnLaw(ABC):
         """Number of states k."""
         return len(self.states)
 
-    def at(self, t: int) -> NoReturn:
+    def check_linear(self) -> NoReturn:
         """Refuse to be one linear system."""
         raise ValueError(
             "this loop's controller is a function, and not a linear system: it has no "

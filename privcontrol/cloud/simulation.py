@@ -217,12 +217,21 @@ def _actuation(
             "whose estimates a function could be given; make the loop with K and L"
         )
     through = loop.plant.D[:, loop.controls]
-    if observer is None and (loop.law.at(0).D @ through).any():
+    if observer is None and _answers_at_once(loop, through):
         raise ValueError(
             "saturation: this controller answers the feedthrough of its own input at "
             "once, and its saturated input is not defined; delay it by one sample"
         )
     return Actuation(controller, limits, observer, signals.timepts, signals.target)
+
+
+def _answers_at_once(loop: PrivateLoop, through: NDArray) -> bool:
+    """Whether the controller answers the feedthrough of its own input at once."""
+    law = loop.law
+    count = through.shape[1]
+    still = np.zeros((law.order, count))
+    quiet = np.zeros((len(law.references), count))
+    return bool(law.decide(0, still, through, quiet).any())
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:

@@ -1,5 +1,6 @@
 """Long runs show how far they are, and what is interrupted leaves nothing half done."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,6 +62,10 @@ def test_an_interrupted_simulation_leaves_its_executor_usable(monkeypatch):
     np.testing.assert_array_equal(again.states, loop.simulate(trials=5, rng=0).states)
 
 
+def interrupted(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("kind", ["report", "save"])
 def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkeypatch):
     loop = pc.private_lqg(
@@ -76,6 +81,7 @@ def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         getattr(loop, kind)(target)
     assert target.read_bytes() == complete
