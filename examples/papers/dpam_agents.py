@@ -96,7 +96,7 @@ def _legend():
             [],
             [],
             color="black",
-            linestyle=(0, (5, 3)),
+            linestyle=":",
             linewidth=1,
             label="bound of Proposition 1",
         ),

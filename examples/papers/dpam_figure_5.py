@@ -27,7 +27,9 @@ for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#007
     if readout == "state":
         plot_network(network, ax=graph)
         plot_trajectories(network, response, values, ax=left)
-        print(network.guarantee)
+        promised = network.guarantee
+        print(promised)
+        print(f"at delta = 0.01: epsilon = {promised.epsilon(0.01):.4f}")
         print(f"average {values.mean():g}, alpha = {network.rate:.7f}")
     signals = (
         np.asarray(response.states if readout == "state" else response.outputs)[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from ip_digits import LIPSCHITZ, RULES, SEEDS, Classifiers
+from ip_digits import OUTPUT, RULES, SEEDS, Classifiers
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 networks = [Classifiers(seed) for seed in SEEDS]
@@ -26,22 +26,17 @@ styles = {
 }
 
 
-def tests(kind, epsilon, radius, method):
+def tests(kind, epsilon, radius, rule):
     """Accuracy in per cent of each seed's network of a kind."""
-    rng = np.random.default_rng(1)
-    found = []
-    for each in networks:
-        network = getattr(each, LIPSCHITZ[kind])
-        mechanism = each.gauss_output(epsilon, radius, method, network)
-        found.append(100 * each.accuracy(mechanism, rng=rng))
-    return found
+    setting = (epsilon, radius, rule)
+    return [each.accuracy(OUTPUT[kind], setting) for each in networks]
 
 
 figure, axes = plt.subplots(
     2, 2, figsize=(7.2, 6.0), sharex=True, sharey=True, layout="constrained"
 )
 for (kind, method), axis in zip(
-    itertools.product(LIPSCHITZ, RULES), axes.flat, strict=True
+    itertools.product(OUTPUT, RULES), axes.flat, strict=True
 ):
     for radius, (color, marker, line) in styles.items():
         table = np.array([tests(kind, epsilon, radius, method) for epsilon in epsilons])
@@ -58,7 +53,8 @@ for (kind, method), axis in zip(
             label=f"α = {radius:g}",
         )
     for epsilon, radius in ((0.1, 0.01), (1.0, 0.1)):
-        scale = networks[0].gauss_output(epsilon, radius, method).scale
+        setting = (epsilon, radius, method)
+        scale = networks[0].mechanism(OUTPUT[kind], setting).scale
         found = tests(kind, epsilon, radius, method)
         print(
             f"{kind}, {RULES[method]}, radius {radius:g}, epsilon {epsilon:g}: noise "

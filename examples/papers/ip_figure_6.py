@@ -13,7 +13,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from ip_digits import LIPSCHITZ, RULES, SEEDS, Classifiers
+from ip_digits import OUTPUT, RULES, SEEDS, Classifiers
 
 from privcontrol.core import PrivacyError
 
@@ -24,22 +24,16 @@ epsilons = (0.1, 1.0, 10.0)
 tasks = {"odd or even?": lambda digit: digit % 2, "which digit?": lambda digit: digit}
 
 
-rows = list(itertools.product(LIPSCHITZ, tasks))
+rows = list(itertools.product(OUTPUT, tasks))
 
 
-def accuracies(kind, epsilon, radius, method, task):
+def accuracies(kind, epsilon, radius, rule, task):
     """Accuracies (seeds,) in per cent; NaN where the rule breaks its claim."""
-    rng = np.random.default_rng(2)
-    found = []
-    for each in networks:
-        network = getattr(each, LIPSCHITZ[kind])
-        try:
-            mechanism = each.gauss_output(epsilon, radius, method, network)
-        except PrivacyError:
-            found.append(np.nan)
-        else:
-            found.append(100 * each.accuracy(mechanism, rng=rng, task=task))
-    return found
+    setting = (epsilon, radius, rule)
+    try:
+        return [each.accuracy(OUTPUT[kind], setting, task=task) for each in networks]
+    except PrivacyError:
+        return [np.nan] * len(networks)
 
 
 figure, axes = plt.subplots(
