@@ -10,6 +10,16 @@ from .cloud._loop_files import certified_loop
 from .core._files import read
 from .core.errors import PrivacyError, UncertifiableError
 
+#: What a file may lead to that holds other things than were written.
+_UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 #: Characters of an error's text that are shown.
 _LONGEST = 200
 
@@ -60,7 +70,7 @@ def load(path: str | Path) -> Any:
             return certified_loop(content)
     except (PrivacyError, UncertifiableError, OSError):
         raise
-    except Exception as error:  # whatever a file holds that nobody has thought of
+    except _UNREADABLE as error:
         if str(error).startswith("path:"):
             raise
         reason = str(error) or type(error).__name__

@@ -272,7 +272,7 @@ PROMISES = {
     "releases": lambda data: data["guarantee"].update(releases=2),
     "no releases": lambda data: data["guarantee"].update(releases=0),
     "a smaller budget": lambda data: data["request"]["budget"].update(
-        epsilon=encode(0.9)
+        epsilon=encode(1e-3)
     ),
     "more releases asked for": lambda data: data["request"].update(releases=2),
     "a longer horizon asked for": lambda data: data["request"].update(horizon=41),

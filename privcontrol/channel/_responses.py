@@ -4,6 +4,8 @@ Responses are rounded from balls, so that each entry is right to two units in it
 place. The bounds of the triangular solves count that too.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from ..core._linalg import EPS, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError
+from ..core.loss import LaplaceLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
@@ -24,6 +27,8 @@ from .parts import Correlated
 from .summed import SummedNoise
 
 _LARGEST_ERROR_BOUND = 1e-3
+#: Shifts of independent Laplace noise that are told apart.
+_MOST_COORDINATES = 1 << 20
 
 
 def output_sizes(
@@ -119,6 +124,38 @@ def dense_root(noise: SummedNoise) -> tuple[NDArray | None, float]:
     if not error_bound < _LARGEST_ERROR_BOUND:
         return None, np.inf
     return root, error_bound
+
+
+def laplace_loss(
+    adjacency: Adjacency,
+    plants: Sequence[Plant],
+    horizon: int,
+    scale: NDArray,
+    resolution: NDArray | None,
+) -> LaplaceLoss:
+    """The loss of independent Laplace noise of scales (p,), under each of several plants.
+
+    Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
+    very many moves, only the sum of the shifts counts.
+    """
+    steps = np.zeros(len(scale)) if resolution is None else resolution
+    rounding = 1 + 8 * EPS * horizon * len(scale)
+    sizes = [
+        output_sizes(adjacency, plant, horizon, 1)[0] / scale.min() for plant in plants
+    ]
+    grid = shift_of_resolution(resolution, scale, horizon, 1)
+    bound = float(round_up(np.concatenate(sizes).max() * rounding + grid, 4))
+    count = sum(map(len, sizes))
+    if count * horizon * len(scale) > _MOST_COORDINATES:
+        return one_coordinate(bound)
+    found = [all_responses(adjacency, plant, horizon) for plant in plants]
+    if any(responses.balls for responses in found):
+        return one_coordinate(bound)
+    moved = np.abs(np.hstack([responses.points for responses in found]))
+    moved += np.tile(steps, horizon)[:, None]
+    shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
+    exact = resolution is None and len(plants) == 1 and found[0].exact
+    return LaplaceLoss.of(shifts, exact=exact)
 
 
 def shift_of_resolution(

@@ -55,7 +55,7 @@ from ..trajectory.powers import backward
 from ..trajectory.secret import all_responses
 from ._responses import (
     dense_root,
-    output_sizes,
+    laplace_loss,
     shift_of_resolution,
     shift_sizes,
 )
@@ -281,14 +281,9 @@ def own_loss(noise: SummedNoise) -> PrivacyLoss:
         return region_loss(noise, request.region, request.adjacency)
     plants = request.plants(noise.plant_data)
     if noise.family == "laplace" and noise.part(White):
-        family = family_of(noise.family)
-        sizes = [
-            output_sizes(request.adjacency, plant, noise.horizon, family.shift_norm)[0]
-            for plant in plants
-        ]
-        shift = float(np.concatenate(sizes).max() / noise.white.min())
-        grid = resolution_shift(noise)
-        return family.loss_of_size(float(round_up(shift + grid, 4)))
+        return laplace_loss(
+            request.adjacency, plants, noise.horizon, noise.white, request.resolution
+        )
     return certified_loss(noise, plants, request.adjacency)
 
 

@@ -12,7 +12,7 @@ from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..trajectory._exact_design import TangentNoise, structured_factor
 from ..trajectory.powers import tell_apart
-from ._responses import output_sizes, shift_of_resolution
+from ._responses import laplace_loss, output_sizes, shift_of_resolution
 from .parts import Structured, White
 from .problem import DesignProblem, SizedNoise
 from .robust import of_all_models
@@ -124,14 +124,24 @@ def independent(problem: DesignProblem) -> SizedNoise:
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     allowed = problem.allowed
     size = float(round_up(shift / allowed, 2))
-    scale = np.full(problem.query.size, size)
     active: tuple[int, ...] = ()
     if exact and is_one_plant:
         active = worst
+    loss: PrivacyLoss
+    if norm == 2:
+        loss = family.loss_of_size(allowed, active, exact)
+    else:
+        plants = problem.plants
+        secret, steps = request.adjacency, request.resolution
+        loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+        while loss.pure > allowed:  # roundings of every sample's shift
+            size = float(round_up(size * loss.pure / allowed, 2))
+            loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+    scale = np.full(problem.query.size, size)
     return SizedNoise(
         parts=(White(size * ones),),
         noise=family(scale),
-        loss=family.loss_of_size(allowed, active, exact),
+        loss=loss,
         cost=family.unit_variance * problem.white_cost(scale),
         attained=attained,
     )

@@ -506,3 +506,58 @@ def test_a_secret_that_nothing_published_depends_on_is_refused(family, resolutio
             family=family,
             resolution=resolution,
         )
+
+
+@pytest.mark.parametrize("resolution", [0.0, 0.05])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        pc.StateAdjacency({"position": 1.0}),
+        pc.StateAdjacency(1.0, times=0),
+        pc.DisturbanceAdjacency({"velocity": 0.3}),
+        pc.InitialStateAdjacency(1.0, norm=1),
+    ],
+)
+def test_independent_laplace_noise_is_charged_sample_by_sample(secret, resolution):
+    """As one coordinate of the whole epsilon delta was up to millions of times too large.
+
+    The truth is sampled: the mean of max(0, 1 - exp(epsilon - loss)) over 200,000 draws,
+    for the worst move, within five standard errors.
+    """
+    vehicle, horizon = pc.plants.vehicle(), 10
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=secret,
+        family="iid-laplace",
+        resolution=resolution,
+        max_std=np.inf,
+    )
+    assert noise.guarantee.epsilon(0.0) <= 1.0
+    assert noise.guarantee.epsilon(0.0) == pytest.approx(1.0, rel=1e-9)
+    A, C = np.asarray(vehicle.A), np.asarray(vehicle.C)
+    if isinstance(secret, pc.DisturbanceAdjacency):
+        first = np.array([0.0, 0.3])
+        moves = [
+            np.r_[np.zeros(t + 1), oracles.dense_observability(A, C, horizon) @ first]
+            for t in range(horizon - 1)
+        ]
+        moves = np.array([move[:horizon] for move in moves]).T
+    else:
+        vectors = secret.moves(pc.trajectory_manifold(vehicle, horizon)).vectors
+        moves = oracles.dense_observability(A, C, horizon) @ vectors
+    shifts = (np.abs(moves) + resolution) / noise.scale[0]
+    rng = np.random.default_rng(0)
+    eta = rng.laplace(size=(200_000, horizon))
+    for epsilon in (0.2, 0.6):
+        worst = 0.0
+        for shift in np.unique(np.sort(shifts.T.round(12), axis=1), axis=0):
+            loss = np.sum(np.abs(eta + shift) - np.abs(eta), axis=1)
+            gained = np.maximum(0.0, -np.expm1(epsilon - loss))
+            error = gained.std() / np.sqrt(len(gained))
+            worst = max(worst, gained.mean() - 5 * error)
+        claimed = noise.guarantee.delta(epsilon)
+        assert worst <= claimed
+        loose = np.exp(epsilon / 2 - 0.5)
+        assert claimed < 0.7 * (1 - loose)  # delta of one coordinate
