@@ -135,6 +135,22 @@ def test_numbers_of_other_types_are_read_or_refused():
             pc.ManifoldAdjacency(1.0, entries=[entry])
 
 
+def test_what_fuzzing_found():
+    with pytest.raises(ValueError, match="at least one matrix"):
+        core.lipschitz_along(core.AffineManifold([[1.0, 1.0]]), [])
+    with pytest.raises(TypeError, match="max_std"):
+        pc.design_output_noise(
+            LAG,
+            horizon=5,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency(1.0, times=0),
+            max_std="abc",
+        )
+    query = pc.LinearQuery(np.eye(2))
+    design = pc.design_gaussian(query, pc.BallAdjacency(1.0), BUDGET, tol=1e308)
+    assert design.guarantee.satisfies(BUDGET)
+
+
 def test_what_would_not_end_is_refused_at_once():
     design = noise("floored")
     loop = pc.private_lqg(VEHICLE, np.eye(2), 1, np.eye(2), 1, design)

@@ -132,6 +132,8 @@ def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
     except Exception:  # an array's own text may show what it holds
         limits = np.empty(0)
         infinite = limits
+    if limits.dtype.kind in "SU":
+        raise TypeError("max_std: expected numbers, got a text")
     finite = real_array(np.where(infinite, 1.0, limits), "max_std")
     if not (finite > 0).all() or not finite.size:
         raise ValueError("max_std: expected numbers > 0")

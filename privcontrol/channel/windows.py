@@ -20,7 +20,7 @@ from ..core._progress import SHORT, progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, quoted
-from ..core.errors import PrivacyError
+from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import GaussianLoss
 from ..core.mechanism import Mechanism
@@ -45,7 +45,7 @@ _FRESH = "the noise of each window drawn once and afresh"
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
 #: Units in the last place by which windows grow until their joint guarantee holds.
-_ROUNDINGS = 64
+_ROUNDINGS = tuple(4**k for k in range(2, 11))
 
 
 def windows_guarantee(
@@ -202,9 +202,16 @@ def design_windows(
     used = (new / left).max() * (1 + 1e-14)
     shrink = float(round_up(np.sqrt(used), 2))
     whole = run.ending_in([window.scaled(shrink) for window in windows])
-    while whole.gaussian_loss().gdp > allowed:  # roundings of the factors
-        shrink = float(round_up(shrink, _ROUNDINGS))
+    for ulps in _ROUNDINGS:  # of the factors
+        if whole.gaussian_loss().gdp <= allowed:
+            break
+        shrink = float(round_up(shrink, ulps))
         whole = run.ending_in([window.scaled(shrink) for window in windows])
+    else:
+        raise UncertifiableError(
+            "horizons: the windows exceed their joint budget when evaluated back; pass "
+            "fewer of them, or shorter ones"
+        )
     new_windows = whole.windows[len(spent) :]
     return tuple(run.noise_of(window, budget, weight) for window in new_windows)
 

@@ -25,7 +25,7 @@ def observer_gain(
         gain, covariance, poles = ct.dlqe(
             plant.A, weights.G, plant.C, weights.QN, RN, method="scipy"
         )
-    except (np.linalg.LinAlgError, ct.ControlArgument):
+    except (ValueError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
         raise ValueError(NO_KALMAN_GAIN)
@@ -65,7 +65,7 @@ def regulator_gain(
     cross = [] if N is None else [N]
     try:
         gain, value, poles = ct.dlqr(A, B, Q, R, *cross, method="scipy")
-    except (np.linalg.LinAlgError, ct.ControlArgument):
+    except (ValueError, ct.ControlArgument):
         poles = [np.inf]
     if not np.abs(poles).max() < 1:
         raise ValueError(

@@ -358,7 +358,7 @@ def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     lower, inverse = _whitening(points)
     vectors, roots, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
     # a price adds its root to the gap, which free directions do not need smaller
-    least = max(tol**2, _LEAST_PRICE)
+    least = max(min(tol, 1.0) ** 2, _LEAST_PRICE)
     prices = np.maximum((roots / roots[0]) ** 2, least)
     inverse = vectors.T @ inverse
     index = _preselected(inverse, points)

@@ -175,6 +175,8 @@ def lipschitz_along(
     """
     kernel = checked_manifold(manifold).kernel
     layers = sequence_of(weights, "weights", "matrices")
+    if not len(layers):
+        raise ValueError("weights: expected at least one matrix, got none")
     first = real_array(layers[0], "weights[0]", shape=(None, manifold.size))
     basis, _ = scipy.linalg.qr(kernel / np.linalg.norm(kernel, axis=0), mode="economic")
     projected = first @ basis @ basis.T
