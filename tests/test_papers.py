@@ -308,11 +308,11 @@ def test_noise_of_section_v(networks, epsilon, alpha):
 
 @pytest.mark.parametrize("rule", ["classical", "analytic"])
 def test_figure_3_of_ip(digits, rule):
-    """Accuracy falls with the radius, and real tuning wins over Gauss-Output.
+    """Accuracy falls with the radius, and real tuning holds its own at epsilon = 1.
 
     Without noise the 1-Lipschitz network is the weakest. At the larger radii
     Gauss-Output is ahead of the tuning of the published notebooks; it is not ahead of a
-    network that is really tuned.
+    network that is really tuned by more than their spread.
     """
     settings = [(1.0, radius) for radius in (0.0, 0.05, 0.2)]
     table = {
@@ -325,14 +325,20 @@ def test_figure_3_of_ip(digits, rule):
     assert by_output[0] == by_input[0]
     for released in (by_output, convolutional):
         assert released[-1] > printed[-1] + 10
-        assert (tuned > released).all()
+        assert (tuned > released - 0.5).all()
 
 
 def test_figure_4_of_ip(digits):
     """Accuracy is printed to fall as epsilon grows; it grows, for all mechanisms."""
-    settings = [(epsilon, 0.1) for epsilon in (0.25, 1.0, 5.0)]
-    for accuracy in digits.accuracies(settings, "analytic").values():
+    settings = [(epsilon, 0.1) for epsilon in (0.1, 1.0, 5.0)]
+    table = digits.accuracies(settings, "analytic")
+    for accuracy in table.values():
         assert (np.diff(accuracy.mean(axis=1)) > 0.3).all()
+    # in the high-privacy region, and only there, Gauss-Output is ahead of real tuning
+    tuned = table["Gauss-Input, really tuned"].mean(axis=1)
+    released = table["Gauss-Output, 1-Lipschitz"].mean(axis=1)
+    assert released[0] > tuned[0] + 1
+    assert (released[1:] < tuned[1:] - 0.5).all()
 
 
 def test_figure_5_of_ip(networks):

@@ -2,9 +2,9 @@
 
 Epsilon = 1, delta = 1e-5, radii from 0 to 0.2 in the l2 norm, real digits in place of
 CIFAR-10: noise on the input or on the output, by the paper's classical rule and by the
-exact one. A network that is really tuned stays ahead of Gauss-Output, on a dense and on
-a convolutional 1-Lipschitz network; one that is tuned
-as in the published notebooks, where no weight moves, falls behind it. Run it as
+exact one. Up to these radii a network that is really tuned stays ahead of Gauss-Output
+on a 1-Lipschitz network, or level with it; one that is tuned as in the published
+notebooks, where no weight moves, falls far behind. Run it as
 ``python ip_figure_3.py [folder]``.
 """
 

@@ -296,7 +296,8 @@ class InputPerturbation(_Perturbation):
 
     References
     ----------
-    IP, Definition 5 (Gauss-Input) and Proposition 1.
+    IP, Definition 5 (Gauss-Input) and Proposition 1
+    (the model only post-processes).
     """
 
     _: KW_ONLY
