@@ -187,7 +187,7 @@ class Gateway:
                 "continues it"
             )
         store.hold()
-        self._keep_in(store)
+        self._keep_in(store, store.snapshot())
 
     @classmethod
     def resume(
@@ -229,7 +229,8 @@ class Gateway:
             )
         store.hold()
         try:
-            state = store.snapshot().state
+            # what was written since then is found before the next sample
+            found = store.snapshot()
             opening, *draws = store.entries()
             if opening.get("format") != _FORMAT:
                 raise ValueError(
@@ -237,8 +238,8 @@ class Gateway:
                 )
             noise = noise_from_dict(decode(opening["noise"]))
             gateway = cls.__new__(cls)
-            gateway._begin(noise, opening, state, ledger)
-            gateway._keep_in(store)
+            gateway._begin(noise, opening, found.state, ledger)
+            gateway._keep_in(store, found)
             gateway._restore(draws)
             gateway._refuse_older_copies(known)
         except BaseException:
@@ -288,9 +289,9 @@ class Gateway:
         """What tells this gateway's noise from that of any other."""
         return self._identity
 
-    def _keep_in(self, store: FileStore) -> None:
-        """Keep everything in a store from now on."""
-        self._known = store.snapshot()
+    def _keep_in(self, store: FileStore, found: Snapshot) -> None:
+        """Keep everything in a store from now on, which is known as it was found."""
+        self._known = found
         self._store = store
 
     def _restore(self, draws: list[dict]) -> None:

@@ -69,11 +69,11 @@ def test_a_measurement_cannot_enter_the_gate_as_noise():
 
 
 def test_a_move_too_small_for_doubles_is_not_left_bare():
-    """v = 1e-300 at t = 50 is a move by 8e-331 of v(0), which is 1e-300 again in the output at t = 50."""
+    """v = 1e-100 at t = 380 is a move by 2e-329 of v(0), and 1e-100 again in the output then."""
     sys = plant(np.diag([1.0, 4.0]), np.eye(2), states=["p", "v"])
     with pytest.raises(UncertifiableError, match="below 1e-323"):
-        pc.StateAdjacency({"p": 1.0, "v": 1e-300}, times=50).moves(
-            pc.trajectory_manifold(sys, 51)
+        pc.StateAdjacency({"p": 1.0, "v": 1e-100}, times=380).moves(
+            pc.trajectory_manifold(sys, 381)
         )
 
 

@@ -20,6 +20,7 @@ from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol.core import _files
+from privcontrol.core._store import FileStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
@@ -108,9 +109,14 @@ def test_an_interruption_loses_no_more_than_its_sample(monkeypatch):
         return draw(numbers)
 
     monkeypatch.setattr(gateway._exact, "draw", slow)
-    threading.Timer(0.1, _thread.interrupt_main).start()
-    with pytest.raises(KeyboardInterrupt):
-        gateway.publish(0.0)
+    # a worker of the tests ignores the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.1, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            gateway.publish(0.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
     gateway.publish(0.0)
     assert gateway.next_index == 1
     gateway.close()
@@ -198,6 +204,27 @@ def test_two_holders_cannot_publish_the_same_samples(path):
                 assert "written by somebody else" in str(error)
                 refused += 1
     assert refused and len(taken) == len(set(taken))
+    for gateway in (first, second):
+        gateway.close()
+
+
+def test_what_is_written_during_a_resume_is_not_published_again(path, monkeypatch):
+    """Another holder commits a block between two looks at the file."""
+    first = Gateway(noise("driven"), path=path, block=4)
+    taken = [published_by(first)]
+    path.with_name(path.name + ".lock").unlink()
+    entries = FileStore.entries
+
+    def late(store):
+        taken.extend(published_by(first) for _ in range(8))
+        return entries(store)
+
+    monkeypatch.setattr(FileStore, "entries", late)
+    second = pc.Gateway.resume(path)
+    monkeypatch.undo()
+    with pytest.raises(pc.PrivacyError, match="written by somebody else"):
+        taken.append(published_by(second))
+    assert len(taken) == len(set(taken))
     for gateway in (first, second):
         gateway.close()
 

@@ -74,7 +74,7 @@ def design(plant=None, adjacency=None, *, horizon=12, budget=cases.BUDGET, **opt
 def test_the_response_is_the_block_triangle_of_shifted_impulse_responses():
     plant = cases.random_plant(1, states=3, inputs=2, outputs=2, feedthrough=True)
     query = DisturbedQuery(pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET,
-        adjacency=pc.StateAdjacency(1.0, times=0)).plant, 5, plant.input_labels)  # fmt: skip
+        adjacency=pc.StateAdjacency(1.0, times=0)).plant_data, 5, plant.input_labels)  # fmt: skip
     np.testing.assert_allclose(
         query.response[:, :3],
         oracles.dense_observability(plant.A, plant.C, 5),
