@@ -47,6 +47,10 @@ from .secret import Responses, SecretInputs, SignalMoves
 _INITIAL_STATE = "moves of the initial state"
 
 
+#: Longest change, in samples: every length up to it is a move of its own.
+LONGEST = 10_000
+
+
 @dataclass(frozen=True, eq=False)
 class DisturbanceAdjacency(PlantAdjacency):
     """A signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w is the secret.
@@ -116,6 +120,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         self._check_fields("inputs", "secret signals")
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))
+        if self.duration > LONGEST:
+            raise ValueError(
+                f"duration: expected at most {LONGEST} samples, got {self.duration}; "
+                "a value that is kept longer is a state r+ = r (StateAdjacency)"
+            )
         if self.profiles is not None and self.duration > 1:
             raise ValueError(
                 "duration: expected a duration or profiles, got both; add the shapes "
