@@ -235,3 +235,22 @@ def test_nested_brackets_are_no_design_file(text, tmp_path):
     path.write_text(text * 60_000 if len(text) < 10 else text)
     with pytest.raises(ValueError, match="design file"):
         pc.load(path)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-60, 1e60, 1e150])
+def test_an_own_shape_beside_a_tiny_or_huge_floor_is_certified_in_more_digits(size):
+    """Too few bits took a Gramian for singular."""
+    shape = np.array([[0.3, -1.0], [2.0, 0.1]]) * size
+    try:
+        design = pc.design_output_noise(
+            VEHICLE,
+            horizon=6,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency(1.0, times=0),
+            factor=shape,
+            floor=1 / size,
+            max_std=np.inf,
+        )
+    except (pc.PrivacyError, pc.UncertifiableError):
+        return
+    assert design.guarantee.satisfies(BUDGET)

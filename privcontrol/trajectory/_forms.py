@@ -165,7 +165,10 @@ def certified(
     """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:
         with working_bits(bits):
-            balls = evaluate()
+            try:
+                balls = evaluate()
+            except ZeroDivisionError:  # these are too few bits
+                balls = [Ball("nan")]
             values = np.array([upper_float(ball) for ball in balls])
             widths = np.array([float((2 * ball.rad()).upper()) for ball in balls])
         sharp = np.isfinite(values).all() and (widths <= tol * values.max()).all()
