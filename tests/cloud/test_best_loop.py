@@ -502,6 +502,50 @@ def test_a_wrong_public_prior_costs_accuracy_and_no_privacy():
         assert np.linalg.norm(coordinates) <= claim * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "laplace"])
+def test_wrong_public_weights_and_priors_leave_the_privacy_of_all_kinds(kind):
+    """Sampled moves through the closed loop, against the noise of all that is published."""
+    plant = random_plant(5)
+    T = 8
+    noise = noise_of(kind, plant, T)
+    rng = np.random.default_rng(0)
+    white = np.eye(T * noise.outputs) * np.tile(noise.white, T)
+    white = white.reshape(T, noise.outputs, -1)[:, :, np.tile(noise.white, T) > 0]
+    eta = np.concatenate([noise.responses, white], axis=2)
+    told = [
+        {"QN": 0.1, "RN": 0.2, "P0": 1.0},
+        {"QN": 7.0, "RN": 1e-3, "P0": 0.02, "initial_state": [1.0, -2.0, 3.0]},
+    ]
+    for public in told:
+        QN, RN = public.pop("QN"), public.pop("RN")
+        loop = pc.private_lqg(plant, 1, 1, QN, RN, noise, **public)
+        dynamics = loop.dynamics
+        rest = np.zeros((dynamics.size, 1))
+        drawn = dynamics.run(rest, {"noise": eta}, T)[1]
+        starts = np.eye(dynamics.size, 2)
+        hidden = {"rank two": [1.0, 0.3]}.get(kind, [1.0, 0.0])
+        if kind in ("driven", "correlated"):
+            B = loop.plant.B[:, 0]
+            moved = []
+            for _ in range(6):
+                w = (
+                    rng.normal(size=T)
+                    if kind == "driven"
+                    else np.eye(T)[rng.integers(T)]
+                )
+                w = w / np.linalg.norm(w)
+                drive = {"disturbance": (w[:, None] * B)[:, :, None]}
+                moved.append(dynamics.run(rest, drive, T)[1])
+            moves = np.concatenate(moved, axis=2)
+        else:
+            moves = dynamics.run(starts * hidden, {}, T)[1]
+        factor = drawn.reshape(-1, drawn.shape[2])
+        columns = moves.reshape(len(factor), -1)
+        left = np.linalg.lstsq(factor, columns, rcond=1e-11)[0]
+        np.testing.assert_allclose(factor @ left, columns, atol=1e-7)
+        assert np.linalg.norm(left, axis=0).max() <= noise.guarantee.gdp * (1 + 1e-6)
+
+
 def test_noise_without_a_finite_state_is_no_system_and_needs_a_prior():
     plant = random_plant(2)
     noise = noise_of("correlated", plant, 6)
