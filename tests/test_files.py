@@ -274,7 +274,7 @@ PROMISES = {
     "a smaller budget": lambda data: data["request"]["budget"].update(
         epsilon=encode(1e-3)
     ),
-    "more releases asked for": lambda data: data["request"].update(releases=2),
+    "more releases asked for": lambda data: data["request"].update(releases=200),
     "a longer horizon asked for": lambda data: data["request"].update(horizon=41),
 }
 GAUSSIAN_ONLY = {"square", "gdp", "proportional", "active", "another attains"}
