@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
+import scipy.signal
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
@@ -21,7 +22,6 @@ from ..trajectory.disturbance import (
 )
 from ..trajectory.modes import Mode, first_moves, growing_mode, modes
 from ..trajectory.plant import Plant
-from ..trajectory.powers import response_to_shape
 from .output_noise import OutputNoise
 
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
@@ -66,12 +66,12 @@ def effects_of(adjacency: Adjacency, plant: Plant) -> NDArray:
     samples = plant.order + 1
     for part in adjacency.parts:
         if isinstance(part, DisturbanceAdjacency):
-            system = part.system(plant)
-            radii = part.radii(plant)
+            longest = max(len(shape) for shape in part.shapes) + samples
+            impulse = part.system(plant).impulse_response(longest) * part.radii(plant)
             responses = []
             for shape in part.shapes:
-                response = response_to_shape(system, len(shape) + samples, shape)
-                responses.append(radii * response)
+                response = scipy.signal.convolve(impulse, shape[:, None, None])
+                responses.append(response[: len(shape) + samples])
             is_ball = part.norm == "l2"
             frames = np.concatenate(responses)
         else:
