@@ -4,6 +4,8 @@ A panel shows a median, a band of quantiles, a few single trials and a reference
 here knows about privacy. The arrays that it is given are drawn as they are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

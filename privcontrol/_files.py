@@ -1,5 +1,7 @@
 """Design files: from a path to the noise or the loop that it describes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

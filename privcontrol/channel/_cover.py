@@ -5,6 +5,8 @@ Such an ellipsoid is the hull of its boundary points. Those that matter are foun
 ellipsoid around the points so far is too narrow.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,6 +5,8 @@ as the entries are known. They come from the numbers for which the guarantee was
 such as C A^t S, and not from their rounded products.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -201,7 +203,7 @@ class _Rows(ABC):
 
 class _StructuredRows(_Rows):
     @cached_property
-    def _frames(self) -> "_Responses":
+    def _frames(self) -> _Responses:
         return _Responses(self.part.plant, self.part.factor)
 
     def at(self, t: int, bits: int) -> list[Row]:
@@ -216,7 +218,7 @@ class _DrivenRows(_Rows):
     has_memory = True
 
     @cached_property
-    def _frames(self) -> "_Responses":
+    def _frames(self) -> _Responses:
         return _Responses(self.part.response, self.part.response.B)
 
     @cached_property

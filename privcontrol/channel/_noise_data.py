@@ -1,5 +1,7 @@
 """Describe output noise as plain data for a design file and a gateway's file."""
 
+from __future__ import annotations
+
 from dataclasses import fields, is_dataclass
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Read output noise from a design file, and certify it anew."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 from fractions import Fraction

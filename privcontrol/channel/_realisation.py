@@ -5,6 +5,8 @@ singular vectors give the balanced realisation, of which the first states are ke
 (Kung 1978; Moore 1981).
 """
 
+from __future__ import annotations
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg

@@ -4,6 +4,8 @@ Responses are rounded from balls, so that each entry is right to two units in it
 place. The bounds of the triangular solves count that too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

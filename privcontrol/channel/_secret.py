@@ -4,6 +4,8 @@ Noise of bounded size hides what the plant forgets. A secret that the plant reme
 or that grows in it, is refused with the mode by name and with what to do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 

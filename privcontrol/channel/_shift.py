@@ -6,6 +6,8 @@ times come from the observability Gramian of V, summed in ball arithmetic with a
 tail. That the tail is small proves V stable.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -111,7 +113,7 @@ class WhitenedResponse:
     gramian: BallMatrix
 
     @classmethod
-    def of(cls, system: LinearSystem) -> "WhitenedResponse":
+    def of(cls, system: LinearSystem) -> WhitenedResponse:
         """V with its Gramian.
 
         Raises

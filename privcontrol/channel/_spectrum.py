@@ -5,6 +5,8 @@ hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This i
 problem of the cheapest enclosing ellipsoid at every frequency, coupled by the means.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +45,7 @@ class FrequencyGrid:
     count: int  # N on the whole circle, a power of two
 
     @classmethod
-    def fitting(cls, poles: NDArray, longest: int = 1) -> "FrequencyGrid":
+    def fitting(cls, poles: NDArray, longest: int = 1) -> FrequencyGrid:
         """The grid on which functions with these poles are resolved to double precision.
 
         So are the spectra of shapes of at most ``longest`` samples, which oscillate.
@@ -125,7 +127,7 @@ class Responses(NamedTuple):
     @classmethod
     def of(
         cls, secret: SecretInputs, system: LinearSystem, points: NDArray
-    ) -> "Responses":
+    ) -> Responses:
         """The responses of a system to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be.
@@ -140,7 +142,7 @@ class Responses(NamedTuple):
         balls = [response[:, :, list(columns)] for columns in secret.balls]
         return cls(np.concatenate(moved, axis=2), balls)
 
-    def seen_through(self, maps: NDArray) -> "Responses":
+    def seen_through(self, maps: NDArray) -> Responses:
         """What maps (N/2 + 1, q, r) make of the responses."""
         return Responses(maps @ self.points, [maps @ ball for ball in self.balls])
 

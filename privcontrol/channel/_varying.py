@@ -8,6 +8,8 @@ right side is convex in the matrices). Semidefinite programs find P. Ball arithm
 verifies every inequality, and only what is verified is returned.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -100,7 +102,7 @@ class VaryingSecret:
         each = [vertex.in_doubles().matrices for vertex in self.vertices]
         return LinearSystem(*(np.mean(matrices, axis=0) for matrices in zip(*each)))
 
-    def closed(self, gains: Sequence[NDArray]) -> "VaryingSecret":
+    def closed(self, gains: Sequence[NDArray]) -> VaryingSecret:
         """The same with free inputs gains (f, n + q) times the state and the inputs.
 
         Each vertex has gains of its own. Between vertices the free inputs are the same
@@ -122,7 +124,7 @@ class VaryingSecret:
             vertices.append(closed)
         return replace(self, vertices=tuple(vertices), free=0)
 
-    def transformed(self, basis: NDArray, size: float) -> "VaryingSecret":
+    def transformed(self, basis: NDArray, size: float) -> VaryingSecret:
         """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
         into = ball_matrix(basis)
         unit = 1 / Ball(size)
@@ -295,7 +297,7 @@ class Program:
     demands: tuple[_Demand, ...]
 
     @classmethod
-    def of(cls, secret: VaryingSecret) -> "Program":
+    def of(cls, secret: VaryingSecret) -> Program:
         sizes = {"P": secret.order}
         demands = []
         for vertex in secret.vertices:

@@ -4,6 +4,8 @@ Noise that hides a state at any time of a long run may be thousands of times wha
 itself does to an output. Whoever asks for that usually means something else.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Mapping

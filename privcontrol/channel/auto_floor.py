@@ -5,6 +5,8 @@ the sensor's grid add, so that the structured part grows. The cost of the best d
 given floor is convex in the floor's variances, so that scipy's searches find the least one.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import replace

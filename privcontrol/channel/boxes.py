@@ -9,6 +9,8 @@ A change of a disturbance is a free response as well: that of the plant with a q
 values to come, in which entries of B and D are entries of the dynamics and the readout.
 """
 
+from __future__ import annotations
+
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -134,7 +136,7 @@ class PlantBox(PlantRegion):
     @classmethod
     def around(
         cls, sys: Any, *, relative: float | None = None, absolute: float | None = None
-    ) -> "PlantBox":
+    ) -> PlantBox:
         """The box in which every nonzero entry of A, B, C and D is known to within an error.
 
         Parameters
@@ -172,7 +174,7 @@ class PlantBox(PlantRegion):
         return cls(sys, **widths)
 
     @classmethod
-    def containing(cls, polytope: PlantPolytope) -> "PlantBox":
+    def containing(cls, polytope: PlantPolytope) -> PlantBox:
         """The smallest box that contains a polytope, its half-widths rounded up."""
         widths: dict[str, Any] = {}
         middles: dict[str, NDArray] = {}
@@ -363,7 +365,7 @@ def largest_shift(
     return max(uppers), max(lowers)
 
 
-def _halved(moves: "_Moves", whitening: "_Whitening") -> tuple[float, float]:
+def _halved(moves: _Moves, whitening: _Whitening) -> tuple[float, float]:
     """The bound for one part of an adjacency, by halving boxes, and what is attained."""
     lower = 0.0
     boxes: list[tuple] = []
@@ -406,7 +408,7 @@ class _Whitening:
     shrink: NDArray
 
     @classmethod
-    def of(cls, noise: SummedNoise) -> "_Whitening":
+    def of(cls, noise: SummedNoise) -> _Whitening:
         floor = np.tile(noise.white, noise.horizon)
         columns = noise.responses.reshape(len(floor), -1)
         white = columns / floor[:, None]
@@ -444,7 +446,7 @@ class _Whitening:
 
 
 def _bounds(
-    moves: "_Moves", whitening: _Whitening, middle: NDArray, widths: NDArray
+    moves: _Moves, whitening: _Whitening, middle: NDArray, widths: NDArray
 ) -> tuple[float, float, int]:
     """What the middle and a corner of a box attain, an upper bound, the entry to halve.
 
@@ -485,7 +487,7 @@ def _directions_of_growth(base: NDArray, slopes: Sequence[NDArray]) -> NDArray:
 
 
 def _worst_of_linear_part(
-    moves: "_Moves", base: NDArray, slopes: Sequence[NDArray], widths: NDArray
+    moves: _Moves, base: NDArray, slopes: Sequence[NDArray], widths: NDArray
 ) -> NDArray:
     """Sizes that base + sum of offsets times slopes stays below within the widths."""
     worst = moves.size(base)
@@ -532,7 +534,7 @@ class _Moves:
     is_ball: bool = False
 
     @classmethod
-    def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> "_Moves":
+    def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> _Moves:
         """The moves of one part of an adjacency."""
         if isinstance(part, DisturbanceAdjacency):
             return _queued(part, box, horizon)
@@ -552,7 +554,7 @@ class _Moves:
         every = cls(matrix, spread, axes, moves.times, horizon)
         return every.without_delays() if every.back else every
 
-    def without_delays(self) -> "_Moves":
+    def without_delays(self) -> _Moves:
         """The same without delayed inputs, which the moves leave as they are.
 
         Raises
@@ -710,7 +712,7 @@ class _Expansion:
     states: NDArray
 
     @classmethod
-    def of(cls, moves: _Moves, middle: NDArray) -> "_Expansion":
+    def of(cls, moves: _Moves, middle: NDArray) -> _Expansion:
         unit = np.eye(moves.order)
         start = np.hstack([unit, moves.axes])
         free, C = moves.free(middle, start)

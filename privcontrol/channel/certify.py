@@ -6,6 +6,8 @@ floor. Whether it leaves is decided in rational numbers, and sizes are certified
 arithmetic.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -13,6 +13,8 @@ Z. Sidak, J. Am. Stat. Assoc. 62 (1967). L. Wasserman, A. Ramdas, S. Balakrishna
 PNAS 117 (2020).
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

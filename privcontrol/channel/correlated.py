@@ -6,6 +6,8 @@ lower triangular root makes gamma(t) from entries drawn up to t, and that root i
 in floating point.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

@@ -6,6 +6,8 @@ floor (`robust`), noise for disturbances (`correlated`), noise without a horizon
 (`endless_design`), or noise for a region of plants (`region_design`).
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Make noise with its guarantee for a request without a horizon."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Publish private outputs for readings, one sample at a time."""
 
+from __future__ import annotations
+
 import logging
 import math
 import os
@@ -196,7 +198,7 @@ class Gateway:
         *,
         ledger: PrivacyLedger | None = None,
         known: int | None = None,
-    ) -> "Gateway":
+    ) -> Gateway:
         """Continue a gateway's file, behind the last sample that it may have published.
 
         Parameters

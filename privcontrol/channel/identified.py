@@ -9,6 +9,8 @@ The recorded data are not protected. Whoever learns the model learns something o
 that they have to be public, or of runs whose secrets nobody needs to keep.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -311,7 +313,7 @@ class _Record:
         targets: list[NDArray],
         data: str,
         confidence: float,
-    ) -> "_Record":
+    ) -> _Record:
         confidence = positive_number(confidence, "confidence")
         if not 0.5 <= confidence < 1:
             raise ValueError(

@@ -6,6 +6,8 @@ linear plant that varies within the Jacobians, as long as both runs stay in the 
 nonlinear one. Nothing is claimed for runs that leave the region.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, product
@@ -65,7 +67,7 @@ class Region(ByContent):
     units: tuple[str, ...]
 
     @classmethod
-    def of(cls, plant: NonlinearPlant, given: Any) -> "Region":
+    def of(cls, plant: NonlinearPlant, given: Any) -> Region:
         """The region from a mapping of names to (low, high) or (low, high, unit).
 
         Raises

@@ -1,5 +1,7 @@
 """Draw output noise and what hides behind it, one panel below the other."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,6 +4,8 @@ It is a sum of parts, such as the plant's own free response from a random initia
 independent noise at each sample. It may not be used beyond its horizon.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,7 @@ class OutputNoise(SummedNoise):
     def plant(self) -> ct.StateSpace:
         return self.plant_data.statespace()
 
-    def with_std(self, std: float) -> "OutputNoise":
+    def with_std(self, std: float) -> OutputNoise:
         """The same noise, scaled so that its largest standard deviation is ``std``.
 
         Parameters

@@ -6,6 +6,8 @@ already uses, or the sigma C A^t eta of DPAM-short's Algorithm 1, can so be pric
 and put in a loop.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any

@@ -5,6 +5,8 @@ the first sample, and the others afresh at every sample. All parts answer the sa
 questions, so that whoever uses output noise need not know what it is made of.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,7 +145,7 @@ class NoisePart(ByContent, ABC):
         return None
 
     @abstractmethod
-    def scaled(self, gain: float) -> "NoisePart":
+    def scaled(self, gain: float) -> NoisePart:
         """The same part, ``gain`` times as large."""
 
     @abstractmethod
@@ -188,7 +190,7 @@ class Structured(NoisePart):
     def state_root(self) -> NDArray:
         return self.factor
 
-    def scaled(self, gain: float) -> "Structured":
+    def scaled(self, gain: float) -> Structured:
         return replace(self, factor=self.factor * gain)
 
     def label(self, alone: bool) -> str:
@@ -232,7 +234,7 @@ class Driven(NoisePart):
     def drive(self) -> tuple[LinearSystem, LinearSystem]:
         return self.response, LinearSystem.gain(np.diag(self.sizes))
 
-    def scaled(self, gain: float) -> "Driven":
+    def scaled(self, gain: float) -> Driven:
         return replace(self, sizes=self.sizes * gain)
 
     def label(self, alone: bool) -> str:
@@ -286,7 +288,7 @@ class Correlated(NoisePart):
     def variances(self, horizon: int) -> NDArray:
         return np.sum(self.responses(horizon) ** 2, axis=2)
 
-    def scaled(self, gain: float) -> "Correlated":
+    def scaled(self, gain: float) -> Correlated:
         return replace(self, root=self.root * gain)
 
     def label(self, alone: bool) -> str:
@@ -331,7 +333,7 @@ class White(NoisePart):
     def square(self) -> LinearSystem:
         return LinearSystem.gain(np.diag(self.scale))
 
-    def scaled(self, gain: float) -> "White":
+    def scaled(self, gain: float) -> White:
         return replace(self, scale=self.scale * gain)
 
     def label(self, alone: bool) -> str:

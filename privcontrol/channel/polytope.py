@@ -1,5 +1,7 @@
 """Sets of plants: what all of them share, and those between given plants."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace

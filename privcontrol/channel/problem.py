@@ -5,6 +5,8 @@ budget, with their privacy loss and their cost. `DesignProblem.finished` makes o
 with a guarantee from it. It is the only place where guarantees of designs are made.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -78,7 +80,7 @@ class DesignProblem:
         plant: Plant,
         request: Request,
         weight: ArrayLike | Pricing | None,
-    ) -> "DesignProblem":
+    ) -> DesignProblem:
         """The problem of a request with a horizon."""
         query = query_of(plant, request.horizon, request.adjacency)
         root = weight_root_of(weight, len(plant.C), request.horizon)
@@ -183,7 +185,7 @@ class DesignProblem:
             total += float(np.sum((columns * own) ** 2))
         return total
 
-    def finished(self, sized: "SizedNoise") -> OutputNoise:
+    def finished(self, sized: SizedNoise) -> OutputNoise:
         """Output noise with the guarantee that its loss amounts to."""
         guarantee = promised(self.plant, self.request, sized.parts, sized.loss)
         lower_bound = sized.lower_bound

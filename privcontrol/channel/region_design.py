@@ -7,6 +7,8 @@ filtered for the worst vertices, or white, whichever is cheaper, and scaled to t
 that is certified for every sequence of vertices.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -176,7 +178,7 @@ class _Task:
     problems: tuple[tuple[SecretInputs, ...], ...]
 
     @classmethod
-    def of(cls, plant: Plant, request: Request, weight: Any) -> "_Task":
+    def of(cls, plant: Plant, request: Request, weight: Any) -> _Task:
         if request.region is None:
             models = request.plants(plant)
             each = [secrets_of(request.adjacency, [model]) for model in models]

@@ -1,5 +1,7 @@
 """Requests for output noise, checked once before anything is designed."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +67,7 @@ class Request:
         releases: int,
         order: int | None,
         gap: float,
-    ) -> "Request":
+    ) -> Request:
         """Check the arguments of `design_output_noise` and build the request."""
         one_of(family, "family", _FAMILIES)
         covered, region = _checked_models(models, plant)
@@ -99,7 +101,7 @@ class Request:
         """Probability that the region does not hold, zero without one."""
         return 0.0 if self.region is None else self.region.miss
 
-    def without_miss(self) -> "Request":
+    def without_miss(self) -> Request:
         """The request with what the probability that its region misses leaves of delta.
 
         Raises
@@ -155,7 +157,7 @@ class Request:
         return self.horizon == math.inf
 
     @property
-    def standing(self) -> "Request":
+    def standing(self) -> Request:
         """The request for plants that stand for its region, from which a design starts."""
         if self.region is None:
             return self

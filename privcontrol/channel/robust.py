@@ -5,6 +5,8 @@ and a plant that differs from its model moves into them. A white floor covers al
 directions. Gamma = O_T Sigma O_T^T + diag(floor^2), and the two are designed together.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -5,6 +5,8 @@ M M^* is the cheapest one that hides the secret, up to a certified gap. Cost and
 shift are those of the M that is used, and the bound holds for any Gaussian noise.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Iterable

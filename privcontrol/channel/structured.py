@@ -1,5 +1,7 @@
 """Structured noise of least cost for the exact model, and independent noise."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

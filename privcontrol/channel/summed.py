@@ -4,6 +4,8 @@ What certifies, draws or saves noise needs no more than this. The doors to all t
 on `OutputNoise`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -5,6 +5,8 @@ drawn afresh at every sample has one: a white floor, filtered noise, and noise t
 the plant with the secret, beside a floor.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -69,12 +71,12 @@ class VaryingProblem:
     square: LinearSystem
     secrets: tuple[SecretInputs, ...]
     response: LinearSystem | None = None
-    floor: "VaryingProblem | None" = None
+    floor: VaryingProblem | None = None
 
     @classmethod
     def of(
         cls, noise: SummedNoise, vertices: Sequence[Plant], adjacency: Adjacency
-    ) -> "VaryingProblem":
+    ) -> VaryingProblem:
         """The problem of a noise as it is.
 
         Raises

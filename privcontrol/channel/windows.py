@@ -5,6 +5,8 @@ Windows therefore do not compose like releases of one secret. They are stacked o
 trajectory, and each move is followed through all of them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -228,7 +230,7 @@ class _Window:
     def length(self) -> int:
         return self.form.horizon
 
-    def scaled(self, gain: float) -> "_Window":
+    def scaled(self, gain: float) -> _Window:
         """Structured noise ``gain`` times as large."""
         factor: Any = self.form.factor
         return replace(self, form=replace(self.form, factor=factor * gain))
@@ -250,7 +252,7 @@ class _Run:
         adjacency: Adjacency,
         plant: Plant,
         more: int = 0,
-    ) -> "_Run":
+    ) -> _Run:
         """The run of windows that were published, and ``more`` samples after them."""
         windows = []
         start = 0
@@ -261,7 +263,7 @@ class _Run:
         manifold = trajectory_manifold(plant, start + more)
         return cls(tuple(windows), adjacency, manifold, adjacency.moves(manifold))
 
-    def ending_in(self, windows: Sequence[_Window]) -> "_Run":
+    def ending_in(self, windows: Sequence[_Window]) -> _Run:
         """The run with windows after those that were published."""
         return replace(self, windows=(*self.windows, *windows))
 

@@ -1,5 +1,7 @@
 """What a design file holds of a private loop."""
 
+from __future__ import annotations
+
 from dataclasses import fields
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Private loops from a design file, with their noise certified anew."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

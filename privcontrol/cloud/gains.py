@@ -1,5 +1,7 @@
 """Gains from the Riccati equations, as ``ct.dlqr`` and ``ct.dlqe`` have them."""
 
+from __future__ import annotations
+
 import control as ct
 import numpy as np
 from numpy.typing import NDArray

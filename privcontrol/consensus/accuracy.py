@@ -3,6 +3,8 @@
 Accuracy is the limit of the total mean-square error over all nodes.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -5,6 +5,8 @@ independent noise is found in O(n). Nothing of size n x n is formed, except by
 `NodeAdjacency.moves` for general mechanisms on small networks.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 from collections.abc import Sequence
@@ -196,7 +198,7 @@ class NodeAdjacency(Adjacency):
             )
         return np.broadcast_to(self.radius, (nodes,))
 
-    def with_moves(self, moves: str) -> "NodeAdjacency":
+    def with_moves(self, moves: str) -> NodeAdjacency:
         """Other moves of the same radius, of any node."""
         return NodeAdjacency(self.radius, moves=moves, dimension=self.dimension)
 

@@ -5,6 +5,8 @@ those of its neighbours. All that it publishes is computed from published messag
 lost, late and repeated messages change what the agents agree on, and never the guarantee.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

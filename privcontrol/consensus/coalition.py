@@ -13,6 +13,8 @@ costs privacy on paper and never in truth, and its cost is a sum of squares that
 point evaluates well.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

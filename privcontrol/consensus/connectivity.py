@@ -3,6 +3,8 @@
 Graphs are adjacency matrices (n, n) with ones, of connected networks.
 """
 
+from __future__ import annotations
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sparse

@@ -1,5 +1,7 @@
 """Find the least noise for private consensus that meets all budgets."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -5,6 +5,8 @@ the modes of I - L. Where these cannot be computed, random probes estimate the t
 the noise contributes.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -5,6 +5,8 @@ positive weights and a spectrum that lets y(t+1) = (I - L) y(t) converge to the 
 Nothing larger than the sparse weights is ever formed.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Hashable, Mapping

@@ -5,6 +5,8 @@ matrix of the network: of each shared draw one end adds what the other end subtr
 (Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -103,7 +105,7 @@ class AgentNoise:
             yield delta
             noise += self.pairwise_std * (incidence @ delta)
 
-    def as_gaussian(self) -> "AgentNoise":
+    def as_gaussian(self) -> AgentNoise:
         """Gaussian noise of the same variances."""
         return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
 

@@ -5,6 +5,8 @@ figure of states or of errors shows private values. It is for the experimenter, 
 publication.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 

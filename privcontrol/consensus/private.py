@@ -5,6 +5,8 @@ of steps. States x_i(t) are never published: beside its message, a state gives t
 with it the initial value away.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property

@@ -6,6 +6,8 @@ x = y - gamma. A step of a large network is computed by parts of its rows, which
 the cache.
 """
 
+from __future__ import annotations
+
 import math
 from concurrent.futures import Executor
 from dataclasses import dataclass

@@ -8,6 +8,8 @@ Along the worst moves of a linear mechanism a region is a level set of the likel
 ratio. Of anything else it is one of independent entries with the same centres and spreads.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Iterator

@@ -18,6 +18,8 @@ array([[ 1.5, -0.5],
 True
 """
 
+from __future__ import annotations
+
 import math
 import os
 import threading

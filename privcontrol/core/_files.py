@@ -6,6 +6,8 @@ A number with a fraction is ``{"float": "0x1.8p+1"}``, an array
 JSON with sorted keys and no spaces.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

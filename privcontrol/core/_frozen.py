@@ -1,5 +1,7 @@
 """Objects that do not change after construction, and are equal by what they hold."""
 
+from __future__ import annotations
+
 from dataclasses import fields
 from typing import Any, NoReturn
 

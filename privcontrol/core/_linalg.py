@@ -3,6 +3,8 @@
 Every rank, root and calibrated size in the package errs the same way, towards more noise.
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Callable

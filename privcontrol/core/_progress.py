@@ -1,5 +1,7 @@
 """Show how far a long computation is."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Event, Thread

@@ -1,5 +1,7 @@
 """The one door through which randomness enters, always an explicit generator."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

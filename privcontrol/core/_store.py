@@ -9,6 +9,8 @@ Nothing is computed inside a transaction. A user of a store reads a snapshot, do
 reckoning, and appends if the snapshot is still the newest one.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

@@ -4,6 +4,8 @@ The error that is raised instead has neither cause nor context, and no frame of 
 code in its traceback.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -6,6 +6,8 @@ numbers. Queries and noise may be chosen from them as well. What was agreed befo
 first release is the manifold's D, the hidden moves, and a budget for the whole run.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

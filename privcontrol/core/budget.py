@@ -3,6 +3,8 @@
 A budget is a pair (epsilon, delta), or one number of Gaussian differential privacy.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable
@@ -112,7 +114,7 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", None)
 
     @classmethod
-    def from_risk(cls, *, false_alarm: float, detection: float) -> "PrivacyBudget":
+    def from_risk(cls, *, false_alarm: float, detection: float) -> PrivacyBudget:
         """Return the budget under which no test detects a hidden move more often than this.
 
         A test of an eavesdropper who raises a false alarm with probability

@@ -5,6 +5,8 @@ that a budget asks for. Whatever is inverted is rounded towards more noise. A ru
 literature that would break its own claim is refused rather than followed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import NoReturn, TypeGuard, TypeVar

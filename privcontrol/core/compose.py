@@ -5,6 +5,8 @@ the mechanism is known they are sharper than the paper's bounds, which remain fo
 known by (epsilon, delta) alone.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re

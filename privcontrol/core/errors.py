@@ -3,6 +3,8 @@
 Everything else is a ``ValueError`` or a ``TypeError``.
 """
 
+from __future__ import annotations
+
 from numpy.typing import NDArray
 
 

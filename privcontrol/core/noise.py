@@ -5,6 +5,8 @@ privacy is measured in, the privacy loss, the variance and the sampler of a stan
 entry, and the cheapest shape around moves. Nobody else asks which family it is.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping

@@ -9,6 +9,8 @@ guarantee of the ideal mechanism holds unchanged.
 The random bits are the operating system's. There is no seed.
 """
 
+from __future__ import annotations
+
 import secrets
 import sys
 from abc import ABC, abstractmethod

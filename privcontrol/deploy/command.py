@@ -9,6 +9,8 @@ header), or a mapping of output names to numbers. A sink is a function that take
 with the index and what is published. Nothing here prints a reading.
 """
 
+from __future__ import annotations
+
 import argparse
 import csv
 import json

@@ -9,6 +9,8 @@ PRIVCONTROL_MQTT_PASSWORD_FILE, and for mqtts:// PRIVCONTROL_MQTT_CA (the system
 authorities by default), PRIVCONTROL_MQTT_CERT and PRIVCONTROL_MQTT_KEY.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os

@@ -1,5 +1,7 @@
 """Plants of the literature as python-control systems."""
 
+from __future__ import annotations
+
 import control as ct
 
 from ..core._linalg import positive_number

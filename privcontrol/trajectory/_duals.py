@@ -6,6 +6,8 @@ functions are enclosed in ball arithmetic. A function whose path depends on a co
 that the box does not decide is refused, and so is everything that cannot be enclosed.
 """
 
+from __future__ import annotations
+
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -100,7 +102,7 @@ class Dual:
         self.refusals.append(message)
         return NotEnclosedError(message)
 
-    def _made(self, range: Interval, slopes: Slopes) -> "Dual":
+    def _made(self, range: Interval, slopes: Slopes) -> Dual:
         return Dual(range, slopes, self.refusals)
 
     def _scaled(self, factor: Interval) -> Slopes:
@@ -109,14 +111,14 @@ class Dual:
             return {}
         return {k: _times(factor, slope) for k, slope in self.slopes.items()}
 
-    def followed(self, rule: "Rule") -> "Dual":
+    def followed(self, rule: Rule) -> Dual:
         """f(x) for a function f with this rule."""
         if not rule.covers(self.range):
             raise self.refuse(rule.refusal)
         value = rule.value(self.range)
         return self._made(value, self._scaled(rule.slope(self.range, value)))
 
-    def __getattr__(self, name: str) -> Callable[..., "Dual"]:
+    def __getattr__(self, name: str) -> Callable[..., Dual]:
         """A function of numpy's, which looks for it here by its name."""
         function = _FUNCTIONS.get(name)
         if function is None:
@@ -125,7 +127,7 @@ class Dual:
 
     # -- arithmetic ----------------------------------------------------------------
 
-    def __add__(self, other: Any) -> "Dual":
+    def __add__(self, other: Any) -> Dual:
         other = _as_dual(other, self.refusals)
         if other is NotImplemented:
             return NotImplemented
@@ -136,23 +138,23 @@ class Dual:
 
     __radd__ = __add__
 
-    def __neg__(self) -> "Dual":
+    def __neg__(self) -> Dual:
         slopes = {k: _minus(slope) for k, slope in self.slopes.items()}
         return self._made(_minus(self.range), slopes)
 
-    def __pos__(self) -> "Dual":
+    def __pos__(self) -> Dual:
         return self
 
-    def __sub__(self, other: Any) -> "Dual":
+    def __sub__(self, other: Any) -> Dual:
         other = _as_dual(other, self.refusals)
         if other is NotImplemented:
             return NotImplemented
         return self + (-other)
 
-    def __rsub__(self, other: Any) -> "Dual":
+    def __rsub__(self, other: Any) -> Dual:
         return (-self) + other
 
-    def __mul__(self, other: Any) -> "Dual":
+    def __mul__(self, other: Any) -> Dual:
         if other is self:
             return self._power(2)
         other = _as_dual(other, self.refusals)
@@ -165,16 +167,16 @@ class Dual:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> "Dual":
+    def __truediv__(self, other: Any) -> Dual:
         other = _as_dual(other, self.refusals)
         if other is NotImplemented:
             return NotImplemented
         return self * other.followed(_RULES["reciprocal"])
 
-    def __rtruediv__(self, other: Any) -> "Dual":
+    def __rtruediv__(self, other: Any) -> Dual:
         return self.followed(_RULES["reciprocal"]) * other
 
-    def __pow__(self, exponent: Any) -> "Dual":
+    def __pow__(self, exponent: Any) -> Dual:
         if isinstance(exponent, Dual):
             return (self.log() * exponent).exp()
         number = float(exponent)
@@ -186,10 +188,10 @@ class Dual:
             )
         return (self.log() * number).exp()
 
-    def __rpow__(self, base: Any) -> "Dual":
+    def __rpow__(self, base: Any) -> Dual:
         return (_as_dual(base, self.refusals).log() * self).exp()
 
-    def _power(self, exponent: int) -> "Dual":
+    def _power(self, exponent: int) -> Dual:
         if exponent < 0:
             return 1.0 / self._power(-exponent)
         if exponent == 0:
@@ -199,7 +201,7 @@ class Dual:
         value = _integer_power(self.range, exponent)
         return self._made(value, self._scaled(derivative))
 
-    def __abs__(self) -> "Dual":
+    def __abs__(self) -> Dual:
         low, high = self.range
         if low >= 0:
             return self
@@ -209,7 +211,7 @@ class Dual:
 
     # -- kinks: both sides are enclosed --------------------------------------------
 
-    def maximum(self, other: Any) -> "Dual":
+    def maximum(self, other: Any) -> Dual:
         """The larger one; where the box does not tell which, derivatives of both."""
         other = _as_dual(other, self.refusals)
         if self.range[0] >= other.range[1]:
@@ -225,12 +227,12 @@ class Dual:
             slopes[k] = (min(mine[0], its[0]), max(mine[1], its[1]))
         return self._made((low, high), slopes)
 
-    def minimum(self, other: Any) -> "Dual":
+    def minimum(self, other: Any) -> Dual:
         """The smaller one, as `maximum`."""
         other = _as_dual(other, self.refusals)
         return -((-self).maximum(-other))
 
-    def clip(self, low: Any = None, high: Any = None, **options: Any) -> "Dual":
+    def clip(self, low: Any = None, high: Any = None, **options: Any) -> Dual:
         """Limited from below and above, as ``np.clip`` does it."""
         clipped = self
         if low is not None:

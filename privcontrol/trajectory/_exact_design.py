@@ -6,6 +6,8 @@ is well scaled. The finished factor S is then checked against every move in ball
 the check does not prove is not returned.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ quadratic form in z. Its Gramians are sums over time of n x n matrices, formed b
 so that no T x T matrix appears. Balls carry as many digits as the cancellation takes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

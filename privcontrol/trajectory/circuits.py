@@ -6,6 +6,8 @@ share one pass. A singular A has no such shifts, and its circuits are enumerated
 All of this is exact; moves are rounded once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations, islice

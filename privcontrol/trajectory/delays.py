@@ -1,5 +1,7 @@
 """Delays as states: past inputs and past outputs, exactly and by name."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from typing import Any

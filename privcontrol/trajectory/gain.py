@@ -7,6 +7,8 @@ with it. The impulse response is summed in floats; what floats and a finite hori
 out is bounded by a Lyapunov function that ball arithmetic has proven.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ A setpoint that such a controller follows is then an exogenous input, which a
 `DisturbanceAdjacency` hides. Controllers that are not linear are refused.
 """
 
+from __future__ import annotations
+
 import re
 
 import control as ct

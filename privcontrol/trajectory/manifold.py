@@ -4,6 +4,8 @@ The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the i
 state, so that everything is computed with n columns.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cached_property

@@ -4,6 +4,8 @@ The functions stay the user's own. They are called with one state or with a colu
 each trial, and with numbers that carry intervals and derivatives.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +37,7 @@ class NonlinearPlant(SampledSystem):
     params: Mapping[str, Any]
 
     @classmethod
-    def of(cls, sys: Any) -> "NonlinearPlant":
+    def of(cls, sys: Any) -> NonlinearPlant:
         """The plant of a discrete-time NonlinearIOSystem.
 
         Raises

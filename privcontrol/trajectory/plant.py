@@ -4,6 +4,8 @@ python-control systems cannot be pickled and are mutable. Everything in this pac
 `Plant` and builds python-control objects on access.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -49,7 +51,7 @@ class Plant(SampledSystem, LinearSystem):
     """A linear system of arrays with a sampling time and names."""
 
     @classmethod
-    def of(cls, sys: Any) -> "Plant":
+    def of(cls, sys: Any) -> Plant:
         """The plant of a discrete-time StateSpace.
 
         Raises
@@ -128,7 +130,7 @@ class Plant(SampledSystem, LinearSystem):
         digest.update(repr(named).encode())
         return digest.hexdigest()[:12]
 
-    def differences(self, other: "Plant") -> list[str]:
+    def differences(self, other: Plant) -> list[str]:
         """List the matrices, times and names in which another plant differs."""
         found = []
         for name in ("A", "B", "C", "D"):
@@ -146,7 +148,7 @@ class Plant(SampledSystem, LinearSystem):
                 )
         return found
 
-    def check_outputs_of(self, nominal: "Plant", name: str) -> None:
+    def check_outputs_of(self, nominal: Plant, name: str) -> None:
         """Make sure that outputs and sampling time are those of another plant.
 
         Raises

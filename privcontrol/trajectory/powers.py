@@ -5,6 +5,8 @@ large ones. Ball arithmetic carries as many digits as that needs and proves them
 cost of microseconds a step.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any

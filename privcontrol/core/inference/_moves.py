@@ -3,6 +3,8 @@
 Moves are measured in any p-norm and in mixed units, or go anywhere in a public box.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -58,7 +60,7 @@ class InputMoves:
     @classmethod
     def of(
         cls, radius: ArrayLike, norm: float, size: int | None, domain: tuple | None
-    ) -> "InputMoves":
+    ) -> InputMoves:
         """The moves of a mechanism's arguments, checked."""
         if size is not None:
             size = positive_integer(size, "size")
@@ -84,7 +86,7 @@ class InputMoves:
         return cls(radii, norm, _same_size(size, len(radii), "radii"))
 
     @classmethod
-    def _anywhere(cls, domain: tuple | None, size: int | None) -> "InputMoves":
+    def _anywhere(cls, domain: tuple | None, size: int | None) -> InputMoves:
         if not isinstance(domain, (tuple, list)) or len(domain) != 2:
             raise ValueError(
                 "domain: expected a public box (low, high) for radius=inf: no finite "
@@ -106,7 +108,7 @@ class InputMoves:
             raise ValueError("domain: every low must be below its high")
         return cls(round_up(high - low), math.inf, size, low, high)
 
-    def measured_by(self, name: str, constant: float) -> "InputMoves":
+    def measured_by(self, name: str, constant: float) -> InputMoves:
         """The same radius in a metric in which a named map is Lipschitz."""
         if self.radii.ndim or self.low is not None:
             raise ValueError(

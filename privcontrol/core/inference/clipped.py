@@ -5,6 +5,8 @@ inputs. The constant on a ball around the private input is not offered: noise si
 it would differ between adjacent inputs, and its size alone could tell them apart.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -4,6 +4,8 @@ Layers are affine, and slopes of activations lie in known intervals. Biases do n
 and the bound holds for all inputs.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from importlib import import_module

@@ -4,6 +4,8 @@ SDP-based Lipschitz layers (Araujo, Havens, Delattre, Allauzen and Hu, ICLR 2023
 and convolutional. Training is left to others; every layer here carries its certificate.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Lipschitz constants with their norms, and the norms of a matrix between l_p spaces."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -55,7 +57,7 @@ class LipschitzBound(float):
 
     def __new__(
         cls, value: float, *, p: float, q: float, method: str
-    ) -> "LipschitzBound":
+    ) -> LipschitzBound:
         number = positive_number(value, "Lipschitz bound", zero=True)
         self = super().__new__(cls, number)
         object.__setattr__(self, "p", checked_norm(p, "p"))
