@@ -165,7 +165,7 @@ def network() -> plt.Figure:
     for (name, agents), (color, line) in zip(made.items(), looks, strict=True):
         error = agents.mean_square_error(values, 40) / len(values)
         axis.semilogy(steps, np.sqrt(error), color=color, ls=line, label=name)
-    curator = pc.gaussian_std(1.0, 1e-2) / len(values)
+    curator = pc.core.gaussian_std(1.0, 1e-2) / len(values)
     axis.axhline(curator, color=PUBLIC, ls="--", lw=1.2, label="a trusted curator")
     axis.set(xlabel="Step", ylabel="rms error of an agent")
     axis.set_title("Agents agree", fontsize="medium")

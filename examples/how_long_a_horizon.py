@@ -39,7 +39,7 @@ CASES = {
 def growth(folder):
     """The least noise over the horizon, and why it grows."""
     figure, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    scale = 1 / pc.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
+    scale = 1 / pc.core.kappa_inverse(BUDGET.epsilon, BUDGET.delta)
     for (name, (plant, adjacency)), color, marker in zip(
         CASES.items(), COLORS, "osD^v"
     ):

@@ -1,10 +1,7 @@
 from . import consensus as consensus, core as core, plants as plants
 from ._files import load as load
 from .channel import (
-    Eavesdropper as Eavesdropper,
     Gateway as Gateway,
-    IdentifiedPlant as IdentifiedPlant,
-    JacobianPolytope as JacobianPolytope,
     OutputNoise as OutputNoise,
     PlantBox as PlantBox,
     PlantPolytope as PlantPolytope,
@@ -19,10 +16,7 @@ from .channel import (
     windows_guarantee as windows_guarantee,
 )
 from .cloud import (
-    HorizonGrowth as HorizonGrowth,
-    LoopCost as LoopCost,
     PrivateLoop as PrivateLoop,
-    Tradeoff as Tradeoff,
     horizon_growth as horizon_growth,
     private_feedback as private_feedback,
     private_loop as private_loop,
@@ -30,30 +24,21 @@ from .cloud import (
     tradeoff as tradeoff,
 )
 from .consensus import (
-    ConsensusResponse as ConsensusResponse,
     NodeAdjacency as NodeAdjacency,
     PrivateConsensus as PrivateConsensus,
-    optimal_consensus_epsilon as optimal_consensus_epsilon,
-    optimal_consensus_error as optimal_consensus_error,
-    optimal_consensus_scales as optimal_consensus_scales,
     private_consensus as private_consensus,
 )
 from .core import (
-    Adjacency as Adjacency,
     AffineManifold as AffineManifold,
-    AuditResult as AuditResult,
     BallAdjacency as BallAdjacency,
     BudgetExceededError as BudgetExceededError,
-    ClippedNetwork as ClippedNetwork,
     DirectionAdjacency as DirectionAdjacency,
     GaussianNoise as GaussianNoise,
     InputPerturbation as InputPerturbation,
     LaplaceNoise as LaplaceNoise,
     LinearQuery as LinearQuery,
-    LipschitzBound as LipschitzBound,
     ManifoldAdjacency as ManifoldAdjacency,
     Mechanism as Mechanism,
-    NoiseDesign as NoiseDesign,
     NotRealizableError as NotRealizableError,
     OutputPerturbation as OutputPerturbation,
     PrivacyBudget as PrivacyBudget,
@@ -61,25 +46,13 @@ from .core import (
     PrivacyGuarantee as PrivacyGuarantee,
     PrivacyLedger as PrivacyLedger,
     PrivacyWarning as PrivacyWarning,
-    SLLLayer as SLLLayer,
-    SLLNetwork as SLLNetwork,
     UncertifiableError as UncertifiableError,
     audit as audit,
-    chain as chain,
-    compose_parallel as compose_parallel,
-    compose_sequential as compose_sequential,
     design_gaussian as design_gaussian,
     design_iid as design_iid,
     design_laplace as design_laplace,
     feedforward_lipschitz as feedforward_lipschitz,
-    gaussian_std as gaussian_std,
-    induced_norm as induced_norm,
-    kappa as kappa,
-    kappa_inverse as kappa_inverse,
-    laplace_scale as laplace_scale,
-    structured_equivalent as structured_equivalent,
 )
-from .response import PrivateResponse as PrivateResponse
 from .trajectory import (
     DisturbanceAdjacency as DisturbanceAdjacency,
     InitialStateAdjacency as InitialStateAdjacency,

@@ -20,7 +20,6 @@ from ._signals import (
     AliasedLabels,
     InputBlocks,
     Place,
-    Pulse,
     SignalGroups,
     TrialSignals,
     abbreviated,
@@ -35,7 +34,7 @@ from .core.guarantee import SIMULATED, PrivacyGuarantee
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PrivateResponse", "Pulse"]
+__all__ = ["PrivateResponse"]
 
 #: Panels in a column of a plot that names no signals.
 MAX_ROWS = 6
@@ -87,9 +86,10 @@ class PrivateResponse(ct.TimeResponseData):
 
     Examples
     --------
-    >>> import numpy as np, privcontrol as pc
+    >>> import numpy as np
+    >>> from privcontrol.response import PrivateResponse
     >>> x = np.random.default_rng(0).standard_normal((500, 2, 30)).transpose(1, 0, 2)
-    >>> response = pc.PrivateResponse(
+    >>> response = PrivateResponse(
     ...     np.arange(30), states=x, outputs=x[:1], state_labels=["position", "velocity"])
     >>> response.states["velocity", "trial[7]"].shape, response.mean().shape
     ((30,), (2, 30))
@@ -326,9 +326,10 @@ class PrivateResponse(ct.TimeResponseData):
 
         Examples
         --------
-        >>> import numpy as np, privcontrol as pc
+        >>> import numpy as np
+        >>> from privcontrol.response import PrivateResponse
         >>> x = np.arange(11.0)[None, :, None] * np.ones((1, 11, 4))
-        >>> pc.PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
+        >>> PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
         TrialSignals(
         array([1., 9.]))
         """

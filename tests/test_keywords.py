@@ -6,6 +6,7 @@ import re
 import pytest
 
 import privcontrol as pc
+from privcontrol import channel, cloud, response
 
 #: Callables that take ``**kwargs``: where it is tested that they refuse what they do not know.
 VARIADIC = {
@@ -26,6 +27,8 @@ OWN = "privcontrol"
 def public():
     """(qualified name, callable, class or None) of all that a user can call."""
     roots = {name: getattr(pc, name) for name in pc.__all__}
+    for room in (pc.core, pc.consensus, channel, cloud, response):
+        roots |= {name: getattr(room, name) for name in room.__all__}
     roots |= {f"plants.{name}": getattr(pc.plants, name) for name in pc.plants.__all__}
     for name, thing in roots.items():
         if inspect.isfunction(thing):
@@ -83,6 +86,13 @@ def documentation(name):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
+def test_signatures_name_types_in_a_word(name):
+    """help() shows ArrayLike, not the two thousand characters that numpy makes of it."""
+    shown = str(inspect.signature(PUBLIC[name][0]))
+    assert "_SupportsArray" not in shown and "typing." not in shown
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_every_parameter_is_documented(name):
     thing, owner = PUBLIC[name]
     text = documentation(name)
@@ -114,16 +124,16 @@ def test_a_response_refuses_keywords_that_it_does_not_know():
         vehicle, horizon=3, budget=pure, adjacency=secret, family="laplace"
     )
     pair = pc.private_consensus([[0, 0.25], [0.25, 0]], pure, 1.0, family="laplace")
-    for response in (
+    for answer in (
         pc.private_lqg(vehicle, 1, 1, 1, 1, noise).simulate(rng=0),
         pair.simulate([0.0, 2.0], 3, rng=0),
     ):
         with pytest.raises(
             TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"
         ):
-            response(unknown_keyword=1)
-    errors = {"message": response.squared_error()}
+            answer(unknown_keyword=1)
+    errors = {"message": answer.squared_error()}
     with pytest.raises(TypeError, match="unknown_keyword"):
-        pc.ConsensusResponse(
-            errors, time=response.time, outputs=response.y, unknown_keyword=1
+        pc.consensus.ConsensusResponse(
+            errors, time=answer.time, outputs=answer.y, unknown_keyword=1
         )

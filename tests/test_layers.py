@@ -179,3 +179,13 @@ def test_package_has_no_asserts_and_no_global_random_state():
                 assert node.attr in allowed, (
                     f"{name}:{node.lineno} uses {ast.unparse(node)}"
                 )
+
+
+def test_the_top_level_is_one_screen():
+    """Sixty names at most; what is used rarely is in the rooms that need it."""
+    import privcontrol
+
+    assert len(privcontrol.__all__) <= 60
+    rooms = set(privcontrol.core.__all__)
+    assert len(rooms | set(privcontrol.__all__)) <= 80
+    assert {"kappa", "gaussian_std", "compose_parallel", "NoiseDesign"} <= rooms

@@ -189,8 +189,8 @@ def test_the_two_block_filter_on_random_problems(seed):
     L = rng.normal(size=(1, n))
     users = [E * rng.uniform(0.5, 2.0) for E in np.eye(n)[:, :, None]]
     model = A, np.eye(n), noise, V, L
-    kappa = pc.gaussian_std(1.0, 0.05, method="lenypappas")
-    exact = pc.gaussian_std(1.0, 0.05)
+    kappa = pc.core.gaussian_std(1.0, 0.05, method="lenypappas")
+    exact = pc.core.gaussian_std(1.0, 0.05)
     value, D = two_block.best_mixing(*model, users, kappa)
     best = two_block.score(*model, D, users, kappa)
     assert best == pytest.approx(value, rel=1e-4)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.response import PrivateResponse, Pulse
+from privcontrol._signals import Pulse
+from privcontrol.response import PrivateResponse
 
 TRIALS, SAMPLES = 7, 12
 STATES, OUTPUTS = ["position", "velocity", "xhat[0]"], ["yhat[0]", "force"]

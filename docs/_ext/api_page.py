@@ -4,15 +4,21 @@ import inspect
 from pathlib import Path
 
 import privcontrol
+import privcontrol.channel
+import privcontrol.cloud
 import privcontrol.consensus
 import privcontrol.core.inference
 import privcontrol.plants
+import privcontrol.response
 
 #: Where names are looked for, the place to import them from first.
 _HOMES = (
     privcontrol,
     privcontrol.core,
     privcontrol.consensus,
+    privcontrol.channel,
+    privcontrol.cloud,
+    privcontrol.response,
     privcontrol.core.inference,
     privcontrol.plants,
 )

@@ -30,7 +30,7 @@ def exact_delta(epsilon, mu):
 def golden():
     """Their rule kappa solves Q(eps kappa - 1/(2 kappa)) = delta: safe, and loose."""
     epsilon, delta = math.log(3), 0.05
-    kappa = pc.gaussian_std(epsilon, delta, method="lenypappas")
+    kappa = pc.core.gaussian_std(epsilon, delta, method="lenypappas")
     tail = norm.sf(epsilon * kappa - 1 / (2 * kappa))
     textbook = math.sqrt(2 * math.log(1.25 / 0.2)) / 8
     # thirty users with filters a^t: kappa^2 sum of squared H2 norms, by their impulses

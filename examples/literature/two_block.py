@@ -91,8 +91,8 @@ def golden():
     A, W, V, L = 0.9 * one, 0.2 * one, 0.01 * one, np.ones((1, 10))
     users = list(one[:, :, None])
     model = A, one, W, V, L
-    kappa = pc.gaussian_std(np.log(3), 0.05, method="lenypappas")
-    exact = pc.gaussian_std(np.log(3), 0.05)
+    kappa = pc.core.gaussian_std(np.log(3), 0.05, method="lenypappas")
+    exact = pc.core.gaussian_std(np.log(3), 0.05)
     value, D = best_mixing(*model, users, kappa)
     B, R = np.ones((10, 1)), np.array([[0.5]])
     S = ct.dare(A, B, one, R)[0]

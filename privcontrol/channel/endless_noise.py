@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ..trajectory.linear import LinearSystem
-from .iosystem import numbered
+from .iosystem import create_noise_iosystem, numbered
 from .output_noise import OutputNoise
 from .parts import NoisePart
 from .summed import Pricing
@@ -272,7 +272,7 @@ class EndlessNoise(OutputNoise):
     @cached_property
     def model(self) -> LinearSystem:
         """The noise from fresh standard entries to gamma, as plain matrices."""
-        whole = self.to_statespace()
+        whole = create_noise_iosystem(self)
         fresh = list(range(self.once, self.channels))
         return LinearSystem(whole.A, whole.B[:, fresh], whole.C, whole.D[:, fresh])
 
@@ -280,7 +280,7 @@ class EndlessNoise(OutputNoise):
     def system(self) -> ct.StateSpace:
         """The noise as a StateSpace from fresh standard entries to gamma, for analysis.
 
-        In `to_statespace` the entries that make the first state are inputs too.
+        In `create_noise_iosystem` the entries that make the first state are inputs too.
         """
         model = self.model
         return ct.ss(

@@ -20,7 +20,6 @@ from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
 from ._noise_data import KIND, noise_to_dict
 from .certify import models_guarantee, recertified
-from .iosystem import create_noise_iosystem
 from .noise_plot import plot_noise
 from .summed import SummedNoise
 
@@ -150,13 +149,6 @@ class OutputNoise(SummedNoise):
         and nothing of a draw.
         """
         write(path, KIND, noise_to_dict(self))
-
-    def to_statespace(self) -> ct.StateSpace:
-        """The noise as a python-control system from eta to gamma.
-
-        See `create_noise_iosystem`.
-        """
-        return create_noise_iosystem(self)
 
     def _repr_html_(self) -> str:
         """Return the noise and its guarantee as tables for notebooks."""

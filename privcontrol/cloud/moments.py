@@ -41,8 +41,8 @@ class LoopCost:
 
     Examples
     --------
-    >>> import privcontrol as pc
-    >>> pc.LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5).total
+    >>> from privcontrol.cloud import LoopCost
+    >>> LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5).total
     4.0
     """
 

@@ -12,12 +12,13 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._signals import Pulse
 from .._trials import run_trials
 from ..channel.output_noise import OutputNoise
 from ..core._linalg import product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
-from ..response import PrivateResponse, Pulse
+from ..response import PrivateResponse
 from .checks import secret_inputs
 from .controller import ObserverFeedback
 from .dynamics import LoopDynamics

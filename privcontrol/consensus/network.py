@@ -138,9 +138,10 @@ class Network:
         return self.index[node]
 
     def domain(self, known_total: bool = False, coalition: str = "") -> InitialValues:
-        """Domain of the secret x(0) for a guarantee.
+        """Return the domain of the secret x(0) for a guarantee.
 
         It holds a fingerprint of the nodes' names unless these are 0 .. n-1.
+        ``known_total``: the sum of x(0) is public. ``coalition``: who pools what they know.
         """
         names = ""
         if tuple(self.nodes) != tuple(range(len(self))):
@@ -148,7 +149,10 @@ class Network:
         return InitialValues(len(self), known_total, names, coalition)
 
     def per_node(self, value: Any, name: str) -> Any:
-        """A mapping by node as a list in the network's order, anything else as it is."""
+        """Return a mapping by node as a list in the network's order.
+
+        Any other ``value`` is returned as it is; ``name`` is the argument that errors name.
+        """
         if not isinstance(value, Mapping):
             return value
         unknown = [key for key in value if key not in self.index]
@@ -169,7 +173,10 @@ class Network:
         return [value[node] for node in self.nodes]
 
     def initial_values(self, value: Any, dimension: int = 1) -> NDArray:
-        """x(0) in the network's order, (n,) or (n, d), from an array or a mapping."""
+        """Return x(0) in the network's order from a ``value`` that is array or mapping.
+
+        It has shape (n,), or (n, d) for values of ``dimension`` d.
+        """
         x = real_array(self.per_node(value, "initial_values"), "initial_values")
         shape = (len(self),) if dimension == 1 else (len(self), dimension)
         if x.shape != shape:

@@ -18,11 +18,12 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from .._signals import Pulse
 from .._trials import run_trials
 from ..core._linalg import one_of
 from ..core._random import Seed, generator
 from ..core.guarantee import PrivacyGuarantee
-from ..response import PrivateResponse, Pulse
+from ..response import PrivateResponse
 from .noise import AgentNoise
 
 READOUTS = ("message", "state")

@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import NoReturn, TypeVar
 
 from scipy.special import log_ndtr, ndtri
@@ -27,6 +28,25 @@ _PASSES = 100
 Sized = TypeVar("Sized")
 
 
+def _by_name(cls: type[Sized]) -> type[Sized]:
+    """Let a class whose arguments are keywords say so when it gets numbers by position."""
+    init: Callable[..., None] = cls.__init__
+
+    @wraps(init)
+    def checked(self: object, *unnamed: object, **named: object) -> None:
+        if unnamed:
+            raise TypeError(
+                f"{cls.__name__}: expected keywords, got {len(unnamed)} values by "
+                f"position; write {cls.__name__}(epsilon=1.0, delta=1e-2) or "
+                f"{cls.__name__}(gdp=0.5), with your own numbers"
+            )
+        init(self, **named)
+
+    setattr(cls, "__init__", checked)  # noqa: B010 (assigned, mypy refuses it)
+    return cls
+
+
+@_by_name
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyBudget:
     """What releases may cost, the pair (epsilon, delta) or ``gdp``, all by name.
@@ -101,7 +121,7 @@ class PrivacyBudget:
                 "with this probability meets such a budget. Values of 0.01 and below are "
                 "usual, far below one over the number of people",
                 PrivacyWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _check_one_number(self) -> None:

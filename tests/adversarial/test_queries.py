@@ -60,7 +60,7 @@ def test_two_directions_are_two_whatever_the_units():
             assert (
                 max(shifts)
                 <= mp.mpf(design.guarantee.gdp)
-                <= mp.mpf(pc.kappa_inverse(1.0, 1e-2))
+                <= mp.mpf(pc.core.kappa_inverse(1.0, 1e-2))
             )
 
 

@@ -277,7 +277,7 @@ def test_structured_noise_disturbs_no_stable_loop_more_at_any_time(seed, kind):
         else rng.normal(size=(horizon, horizon + 3))
     )
     mechanism = pc.Mechanism(query, pc.GaussianNoise(factor))
-    structured = pc.structured_equivalent(mechanism, adjacency)
+    structured = pc.core.structured_equivalent(mechanism, adjacency)
     assert structured.guarantee(adjacency).gdp == pytest.approx(
         mechanism.guarantee(adjacency).gdp, rel=1e-9
     )

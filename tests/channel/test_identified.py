@@ -150,7 +150,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
     assert not guarantee.satisfies(pc.PrivacyBudget(epsilon=50.0, delta=0.004))
     # second route: the shift of corners of the box, and the sum of both probabilities
     shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
-    total = found.miss + pc.kappa(1.0, shift)
+    total = found.miss + pc.core.kappa(1.0, shift)
     assert total <= 1e-2
     assert total == pytest.approx(1e-2, rel=2e-2)
     assert noise.guarantee_for(found).delta(1.0) == pytest.approx(
@@ -190,7 +190,7 @@ def test_noise_without_a_horizon_counts_the_miss_as_well():
     assert "counted in delta" in str(noise.guarantee)
     # second route: the shift of corners of the box, and the sum of both probabilities
     shift = max(noise.guarantee_for([plant]).gdp for plant in found.box.corners())
-    total = found.miss + pc.kappa(1.0, shift)
+    total = found.miss + pc.core.kappa(1.0, shift)
     assert 0.85e-2 < total <= 1e-2
 
 

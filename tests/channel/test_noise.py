@@ -74,7 +74,7 @@ def test_noise_system_driven_by_eta_makes_the_samples():
     eta = np.random.default_rng(3).standard_normal((1, noise.channels))[0]
     pulse = np.zeros((noise.channels, 15))
     pulse[:, 0] = eta
-    system = noise.to_statespace()
+    system = pc.create_noise_iosystem(noise)
     response = ct.forced_response(system, noise.timepts, pulse)
     np.testing.assert_allclose(
         response.outputs,
@@ -143,7 +143,7 @@ def test_inputs_of_the_gate_are_trials_by_samples_by_channels_and_give_the_sampl
     assert inputs.shape == (3, 100, noise.channels)
     for trial, sample in zip(inputs, noise.sample(3, rng=7)[0]):
         gamma = ct.forced_response(
-            noise.to_statespace(), noise.timepts, trial.T
+            pc.create_noise_iosystem(noise), noise.timepts, trial.T
         ).outputs
         np.testing.assert_allclose(np.ravel(gamma), sample, atol=1e-12)
 

@@ -27,7 +27,7 @@ from privcontrol.trajectory.linear import LinearSystem
 from privcontrol.trajectory.plant import Plant
 from privcontrol.trajectory.secret import SignalMoves
 
-ALLOWED = float(pc.kappa_inverse(1.0, 1e-2))
+ALLOWED = float(pc.core.kappa_inverse(1.0, 1e-2))
 
 
 def lag(pole):

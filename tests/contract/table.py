@@ -14,6 +14,7 @@ import control as ct
 import numpy as np
 
 import privcontrol as pc
+from privcontrol.channel import IdentifiedPlant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 PURE = pc.PrivacyBudget(epsilon=1.0)
@@ -274,7 +275,7 @@ def _floors() -> Iterator[tuple[str, Request]]:
 # -- regions -----------------------------------------------------------------------------
 
 
-def _identified() -> pc.IdentifiedPlant:
+def _identified() -> IdentifiedPlant:
     """A lag from recorded data."""
     rng = np.random.default_rng(0)
     states, inputs = np.zeros((1, 600)), rng.normal(size=(1, 600))

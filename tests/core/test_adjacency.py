@@ -267,7 +267,7 @@ def test_the_2_ball_has_the_closed_form_noise():
         rng.normal(size=(4, 6)), pc.AffineManifold(rng.normal(size=(3, 6)))
     )
     design = pc.design_gaussian(query, BallAdjacency(2.0), cases.BUDGET)
-    std = pc.gaussian_std(1.0, 1e-2, 2.0)
+    std = pc.core.gaussian_std(1.0, 1e-2, 2.0)
     N = query.manifold.kernel
     np.testing.assert_allclose(
         design.noise.covariance,

@@ -243,7 +243,7 @@ def test_nonlinear_models_are_audited_at_two_inputs(family, claim):
     x, x2 = np.array([0.1, -0.2, 0.4]), np.array([0.5, 0.1, 0.2])
     gap = np.tanh(x) - np.tanh(x2)
     scale = (
-        pc.gaussian_std(1.0, 1e-2, np.linalg.norm(gap))
+        pc.core.gaussian_std(1.0, 1e-2, np.linalg.norm(gap))
         if claim.delta
         else np.abs(gap).sum()
     )
@@ -489,7 +489,7 @@ def test_a_claim_in_one_number_is_tested_where_asked():
     design = pc.design_gaussian(query, adjacency, budget)
     sound = audit(design, adjacency, claim=budget, trials=200_000, rng=0)
     assert sound.passed and sound.delta == 1e-2
-    assert pc.kappa(sound.epsilon_claimed, 0.5) == pytest.approx(1e-2, rel=1e-6)
+    assert pc.core.kappa(sound.epsilon_claimed, 0.5) == pytest.approx(1e-2, rel=1e-6)
     elsewhere = audit(design, adjacency, claim=budget, delta=0.05, trials=2000, rng=0)
     assert elsewhere.delta == 0.05
     careless = pc.Mechanism(query, pc.GaussianNoise(0.85 * design.noise.factor))

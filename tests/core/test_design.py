@@ -78,7 +78,7 @@ def test_one_direction_gets_exactly_the_scalar_noise():
         pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), cases.BUDGET
     )
     assert design.noise.covariance[0, 0] == pytest.approx(
-        pc.gaussian_std(1, 1e-2, 6.0) ** 2, rel=1e-12
+        pc.core.gaussian_std(1, 1e-2, 6.0) ** 2, rel=1e-12
     )
 
 
@@ -214,7 +214,7 @@ def test_structured_equivalent_keeps_the_guarantee_and_lowers_the_covariance(
             np.hstack([images[:, :3], rng.normal(size=(query.size, 1))])
         )
     mechanism = pc.Mechanism(query, noise)
-    structured = pc.structured_equivalent(mechanism, adjacency)
+    structured = pc.core.structured_equivalent(mechanism, adjacency)
     assert structured.guarantee(adjacency).gdp == pytest.approx(
         mechanism.guarantee(adjacency).gdp, rel=1e-9
     )
@@ -396,7 +396,7 @@ def test_structured_equivalent_says_what_it_expects(
     design = pc.design_gaussian(query, pc.BallAdjacency(1.0), cases.BUDGET)
     known = {"design": design, "mechanism": design.mechanism, "blind": design.mechanism}
     with pytest.raises(error, match=message):
-        pc.structured_equivalent(known.get(mechanism), adjacency)
+        pc.core.structured_equivalent(known.get(mechanism), adjacency)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -408,7 +408,7 @@ def test_algorithm_1_of_the_short_paper_scales_a_basis(seed):
     responses = query.response @ adjacency.moves(query.manifold).columns
     basis = scipy.linalg.orth(query.response)
     sensitivity = np.linalg.norm(np.linalg.pinv(basis) @ responses, axis=0).max()
-    sigma = sensitivity / pc.kappa_inverse(1.0, 1e-2)
+    sigma = sensitivity / pc.core.kappa_inverse(1.0, 1e-2)
     for size in (1.0, 1e-3, 1e3):
         paper = pc.design_gaussian(
             query, adjacency, budget, weight=weight, basis=size * basis

@@ -83,7 +83,7 @@ def test_one_direction_gets_the_scalar_scale():
         pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), PURE
     )
     assert abs(design.noise.factor.item()) == pytest.approx(
-        pc.laplace_scale(0.8, 6.0), rel=1e-12
+        pc.core.laplace_scale(0.8, 6.0), rel=1e-12
     )
 
 

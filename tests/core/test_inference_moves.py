@@ -37,8 +37,8 @@ def widest(radii, p, q, seed=0):
 
 def noise_size(family, width):
     if family == "gaussian":
-        return pc.gaussian_std(1.0, 1e-2, width)
-    return pc.laplace_scale(1.0, width)
+        return pc.core.gaussian_std(1.0, 1e-2, width)
+    return pc.core.laplace_scale(1.0, width)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -65,7 +65,7 @@ def test_input_noise_covers_the_widest_move(family, norm):
 def test_output_noise_takes_the_move_in_the_norm_of_the_constant(norm, p):
     rng = np.random.default_rng(1)
     M = rng.standard_normal((3, 4))
-    bound = pc.induced_norm(M, p, 2)
+    bound = pc.core.induced_norm(M, p, 2)
     mechanism = OutputPerturbation(
         lambda x: x @ M.T, GAUSS, radius=RADII, norm=norm, lipschitz=bound
     )
@@ -214,29 +214,29 @@ def test_chaining_in_any_norm_and_in_mixed_units(family, norm):
     mechanism = scores(family, norm, RADII)
     new = np.array([0.2, 4.5, 0.7, 0.6])
     for radii, exact in ((2.5 * RADII, True), (0.4 * RADII, True), (new, False)):
-        chained = pc.chain(mechanism.guarantee, radii)
+        chained = pc.core.chain(mechanism.guarantee, radii)
         truth = widest(radii, norm, q) / mechanism.scale
         if exact:
             assert shown(chained, family) == pytest.approx(truth, rel=1e-4)
         assert shown(chained, family) >= truth * (1 - 1e-9)
         assert not chained.exact or exact
-    back = pc.chain(pc.chain(mechanism.guarantee, 2.5 * RADII), RADII)
+    back = pc.core.chain(pc.core.chain(mechanism.guarantee, 2.5 * RADII), RADII)
     assert shown(back, family) == pytest.approx(shown(mechanism.guarantee, family))
     even = scores(family, norm, 0.3, size=4)
     truth = widest(np.full(4, 0.75), norm, q) / even.scale
-    assert shown(pc.chain(even.guarantee, 0.75), family) == pytest.approx(
+    assert shown(pc.core.chain(even.guarantee, 0.75), family) == pytest.approx(
         truth, rel=1e-4
     )
     with pytest.raises(ValueError, match="expected 4 radii"):
-        pc.chain(mechanism.guarantee, 2.0)
+        pc.core.chain(mechanism.guarantee, 2.0)
 
 
 def test_chained_guarantees_add_to_those_designed_for_the_radii():
     first, second = scores("gaussian", 3.0, RADII), scores("gaussian", 3.0, 2 * RADII)
-    both = pc.compose_sequential(first.guarantee, second.guarantee)
+    both = pc.core.compose_sequential(first.guarantee, second.guarantee)
     assert both.gdp == pytest.approx(first.guarantee.gdp * math.sqrt(1.25), rel=1e-9)
     other = scores("gaussian", 3.0, RADII[::-1])
-    both = pc.compose_sequential(first.guarantee, other.guarantee)
+    both = pc.core.compose_sequential(first.guarantee, other.guarantee)
     smallest = np.minimum(RADII, RADII[::-1])
     sizes = [smallest / mechanism.scale for mechanism in (first, other)]
     truth = math.hypot(*(widest(size, 3.0, 2) for size in sizes))
@@ -251,14 +251,14 @@ def test_parallel_chunks_in_mixed_units_move_together(family, norm):
     q = FAMILIES[family][1]
     parts = (RADII[:2], RADII[2:])
     chunks = [scores(family, norm, parts[0], 0.7), scores(family, norm, parts[1], 1.1)]
-    joint = pc.compose_parallel(*(chunk.guarantee for chunk in chunks), norm=norm)
+    joint = pc.core.compose_parallel(*(chunk.guarantee for chunk in chunks), norm=norm)
     units = np.concatenate(
         [part / chunk.scale for part, chunk in zip(parts, chunks, strict=True)]
     )
     truth = widest(units, norm, q)
     assert shown(joint, family) == pytest.approx(truth, rel=1e-4)
     assert shown(joint, family) >= truth * (1 - 1e-9)
-    twice = pc.chain(joint, 2.0)  # in units of the chunks' own radii
+    twice = pc.core.chain(joint, 2.0)  # in units of the chunks' own radii
     assert shown(twice, family) == pytest.approx(2 * shown(joint, family), rel=1e-12)
     assert "in units of their own radii" in joint.sentence
 
@@ -266,48 +266,48 @@ def test_parallel_chunks_in_mixed_units_move_together(family, norm):
 def test_a_chunk_in_one_unit_beside_one_in_mixed_units():
     plain = scores("gaussian", 2, 0.5, 0.7, size=2)
     mixed = scores("gaussian", 2, RADII[:2])
-    joint = pc.compose_parallel(plain.guarantee, mixed.guarantee)
+    joint = pc.core.compose_parallel(plain.guarantee, mixed.guarantee)
     assert joint.gdp == max(plain.guarantee.gdp, mixed.guarantee.gdp)
     with pytest.raises(ValueError, match="norm"):
-        pc.compose_parallel(plain.guarantee, mixed.guarantee, norm=3.0)
+        pc.core.compose_parallel(plain.guarantee, mixed.guarantee, norm=3.0)
     query = pc.LinearQuery(np.eye(2))
     directions = pc.Mechanism(query, pc.GaussianNoise(np.eye(2))).guarantee(
         pc.DirectionAdjacency(np.eye(2))
     )
     with pytest.raises(ValueError, match="no single radius"):
-        pc.compose_parallel(directions, mixed.guarantee)
+        pc.core.compose_parallel(directions, mixed.guarantee)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_chunks_of_public_boxes_move_anywhere_together(family):
     boxes = [(np.array([-1.0, 0.0]), np.array([1.0, 5.0])), (0.0, 3.0)]
     chunks = [scores(family, 2, math.inf, domain=box, size=2) for box in boxes]
-    joint = pc.compose_parallel(*(c.guarantee for c in chunks), norm=math.inf)
+    joint = pc.core.compose_parallel(*(c.guarantee for c in chunks), norm=math.inf)
     moves = np.array(list(itertools.product(*[[-1.0, 1.0]] * 4)))
     widths = np.array([2.0, 5.0, 3.0, 3.0])
     sizes = np.repeat([chunk.scale for chunk in chunks], 2)
     norms = np.linalg.norm(moves * widths / sizes, FAMILIES[family][1], axis=1)
     assert shown(joint, family) == pytest.approx(norms.max(), rel=1e-9)
     with pytest.raises(ValueError, match="norm"):
-        pc.compose_parallel(*(c.guarantee for c in chunks), norm=2)
+        pc.core.compose_parallel(*(c.guarantee for c in chunks), norm=2)
 
 
 def test_a_public_box_covers_every_radius_and_is_exceeded_by_none():
     local = scores("gaussian", 2, math.inf, domain=([0.0, -1.0], [4.0, 1.0]))
-    assert pc.chain(local.guarantee, math.inf) is local.guarantee
-    small = pc.chain(local.guarantee, [1.0, 0.5])
+    assert pc.core.chain(local.guarantee, math.inf) is local.guarantee
+    small = pc.core.chain(local.guarantee, [1.0, 0.5])
     truth = math.hypot(1.0, 0.5) / local.scale
     assert truth < small.gdp <= local.guarantee.gdp / 4 * (1 + 1e-9)
-    wide = pc.chain(local.guarantee, [100.0, 100.0])
+    wide = pc.core.chain(local.guarantee, [100.0, 100.0])
     assert wide.gdp == pytest.approx(local.guarantee.gdp, rel=1e-12)
     ball = scores("gaussian", math.inf, [1.0, 0.5])
     assert (small + ball.guarantee).gdp == pytest.approx(
         math.hypot(small.gdp, ball.guarantee.gdp), rel=1e-9
     )
     with pytest.raises(ValueError, match="radius"):
-        pc.chain(ball.guarantee, math.inf)
+        pc.core.chain(ball.guarantee, math.inf)
     foreign = pc.PrivacyGuarantee.black_box(LAPLACE, ball.guarantee.scope)
-    assert pc.chain(foreign, [2.5, 0.5]).epsilon(0.0) == 3.0
+    assert pc.core.chain(foreign, [2.5, 0.5]).epsilon(0.0) == 3.0
 
 
 def test_balls_on_a_manifold_chain_in_mixed_units():
@@ -318,7 +318,7 @@ def test_balls_on_a_manifold_chain_in_mixed_units():
     for norm in (1, 2, 3.0, np.inf):
         known = mechanism.guarantee(pc.BallAdjacency(RADII, norm=norm))
         new = RADII * np.array([1.5, 1.0, 0.5, 1.2])
-        chained = pc.chain(known, new)
+        chained = pc.core.chain(known, new)
         direct = mechanism.guarantee(pc.BallAdjacency(new, norm=norm))
         assert direct.gdp <= chained.gdp * (1 + 1e-9)
         assert chained.gdp == pytest.approx(1.5 * known.gdp, rel=1e-9)

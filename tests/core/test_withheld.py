@@ -160,10 +160,10 @@ READERS = {
     "project": PLANE.project,
     "input": pc.InputPerturbation(np.tanh, BUDGET, radius=0.1),
     "output": pc.OutputPerturbation(np.tanh, BUDGET, radius=0.1, lipschitz=1.0),
-    "clipped": pc.ClippedNetwork([np.eye(3)], [np.zeros(3)], low=-1, high=1),
-    "layer": pc.SLLLayer(np.eye(3), np.zeros(3), np.ones(3)),
-    "network": pc.SLLNetwork(
-        [pc.SLLLayer(np.eye(3), np.zeros(3), np.ones(3))], np.eye(3)
+    "clipped": pc.core.ClippedNetwork([np.eye(3)], [np.zeros(3)], low=-1, high=1),
+    "layer": pc.core.SLLLayer(np.eye(3), np.zeros(3), np.ones(3)),
+    "network": pc.core.SLLNetwork(
+        [pc.core.SLLLayer(np.eye(3), np.zeros(3), np.ones(3))], np.eye(3)
     ),
 }
 UNREADABLE = {

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 import privcontrol as pc
-from privcontrol import consensus
+from privcontrol import channel, cloud, consensus, core, response
 
 T = 5
 HARMLESS = {
@@ -52,7 +52,11 @@ def _of(target, method: str, /, *args, **keywords) -> Door:
 
 def _public(name: str, /, *args, **keywords) -> Door:
     """A function or class of the package by its name."""
-    owner = pc if hasattr(pc, name) else consensus
+    owner = next(
+        home
+        for home in (pc, core, consensus, channel, cloud, response)
+        if hasattr(home, name)
+    )
     return Door(name, getattr(owner, name), args, keywords)
 
 
@@ -201,10 +205,10 @@ def inference_doors() -> Iterator[Door]:
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     weights = [np.eye(2), np.array([[1.0, -1.0]])]
     low, high = -np.ones(2), np.ones(2)
-    clipped = pc.ClippedNetwork(
+    clipped = pc.core.ClippedNetwork(
         (np.eye(2), np.ones((1, 2))), (np.zeros(2), np.zeros(1)), low, high
     )
-    layer = pc.SLLLayer(np.eye(2), np.zeros(2), np.ones(2))
+    layer = pc.core.SLLLayer(np.eye(2), np.zeros(2), np.ones(2))
     given = pc.InputPerturbation(np.sum, budget, radius=1.0, size=3)
     answered = pc.OutputPerturbation(np.sum, budget, radius=1.0, lipschitz=1.0)
     yield _public(
@@ -405,7 +409,6 @@ def channel_doors() -> Iterator[Door]:
         yield Door(
             "OutputNoise.stream", lambda rng, made=made: list(made.stream(rng)), (0,)
         )
-        yield _of(made, "to_statespace")
     yield _of(floored, "guarantee_for", [sys], adjacency=secret)
     yield _public("Gateway", noise, grid=0.1, resolution=0.1, note="line 3", block=2)
     yield Door(

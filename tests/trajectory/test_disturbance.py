@@ -129,7 +129,7 @@ def test_an_l2_ball_is_hidden_by_the_plants_response_to_white_disturbances_and_b
     np.testing.assert_allclose(
         oracles.stacked_covariance(noise), moved @ moved.T / ALLOWED**2, atol=1e-12
     )
-    system = noise.to_statespace()
+    system = pc.create_noise_iosystem(noise)
     assert system.nstates == 2 and noise.design.gap < 1e-11
     eta = noise.draw(np.random.default_rng(3), 1)
     response = ct.forced_response(system, noise.timepts, noise.inputs(eta)[0].T)
