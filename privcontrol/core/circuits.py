@@ -8,10 +8,10 @@ Entries that no constraint ties together are treated apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice, repeat
+from itertools import combinations, islice
 from math import comb
 
 import numpy as np
@@ -19,14 +19,12 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
-    Ball,
     Integer,
     IntegerMatrix,
     Rational,
     RationalMatrix,
     rational,
     rational_matrix,
-    working_bits,
 )
 from .errors import UncertifiableError
 
@@ -37,11 +35,8 @@ MOST_SECONDS = 10.0
 _MOST_RATIONALS = 30_000
 _BLOCK = 2**19
 
-#: Relative error of an entry that is rounded once, scaled and multiplied.
-ROUNDED = 2.0**-49
-
 #: The smallest double of full precision.
-_TINY = float(np.finfo(float).tiny)
+TINY = float(np.finfo(float).tiny)
 
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
@@ -59,7 +54,7 @@ class CircuitMoves:
 
     moves: NDArray
     exact: list | None = None
-    relative: float = ROUNDED
+    relative: float = 2.0**-52
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.moves).all():
@@ -97,86 +92,57 @@ class Component:
     @property
     def seconds(self) -> float:
         """Estimated time of the circuits."""
-        size = len(self.index)
-        tied = size - self.dimension
-        terms = min(tied, self.dimension)
-        work = 20e-6 + 1e-6 * (tied + 1) * terms
+        tied = len(self.index) - self.dimension
+        work = 20e-6 + 1e-6 * (tied + 1) * (2 + min(tied, self.dimension))
         return min(self.count, 10**15) * work
 
-    @property
+    @cached_property
     def kernel(self) -> RationalMatrix:
-        """The given kernel (n, k), or one whose coordinates are entries.
+        """The given kernel (n, k), or one of the constraints.
 
         Raises
         ------
         UncertifiableError
             If the exact rank of the constraints is not the one found in floating point.
         """
-        return self.table if self.by_kernel else self._reduced[1]
-
-    @cached_property
-    def _reduced(self) -> tuple[list[int], RationalMatrix]:
-        """Free entries, and the kernel (n, k) whose coordinates they are."""
-        size = len(self.index)
-        if self.by_kernel and self.dimension == size:
-            return list(range(size)), self.table**0
-        table = self.table.transpose() if self.by_kernel else self.table
-        echelon, rank = table.rref()
-        rows = echelon.table()[:rank]
-        pivots = [_first_nonzero(row) for row in rows]
         if self.by_kernel:
-            return pivots, RationalMatrix(rows).transpose()
-        free = sorted(set(range(size)) - set(pivots))
-        if len(free) != self.dimension:
+            return self.table
+        size = len(self.index)
+        columns, free = self.table.numer_denom()[0].nullspace()
+        if free != self.dimension:
             raise UncertifiableError(
-                f"of {size} entries D ties {rank} to others in exact arithmetic and "
-                f"{size - self.dimension} in floating point: drop the constraints that "
-                "repeat others up to rounding, or give the kernel "
+                f"of {size} entries D ties {size - free} to others in exact arithmetic "
+                f"and {size - self.dimension} in floating point: drop the constraints "
+                "that repeat others up to rounding, or give the kernel "
                 "(AffineManifold.from_kernel)"
             )
-        kernel = RationalMatrix(size, len(free))
-        for place, entry in enumerate(free):
-            kernel[entry, place] = Rational(1)
-            for pivot, row in zip(pivots, rows, strict=True):
-                kernel[pivot, place] = -row[entry]
-        return free, kernel
-
-    def _candidates(self) -> Iterator[Sequence[int]]:
-        """Yield the sets of q + 1 entries, by what they hold or by what they leave out."""
-        size = len(self.index)
-        left_out = self.dimension - 1
-        if 2 * left_out >= size:
-            yield from combinations(range(size), size - left_out)
-            return
-        every = range(size)
-        for held in combinations(every, left_out):
-            yield [entry for entry in every if entry not in held]
+        return RationalMatrix([row[:free] for row in columns.tolist()])
 
     def circuits(self) -> Iterator[Sparse]:
         """All circuits, as integers.
 
-        Each set of q + 1 entries is tried as a support. The dependent entries outside it
-        tie those of its free entries that it moves.
+        Tangent coordinates are some free entries. Each set of k - 1 entries is held, and
+        the dependent ones in it tie the free ones outside.
         """
-        free, kernel = self._reduced
+        echelon, rank = self.kernel.transpose().rref()
+        reduced = RationalMatrix(echelon.table()[:rank]).transpose()
+        rows = reduced.numer_denom()[0].tolist()
+        free = [_first_nonzero(column) for column in echelon.table()[:rank]]
         place = {entry: j for j, entry in enumerate(free)}
-        dependent = [i for i in range(len(self.index)) if i not in place]
-        rows = kernel.numer_denom()[0].tolist()
         found = set()
-        for candidate in self._candidates():
-            inside = set(candidate)
-            moving = [place[entry] for entry in candidate if entry in place]
-            held = [entry for entry in dependent if entry not in inside]
-            ties = [[rows[i][j] for j in moving] for i in held]
+        for left_out in combinations(range(len(rows)), rank - 1):
+            held = set(left_out)
+            others = [i for i in range(len(rows)) if i not in held]
+            moving = [place[i] for i in others if i in place]
+            ties = [[rows[i][j] for j in moving] for i in held if i not in place]
             direction = null_vector(ties, len(moving))
             if direction is None:
                 continue
             move = []
-            for i in candidate:
-                row = rows[i]
-                terms = [row[j] * x for j, x in zip(moving, direction)]
+            for i in others:
+                terms = [rows[i][j] * x for j, x in zip(moving, direction)]
                 move.append(sum(terms, Integer(0)))
-            support = tuple(i for i, x in zip(candidate, move) if x)
+            support = tuple(i for i, x in zip(others, move) if x)
             if support not in found:
                 found.add(support)
                 yield support, [x for x in move if x]
@@ -186,70 +152,11 @@ class Component:
         size = len(self.index)
         if not self.dimension or not (radius > 0).any():
             yield rounded_moves([], size)
-        elif self.count * size <= _MOST_RATIONALS:
-            radii = [rational(mu) for mu in radius.tolist()]
-            moves = (worst_move(circuit, radii) for circuit in self.circuits())
-            yield rounded_moves([move for move in moves if move], size)
-        else:
-            circuits = self.circuits()
-            while block := list(islice(circuits, _BLOCK // size + 1)):
-                yield _float_moves(block, radius)
-
-
-def _float_moves(circuits: list[Sparse], radius: NDArray) -> CircuitMoves:
-    """Return the worst moves along some circuits for radii (n,) in doubles."""
-    sizes = np.zeros((len(radius), len(circuits)))
-    for column, (support, entries) in enumerate(circuits):
-        largest = max(abs(x) for x in entries)
-        unit = 1 / Ball(largest)
-        sizes[list(support), column] = floats(entries, repeat(unit))
-    least = in_radii(sizes, radius).min(axis=0, initial=np.inf)
-    seen = least < np.inf
-    return scaled_moves(sizes[:, seen], least[seen])
-
-
-def in_radii(sizes: NDArray, radius: NDArray) -> NDArray:
-    """Return sizes (..., n, B) of protected entries in their radii, inf where nothing moves."""
-    protected = radius > 0
-    entries = np.abs(sizes[..., protected, :])
-    with np.errstate(over="ignore", under="ignore"):
-        loads = entries / radius[protected, None]
-    if not np.isfinite(loads).all() or (loads[entries > 0] < _TINY).any():
-        raise UncertifiableError(
-            "a radius is too far from the size of its entry; rescale the entries"
-        )
-    loads[loads == 0] = np.inf
-    return loads
-
-
-def scaled_moves(sizes: NDArray, least: NDArray) -> CircuitMoves:
-    """Return moves (n, B) whose least load of a protected entry becomes one."""
-    with np.errstate(over="ignore", under="ignore"):
-        moves = sizes * ((1 + ROUNDED / 4) / least)
-    if (np.abs(moves[sizes != 0]) < _TINY).any():
-        raise UncertifiableError(
-            "a move leaves the range of double precision; rescale the entries"
-        )
-    return CircuitMoves(moves)
-
-
-def floats(entries: Sequence[Integer], units: Iterable[Ball]) -> list[float]:
-    """Return integers times their units, each rounded once.
-
-    Raises
-    ------
-    UncertifiableError
-        If one that is not zero leaves the range of double precision.
-    """
-    with working_bits(64):
-        values = [float(x * unit) for x, unit in zip(entries, units)]
-    for value, entry in zip(values, entries):
-        if entry and not 1e-290 < abs(value) < 1e290:
-            raise UncertifiableError(
-                "the entries of a move span more than 290 decades; shorten the horizon "
-                "or rescale the entries"
-            )
-    return values
+            return
+        radii = [rational(mu) for mu in radius.tolist()]
+        moves = filter(None, (worst_move(one, radii) for one in self.circuits()))
+        while block := list(islice(moves, _BLOCK // size + 1)):
+            yield rounded_moves(block, size)
 
 
 def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
@@ -346,20 +253,20 @@ def worst_move(circuit: Sparse, radii: Sequence[Rational]) -> Sparse | None:
 
 
 def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
-    """Exact moves as doubles (n, M), with bounds of their rounding errors."""
+    """Exact moves as doubles (n, M), and as rationals if they are few."""
     data = np.zeros((size, len(moves)))
     for column, (support, entries) in enumerate(moves):
         try:
             values = np.array([int(x.p) / int(x.q) for x in entries])
         except OverflowError:
             values = np.array([np.inf])
-        if not (np.abs(values) > _TINY).all():
+        if not (np.abs(values) > TINY).all():
             raise UncertifiableError(
                 "a move leaves the range of double precision; rescale the entries"
             )
         data[list(support), column] = values
     few = size * len(moves) <= _MOST_RATIONALS
-    return CircuitMoves(data, moves if few else None, 2.0**-52)
+    return CircuitMoves(data, moves if few else None)
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:

@@ -8,7 +8,7 @@ All of this is exact; moves are rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from math import comb
@@ -23,22 +23,25 @@ from ..core._balls import (
     RationalMatrix,
     rational,
     rational_matrix,
+    working_bits,
 )
 from ..core._linalg import positive_integer, real_array
 from ..core.circuits import (
     MOST_SECONDS,
+    TINY,
     CircuitMoves,
     Component,
     chart_moves,
-    floats,
-    in_radii,
     null_vector,
     radii,
     refuse_long,
     rounded_moves,
-    scaled_moves,
     sparse,
 )
+from ..core.errors import UncertifiableError
+
+#: Relative error of an entry that is rounded once, scaled and multiplied.
+_ROUNDED = 2.0**-49
 
 #: Sets of entries whose circuits are multiplied at once.
 _BLOCK = 256
@@ -148,14 +151,8 @@ def _shared_moves(
         if not found:
             continue
         last = np.array([time for time, _ in found])
-        directions = IntegerMatrix([z for _, z in found]).transpose()
-        sizes = [Ball(max(map(abs, z))) for _, z in found]
-        entries = []
-        for whole, common in powers:
-            units = [1 / (common * size) for size in sizes]
-            entries += floats((whole * directions).entries(), units * n)
-        values = np.array(entries).reshape(len(powers), n, len(found))
-        least = in_radii(values, radius).min(axis=1, initial=np.inf)
+        states = _states(powers, [z for _, z in found])
+        least = _loads(states, radius)
         origin = horizon - 1
         before = np.minimum.accumulate(least[origin::-1])
         after = np.minimum.accumulate(least[origin:])
@@ -164,4 +161,49 @@ def _shared_moves(
             smallest = np.minimum(before[shift], after[origin - shift])
             seen = (last + shift < horizon) & (smallest < np.inf)
             if seen.any():
-                yield scaled_moves(values[origin - shift][:, seen], smallest[seen])
+                yield _scaled(states[origin - shift][:, seen], smallest[seen])
+
+
+def _states(powers: Sequence, directions: list[list[int]]) -> NDArray:
+    """Return the states A^t z (times, n, M) in units of the largest entry of each z."""
+    columns = IntegerMatrix(directions).transpose()
+    n = columns.nrows()
+    largest = [max(map(abs, z)) for z in directions]
+    values = []
+    with working_bits(64):
+        for whole, common in powers:
+            units = [1 / Ball(common * size) for size in largest] * n
+            entries = (whole * columns).entries()
+            rounded = [float(x * unit) for x, unit in zip(entries, units)]
+            if any(x and not 1e-290 < abs(v) < 1e290 for x, v in zip(entries, rounded)):
+                raise UncertifiableError(
+                    "the entries of a move span more than 290 decades; shorten the "
+                    "horizon or rescale the entries"
+                )
+            values.append(np.reshape(rounded, (n, -1)))
+    return np.array(values)
+
+
+def _loads(states: NDArray, radius: NDArray) -> NDArray:
+    """Return the least size (times, M) of a protected state that moves, in its radius."""
+    protected = radius > 0
+    entries = np.abs(states[:, protected])
+    with np.errstate(over="ignore", under="ignore"):
+        loads = entries / radius[protected, None]
+    if not np.isfinite(loads).all() or (loads[entries > 0] < TINY).any():
+        raise UncertifiableError(
+            "a radius is too far from the size of its entry; rescale the entries"
+        )
+    loads[loads == 0] = np.inf
+    return loads.min(axis=1, initial=np.inf)
+
+
+def _scaled(states: NDArray, least: NDArray) -> CircuitMoves:
+    """Return moves (n, B) whose least load of a protected entry becomes one."""
+    with np.errstate(over="ignore", under="ignore"):
+        moves = states * ((1 + _ROUNDED / 4) / least)
+    if (np.abs(moves[states != 0]) < TINY).any():
+        raise UncertifiableError(
+            "a move leaves the range of double precision; rescale the entries"
+        )
+    return CircuitMoves(moves, relative=_ROUNDED)

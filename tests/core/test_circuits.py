@@ -10,7 +10,7 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
-from privcontrol.core.circuits import Component, _float_moves, radii
+from privcontrol.core.circuits import Component, radii
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.moves import FiniteMoves
 from privcontrol.trajectory.circuits import (
@@ -35,9 +35,7 @@ def circuit_moves(N, radius):
     """The moves of the manifold with this kernel, rounded to doubles."""
     kernel = rational(N)
     whole = Component(np.arange(len(N)), kernel, True, kernel.ncols())
-    circuits = list(whole.circuits())
-    sizes = radii(radius, (len(N),))
-    return [_float_moves(circuits, sizes)] if circuits else []
+    return whole.blocks(radii(radius, (len(N),)))
 
 
 def stack(A, horizon):
@@ -407,8 +405,8 @@ def test_counts():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: circuit_moves(np.eye(2), -1.0), "finite numbers >= 0"),
-        (lambda: circuit_moves(np.eye(2), [1.0, 1.0, 1.0]), "shape"),
+        (lambda: radii(-1.0, (2,)), "finite numbers >= 0"),
+        (lambda: radii([1.0, 1.0, 1.0], (2,)), "shape"),
         (lambda: trajectory_circuit_moves(np.ones((2, 3)), 4, 1.0), "square"),
     ],
 )
@@ -420,8 +418,10 @@ def test_what_is_refused(call, message):
 def test_moves_beyond_double_precision_are_refused():
     with pytest.raises(UncertifiableError, match="more than 290 decades"):
         list(trajectory_circuit_moves([[0.01, 1], [0, 1]], 300, 1.0))
+    with pytest.raises(UncertifiableError, match="leaves the range of double"):
+        list(circuit_moves(np.array([[1e-150], [1.0]]), [1e200, np.nan]))
     with pytest.raises(UncertifiableError, match="a radius is too far from"):
-        circuit_moves(np.array([[1e-150], [1.0]]), [1e200, np.nan])
+        list(trajectory_circuit_moves(VEHICLE / 8, 60, [1e280, np.nan]))
 
 
 def test_responses_to_trajectory_circuits_are_within_their_bounds():

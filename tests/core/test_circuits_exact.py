@@ -9,7 +9,6 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core import AffineManifold, LinearQuery, circuits
-from privcontrol.core.circuits import split
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.moves import FiniteMoves
 
@@ -220,46 +219,6 @@ def test_entries_that_only_integers_know_keep_their_sign(way, monkeypatch):
             == np.sign(move[support[0]]) * np.array(signs) * signs[0]
         ).all()
     assert moves.shape[1] == len(truth)
-
-
-@pytest.mark.parametrize(
-    "n, q, kind",
-    [(12, 6, "generic"), (13, 6, "whole"), (13, 7, "decimal"), (15, 9, "whole")],
-)
-def test_every_way_gives_the_same_moves_in_the_middle(n, q, kind, monkeypatch):
-    """Of whole numbers many cofactors of the held rows vanish without being small terms: they once took for ever."""
-    rng = np.random.default_rng(n + q)
-    D = (
-        rng.integers(-1, 2, (q, n)).astype(float)
-        if kind == "whole"
-        else rng.standard_normal((q, n))
-    )
-    D = np.round(D, 1) if kind == "decimal" else D
-    radius = rng.choice([1.0, 0.3], n)
-    (part,) = [
-        part
-        for part in split(AffineManifold(D, pinned="keep").kernel, D)
-        if part.dimension > 1
-    ]
-    radius = radius[part.index]
-    found = {}
-    for way in WAYS:
-        always(way, monkeypatch)
-        moves = np.hstack([block.moves for block in part.blocks(radius)])
-        found[way] = _by_support(moves)
-        assert len(found[way]) == moves.shape[1]
-        assert found[way].keys() == found["rationals"].keys()
-        for support, move in found["rationals"].items():
-            np.testing.assert_allclose(
-                found[way][support], move, rtol=1e-8, atol=1e-8 * np.abs(move).max()
-            )
-
-
-def _by_support(moves):
-    moves = moves.T
-    moved = np.abs(moves) > 1e-7 * np.abs(moves).max(axis=1, keepdims=True)
-    moves = moves * np.sign(moves[np.arange(len(moves)), moved.argmax(axis=1)])[:, None]
-    return {mask.tobytes(): move for mask, move in zip(moved, moves)}
 
 
 def test_zeros_of_decimals_and_minors_far_below_double_precision_are_told_apart():
