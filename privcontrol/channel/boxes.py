@@ -12,9 +12,9 @@ values to come, in which entries of B and D are entries of the dynamics and the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from itertools import product
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._frozen import ByContent
 from ..core._linalg import (
     EPS,
     positive_integer,
@@ -38,6 +39,7 @@ from ..trajectory.disturbance import (
     DisturbanceAdjacency,
     disturbances,
 )
+from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.powers import FreeResponse, delayed_inputs, delayed_outputs
@@ -54,7 +56,8 @@ from .summed import SummedNoise
 #: Uncertain entries of which all corners are gone through.
 _MOST_ENTRIES = 8
 _MOST_BOXES = 600
-_MOST_WIDE_BOXES = 16  # with more uncertain entries, of which halving helps little
+#: Entries of which all corners are gone through where there are more. Halving helps little.
+_TURNED = 4
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
 #: Uncertain entries up to which a box is the polytope of its corners.
@@ -65,8 +68,8 @@ _STANDING = 12
 Entry = tuple[str, int, int]
 
 
-@dataclass(frozen=True)
-class PlantBox(PlantRegion):
+@dataclass(frozen=True, eq=False)
+class PlantBox(ByContent, PlantRegion):
     """All plants whose matrices lie within given half-widths of a nominal plant's.
 
     The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
@@ -338,11 +341,11 @@ def _signs(count: int) -> NDArray:
 def largest_shift(
     noise: SummedNoise, box: PlantBox, adjacency: Adjacency
 ) -> tuple[float, float]:
-    """A certified upper bound of y for every plant of a box, and what one attains.
+    """Return a certified upper bound of y for every plant of a box, and one that is attained.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
     what some plant attains, or there are 600 boxes. With more entries the corners are too
-    many, and the linear part is bounded by the sum of the slopes' norms.
+    many. What all but the widest four move the outputs by is added up then.
 
     Raises
     ------
@@ -356,35 +359,34 @@ def largest_shift(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
     whitening = _Whitening.of(noise)
-    uppers, lowers = [], []
-    for part in adjacency.parts:
-        moves = _Moves.of(part, box, noise.horizon)
-        upper, lower = _halved(moves, whitening)
-        uppers.append(upper)
-        lowers.append(lower)
-    return max(uppers), max(lowers)
+    found = [
+        _halved(_moves_of(part, box, noise.horizon), whitening)
+        for part in adjacency.parts
+    ]
+    upper, lower = np.max(found, axis=0)
+    return float(upper), float(lower)
 
 
 def _halved(moves: _Moves, whitening: _Whitening) -> tuple[float, float]:
-    """The bound for one part of an adjacency, by halving boxes, and what is attained."""
+    """Return the bound for one part of an adjacency, and what some plant attains."""
     lower = 0.0
     boxes: list[tuple] = []
     entries = len(moves.widths)
-    most = _MOST_BOXES if entries <= _MOST_ENTRIES else _MOST_WIDE_BOXES
+    most = _MOST_BOXES if entries <= _MOST_ENTRIES else 1
     waiting = [(np.zeros(entries), moves.widths)]
     count = 0
     while True:
         for middle, widths in waiting:
-            attained, bound, halved = _bounds(moves, whitening, middle, widths)
+            attained, bound, split = _bounds(moves, whitening, middle, widths)
             lower = max(lower, attained)
-            heapq.heappush(boxes, (-bound, count, middle, widths, halved))
+            heapq.heappush(boxes, (-bound, count, middle, widths, split))
             count += 1
         upper = -boxes[0][0]
         if upper <= lower * (1 + _SHARP) or not entries or count >= most:
             break
-        _, _, middle, widths, halved = heapq.heappop(boxes)
+        _, _, middle, widths, split = heapq.heappop(boxes)
         step = np.zeros_like(widths)
-        step[halved] = widths[halved] / 2
+        step[split] = widths[split] / 2
         waiting = [(middle - step, widths - step), (middle + step, widths - step)]
     if np.isfinite(upper):
         return float(round_up(upper)), lower
@@ -413,25 +415,19 @@ class _Whitening:
         columns = noise.responses.reshape(len(floor), -1)
         white = columns / floor[:, None]
         directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
-        variances = 1 + sizes**2
-        shrink = 1 / np.sqrt(variances)
+        shrink = 1 / np.sqrt(1 + sizes**2)
         return cls(floor, directions, shrink)
-
-    def in_floors(self, columns: NDArray) -> NDArray:
-        """Outputs (T p, M) in units of the floor."""
-        return columns / self.floor[:, None]
 
     def sizes(self, columns: NDArray) -> NDArray:
         """Norms (M,) of outputs (T p, M) in units of the floor, at least y."""
-        return np.linalg.norm(self.in_floors(columns), axis=0)
+        return np.linalg.norm(columns / self.floor[:, None], axis=0)
 
     def apply(self, columns: NDArray) -> NDArray:
         """Columns whose norms are y, of outputs (T p, M)."""
-        white = self.in_floors(columns)
+        white = columns / self.floor[:, None]
         inside = self.directions.T @ white
         outside = white - self.directions @ inside
-        shrunk = self.shrink[:, None] * inside
-        return np.vstack([outside, shrunk])
+        return np.vstack([outside, self.shrink[:, None] * inside])
 
     def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
@@ -442,71 +438,46 @@ class _Whitening:
     def error(self) -> float:
         """Relative error of the norms from rounded directions and sizes."""
         largest = 1 / self.shrink.min(initial=1.0)
-        return 16 * EPS * len(self.floor) * (1 + largest)
+        return 1e-12 + 16 * EPS * len(self.floor) * (1 + largest)
 
 
 def _bounds(
     moves: _Moves, whitening: _Whitening, middle: NDArray, widths: NDArray
 ) -> tuple[float, float, int]:
-    """What the middle and a corner of a box attain, an upper bound, the entry to halve.
+    """Return (attained, upper bound, entry to split) for a box.
 
-    That is the entry which moves the outputs most, in units of the floor.
+    That entry moves the outputs most, in units of the floor. What the linear part has at a
+    corner, less what it leaves out there, is attained.
     """
-    expansion = _Expansion.of(moves, middle)
-    reach = widths + 4 * EPS * (np.abs(middle) + moves.sizes)  # the middle is rounded
-    base, *slopes = map(moves.outputs, expansion.responses())
-    left_out = moves.outputs(expansion.remainder(reach))
-    beyond = whitening.sizes(left_out)
-    beyond = beyond + whitening.rounding(base)
-    moved = []
-    for width, slope in zip(reach, slopes):
-        beyond = beyond + width * whitening.rounding(slope)
-        moved.append(width * whitening.sizes(slope).max())
-    moved.append(0.0)
-    halved = int(np.argmax(moved))
+    expansion = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
+    base, left_out, *slopes = map(moves.outputs, expansion)
+    beyond = whitening.sizes(left_out) + whitening.rounding(base)
+    for slope in slopes:
+        beyond = beyond + whitening.rounding(slope)
+    reach = np.array([whitening.sizes(slope).max() for slope in slopes])
+    widest = np.argsort(-reach, kind="stable")
     white = whitening.apply(base)
-    white_slopes = [whitening.apply(slope) for slope in slopes]
-    linear = _worst_of_linear_part(moves, white, white_slopes, reach)
-    worst = linear + moves.joined(beyond)
-    corner = middle + _directions_of_growth(white, white_slopes) * widths
-    at_corner = whitening.apply(moves.response_at(corner))
-    attained = max(moves.size(white).max(), moves.size(at_corner).max())
-    error = 1e-12 + whitening.error
-    lower = float(attained * (1 - error))
-    upper = float(worst.max() * (1 + error))
-    return lower, upper, halved
-
-
-def _directions_of_growth(base: NDArray, slopes: Sequence[NDArray]) -> NDArray:
-    """Signs (k,) of the offsets with which the largest response grows."""
-    sizes = np.linalg.norm(base, axis=0)
-    largest = int(np.argmax(sizes))
-    response = base[:, largest]
-    growth = [response @ slope[:, largest] for slope in slopes]
-    return np.sign(growth)
-
-
-def _worst_of_linear_part(
-    moves: _Moves, base: NDArray, slopes: Sequence[NDArray], widths: NDArray
-) -> NDArray:
-    """Sizes that base + sum of offsets times slopes stays below within the widths."""
-    worst = moves.size(base)
+    white_slopes = [whitening.apply(slopes[k]) for k in widest]
+    turned = white_slopes
     if len(slopes) > _MOST_ENTRIES:
-        for width, slope in zip(widths, slopes):
-            worst = worst + width * moves.size(slope)
-        return worst
-    for offsets in _signs(len(slopes)) * widths:
-        corner = base.copy()
-        for offset, slope in zip(offsets, slopes):
-            corner += offset * slope
-        worst = np.maximum(worst, moves.size(corner))
-    return worst
+        turned = white_slopes[:_TURNED]
+    attained = moves.size(white)
+    for signs in _signs(len(turned)):
+        corner = sum(map(np.multiply, signs, turned), white)
+        attained = np.maximum(attained, moves.size(corner))
+    worst = attained
+    for slope in white_slopes[len(turned) :]:
+        worst = worst + moves.size(slope)
+    rest = moves.joined(beyond)
+    lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
+    upper = (worst + rest).max() * (1 + whitening.error)
+    return float(lower), float(upper), int(widest[0]) if slopes else 0
 
 
 # -- hidden moves as free responses of uncertain plants ----------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Moves:
     """Free responses C A^t V of a plant with uncertain entries, and when they begin.
 
@@ -533,29 +504,8 @@ class _Moves:
     forwards: bool = False
     is_ball: bool = False
 
-    @classmethod
-    def of(cls, part: Adjacency, box: PlantBox, horizon: int) -> _Moves:
-        """The moves of one part of an adjacency."""
-        if isinstance(part, DisturbanceAdjacency):
-            return _queued(part, box, horizon)
-        matrix = np.vstack([box.sys.A, box.sys.C])
-        spread = np.vstack([box.A, box.C])
-        moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
-        if not isinstance(part, StateAdjacency):
-            start = np.zeros(1, int)
-            vectors = moves.vectors
-            return cls(matrix, spread, vectors, start, horizon, is_ball=moves.is_ball)
-        if part.charts != "times":
-            raise ValueError(
-                'models: a PlantBox is bounded for charts="times"; pass corners and a list '
-                "of plants for all charts"
-            )
-        axes = moves.axes * moves.radii
-        every = cls(matrix, spread, axes, moves.times, horizon)
-        return every.without_delays() if every.back else every
-
     def without_delays(self) -> _Moves:
-        """The same without delayed inputs, which the moves leave as they are.
+        """Return the same without delayed inputs, which the moves leave as they are.
 
         Raises
         ------
@@ -600,11 +550,6 @@ class _Moves:
         return self.spread[self.entries]
 
     @property
-    def sizes(self) -> NDArray:
-        """Sizes (k,) of the uncertain entries."""
-        return np.abs(self.matrix[self.entries])
-
-    @property
     def back(self) -> int:
         """Samples before the move that it changes."""
         return 0 if self.forwards else int(self.times.max())
@@ -621,20 +566,6 @@ class _Moves:
             return np.array([np.linalg.norm(errors)])
         return errors
 
-    def free(self, offsets: NDArray, start: NDArray) -> tuple[FreeResponse, NDArray]:
-        """Free responses of given states at given offsets of the entries, and C."""
-        moved = self.matrix.copy()
-        moved[self.entries] += offsets
-        A, C = np.split(moved, [self.order])
-        first = int(self.times.min())
-        forward = self.horizon - 1 - first
-        return FreeResponse(A, start, self.back, forward), C
-
-    def response_at(self, offsets: NDArray) -> NDArray:
-        """Outputs (T p, M) of every move at given offsets."""
-        free, C = self.free(offsets, self.axes)
-        return self.outputs(free.outputs(C))
-
     def outputs(self, long: NDArray) -> NDArray:
         """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
         starts = self.back - self.times
@@ -646,33 +577,53 @@ class _Moves:
         return by_sample.reshape(rows, -1)
 
 
+@lru_cache(maxsize=4)
+def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> _Moves:
+    """The moves of one part of an adjacency."""
+    if isinstance(part, DisturbanceAdjacency):
+        return _queued(part, box, horizon)
+    matrix = np.vstack([box.sys.A, box.sys.C])
+    spread = np.vstack([box.A, box.C])
+    moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
+    if not isinstance(part, StateAdjacency):
+        start = np.zeros(1, int)
+        vectors = moves.vectors
+        return _Moves(matrix, spread, vectors, start, horizon, is_ball=moves.is_ball)
+    if part.charts != "times":
+        raise ValueError(
+            'models: a PlantBox is bounded for charts="times"; pass corners and a list '
+            "of plants for all charts"
+        )
+    axes = moves.axes * moves.radii
+    every = _Moves(matrix, spread, axes, moves.times, horizon)
+    return every.without_delays() if every.back else every
+
+
 def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     """Moves of the plant with a queue for each secret signal, of its values to come."""
     plant = box.sys
-    n = plant.order
     signals = part.signals(plant)
     secret = part.system(plant)
-    entering = np.vstack([secret.B, secret.D])
-    uncertain = np.zeros_like(entering)
-    for k, name in enumerate(signals):
-        if name in plant.inputs:
-            j = plant.inputs.index(name)
-            uncertain[:, k] = np.append(box.B[:, j], box.D[:, j])
+    places = [k for k, name in enumerate(signals) if name in plant.inputs]
+    columns = [plant.inputs.index(signals[k]) for k in places]
+    B = np.zeros_like(secret.B)
+    D = np.zeros_like(secret.D)
+    B[:, places] = box.B[:, columns]
+    D[:, places] = box.D[:, columns]
     count = max(len(shape) for shape in part.shapes)
-    queues = count * len(signals)
-    shift = np.kron(np.eye(len(signals)), np.eye(count, k=1))
+    queue = reduce(LinearSystem.beside, [LinearSystem.queue(count)] * len(signals))
+    still = replace(queue, A=np.zeros_like(queue.A))
+    queued = secret.after(queue)
+    widths = LinearSystem(box.A, B, box.C, D).after(still)
     axes = []
     for k, radius in enumerate(part.radii(plant)):
-        first = n + k * count
         for shape in part.shapes:
-            start = np.zeros(n + queues)
-            start[first : first + len(shape)] = radius * shape
+            start = np.zeros(queued.order)
+            start[k * count : k * count + len(shape)] = radius * shape
             axes.append(start)
-    nominal = np.vstack([plant.A, plant.C])
-    widths = np.vstack([box.A, box.C])
     return _Moves(
-        _with_queues(nominal, entering, shift),
-        _with_queues(widths, uncertain, np.zeros_like(shift)),
+        np.vstack([queued.A, queued.C]),
+        np.vstack([widths.A, widths.C]),
         np.column_stack(axes),
         part.starts(horizon),
         horizon,
@@ -681,93 +632,79 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     )
 
 
-def _with_queues(own: NDArray, entry: NDArray, queues: NDArray) -> NDArray:
-    """Rows of the plant's states, of the queues and of the outputs.
+@lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes
+def _expanded(
+    moves: _Moves, middle: tuple[float, ...], widths: tuple[float, ...]
+) -> list[NDArray]:
+    """Responses (times, p, q) of moves about a point of a box, for t = -back .. forward.
 
-    ``own`` is [A; C], the heads of the queues enter by ``entry``.
+    The first one is that of the plant in the middle. The second one bounds what the first
+    order leaves out in the box. Then come the slopes by each uncertain entry, times its
+    half-width. The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one
+    there, and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
     """
-    order = own.shape[1]
-    size = len(queues)
-    length = size // entry.shape[1]
-    heads = np.zeros((len(own), size))
-    heads[:, ::length] = entry
-    zeros = np.zeros((size, order))
-    beside = np.hstack([own, heads])
-    below = np.hstack([zeros, queues])
-    states, outputs = np.split(beside, [order])
-    return np.vstack([states, below, outputs])
-
-
-@dataclass(frozen=True)
-class _Expansion:
-    """Responses of moves about a point of a box, with their slopes and what these leave out.
-
-    ``outputs`` and ``states`` hold C A^t and A^t at t = -back .. forward, then their
-    products with the moves V, as columns (n + q).
-    """
-
-    moves: _Moves
-    C: NDArray
-    outputs: NDArray
-    states: NDArray
-
-    @classmethod
-    def of(cls, moves: _Moves, middle: NDArray) -> _Expansion:
-        unit = np.eye(moves.order)
-        start = np.hstack([unit, moves.axes])
-        free, C = moves.free(middle, start)
-        return cls(moves, C, free.outputs(C), free.states())
-
-    def responses(self) -> Iterator[NDArray]:
-        """The response (times, p, q), then its derivative by each uncertain entry.
-
-        The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one there,
-        and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
-        """
-        n = self.moves.order
-        back = self.moves.back
-        past = slice(back - 1, None, -1)
-        kernel = self.outputs[:, :, :n]
-        signal = self.states[:, :, n:]
-        yield self.outputs[:, :, n:]
-        for row, column in zip(*self.moves.entries):
-            slope = np.zeros_like(self.outputs[:, :, n:])
-            if row >= n:
-                slope[:, row - n] = signal[:, column]
-                yield slope
-                continue
-            enters = signal[:, column]
-            leaves = kernel[:, :, row]
+    n = moves.order
+    back = moves.back
+    matrix = moves.matrix.copy()
+    matrix[moves.entries] += middle
+    A, C = np.split(matrix, [n])
+    forward = moves.horizon - 1 - int(moves.times.min())
+    start = np.hstack([np.eye(n), moves.axes])
+    free = FreeResponse(A, start, back, forward)
+    outputs = free.outputs(C)
+    states = free.states()
+    sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
+    reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
+    found = [outputs[:, :, n:], _left_out(moves, C, outputs, states, reach)]
+    past = slice(back - 1, None, -1)
+    signal = states[:, :, n:]
+    for row, column, width in zip(*moves.entries, reach):
+        slope = np.zeros_like(found[0])
+        enters = width * signal[:, column]
+        if row >= n:
+            slope[:, row - n] = enters
+        else:
+            leaves = outputs[:, :, row]
             slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
             if back:
                 slope[past] = -_convolved(leaves[past], enters[past])
-            yield slope
+        found.append(slope)
+    return found
 
-    def remainder(self, widths: NDArray) -> NDArray:
-        """Entrywise bounds of what the first order leaves out, for offsets within ``widths``."""
-        moves = self.moves
-        n = moves.order
-        back = moves.back
-        spread = np.zeros_like(moves.spread)
-        spread[moves.entries] = widths
-        spread_A = spread[:n]
-        spread_C = spread[n:]
-        # balls are known to 180 bits of the largest entry of their column
-        largest = np.abs(self.states).max(axis=1, keepdims=True)
-        sizes = np.abs(self.states) * (1 + 1e-14) + 1e-50 * largest
-        read = np.abs(self.outputs[:, :, :n]) * (1 + 1e-14)
-        read = read + 1e-50 * np.abs(self.C) @ sizes[:, :, :n]
-        none = np.zeros((n, n))
-        future = _left_out(sizes[back:], read[back:], spread_A, none, spread_C)
-        if not back:
-            return future
-        orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
-        if orders is None:
-            _, outputs, count = future.shape
-            past = np.full((back, outputs, count), np.inf)
-            return np.concatenate([past, future])
-        past = _left_out(sizes[back::-1], read[back::-1], *orders, spread_C)
-        return np.concatenate([past[:0:-1], future])
+
+def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
+    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
+    samples = np.arange(len(kernel))
+    lags = samples[:, None] - samples
+    past = (lags >= 0)[:, :, None]
+    table = np.where(past, kernel[lags], 0.0)
+    return np.tensordot(table, signal, axes=(1, 0))
+
+
+def _left_out(
+    moves: _Moves, C: NDArray, outputs: NDArray, states: NDArray, reach: NDArray
+) -> NDArray:
+    """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
+    n = moves.order
+    back = moves.back
+    spread = np.zeros_like(moves.spread)
+    spread[moves.entries] = reach
+    spread_A, spread_C = np.split(spread, [n])
+    # balls are known to 180 bits of the largest entry of their column
+    largest = np.abs(states).max(axis=1, keepdims=True)
+    sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
+    read = np.abs(outputs[:, :, :n]) * (1 + 1e-14)
+    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :n]
+    none = np.zeros((n, n))
+    future = _higher_orders(sizes[back:], read[back:], spread_A, none, spread_C)
+    if not back:
+        return future
+    orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
+    if orders is None:
+        past = np.full((back, *future.shape[1:]), np.inf)
+        return np.concatenate([past, future])
+    past = _higher_orders(sizes[back::-1], read[back::-1], *orders, spread_C)
+    return np.concatenate([past[:0:-1], future])
 
 
 def _orders_of_inverse(
@@ -786,16 +723,7 @@ def _orders_of_inverse(
     return first, higher
 
 
-def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
-    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
-    samples = np.arange(len(kernel))
-    lags = samples[:, None] - samples
-    past = (lags >= 0)[:, :, None]
-    table = np.where(past, kernel[lags], 0.0)
-    return np.tensordot(table, signal, axes=(1, 0))
-
-
-def _left_out(
+def _higher_orders(
     states: NDArray, read: NDArray, first: NDArray, higher: NDArray, moved: NDArray
 ) -> NDArray:
     """Bounds (T, p, q) of the second and higher orders of the responses of moves.
@@ -809,29 +737,20 @@ def _left_out(
 
     and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
-    samples, outputs, n = read.shape
-    powers = states[:, :, :n]
+    samples, _, n = read.shape
+    kernel = np.concatenate([states[:, :, :n], read], axis=1)
     values = states[:, :, n:]
     forced = np.zeros_like(values)
-    out = np.zeros((samples, outputs, values.shape[2]))
+    out = np.zeros((samples, read.shape[1], values.shape[2]))
     rounding = 4 * EPS * (samples + 8)
     with np.errstate(over="ignore", invalid="ignore"):
         entering = first @ values
         for t, value in enumerate(values):
-            later = np.zeros_like(value)  # L + R
-            if t:
-                kernel = powers[t - 1 :: -1]
-                linear = _summed(kernel, entering[:t])
-                later = linear + _summed(kernel, forced[:t])
-                kernel = read[t - 1 :: -1]
-                linear = _summed(kernel, entering[:t])
-                out[t] = _summed(kernel, forced[:t]) + rounding * linear
-            out[t] += moved @ later
+            before = kernel[:t][::-1]
+            linear = np.tensordot(before, entering[:t], axes=((0, 2), (0, 1)))
+            rest = np.tensordot(before, forced[:t], axes=((0, 2), (0, 1)))
+            later = linear[:n] + rest[:n]
+            out[t] = rest[n:] + rounding * linear[n:] + moved @ later
             forced[t] = first @ later + higher @ (value + later)
     bounds = np.where(np.isfinite(out), out, np.inf)
     return bounds * (1 + 1e-9)
-
-
-def _summed(matrices: NDArray, columns: NDArray) -> NDArray:
-    """The sum of products of matrices (t, k, n) with columns (t, n, q)."""
-    return np.tensordot(matrices, columns, axes=((0, 2), (0, 1)))

@@ -42,6 +42,8 @@ from .varying import VaryingProblem, secrets_of
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
+#: Least and largest power of the budget's shift with which the certified one is taken to grow.
+_SLOPES = (0.2, 2.0)
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
 
@@ -97,7 +99,9 @@ def noise_of_region(
     started = request.standing
     allowed = request.budget.shift(request.releases)
     target = allowed
+    slope = 1.0
     lower_bound = math.nan
+    tried: list[tuple[float, float]] = []
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
         asked = replace(started, budget=budget, releases=1)
@@ -107,7 +111,11 @@ def noise_of_region(
         shift = region_loss(noise, region, request.adjacency).gdp
         if shift <= allowed:
             return _promised(noise, GaussianLoss(shift, (), False), lower_bound)
-        target = target * allowed / shift * (1 - 1e-9)
+        tried.append((math.log(target), math.log(shift)))
+        if count > 0:  # the secant through the last two shifts
+            run, rise = np.diff(tried[-2:], axis=0)[0]
+            slope = float(np.clip(rise / run, *_SLOPES))
+        target *= (allowed / shift * (1 - 1e-9)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"

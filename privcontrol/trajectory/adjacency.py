@@ -535,7 +535,7 @@ class StateAdjacency(_OfStates):
         return f"{self._sizes('any state')} {when} {self._when}, {held} held"
 
 
-@lru_cache(maxsize=4)  # a design asks again and again, for a few plants
+@lru_cache(maxsize=16)  # a design asks again and again, for a few plants
 def _state_moves(
     adjacency: StateAdjacency, plant: Plant, horizon: int, start: int, length: int
 ) -> StateMoves:
