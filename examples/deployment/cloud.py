@@ -1,53 +1,54 @@
-"""The cloud: an observer and a state feedback that see published outputs alone.
+"""The cloud: the controller of the design file, which sees published outputs alone.
 
-python cloud.py FOLDER SAMPLES PERIOD
+python cloud.py FOLDER SAMPLES PERIOD --source PUBLISHED --sink CONTROLS
 """
 
-import asyncio
-import sys
-from pathlib import Path
+import math
+import time
+from contextlib import ExitStack
 
-import control as ct
 import numpy as np
-from common import connected, lines, send, served
+from common import listen, opened, parsed
 
 import privcontrol as pc
 
 
-async def main(folder, samples, period):
-    noise = pc.load(folder / "noise.json")
-    vehicle = noise.plant
-    A, B, C = vehicle.A, vehicle.B, vehicle.C
-    K = ct.dlqr(A, B, np.diag([2.0, 1.0]), np.eye(1))[0]
-    L = ct.dlqe(A, np.eye(2), C, 1e-4 * np.eye(2), noise.scale**2 * np.eye(1))[0]
-    published = {}
+class Published:
+    """What has arrived, by its index, and the latest time at which the run can have begun."""
 
-    async def outputs(reader, writer):
-        async for message in lines(reader):
-            published[message["t"]] = np.array(message["y"])
+    def __init__(self, period):
+        self.values = {}
+        self._period = period
+        self._start = math.inf
 
-    server = await served(folder / "published.sock", outputs)
-    plant = await connected(folder / "controls.sock")
-    while not published:
-        await asyncio.sleep(0.001)
-    clock = asyncio.get_running_loop().time
-    start = clock() + 0.5 * period
-    first = min(published)
-    estimate = np.linalg.pinv(C) @ published[first]  # from what was published
-    with open(folder / "cloud.csv", "w", encoding="ascii") as log:
-        for t in range(first, samples):
-            seen = published.get(t)
-            if seen is not None:  # else it was lost, and the model runs alone
-                estimate = estimate + L @ (seen - C @ estimate)
-            control = -K @ estimate
-            await send(plant, t=t, u=control.tolist())
-            value = np.nan if seen is None else seen[0]
-            print(t, value, estimate[0], control[0], file=log, flush=True)
-            estimate = A @ estimate + B @ control
-            await asyncio.sleep(max(start + (t + 1) * period - clock(), 0.0))
-    server.close()
+    def take(self, message):
+        index = message["index"]
+        self._start = min(self._start, time.monotonic() - index * self._period)
+        self.values[index] = message["y"]
+
+    def wait(self, index):
+        """Return the value of a sample, or None if half a period passes without it."""
+        while time.monotonic() < self._start + (index + 0.5) * self._period:
+            if index in self.values:
+                break
+            time.sleep(0.02 * self._period)
+        return self.values.get(index)
+
+
+def main(options, stack):
+    controller = pc.load(options.folder / "loop.json").online()
+    published = Published(options.period)
+    listen(options.source, published.take, stack)
+    send = opened(options.sink, stack)
+    log = stack.enter_context(open(options.folder / "cloud.csv", "w", encoding="ascii"))
+    for t in range(options.samples):
+        seen = published.wait(t)
+        control = controller.step(seen)  # None was lost, and the model runs alone
+        send({"index": t, "u": control[0]})
+        value = np.nan if seen is None else seen
+        print(t, value, controller.estimate[0], control[0], file=log, flush=True)
 
 
 if __name__ == "__main__":
-    folder, samples, period = sys.argv[1:]
-    asyncio.run(main(Path(folder), int(samples), float(period)))
+    with ExitStack() as stack:
+        main(parsed(__doc__), stack)

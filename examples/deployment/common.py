@@ -1,51 +1,46 @@
-"""What the three processes share: lines of JSON over sockets that only their owner opens.
+"""What plant and cloud share: where messages come from, and where they go."""
 
-Whoever may write readings to the gateway and sees what it publishes has the noise of the
-whole run: the difference. So the sockets are files of mode 0600 in the run's folder.
-"""
-
-import asyncio
+import argparse
 import json
-import os
+import sys
+import threading
+from pathlib import Path
 
-#: How long a message may wait for the other side, in seconds.
-PATIENCE = 1.0
-
-
-async def lines(reader):
-    """Messages that arrive, until the other side is gone or sends something else."""
-    try:
-        while line := await reader.readline():
-            yield json.loads(line)
-    except (asyncio.CancelledError, ConnectionError, ValueError):
-        return  # the run is over, the other side was killed, or a line is no message
+from privcontrol.deploy.mqtt import Topic
 
 
-async def served(path, answer):
-    """A server at a socket that only its owner may connect to."""
-    path.unlink(missing_ok=True)  # of a process that was killed
-    mask = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(answer, path)
-    finally:
-        os.umask(mask)
+def parsed(purpose):
+    """Return the options, which are the same for both."""
+    parser = argparse.ArgumentParser(description=purpose)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("samples", type=int)
+    parser.add_argument("period", type=float)
+    parser.add_argument("--source", default="-")
+    parser.add_argument("--sink", default="-")
+    return parser.parse_args()
 
 
-async def send(writer, **message):
-    """Send a message; what cannot be sent is lost, as on any network."""
-    if writer is None or writer.is_closing():
-        return
-    writer.write(json.dumps(message).encode() + b"\n")
-    try:
-        await asyncio.wait_for(writer.drain(), PATIENCE)
-    except (ConnectionError, TimeoutError):
-        writer.close()
+def listen(place, take, stack):
+    """Call take with each message of a topic, or of standard input, from now on."""
+    # without a buffer, whose lock a thread would hold at the end
+    messages = open(0, "rb", buffering=0, closefd=False)
+    if place != "-":
+        messages = stack.enter_context(Topic(place))
+
+    def hear():
+        for text in messages:
+            try:
+                message = json.loads(text)
+            except ValueError:
+                print("half a message, of a process that was killed", file=sys.stderr)
+                continue
+            take(message)
+
+    threading.Thread(target=hear, daemon=True).start()
 
 
-async def connected(path):
-    """The writer of a connection, as soon as the other side listens."""
-    while True:
-        try:
-            return (await asyncio.open_unix_connection(path))[1]
-        except OSError:
-            await asyncio.sleep(0.02)
+def opened(place, stack):
+    """Return a function that sends a message to a topic, or to standard output."""
+    if place != "-":
+        return stack.enter_context(Topic(place)).send
+    return lambda message: print(json.dumps(message), flush=True)

@@ -2,20 +2,19 @@
 A deployment that runs
 ======================
 
-Plant, gateway and cloud in three processes of this machine, over sockets that only their
-owner may open. The gateway is killed in mid-run, and a standby continues with its file. At
-the end stand the ledger and what was published.
+Plant, gateway and cloud in three processes of this machine. The gateway is the command
+``privcontrol publish``. They talk over a broker on loopback, Debian's mosquitto, with a
+password for each; where it is missing, over pipes. The gateway is killed in mid-run and
+started again, as a supervisor does. At the end stand the ledger and what was published.
 
-    python run.py                 # 10 s of plant time, in real time
-    python run.py --speed 4       # faster
+    python run.py                 # 20 s of plant time, in real time
+    python run.py --pipes         # without a broker
     python run.py --plot run.png  # with a figure
     python run.py --live          # with a page that shows the run while it goes on
 """
 
 import argparse
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from live import LivePage
+from wires import MOSQUITTO, Broker, Pipes
 
 import privcontrol as pc
 
@@ -32,24 +32,92 @@ STEP = 0.1
 
 
 def designed(folder, samples):
-    """Design the noise, save it, and open the ledger: done once, before anything runs."""
+    """Design noise and controller, and open the ledger: once, before anything runs."""
+    vehicle = pc.plants.vehicle()
     noise = pc.design_output_noise(
-        pc.plants.vehicle(),
+        vehicle,
         horizon=samples,
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         adjacency=pc.StateAdjacency({"position": 1.0}),
         floor=0.1,
         resolution=0.001,
     )
-    noise.save(folder / "noise.json")
+    gusts = 0.005**2 * np.eye(2)
+    loop = pc.private_lqg(
+        vehicle, np.diag([2.0, 1.0]), 1.0, gusts, 1e-6, noise, estimator="kalman"
+    )
+    loop.save(folder / "loop.json")
     budget = pc.PrivacyBudget(epsilon=1.5, delta=1e-2)
     pc.PrivacyLedger(budget, folder / "ledger.sqlite")
 
 
-def started(script, *arguments):
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    command = [sys.executable, str(HERE / script), *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, text=True)
+class Deployment:
+    """The three processes of a run."""
+
+    def __init__(self, folder, wires, samples, period):
+        self._folder = folder
+        self._wires = wires
+        self._arguments = [str(folder), str(samples), str(period)]
+        self._running = {}
+
+    def __enter__(self):
+        self._start("cloud", "cloud.py", "published", "controls")
+        self.start_gateway()
+        state = self._folder / "gateway.sqlite"
+        wait_until(state.exists, self._running["gateway"])
+        self._start("sensor", "plant.py", "controls", "readings")
+        return self
+
+    def __exit__(self, *error):
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def _start(self, user, script, hears, says):
+        command = [sys.executable, str(HERE / script), *self._arguments]
+        self._running[user] = self._wires.start(user, command, hears, says)
+
+    def start_gateway(self):
+        folder = self._folder
+        command = [sys.executable, "-m", "privcontrol.deploy.command", "publish"]
+        command += [f"{folder}/loop.json", "--state", f"{folder}/gateway.sqlite"]
+        command += ["--ledger", f"{folder}/ledger.sqlite", "--most-lost", "300"]
+        command += ["--resolution", "0.001", "--grid", "0.001"]
+        self._running["gateway"] = self._wires.start(
+            "gateway", command, "readings", "published"
+        )
+
+    def kill_in_mid_run(self, count):
+        """Kill the gateway when the cloud has taken so many samples, and start it again."""
+        log = self._folder / "cloud.csv"
+        gateway = self._running["gateway"]
+        wait_until(
+            lambda: log.exists() and len(log.read_text().splitlines()) >= count, gateway
+        )
+        if hasattr(signal, "SIGUSR1"):
+            gateway.send_signal(signal.SIGUSR1)  # it logs its health
+            time.sleep(0.2)
+        gateway.kill()
+        gateway.wait()
+        print(f"gateway killed at sample {count}", flush=True)
+        self.start_gateway()
+
+    def finish(self, patience):
+        """Wait for the end of the run, and end the gateway as a supervisor does."""
+        for user in ("sensor", "cloud"):
+            if self._running[user].wait(timeout=patience):
+                sys.exit(f"{user}: the process failed")
+        gateway = self._running["gateway"]
+        gateway.terminate()
+        gateway.wait(timeout=30)
+
+
+def wait_until(happened, process, patience=120.0):
+    deadline = time.monotonic() + patience
+    while not happened():
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit("the gateway ended before its time, or does not begin")
+        time.sleep(0.01)
 
 
 def table(path):
@@ -58,8 +126,9 @@ def table(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of plant time")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of plant time")
     parser.add_argument("--speed", type=float, default=1.0, help="plant time per time")
+    parser.add_argument("--pipes", action="store_true", help="use no broker")
     parser.add_argument("--plot", metavar="FILE", help="write a figure")
     parser.add_argument(
         "--live",
@@ -78,45 +147,31 @@ def main():
         if options.live is not None:
             page = stack.enter_context(LivePage(folder, samples, STEP, options.live))
             print(f"live page: {page.address}", flush=True)
-        cloud = started("cloud.py", folder, samples, period)
-        gateway = started("gateway.py", folder)
-        plant = started("plant.py", folder, samples, period)
-        standby = started("gateway.py", folder, "standby")
-        try:
-            kill_in_mid_run(folder, gateway, samples)
-            gateway.wait()
-            gateway, standby = standby, gateway
-            print("go", file=gateway.stdin, flush=True)
-            for process in (plant, cloud):
-                process.wait(timeout=60 + 3 * samples * period)
-            gateway.terminate()
-            gateway.wait(timeout=30)
-        finally:
-            for process in (plant, gateway, standby, cloud):
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+        wires = stack.enter_context(chosen(options, folder))
+        with Deployment(folder, wires, samples, period) as deployment:
+            deployment.kill_in_mid_run(samples // 3)
+            deployment.finish(60 + 3 * samples * period)
         report(folder, samples)
         if options.plot:
             plot(folder, options.plot)
 
 
-def kill_in_mid_run(folder, gateway, samples):
-    """Kill the gateway when the cloud has seen a third of the run."""
-    log = folder / "cloud.csv"
-    while not log.exists() or len(log.read_text().splitlines()) < samples // 3:
-        if gateway.poll() is not None:
-            sys.exit("the gateway ended before its time")
-        time.sleep(0.01)
-    gateway.send_signal(signal.SIGKILL)
-    print(f"gateway killed when {samples // 3} samples were published")
+def chosen(options, folder):
+    """Return the broker, or the pipes that take its place."""
+    if MOSQUITTO is None or options.pipes:
+        if MOSQUITTO is None:
+            print("this machine has no mosquitto: apt install mosquitto")
+        print("pipes carry the run")
+        return Pipes()
+    print("mosquitto on loopback carries the run")
+    return Broker(folder)
 
 
 def report(folder, samples):
     """What was published, what was lost, and what it cost."""
     cloud, truth = table(folder / "cloud.csv"), table(folder / "plant.csv")
     seen = np.isfinite(cloud[:, 1])
-    print(f"published {seen.sum()} of {samples} samples; the others were lost")
+    print(f"the cloud saw {seen.sum()} of {samples} samples; the others were lost")
     print(f"vehicle {abs(truth[-1, 1]):.2f} m from its goal, from 20 m at the start")
     ledger = pc.PrivacyLedger.open(folder / "ledger.sqlite")
     print(f"charged {len(ledger.history)} time: {ledger}")

@@ -4,9 +4,9 @@
     privcontrol check noise.json
     privcontrol publish noise.json --state gateway.sqlite --resolution 0.001
 
-A source is anything that yields readings: a text (a JSON object, or a CSV row after a
-header), or a mapping of output names to numbers. A sink is a function that takes a mapping
-with the index and what is published. Nothing here prints a reading.
+A source yields readings: texts (a JSON object, or a CSV row after a header), or mappings of
+output names to numbers. A sink is a function that takes a mapping with the index and what
+is published. Nothing here prints a reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -95,7 +95,7 @@ class Relay:
         self._epoch = epoch
         self._most_lost = math.inf if most_lost is None else most_lost
         self._outputs = gateway.noise.plant_data.outputs
-        self._places = {"index"} if epoch is None else {"index", "time"}
+        self._places = _places(epoch)
         clash = self._places.intersection(self._outputs)
         if clash:
             raise ValueError(
@@ -113,26 +113,26 @@ class Relay:
     def run(self, readings: Iterable[Reading], sink: Sink) -> None:
         """Publish until the readings or the horizon end, or `stop` is called."""
         source = iter(readings)
-        while self._gateway.remaining > 0 and not self._stopping:
-            self._answer_health()
-            try:
+        with suppress(_Stopped):
+            while self._gateway.remaining > 0 and not self._stopping:
+                self._answer_health()
                 self._waiting = True
-                reading = next(source)
-            except (StopIteration, _Stopped):
-                return
-            finally:
+                reading = next(source, None)
                 self._waiting = False
-            self._number += 1
-            try:
-                self._pass_on(reading, sink)
-            except _Refused as reason:
-                self._refused += 1
-                _LOG.warning("line %d refused: %s", self._number, reason)
+                if reading is None:
+                    return
+                self._number += 1
+                try:
+                    self._pass_on(reading, sink)
+                except _Refused as reason:
+                    self._refused += 1
+                    _LOG.warning("line %d refused: %s", self._number, reason)
 
     def stop(self, *signalled: object) -> None:
         """End after the reading at hand; a handler of signals."""
         self._stopping = True
         if self._waiting:
+            self._waiting = False
             raise _Stopped
 
     def ask(self, *signalled: object) -> None:
@@ -203,14 +203,16 @@ class Relay:
             return reading
         if len(reading) > _LONGEST:
             raise _Refused("it is too long")
-        text = reading if isinstance(reading, str) else reading.decode(errors="replace")
+        text = reading
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig", errors="replace")
         try:
             if not text.strip():
                 return None
             if text.lstrip().startswith("{"):
                 return dict(json.loads(text))
             row = [field.strip() for field in next(csv.reader([text]))]
-            if self._number == 1 and set(self._outputs) <= set(row):
+            if not self._header and set(self._outputs) <= set(row):
                 self._header = row
                 return None
             known = {*self._outputs, *self._places}
@@ -219,6 +221,11 @@ class Relay:
             return {name: float(field) for name, field in named if name in known}
         except (ValueError, RecursionError, csv.Error):
             raise _Refused("expected a JSON object, or a row of the header") from None
+
+
+def _places(epoch: float | None) -> set[str]:
+    """Return the names that say where a reading belongs."""
+    return {"index"} if epoch is None else {"index", "time"}
 
 
 def _number(value: Any) -> float:
@@ -237,10 +244,12 @@ def _number(value: Any) -> float:
 # -- sources and sinks ---------------------------------------------------------------
 
 
-def _readings(place: str, stack: ExitStack) -> Iterable[Reading]:
+def _readings(place: str, names: set[str], stack: ExitStack) -> Iterable[Reading]:
     """Open a source: standard input, a topic of a broker, or a file."""
     if _is_topic(place):
         return _topic(place, stack)
+    if place.endswith(".parquet"):
+        return _rows(place, names, stack)
     if place == "-":
         return _bounded_lines(sys.stdin.buffer)
     return _bounded_lines(stack.enter_context(open(place, "rb")))
@@ -270,6 +279,21 @@ def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
         while len(rest) > _LONGEST and not rest.endswith(b"\n"):
             rest = file.readline(_LONGEST + 2)
         yield line
+
+
+def _rows(place: str, names: set[str], stack: ExitStack) -> Iterator[Reading]:
+    """Open a Parquet file, of which the columns with these names are read."""
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ValueError(
+            f"{place}: Parquet needs pyarrow: pip install 'privcontrol[replay]'"
+        ) from error
+    file = stack.enter_context(ParquetFile(place))
+    columns = [name for name in file.schema_arrow.names if name in names]
+    return (
+        row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist()
+    )
 
 
 def _is_topic(place: str) -> bool:
@@ -334,8 +358,10 @@ def _publish(options: argparse.Namespace) -> None:
     if options.ledger is not None:
         ledger = PrivacyLedger.open(options.ledger)
     with ExitStack() as stack:
-        readings = _readings(options.source, stack)
-        sink = _sink(options.sink, noise.plant_data.outputs, stack)
+        outputs = noise.plant_data.outputs
+        names = {*outputs, *_places(options.epoch)}
+        readings = _readings(options.source, names, stack)
+        sink = _sink(options.sink, outputs, stack)
         gateway = stack.enter_context(_taken_up(noise, ledger, options))
         relay = Relay(
             gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
@@ -427,16 +453,35 @@ def _parser() -> argparse.ArgumentParser:
         help="step of the sensor, or one for each output: R,R",
     )
     add("--grid", type=_steps, help="publish multiples of this step, or R,R")
-    add("--source", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help="JSON or CSV")
+    add(
+        "--source",
+        default="-",
+        metavar="-|FILE|mqtt://HOST/TOPIC",
+        help="JSON or CSV; .parquet: a table",
+    )
     add("--sink", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help=".csv: as CSV")
     add(
         "--epoch",
-        type=float,
+        type=_finite,
         metavar="TIME",
         help='of sample 0: readings have a "time"',
     )
-    add("--most-lost", type=int, metavar="N", help="refuse readings further ahead")
+    add("--most-lost", type=_count, metavar="N", help="refuse readings further ahead")
     return parser
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError("expected a finite number")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("expected a number >= 0")
+    return number
 
 
 def _steps(text: str) -> list[str] | str:

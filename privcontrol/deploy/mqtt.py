@@ -51,7 +51,7 @@ class Topic:
     PermissionError
         On entering, if the broker refuses the user.
     OSError
-        On entering, if the broker does not answer.
+        On entering, if the broker does not answer or cannot serve for now.
     """
 
     def __init__(self, address: str, *, longest: int = 1 << 16) -> None:
@@ -94,7 +94,9 @@ class Topic:
             ) from None
         if reason.is_failure:
             self.__exit__()
-            raise PermissionError(f"the broker refuses to serve: {reason}")
+            passes = reason == "Server unavailable"
+            kind = ConnectionError if passes else PermissionError
+            raise kind(f"the broker refuses to serve: {reason}")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -110,9 +112,11 @@ class Topic:
     def send(self, message: dict[str, float]) -> None:
         """Send a message, or log that it is lost."""
         sent = self._client.publish(self._topic, json.dumps(message), qos=0)
-        if sent.rc == 0:
+        try:
             sent.wait_for_publish(1.0)
-        reaches = sent.rc == 0 and sent.is_published()
+            reaches = sent.is_published()
+        except RuntimeError:  # the connection is gone, perhaps since a moment ago
+            reaches = False
         if reaches != self._sends:
             self._sends = reaches
             said = (

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import privcontrol as pc
+from privcontrol.deploy.command import Relay
 
 STEPS = ("--resolution", "0.001", "--grid", "0.001")
 SECRET = "31.4159"
@@ -129,6 +130,31 @@ def test_csv_in_and_out_and_resumed(design, tmp_path):
     assert code == 1 and "--grid" in err
 
 
+def test_a_table_of_a_spreadsheet_begins_with_a_mark_and_blank_lines(design, tmp_path):
+    given = "\ufeff\n\nindex,y\n0,1\n1,2\nindex,y\n2,3\n"
+    state = tmp_path / "g"
+    code, out, err = ran("publish", design, "--state", state, *STEPS, given=given)
+    assert code == 0 and indices(out) == [0, 1, 2]
+    assert re.findall(r"line (\d+) refused", err) == ["6"]
+
+
+def test_a_parquet_file_is_replayed(design, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pandas.DataFrame(
+        {"index": [0, 2, 3, 4], "u": 9.0, "y": [-20, -19, None, -18]}
+    )
+    source = tmp_path / "run.parquet"
+    table.to_parquet(source)
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    code, out, err = ran(*arguments, "--source", source)
+    assert code == 0 and indices(out) == [0, 2, 4]
+    assert re.findall(r"line (\d+) refused", err) == ["3"]
+    source.write_bytes(b"PAR1 and nothing more")
+    code, out, err = ran(*arguments, "--source", source)
+    assert code == 1 and out == "" and "Traceback" not in err
+
+
 def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
     given = (
         '{"y": 1, "time": 100.02}\n{"y": 1, "time": 100.04}\n{"y": 1, "time": 100.49}\n'
@@ -168,20 +194,61 @@ def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
     assert len(pc.PrivacyLedger.open(tmp_path / "ledger").history) == 1
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
+def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
+    """A full disk, then a reader that goes away: try again, behind what was drawn."""
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    code, _, err = ran(*arguments, "--sink", "/dev/full", given='{"y": -20}\n')
+    assert code == 75 and "Traceback" not in err
+    process = command(*arguments)
+    process.stdin.write('{"y": -20}\n')
+    process.stdin.flush()
+    first = json.loads(process.stdout.readline())["index"]
+    process.stdout.close()
+    process.stdin.write('{"y": -20}\n')
+    process.stdin.flush()
+    assert process.wait(timeout=300) == 75
+    assert "Traceback" not in process.stderr.read()
+    code, out, _ = ran(*arguments, given='{"y": -20}\n')
+    assert code == 0 and 0 < first < indices(out)[0] - 1
+
+
+def test_two_signals_end_a_relay_once(design, tmp_path):
+    """The second one comes while the first one is under way."""
+    published = []
+    with pc.Gateway(pc.load(design), resolution="0.001") as gateway:
+        relay = Relay(gateway)
+
+        def readings():
+            yield {"y": 1.0}
+            try:
+                relay.stop()
+            finally:
+                relay.stop()
+            yield {"y": 2.0}
+
+        relay.run(readings(), published.append)
+        relay.stop()  # not in run any more
+    assert [message["index"] for message in published] == [0]
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signal here")
 def test_health_on_request(design, tmp_path):
-    process = command("publish", design, "--state", tmp_path / "g", *STEPS)
+    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=1.5, delta=1e-2), tmp_path / "ledger")
+    arguments = ("--state", tmp_path / "g", *STEPS, "--ledger", tmp_path / "ledger")
+    process = command("publish", design, *arguments)
     process.stdin.write(f'{{"y": -20}}\n{{"y": "{SECRET}"}}\n')
     process.stdin.flush()
     process.stdout.readline()
+    assert "charged" in process.stderr.readline()
     assert "line 2 refused" in process.stderr.readline()
     time.sleep(0.2)
     process.send_signal(signal.SIGUSR1)
     health = json.loads(process.stderr.readline())
+    assert health.pop("ledger") == pytest.approx(0.5)
     assert health == {
         "index": 1,
         "remaining": 59,
-        "ledger": None,
         "published": 1,
         "refused": 1,
     }
@@ -194,6 +261,8 @@ def test_exit_codes_of_what_is_refused(design, tmp_path):
     arguments = ("publish", design, "--state", state, *STEPS)
     assert ran("publish", design)[0] == 2
     assert ran(*arguments[:-1], "no")[0] == 2
+    assert ran(*arguments, "--epoch", "nan")[0] == 2
+    assert ran(*arguments, "--most-lost", "-1")[0] == 2
     assert ran("show", tmp_path / "none.json")[0] == 1
     # a resolution is missing
     code, _, err = ran("publish", design, "--state", state)
@@ -236,7 +305,8 @@ def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
         "import sys\n"
         "from privcontrol.deploy.command import main\n"
         "exit = main(sys.argv[1:])\n"
-        "heavy = {'cvxpy', 'pandas', 'dask', 'torch', 'networkx', 'paho'}\n"
+        "heavy = {'cvxpy', 'pandas', 'dask', 'torch', 'networkx', 'paho', 'pyarrow',\n"
+        "    'sklearn', 'mpmath', 'distributed', 'loky', 'tqdm', 'dp_accounting'}\n"
         "sys.exit(exit or sorted(heavy & set(sys.modules)) or 0)\n"
     )
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
