@@ -45,9 +45,7 @@ from .parts import NoisePart, Structured, White
 from .request import Request
 from .summed import Pricing
 
-NOT_FREE = (
-    "anything but a free response of the plant, such as a disturbance during the run"
-)
+NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 _WITHOUT_SECRET = (
     "controller, reference, inputs and initial estimate computed without the secret"
@@ -388,9 +386,7 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     sizes = np.linalg.norm(factor, axis=1)
     shape = factor[sizes > 0] / sizes[sizes > 0, None]
     if told:
-        what = (
-            f"{' and '.join(told)}, which no noise covers and the outputs tell exactly"
-        )
+        what = f"{' and '.join(told)}, which the outputs tell exactly"
     elif (seen * rational_matrix(factor)).rank() < rank:
         what = "what lies outside the span of the noise, which the outputs tell exactly"
     elif shape.size and np.linalg.cond(shape) > _THIN:
@@ -400,7 +396,7 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
         )
     else:
         return (NOT_FREE,)
-    return (NOT_FREE, what)
+    return (what, NOT_FREE)
 
 
 # -- the price of noise ------------------------------------------------------------------

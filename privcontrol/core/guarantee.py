@@ -78,7 +78,7 @@ class Scope:
             domain=manifold.domain,
             horizon=manifold.horizon,
             assumptions=tuple(assumptions),
-            caveats=(*adjacency.caveats(manifold), *caveats),
+            caveats=(*caveats, *adjacency.caveats(manifold)),
             constrained=size is None or getattr(manifold, "dimension", None) != size,
             models=tuple(sorted(set(models))),
             window=window,
@@ -136,8 +136,12 @@ class Scope:
 
 #: Rate of false alarms at which the text says what the guarantee means.
 _FALSE_ALARM = 0.05
-#: Length of the lines of the text.
+#: Length of the lines of the text, and where they begin behind their labels.
 _LINE = 120
+_MARGIN = len("Not hidden: ")
+_WRAPPER = textwrap.TextWrapper(
+    _LINE, subsequent_indent=" " * _MARGIN, break_on_hyphens=False
+)
 
 _FOREIGN = "data on no stated manifold"
 
@@ -201,12 +205,25 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     return f"{float(exact.quantize(last, rounding)):.4g}"
 
 
+def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
+    """Return clauses as one line, the first of them if all are too long."""
+    for count in range(len(clauses), 0, -1):
+        left = len(clauses) - count
+        text = "; ".join(clauses[:count])
+        if left:
+            text += f"; {left} more in .explain()"
+        if len(text) <= room:
+            return text
+    return textwrap.shorten(clauses[0], room, placeholder=" ... (all in .explain())")
+
+
 @dataclass(frozen=True)
 class PrivacyGuarantee:
     """A differential-privacy guarantee with its adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
-    release made elsewhere. As a string it is a few labelled lines, `sentence` is one line.
+    release made elsewhere. As a string it is four labelled lines, `explain` says all of
+    it, and `sentence` is one line.
     Its numbers are rounded up. It adds only to guarantees with the same adjacency,
     manifold, horizon, window and models.
 
@@ -613,39 +630,84 @@ class PrivacyGuarantee:
             parts.append("does not hide " + ", ".join(scope.caveats))
         return "; ".join(parts) + "."
 
-    def _labelled(self) -> dict[str, str]:
-        """Return the guarantee as label and text."""
+    def _summary(self) -> dict[str, tuple[str, ...]]:
+        """Return what everybody has to read as label and clauses."""
         scope = self.scope
         kind = self.loss.family
         if "black-box" not in kind:
             kind = f"{kind} noise"
-        alarms = f"{100 * _FALSE_ALARM:g} % false alarms"
+        length = ""
+        if self.horizon:
+            length = f" of {self._horizon()}"
+        alarms = 100 * _FALSE_ALARM
         share = shown(100 * self.detection(_FALSE_ALARM))
+        meaning = (
+            f"a test detects a hidden move at most {share} % of the time at {alarms:g} % "
+            f"false alarms (guessing gives {alarms:g} %)"
+        )
         return {
-            "Budget": f"{self._size()}; {kind}, {counted(self.releases, 'release')}",
-            "Meaning": f"a test with {alarms} detects a hidden move at most {share} % of "
-            "the time",
-            "Hides": scope.statement,
-            "Horizon": self._horizon() if self.horizon else f"none; {scope.domain}",
-            "Assumes": "; ".join(scope.assumptions) or "nothing further",
-            "NOT hidden": "; ".join(scope.caveats) or "nothing known",
-            "Released": self._manner(),
+            "Budget": (
+                self._size(),
+                f"{kind}, {counted(self.releases, 'release')}{length}",
+            ),
+            "Meaning": (meaning,),
+            "Hides": (scope.statement,),
+            "Not hidden": scope.caveats or ("nothing known",),
         }
 
-    def __str__(self) -> str:
-        labelled = self._labelled()
-        width = max(map(len, labelled)) + 2
-        wrapper = textwrap.TextWrapper(
-            _LINE, subsequent_indent=" " * width, break_on_hyphens=False
-        )
+    def _details(self) -> dict[str, tuple[str, ...]]:
+        """Return what `explain` adds to the summary."""
+        scope = self.scope
+        length = f"none; {scope.domain}"
+        if self.horizon:
+            length = self._horizon()
+        accounts = []
+        for delta in (1e-2, 1e-3, 1e-5):
+            epsilon = self.epsilon(delta)
+            if math.isfinite(epsilon):
+                accounts.append(f"epsilon = {shown(epsilon)} at delta = {delta:g}")
+        if math.isfinite(self.zcdp):
+            accounts.append(f"{shown(self.zcdp)}-zCDP")
+        accounts.append(f"advantage {shown(100 * self.advantage)} %")
+        return {
+            "Horizon": (length,),
+            "Assumes": scope.assumptions or ("nothing further",),
+            "Released": (self._manner(),),
+            "Accounts": tuple(accounts),
+        }
+
+    def explain(self) -> str:
+        """Return the whole guarantee in labelled lines, with all that it assumes.
+
+        ``str(guarantee)`` has four of them, each cut to one line. The accounts are the
+        same promise at other deltas, in zero-concentrated differential privacy and as
+        `advantage`.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=0.5)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> [line.partition(":")[0] for line in known.explain().splitlines()][4:7]
+        ['Horizon', 'Assumes', 'Released']
+        """
         lines = []
-        for label, text in labelled.items():
-            lines.append(wrapper.fill(f"{label}:".ljust(width) + text))
+        for label, clauses in (self._summary() | self._details()).items():
+            text = f"{label}:".ljust(_MARGIN) + "; ".join(clauses)
+            lines.append(_WRAPPER.fill(text))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        lines = []
+        for label, clauses in self._summary().items():
+            room = _LINE - _MARGIN
+            lines.append(f"{label}:".ljust(_MARGIN) + _in_one_line(clauses, room))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        return html_table(self._labelled())
+        rows = self._summary() | self._details()
+        return html_table({label: "; ".join(text) for label, text in rows.items()})
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw how often a test detects a hidden move, against its rate of false alarms.

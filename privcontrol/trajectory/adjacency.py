@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import cycle, product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -334,10 +334,17 @@ class PlantAdjacency(CheckedFields, Secret):
         """Protected sample indices in words."""
         times = self.times
         if times is None:
-            return "of the horizon"
+            return "the horizon"
         if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
-            return f"of t = {times[0]}..{times[-1]}"
-        return f"of t = {', '.join(map(str, times))}"
+            return f"t = {times[0]}..{times[-1]}"
+        return f"t = {', '.join(map(str, times))}"
+
+    @property
+    def _once(self) -> str:
+        """Return the one time of a move in words."""
+        if self.times is None:
+            return "at any one time of the horizon"
+        return f"at one of {self._when}" if len(self.times) > 1 else f"at {self._when}"
 
     def _sizes(self, every: str) -> str:
         """Which signals move by how much, in words, where ``every`` stands for all."""
@@ -396,7 +403,6 @@ class _OfStates(PlantAdjacency):
     """What adjacencies about states share."""
 
     states: tuple[str | int, ...] | None = None
-    _also_open: ClassVar[tuple[str, ...]] = ()
 
     @property
     def _chosen(self) -> tuple[str | int, ...] | None:
@@ -435,9 +441,14 @@ class _OfStates(PlantAdjacency):
         plant = manifold.plant
         index, _ = self._index_and_radii(plant)
         rest = [name for k, name in enumerate(plant.states) if k not in index]
-        if not rest:
-            return self._also_open
-        return (*self._also_open, f"moves of {', '.join(rest)}")
+        clauses = self._together(len(index))
+        if rest:
+            clauses.append(f"moves of {', '.join(rest)}")
+        return tuple(clauses)
+
+    def _together(self, states: int) -> list[str]:
+        """Return which moves of the protected states at once are not hidden."""
+        return []
 
 
 @dataclass(frozen=True, eq=False)
@@ -485,8 +496,6 @@ class StateAdjacency(_OfStates):
     times: tuple[int, ...] | None = None
     charts: str = "times"
 
-    _also_open = ("two states or two times moved at will at once",)
-
     def __post_init__(self) -> None:
         one_of(self.charts, "charts", ("times", "all"))
         self._check_fields("states", "protected states")
@@ -526,13 +535,20 @@ class StateAdjacency(_OfStates):
         """
         return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
 
+    def _together(self, states: int) -> list[str]:
+        kinds = []
+        if states > 1:
+            kinds.append("two states")
+        if self.times is None or len(self.times) > 1:
+            kinds.append("two times")
+        return [f"{' or '.join(kinds)} moved at will at once"] if kinds else []
+
     @property
     def statement(self) -> str:
-        when = "at any one time" if self.times is None else "at one"
         held = "the other states at that time"
         if self.charts == "all":
             held = "the other entries of any free set (Definition 4)"
-        return f"{self._sizes('any state')} {when} {self._when}, {held} held"
+        return f"{self._sizes('any state')} {self._once}, {held} held"
 
 
 @lru_cache(maxsize=16)  # a design asks again and again, for a few plants

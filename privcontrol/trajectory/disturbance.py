@@ -228,19 +228,18 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def statement(self) -> str:
         sizes = self._sizes("any input")
-        when = self._when
         if self.norm == "l2":
-            energy = "in the root of its energy over the times"
-            return f"the disturbance {sizes} {energy} {when}"
-        changes = "at any one time"
+            energy = "in the root of its energy over"
+            return f"the disturbance {sizes} {energy} {self._when}"
+        changes = self._once
         if self.events > 1:
-            changes = f"at each of {self.events} times"
+            changes = f"at each of {self.events} times of {self._when}"
         lasting = ""
         if self.profiles is not None:
             lasting = f", with one of {len(self.profiles)} given profiles"
         elif self.duration > 1:
             lasting = f", for 1 to {self.duration} samples"
-        return f"the disturbance {sizes} {changes} {when}{lasting}"
+        return f"the disturbance {sizes} {changes}{lasting}"
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         return (*self._longer(manifold), _INITIAL_STATE)

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -653,21 +654,47 @@ def test_what_to_dict_did_not_write_is_refused_in_words():
 
 # --- what a guarantee says ------------------------------------------------------------------------------------------
 
-LABELS = ["Budget", "Meaning", "Hides", "Horizon", "Assumes", "NOT hidden", "Released"]
+LABELS = ["Budget", "Meaning", "Hides", "Not hidden"]
+EXPLAINED = [*LABELS, "Horizon", "Assumes", "Released", "Accounts"]
 
 
 @settings(max_examples=20, deadline=None)
 @given(losses)
-def test_the_text_is_labelled_lines_of_at_most_120_characters(loss):
+def test_the_text_is_four_lines_of_at_most_120_characters(loss):
     scope = replace(SCOPE, assumptions=("word " * 40,), caveats=("the velocity", "p"))
     g = PrivacyGuarantee(loss, scope)
     lines = str(g).splitlines()
     assert max(map(len, lines)) <= 120
-    labels = [line.partition(":")[0] for line in lines if not line.startswith(" ")]
-    assert labels == LABELS
-    text = " ".join(str(g).split())
-    for part in (SCOPE.statement, "the velocity; p", "word word"):
-        assert part in text
+    assert [line.partition(":")[0] for line in lines] == LABELS
+    assert lines[2].endswith(SCOPE.statement) and lines[3].endswith("the velocity; p")
+    explained = g.explain().splitlines()
+    assert max(map(len, explained)) <= 120
+    labels = [line.partition(":")[0] for line in explained if line[0] != " "]
+    assert labels == EXPLAINED
+    assert "word word" in " ".join(g.explain().split())
+
+
+def test_what_does_not_fit_a_line_is_counted_and_explained():
+    """Whole clauses go into the line, first the first; a clause alone that is too long is cut, and says so."""
+    clauses = tuple(f"the state of the room with number {k}" for k in range(12))
+    g = PrivacyGuarantee(GaussianLoss(1.0), replace(SCOPE, caveats=clauses))
+    last = str(g).splitlines()[-1]
+    assert len(last) <= 120 and last.endswith("; 10 more in .explain()")
+    assert clauses[1] in last and clauses[2] not in last
+    assert all(clause in " ".join(g.explain().split()) for clause in clauses)
+    long = replace(g, scope=replace(SCOPE, statement="one room or " * 30))
+    hides = str(long).splitlines()[2]
+    assert len(hides) <= 120 and hides.endswith("... (all in .explain())")
+
+
+def test_the_accounts_are_the_same_promise():
+    g = guarantee(GaussianLoss(0.5325))
+    accounts = " ".join(g.explain().split()).partition("Accounts: ")[2]
+    for delta in (1e-2, 1e-3, 1e-5):
+        shown = float(re.search(rf"epsilon = (\S+) at delta = {delta:g}", accounts)[1])
+        assert g.epsilon(delta) <= shown <= g.epsilon(delta) * (1 + 1e-3)
+    assert float(re.search(r"(\S+)-zCDP", accounts)[1]) >= g.zcdp
+    assert float(re.search(r"advantage (\S+) %", accounts)[1]) >= 100 * g.advantage
 
 
 def test_the_meaning_is_the_best_test_of_an_eavesdropper():
@@ -677,7 +704,8 @@ def test_the_meaning_is_the_best_test_of_an_eavesdropper():
     assert g.detection(0.05) == pytest.approx(truth, rel=1e-12)
     assert g.advantage == pytest.approx(2 * norm.cdf(0.5325 / 2) - 1, rel=1e-12)
     meaning = str(g).splitlines()[1]
-    words = "a test with 5 % false alarms detects a hidden move at most "
+    words = "a test detects a hidden move at most "
+    assert meaning.endswith("at 5 % false alarms (guessing gives 5 %)")
     percent = float(meaning.partition(words)[2].split()[0])
     assert 100 * truth <= percent <= 100 * truth * (1 + 1e-3)
 
@@ -708,7 +736,7 @@ def test_html_escapes_names_and_plots_the_curve():
     g = guarantee(GaussianLoss(1.0))
     named = replace(g, scope=replace(SCOPE, statement="<b> & c"))
     html = named._repr_html_()
-    assert html.count("<tr>") == len(LABELS) and "&lt;b&gt; &amp; c" in html
+    assert html.count("<tr>") == len(EXPLAINED) and "&lt;b&gt; &amp; c" in html
     ax = g.plot()
     x, y = ax.lines[0].get_data()
     inside = (x > 0) & (x < 1)
