@@ -144,6 +144,7 @@ _WRAPPER = textwrap.TextWrapper(
 )
 
 _FOREIGN = "data on no stated manifold"
+_FOREIGN_SUM = "foreign releases by the optimal composition theorem"
 
 #: What reading altered data may raise.
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -581,8 +582,6 @@ class PrivacyGuarantee:
                 notes = f"{notes}; {gdp}"
             else:
                 notes = f"{gdp}, {notes}"
-        if "black-box" in self.loss.family:
-            notes += ", foreign releases by the optimal composition theorem"
         return f"{size} at delta = {delta:.4g} ({notes})"
 
     def _manner(self) -> str:
@@ -622,6 +621,8 @@ class PrivacyGuarantee:
         else:
             parts.append(f"horizon {self._horizon()}")
         parts.append(counted(self.releases, "release"))
+        if "black-box" in self.loss.family:
+            parts.append(_FOREIGN_SUM)
         if scope.released:
             parts.append(scope.released)
         if scope.assumptions:
@@ -636,9 +637,9 @@ class PrivacyGuarantee:
         kind = self.loss.family
         if "black-box" not in kind:
             kind = f"{kind} noise"
-        length = ""
+        budget = [self._size(), f"{kind}, {counted(self.releases, 'release')}"]
         if self.horizon:
-            length = f" of {self._horizon()}"
+            budget.append(self._horizon())
         alarms = 100 * _FALSE_ALARM
         share = shown(100 * self.detection(_FALSE_ALARM))
         meaning = (
@@ -646,10 +647,7 @@ class PrivacyGuarantee:
             f"false alarms (guessing gives {alarms:g} %)"
         )
         return {
-            "Budget": (
-                self._size(),
-                f"{kind}, {counted(self.releases, 'release')}{length}",
-            ),
+            "Budget": tuple(budget),
             "Meaning": (meaning,),
             "Hides": (scope.statement,),
             "Not hidden": scope.caveats or ("nothing known",),
@@ -669,6 +667,8 @@ class PrivacyGuarantee:
         if math.isfinite(self.zcdp):
             accounts.append(f"{shown(self.zcdp)}-zCDP")
         accounts.append(f"advantage {shown(100 * self.advantage)} %")
+        if "black-box" in self.loss.family:
+            accounts.append(_FOREIGN_SUM)
         return {
             "Horizon": (length,),
             "Assumes": scope.assumptions or ("nothing further",),

@@ -24,7 +24,7 @@ BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
 def text(guarantee):
     """The text of a guarantee on one line."""
-    return " ".join(str(guarantee).split())
+    return " ".join(guarantee.explain().split())
 
 
 def plane(factor):

@@ -143,7 +143,7 @@ def test_simulations_cannot_be_charged():
     vehicle = pc.plants.vehicle()
     loop = pc.private_lqg(vehicle, np.eye(2), 1, np.eye(2), 1, noise("structured"))
     simulated = loop.simulate(rng=0).guarantee
-    assert "simulated in double precision" in str(simulated)
+    assert "simulated in double precision" in simulated.explain()
     ledger = pc.PrivacyLedger(LARGE)
     with pytest.raises(ValueError, match="simulation"):
         ledger.charge(simulated)
@@ -537,7 +537,7 @@ def test_a_gateway_says_that_its_run_begins_anew():
     )
     whole = window_noise(pc.plants.vehicle(), 20)
     for beginning in (whole, first):
-        words = " ".join(str(Gateway(beginning).guarantee).split())
+        words = " ".join(Gateway(beginning).guarantee.explain().split())
         assert "begins anew with this gateway" in words
     for before, after, start in ((first, second, 0), (whole, whole, 20)):
         ledger = pc.PrivacyLedger(LARGE)
@@ -545,7 +545,7 @@ def test_a_gateway_says_that_its_run_begins_anew():
         head = ledger.head
         later = Gateway(after, ledger=ledger, start=start)
         assert "counted with windows_guarantee" in " ".join(
-            str(later.guarantee).split()
+            later.guarantee.explain().split()
         )
         assert later.guarantee.scope.window == (20, 40)
         with pytest.raises(ValueError, match="windows_guarantee"):
@@ -632,7 +632,7 @@ def test_a_grid_that_the_noise_does_not_pay_for_is_counted(kind, tmp_path):
     gateway.close()
     with pc.Gateway.resume(path, ledger=ledger) as resumed:
         promise = resumed.guarantee
-    assert "readings on a grid of 0.002" in str(promise)
+    assert "readings on a grid of 0.002" in promise.sentence
     assert ledger.spent.epsilon(1e-2) == promise.epsilon(1e-2)
     horizon = design.horizon
     manifold = pc.trajectory_manifold(design.plant, horizon)

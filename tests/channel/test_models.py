@@ -67,7 +67,7 @@ def test_a_floor_of_one_metre_bounds_what_a_wrong_model_reveals():
     assert worst.gdp == pytest.approx(
         0.636801, abs=1e-6
     )  # above the budget: the floor must be designed for it
-    assert "one of 21 models" in str(worst)
+    assert "one of 21 models" in worst.sentence
 
 
 def test_a_design_for_models_meets_the_budget_under_each():
@@ -210,8 +210,7 @@ def test_another_secret_can_be_asked_of_a_floored_noise():
     assert found.gdp == pytest.approx(
         oracles.shift(oracles.stacked_covariance(noise), 3.0 * impulse), rel=1e-9
     )
-    assert "the disturbance u by at most 3" in str(found) and "one given model" in str(
-        found
-    )
+    assert "the disturbance u by at most 3" in found.sentence
+    assert "one given model" in found.sentence
     with pytest.raises(pc.NotRealizableError):
         cases.vehicle_noise(horizon=20).guarantee_for([plant], adjacency=secret)

@@ -294,7 +294,7 @@ def test_a_grid_is_covered_against_the_worst_roundings(options):
         worst = max(worst, np.sqrt(moved @ np.linalg.solve(gamma, moved)))
     assert worst <= noise.guarantee.gdp * (1 + 1e-9)
     assert noise.guarantee.satisfies(BUDGET)
-    assert "grid of 0.02" in str(noise.guarantee)
+    assert "grid of 0.02" in noise.guarantee.sentence
     plain = np.sqrt(np.diag(images.T @ np.linalg.solve(gamma, images)).max())
     assert plain < noise.guarantee.gdp  # the grid is paid for
     again = noise.guarantee_for([pc.plants.vehicle()])

@@ -127,7 +127,10 @@ def test_guarantees_of_windows_designed_together_do_not_add():
     with pytest.raises(ValueError, match="keeps its window"):
         second.guarantee.in_window(50)
     assert second.guarantee.scope.window == (20, 50)
-    assert "50 samples in all, of which 20 to 49 are published" in str(second.guarantee)
+    assert (
+        "50 samples in all, of which 20 to 49 are published"
+        in second.guarantee.explain()
+    )
 
 
 def test_a_further_window_knows_what_the_first_ones_spent():

@@ -166,7 +166,7 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
 
 
 def test_the_guarantee_says_where_it_holds(loop):
-    text = " ".join(str(loop.guarantee).split())
+    text = " ".join(loop.guarantee.explain().split())
     assert "both runs start in h1 7.6..18.5 cm" in text
     assert "v1 2.5..3.5 V" in text
     assert "certified by interval arithmetic" in text

@@ -186,7 +186,7 @@ def test_the_budget_is_never_exceeded_and_nothing_is_published_beyond_it(
 def test_the_guarantee_is_the_budget_and_says_what_it_assumes():
     run = AdaptiveReleases(STOCK, SECRET, PrivacyBudget(epsilon=1.0, delta=1e-2))
     assert run.guarantee.epsilon(1e-2) == pytest.approx(1.0, rel=1e-9)
-    assert "published before" in str(run.guarantee)
+    assert "published before" in run.guarantee.sentence
     assert not run.guarantee.exact
     other = AdaptiveReleases(STOCK, SECRET, BUDGET)
     assert (run.guarantee + other.guarantee).gdp > 1.0
@@ -361,7 +361,7 @@ def test_a_factor_that_no_draw_can_explain_is_refused(family, budget):
     again = run.release(last_entry(2), NOISE[family]([[20.0]]), grid=0.5)
     assert again.item() % 0.5 == 0
     assert run.spent == pytest.approx(0.5, rel=1e-6)
-    assert "drawn once" in str(run.guarantee)
+    assert "drawn once" in run.guarantee.sentence
 
 
 def test_the_draw_stays_in_its_object():

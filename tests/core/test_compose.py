@@ -152,8 +152,8 @@ def test_a_chained_text_names_the_radius_in_force():
     assert "by at most 1, with radius 2.5 in place of 1" in chain(g, 2.5).sentence
     assert "with radius 4 in place of 1;" in chain(chain(g, 2.5), 4.0).sentence
     assert chain(chain(g, 2.5), 1.0) == g
-    assert "domain is convex" in str(
-        chain(foreign(0.1, 0.0), 2.0)
+    assert (
+        "domain is convex" in chain(foreign(0.1, 0.0), 2.0).sentence
     )  # for a path of steps; not on the way down
     assert (
         "convex" not in chain(foreign(0.1, 0.0), 0.5).sentence + chain(g, 2.5).sentence
@@ -293,9 +293,8 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
 def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_norms():
     a, b = chunk(GaussianLoss(0.3), norm=2), chunk(GaussianLoss(0.4), norm=2)
     joint = compose_parallel(a, b)
-    assert "no public constraint couples the chunks" in str(joint) and "2-norm" in str(
-        joint
-    )
+    assert "no public constraint couples the chunks" in joint.sentence
+    assert "2-norm" in joint.explain()
     assert joint.gdp == 0.4 and chain(joint, 2.0).gdp == pytest.approx(0.8, rel=1e-14)
     assert PrivacyGuarantee.from_dict(joint.to_dict()) == joint
     with pytest.raises(ValueError, match="norm"):

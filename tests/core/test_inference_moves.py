@@ -128,7 +128,7 @@ def test_any_two_inputs_of_a_box_look_alike(family):
     assert output.scale == pytest.approx(mechanism.scale)
     difference = output(outside, rng=0) - output([[1.0, -1.0, 7.0], [0, 0, 9.0]], rng=0)
     assert np.abs(difference).max() == 0
-    assert "public box" in str(mechanism.guarantee)
+    assert "public box" in mechanism.guarantee.sentence
 
 
 def test_guarantees_about_different_moves_do_not_add():

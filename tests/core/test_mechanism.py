@@ -244,8 +244,8 @@ def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
     for part in (
         "a by at most 0.05",
         "assumes every release draws its noise afresh",
-        "does not hide two such moves at once, moves of c or d that leave the protected entry in place",
-        "published exactly: c and d among it",
+        "does not hide anything outside the noise's column space, which is published exactly: c and d among it",
+        "two such moves at once, moves of c or d that leave the protected entry in place",
     ):
         assert part in design.guarantee.sentence
     x = np.array([0.3, 0.7, 0.25, 0.75])

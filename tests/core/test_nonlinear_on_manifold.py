@@ -167,7 +167,7 @@ def test_a_release_is_exact_and_data_off_the_manifold_are_refused():
     with pytest.raises(ValueError, match="off the manifold") as caught:
         private([41.23, 60.0])
     assert "41.23" not in str(caught.value)
-    assert "along the manifold" in str(private.guarantee)
+    assert "along the manifold" in private.guarantee.sentence
 
 
 @pytest.mark.parametrize(
