@@ -7,6 +7,7 @@ place. The bounds of the triangular solves count that too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -25,6 +26,7 @@ from ..trajectory.disturbance import (
 from ..trajectory.manifold import trajectory_manifold
 from ..trajectory.plant import Plant
 from ..trajectory.secret import Responses, all_responses
+from ._separated import largest_apart
 from .parts import Correlated
 from .summed import SummedNoise
 
@@ -47,6 +49,11 @@ def output_sizes(
     for ball in responses.balls:
         sizes.append(EllipsoidMoves.largest(ball, norm))
         exact &= norm != 1 or len(ball) == 1
+    for apart in responses.apart:
+        if norm == 2:
+            sizes.append(largest_apart(apart, apart.columns, 0.0))
+        else:
+            sizes.append(apart.events * float(np.linalg.norm(apart.columns, 1)))
     rounding = 4 * EPS * len(responses.points)
     return np.array(sizes) * (1 + rounding), exact
 
@@ -82,11 +89,14 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     if responses.points.shape[1]:
         solved = _solve(lower, responses.points[noisy])
         points = np.linalg.norm(np.abs(solved) + error @ np.abs(solved), axis=0)
-    balls = []
+    balls: list[Any] = []
     for ball in responses.balls:
         solved = _solve(lower, ball[noisy])
         bound = np.linalg.norm(error @ np.abs(solved)) + 1e-13 * np.linalg.norm(solved)
         balls.append(np.linalg.norm(solved, 2) + bound)
+    for apart in responses.apart:
+        solved = _solve(lower, apart.columns[noisy])
+        balls.append(largest_apart(apart, solved, error @ np.abs(solved)))
     sizes = np.concatenate([points, balls])
     return round_up(sizes * (1 + EPS * (len(lower) + 4)), 2)
 
@@ -151,7 +161,7 @@ def laplace_loss(
     if count * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
     found = [all_responses(adjacency, plant, horizon) for plant in plants]
-    if any(responses.balls for responses in found):
+    if any(responses.balls or responses.apart for responses in found):
         return one_coordinate(bound)
     moved = np.abs(np.hstack([responses.points for responses in found]))
     moved += np.tile(steps, horizon)[:, None]

@@ -26,6 +26,7 @@ from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
 from ..trajectory.secret import SignalMoves
+from ._separated import square_apart
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
@@ -152,11 +153,14 @@ class WhitenedResponse:
         events = max(moves.events for moves in members)
         largest = _largest([self._largest_square(moves) for moves in members])
         together = largest * events**2
-        if events > 1 and all(moves.is_impulse for moves in members):
-            apart = self._square_apart(members, events)
-            if apart.upper() < together.upper():
-                return apart
-        return together
+        if events == 1:
+            return together
+        bounds = [together]
+        if all(moves.is_impulse for moves in members):
+            bounds.append(self._square_apart(members, events))
+        if all(moves.separation for moves in members):
+            bounds.append(square_apart(self.system, self.gramian, members, largest))
+        return min(bounds, key=lambda bound: bound.upper())
 
     def _largest_square(self, moves: SignalMoves) -> Ball:
         """The largest squared shift of some changes of one input."""

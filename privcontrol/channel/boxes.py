@@ -619,7 +619,8 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> _Moves:
     for k, radius in enumerate(part.radii(plant)):
         for shape in part.shapes:
             start = np.zeros(queued.order)
-            start[k * count : k * count + len(shape)] = radius * shape
+            values = part.events * radius * shape
+            start[k * count : k * count + len(shape)] = values
             axes.append(start)
     return _Moves(
         np.vstack([queued.A, queued.C]),

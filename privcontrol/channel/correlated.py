@@ -8,13 +8,15 @@ in floating point.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import rank_tolerance, round_up
+from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
@@ -37,6 +39,10 @@ _PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
+#: Relative size to which the scale beside a floor is found.
+_SHARP = 1e-9
+#: The least scale, where the floor alone is nearly enough.
+_LEAST = 1e-150
 NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
@@ -72,6 +78,9 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
+    if responses.apart:  # their sums are larger than the shape is for
+        shape = scaled_to_fit(problem, shape, responses)
+        lower_bound = math.nan
     sized = dense_noise(problem, shape, responses)
     return replace(sized, lower_bound=lower_bound)
 
@@ -84,7 +93,8 @@ def dense_noise(
     lower, total, sizes = _fitted(problem, shape, responses)
     active: tuple[int, ...] = ()
     attained = None
-    if not responses.balls and not request.models and not problem.grid:
+    several = responses.balls or responses.apart
+    if not several and not request.models and not problem.grid:
         active = attaining(sizes)
         attained = problem.moves.attained(active)
     parts: list[NoisePart] = []
@@ -168,6 +178,33 @@ def evaluated(
         return lower, lower, shift_sizes(lower, responses)
     total, error_bound = floored_root(lower, problem.floor)
     return lower, total, shift_sizes(total, responses) * (1 + error_bound)
+
+
+def scaled_to_fit(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> NDArray:
+    """A root (m, r) of a shape as small as the budget allows."""
+
+    def excess(scale: float) -> float:
+        _, _, sizes = evaluated(problem, shape * scale, responses)
+        return float(sizes.max()) / problem.allowed_beside_grid
+
+    if problem.floor.any():
+        return shape * least_scale(lambda scale: excess(scale) <= 1)
+    return shape * float(round_up(excess(1.0), 4))
+
+
+def least_scale(meets: Callable[[float], bool]) -> float:
+    """The least scale of a shape beside a floor that meets a budget."""
+    if meets(_LEAST):
+        return _LEAST
+    scale = smallest(meets, _LEAST, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
+    if scale == math.inf:
+        raise UncertifiableError(
+            "factor: however large it is, some hidden move exceeds the budget: the shape "
+            "and the floor do not cover it; raise the floor"
+        )
+    return scale
 
 
 def driven(problem: DesignProblem) -> SizedNoise:

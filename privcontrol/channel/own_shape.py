@@ -17,17 +17,13 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._constrained import cheapest_factor
-from ..core._linalg import rank_tolerance, round_up, smallest
-from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
+from ..core._linalg import rank_tolerance, round_up
+from ..core.errors import NotRealizableError, PrivacyError
 from ..trajectory.secret import Responses, all_responses
-from .correlated import NO_NOISE, dense_noise, evaluated
+from .correlated import NO_NOISE, dense_noise, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise
 from .robust import beside_floor, of_all_models
 
-#: Relative size to which the scale beside a floor is found.
-_SHARP = 1e-9
-#: The least scale, where the floor alone is nearly enough.
-_LEAST = 1e-150
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
 _COVERED = 1e-8
@@ -57,19 +53,10 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
-    has_floor = request.floor is not None
-    if not has_floor:
+    if request.floor is None:
         _check_covered(shape, responses)
-
-    def excess(scale: float) -> float:
-        _, _, sizes = evaluated(problem, shape * scale, responses)
-        return float(sizes.max()) / problem.allowed_beside_grid
-
-    if has_floor:
-        scale = _least_scale(lambda scale: excess(scale) <= 1)
-    else:
-        scale = float(round_up(excess(1.0), 4))
-    return dense_noise(problem, shape * scale, responses)
+    fitting = scaled_to_fit(problem, shape, responses)
+    return dense_noise(problem, fitting, responses)
 
 
 def constrained_shape(
@@ -114,19 +101,6 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
         )
 
 
-def _least_scale(meets: Callable[[float], bool]) -> float:
-    """The least scale of a shape beside a floor that meets a budget."""
-    if meets(_LEAST):
-        return _LEAST
-    scale = smallest(meets, _LEAST, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
-    if scale == math.inf:
-        raise UncertifiableError(
-            "factor: however large it is, some hidden move exceeds the budget: the shape "
-            "and the floor do not cover it; raise the floor"
-        )
-    return scale
-
-
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
@@ -134,6 +108,6 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
         squares, _ = problem.squares_beside_floor(shape * scale)
         return math.sqrt(squares.max()) <= problem.allowed_beside_grid
 
-    scale = _least_scale(meets)
+    scale = least_scale(meets)
     squares, exact = problem.squares_beside_floor(shape * scale)
     return beside_floor(problem, shape * scale, squares, exact, problem.grid)

@@ -13,6 +13,7 @@ from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..trajectory._exact_design import TangentNoise, structured_factor
+from ..trajectory.disturbance import disturbances
 from ..trajectory.powers import tell_apart
 from ._responses import laplace_loss, output_sizes, shift_of_resolution
 from .parts import Structured, White
@@ -119,7 +120,8 @@ def independent(problem: DesignProblem) -> SizedNoise:
     worst = attaining(every)
     is_one_plant = len(sizes) == 1
     attained = None
-    if is_one_plant and len(request.adjacency.parts) == 1:
+    several = any(part.events > 1 for part in disturbances(request.adjacency))
+    if is_one_plant and len(request.adjacency.parts) == 1 and not several:
         attained = problem.moves.attained(worst)
     ones = np.ones(len(problem.plant.C))
     shift = float(every.max())

@@ -84,7 +84,7 @@ def least_cost(loop: PrivateLoop) -> float:
         return expected_total(loop)  # its noise is below every other one
     problem = DesignProblem.of(loop.plant, noise.request, None)
     responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
-    if responses.balls:
+    if responses.balls or responses.apart:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design

@@ -8,6 +8,7 @@ outputs through the plant's shifted impulse responses.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
     one_of,
     positive_integer,
+    positive_number,
     real_array,
     sequence_of,
 )
@@ -86,8 +88,15 @@ class DisturbanceAdjacency(PlantAdjacency):
     profiles : sequence of array_like, shapes (k,), optional
         Shapes of a change over time, scaled by the radius and cut off at the horizon.
     events : int, optional
-        At most so many changes in one run, each at its own time and input. More than one
-        needs a design without a horizon.
+        At most so many changes in one run, each at its own time and input. Over a finite
+        horizon more than one needs a separation.
+    separation : int, optional
+        Samples from the beginning of one change to that of the next one at least,
+        whichever signals they are on. Changes may overlap. Far apart, k of them take
+        sqrt(k) times the noise of one, and k times where nothing is known of their
+        distance, as with plants of a region.
+    window : int, optional
+        Samples within which all of the signal's change falls, with ``norm="l2"`` (`person`).
 
     Raises
     ------
@@ -110,6 +119,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     duration: int = 1
     profiles: tuple[NDArray, ...] | None = None
     events: int = 1
+    separation: int = 0
+    window: int | None = None
 
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
@@ -117,6 +128,10 @@ class DisturbanceAdjacency(PlantAdjacency):
             duration=positive_integer(self.duration, "duration"),
             events=positive_integer(self.events, "events"),
         )
+        for name in ("separation", "window"):
+            value = getattr(self, name)
+            if value:
+                self._set(**{name: positive_integer(value, name)})
         self._check_fields("inputs", "secret signals")
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))
@@ -131,11 +146,70 @@ class DisturbanceAdjacency(PlantAdjacency):
                 "np.ones(k) to the profiles"
             )
         shaped = self.profiles is not None or self.duration > 1 or self.events > 1
-        if self.norm == "l2" and shaped:
+        if self.norm == "l2" and (shaped or self.separation):
             raise ValueError(
-                'duration, profiles, events: they are for norm="single"; norm="l2" hides '
-                "any signal of bounded energy"
+                'duration, profiles, events, separation: they are for norm="single"; '
+                'norm="l2" hides any signal of bounded energy'
             )
+        if self.norm != "l2" and self.window:
+            raise ValueError(
+                'window: expected norm="l2" beside it; DisturbanceAdjacency.person gives '
+                "the radius of what a person uses within a window"
+            )
+
+    @classmethod
+    def person(
+        cls,
+        power: float,
+        energy: float,
+        *,
+        inputs: Sequence[str | int] | None = None,
+        window: int,
+    ) -> DisturbanceAdjacency:
+        """Hide all that one person uses within any one window of time.
+
+        What the person uses is a signal s with abs(s) <= power at every sample and input,
+        and sum abs(s) <= energy over the samples and inputs of a window. Hence
+        sum s^2 <= max abs(s) sum abs(s) <= power energy, a ball of radius
+        sqrt(power energy) with ``norm="l2"``, whenever the person uses it.
+
+        The guarantee is about one window. What falls in k windows is hidden with
+        sqrt(k) times the noise, wherever they are, since their energies add up: pass k
+        times the energy. After years of use nothing is claimed about all of them
+        together.
+
+        Parameters
+        ----------
+        power : float
+            Most that the person uses at a sample, in the signal's unit.
+        energy : float
+            Most that the samples of a window add up to, in the signal's unit times samples.
+        inputs : sequence of str or int, optional
+            Which signals are secret, all inputs of the plant by default.
+        window : int
+            Samples of a window, such as those of a day.
+
+        Returns
+        -------
+        DisturbanceAdjacency
+
+        Raises
+        ------
+        ValueError
+            If a number is not positive.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> secret = pc.DisturbanceAdjacency.person(2.0, 18.0, inputs="load", window=96)
+        >>> secret.radius
+        6.0
+        """
+        power = positive_number(power, "power")
+        energy = positive_number(energy, "energy")
+        radius = math.sqrt(min(power, energy) * energy)
+        window = positive_integer(window, "window")
+        return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property
     def _chosen(self) -> tuple[str | int, ...] | None:
@@ -150,9 +224,10 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def starts(self, horizon: int) -> NDArray:
         """Sample indices at which a change may begin, over a finite horizon."""
-        if self.events > 1:
+        if self.events > 1 and not self.separation:
             raise ValueError(
-                f"events: over a finite horizon one change is hidden, got events={self.events}; design with "
+                "events: over a finite horizon several changes need a separation, got "
+                f"events={self.events} without one; pass separation=, design with "
                 "horizon=np.inf, or multiply the radius by events, which covers them"
             )
         return self._times_within(horizon)
@@ -189,7 +264,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         for shape in self.shapes:
             forced = forced_outputs(system, horizon, shape)
             every.append(forced[:, columns.ravel()] * sizes)
-        return Responses.of(np.hstack(every), is_ball=self.norm == "l2")
+        together = np.hstack(every)
+        if self.events > 1:
+            each = np.tile(np.repeat(starts, len(radii)), len(every))
+            return Responses.several(together, each, self.events, self.separation)
+        return Responses.of(together, is_ball=self.norm == "l2")
 
     def entering(self, plant: Plant) -> SecretInputs:
         if self.times is not None:
@@ -205,7 +284,14 @@ class DisturbanceAdjacency(PlantAdjacency):
         shapes = self.shapes[-1:] if lasting else self.shapes
         signals = []
         for column, radius in enumerate(radii.tolist()):
-            moves = SignalMoves(column, radius, shapes, lasting, events=self.events)
+            moves = SignalMoves(
+                column,
+                radius,
+                shapes,
+                lasting,
+                events=self.events,
+                separation=self.separation,
+            )
             signals.append(moves)
         return SecretInputs(system, tuple(signals))
 
@@ -214,6 +300,11 @@ class DisturbanceAdjacency(PlantAdjacency):
             raise TypeError(
                 "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
                 "a signal that enters during the run; it goes to design_output_noise and tradeoff"
+            )
+        if self.events > 1:
+            raise ValueError(
+                f"events: one change is a move, {self.events} of them are too many to "
+                "list; ask the noise for its guarantee"
             )
         radii = self.radii(manifold.plant)
         places = [manifold.signals.index(one) for one in self.signals(manifold.plant)]
@@ -229,11 +320,16 @@ class DisturbanceAdjacency(PlantAdjacency):
     def statement(self) -> str:
         sizes = self._sizes("any input")
         if self.norm == "l2":
+            when = self._when
+            if self.window:
+                when = f"any one window of {self.window} samples"
             energy = "in the root of its energy over"
-            return f"the disturbance {sizes} {energy} {self._when}"
+            return f"the disturbance {sizes} {energy} {when}"
         changes = self._once
         if self.events > 1:
             changes = f"at each of {self.events} times of {self._when}"
+        if self.events > 1 and self.separation:
+            changes += f", at least {self.separation} samples apart"
         lasting = ""
         if self.profiles is not None:
             lasting = f", with one of {len(self.profiles)} given profiles"
@@ -246,8 +342,26 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def _longer(self, manifold: Any) -> tuple:
         """What is not hidden of a change that goes on, for the guarantee's text."""
+        if self.window:
+            return (
+                f"changes in more than one window of {self.window} samples (k windows "
+                "take sqrt(k) times the noise)",
+            )
         if self.norm == "l2":
             return ()
+        return (*self._more_often(), *self._of_other_shape(manifold))
+
+    def _more_often(self) -> tuple[str, ...]:
+        """What is not hidden of changes that come more often, or closer together."""
+        if self.events == 1 or not self.separation:
+            return ()
+        return (
+            f"more than {self.events} changes in the whole run, or changes less than "
+            f"{self.separation} samples apart",
+        )
+
+    def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
+        """What is not hidden of a change of another length or shape."""
         if self.profiles is not None:
             return ("a disturbance of another shape",)
         if self.duration > 1:

@@ -25,12 +25,31 @@ MOST_LENGTHS = 40
 
 
 @dataclass(frozen=True)
+class Apart:
+    """Responses (T p, M) to changes, several of which may come in one run at a distance.
+
+    ``starts`` (M,) are the samples at which they begin. Any two of the ``events`` begin at
+    least ``separation`` samples apart, each with either sign.
+    """
+
+    columns: NDArray
+    starts: NDArray
+    events: int
+    separation: int
+
+
+@dataclass(frozen=True)
 class Responses:
-    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves."""
+    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves.
+
+    Changes of which several come apart are single moves too, as large as their sums would
+    be if they shared no sample. What they share makes the sums larger.
+    """
 
     points: NDArray
     balls: tuple[NDArray, ...] = ()
     exact: bool = True
+    apart: tuple[Apart, ...] = ()
 
     @classmethod
     def of(cls, columns: NDArray, is_ball: bool, exact: bool = True) -> Responses:
@@ -40,11 +59,21 @@ class Responses:
         return cls(columns, (), exact)
 
     @classmethod
+    def several(
+        cls, columns: NDArray, starts: NDArray, events: int, separation: int
+    ) -> Responses:
+        """Return the responses to as many changes at a distance as the run has room for."""
+        fitting = 1 + int(starts.max() - starts.min()) // separation
+        apart = Apart(columns, starts, min(events, fitting), separation)
+        return cls(columns * np.sqrt(apart.events), (), False, (apart,))
+
+    @classmethod
     def joined(cls, found: Sequence[Responses]) -> Responses:
         """Return the responses to the moves of several secrets, or of several plants."""
         points = np.hstack([each.points for each in found])
         balls = tuple(ball for each in found for ball in each.balls)
-        return cls(points, balls, all(each.exact for each in found))
+        apart = tuple(several for each in found for several in each.apart)
+        return cls(points, balls, all(each.exact for each in found), apart)
 
     @property
     def moved(self) -> NDArray:
@@ -70,6 +99,8 @@ class SignalMoves:
         Secret that the input belongs to: changes of one group may come together.
     events : int
         Number of changes of the group in one run, each at its own time and input.
+    separation : int
+        Samples from the beginning of one of them to that of the next one at least.
     rounded : bool
         Whether the entries of this input's column of B and D are rounded.
     """
@@ -80,6 +111,7 @@ class SignalMoves:
     lasting: bool = False
     group: int = 0
     events: int = 1
+    separation: int = 0
     rounded: bool = False
 
     @property

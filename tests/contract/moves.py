@@ -113,15 +113,15 @@ def _entry(plant: ct.StateSpace, name: str) -> tuple[NDArray, NDArray]:
     return np.eye(plant.nstates)[place], np.zeros(plant.noutputs)
 
 
-def _entering(adjacency, plants: Sequences) -> NDArray:
-    """Outputs (T p, M) of each change of a signal, shape by shape and time by time."""
+def _entering(adjacency, plants: Sequences) -> tuple[NDArray, NDArray]:
+    """Outputs (T p, M) of each change of a signal, and the samples (M,) of their starts."""
     horizon = len(plants)
     radii = _radii(adjacency, plants[0].input_labels, adjacency.inputs)
     times = range(horizon) if adjacency.times is None else adjacency.times
     shapes = adjacency.profiles
     if shapes is None:
         shapes = [np.ones(k + 1) for k in range(adjacency.duration)]
-    columns = []
+    columns, starts = [], []
     for name, mu in radii.items():
         for start in times:
             for shape in shapes:
@@ -131,7 +131,8 @@ def _entering(adjacency, plants: Sequences) -> NDArray:
                         into, past = _entry(plants[start + k], name)
                         entering[start + k] = (into * value, past * value)
                 columns.append(run(plants, np.zeros(plants[0].nstates), entering))
-    return np.column_stack(columns)
+                starts.append(start)
+    return np.column_stack(columns), np.array(starts)
 
 
 def responses(
@@ -144,9 +145,9 @@ def responses(
     """
     if isinstance(adjacency, pc.DisturbanceAdjacency):
         kind = "ball" if adjacency.norm == "l2" else "points"
-        columns = _entering(adjacency, plants)
+        columns, starts = _entering(adjacency, plants)
         if adjacency.events > 1:
-            columns = _several(columns, adjacency.events)
+            columns = _several(columns, starts, adjacency)
         return kind, columns
     kind = "points"
     if isinstance(adjacency, pc.ManifoldAdjacency):
@@ -172,10 +173,13 @@ def responses(
     return kind, np.column_stack([run(plants, start, {}) for start in starts.T])
 
 
-def _several(columns: NDArray, events: int) -> NDArray:
-    """Sums of so many changes at different times, each with either sign."""
-    sums = [columns]
+def _several(columns: NDArray, starts: NDArray, adjacency) -> NDArray:
+    """Sums of so many changes that keep their distance, each with either sign."""
+    sums, events = [columns], adjacency.events
     for chosen in combinations(range(columns.shape[1]), events):
+        apart = np.diff(np.sort(starts[list(chosen)]))
+        if (apart < adjacency.separation).any():
+            continue
         for signs in product((1.0, -1.0), repeat=events):
             sums.append(columns[:, chosen] @ np.array(signs)[:, None])
     return np.hstack(sums)

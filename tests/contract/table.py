@@ -134,6 +134,7 @@ ENTERING = {
     "shaped": pc.DisturbanceAdjacency(0.4, profiles=[[1.0, -2.0, 0.5], [1.0]]),
     "energy": pc.DisturbanceAdjacency(0.8, norm="l2"),
 }
+APART = pc.DisturbanceAdjacency(0.5, duration=2, events=2, separation=3)
 JOINT = {
     "state and impulse": [SECRETS["first"], ENTERING["impulse"]],
     "ball and state": [SECRETS["ball"], SECRETS["some"]],
@@ -232,6 +233,17 @@ def _options() -> Iterator[tuple[str, Request]]:
         yield f"{name} of data, floor", request(vehicle, secret, 3, floor=0.5)
         white = dict(family="iid-gaussian")
         yield f"{name} of data, independent", request(vehicle, secret, 3, **white)
+    for name, options in {
+        "alone": {},
+        "floor": {"floor": 0.2},
+        "independent": {"family": "iid-gaussian"},
+        "Laplace": {"family": "iid-laplace"},
+    }.items():
+        asked = _asked(APART, 8, **options)
+        yield f"events apart, {name}", Request(PLANTS["room"], asked, exact=False)
+    two_inputs = _asked(APART, 6)
+    direct = PLANTS["direct"]
+    yield "events apart, two inputs", Request(direct, two_inputs, exact=False)
     delayed = pc.with_delays(PLANTS["room"], {"people": 2})
     air = pc.StateAdjacency({"air": 1.0})
     asked = _asked(air, 6, **exact)
@@ -359,6 +371,7 @@ def _endless() -> Iterator[tuple[str, Request]]:
         "shaped": ENTERING["shaped"],
         "energy": ENTERING["energy"],
         "two events": pc.DisturbanceAdjacency(0.5, events=2),
+        "events apart": APART,
         "first": SECRETS["first"],
         "ball": SECRETS["ball"],
         "first and impulse": [SECRETS["first"], ENTERING["impulse"]],

@@ -97,3 +97,74 @@ def test_several_events_need_a_design_without_a_horizon():
 def test_shapes_that_mean_nothing_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         pc.DisturbanceAdjacency(0.3, **options)
+
+
+def uses(rng, power, energy, window, inputs):
+    """A person's use within a window that spends as much as the two limits allow."""
+    used = np.zeros((window, inputs))
+    left = energy
+    for place in rng.permutation(used.size):
+        used.flat[place] = min(power, left) * rng.choice([-1.0, 1.0])
+        left -= abs(used.flat[place])
+    return used
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_a_person_is_in_the_ball_of_power_times_energy(inputs):
+    """Between the two limits the energy of what is used is at most their product."""
+    rng = np.random.default_rng(0)
+    secret = pc.DisturbanceAdjacency.person(2.0, 9.0, window=12)
+    sizes = [np.linalg.norm(uses(rng, 2.0, 9.0, 12, inputs)) for _ in range(100)]
+    sizes.append(
+        np.linalg.norm(uses(rng, 2.0, 8.0, 12, inputs))
+    )  # attained at 8 = 4 * 2
+    assert max(sizes) <= secret.radius == pytest.approx(np.sqrt(18.0))
+    full = pc.DisturbanceAdjacency.person(2.0, 8.0, window=12)
+    assert sizes[-1] == pytest.approx(full.radius)
+    short = pc.DisturbanceAdjacency.person(5.0, 3.0, window=12)
+    assert short.radius == 3.0  # no more at once than in all
+
+
+def test_a_person_is_hidden_with_certified_noise():
+    """Random uses through the dense covariance, in one window, and in k with sqrt(k)."""
+    secret = pc.DisturbanceAdjacency.person(2.0, 8.0, window=6)
+    noise = pc.design_output_noise(
+        ROOM, horizon=24, budget=BUDGET, adjacency=secret, max_std=np.inf
+    )
+    rng = np.random.default_rng(1)
+    for windows in (1, 3):
+        for _ in range(200):
+            signal = np.zeros((24, 1))
+            for start in 6 * rng.choice(4, windows, replace=False):
+                signal[start : start + 6] = uses(rng, 2.0, 8.0, 6, 1)
+            shift = whitened_size(noise, signal[:, 0])
+            allowed = noise.guarantee.gdp * np.sqrt(windows)
+            assert shift <= allowed * (1 + 1e-6)
+
+
+def whitened_size(noise, signal):
+    """The shift of a signal at the room's input, by the dense covariance."""
+    steps = noise.horizon
+    blocks = [[noise.covariance(t, s) for s in range(steps)] for t in range(steps)]
+    state, outputs = np.zeros(ROOM.nstates), []
+    for value in signal:
+        outputs.append(ROOM.C @ state + ROOM.D[:, 0] * value)
+        state = ROOM.A @ state + ROOM.B[:, 0] * value
+    move = np.concatenate(outputs)
+    inverse = np.linalg.pinv(np.block(blocks), rcond=1e-12, hermitian=True)
+    return np.sqrt(move @ inverse @ move)
+
+
+def test_the_text_of_a_person_names_the_window():
+    secret = pc.DisturbanceAdjacency.person(2.0, 8.0, inputs=["load"], window=96)
+    assert secret.statement == (
+        "the disturbance load by at most 4 in the root of its energy over any one window of "
+        "96 samples"
+    )
+    assert "more than one window of 96 samples" in secret.caveats(None)[0]
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 1.0), (1.0, -1.0)])
+def test_a_person_uses_something(numbers):
+    with pytest.raises(ValueError, match="power|energy"):
+        pc.DisturbanceAdjacency.person(*numbers, window=4)
