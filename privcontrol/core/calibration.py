@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NoReturn, TypeGuard, TypeVar
+from typing import NoReturn, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +33,6 @@ _RULE_ROUND_OFF = 32 * 2.0**-53
 
 #: A number, or an array of them.
 Numbers = float | NDArray
-#: The one or the other, in and out.
-N = TypeVar("N", float, NDArray)
 
 
 def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
@@ -66,17 +64,10 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     >>> round(kappa(1.0, 0.532517), 6)
     0.01
     """
-    if _is_number(epsilon) and _is_number(y) and epsilon >= 0 <= y:
+    if _is_number(epsilon) and _is_number(y):
         return _kappa(float(epsilon), float(y))
     epsilons = real_array(epsilon, "epsilon", copy=False)
-    sizes = _extended(y, "y")
-    legal = (epsilons >= 0) & (sizes >= 0)
-    if not legal.all():
-        first = _first(~legal, epsilons, sizes)
-        raise ValueError(f"expected epsilon >= 0 and y >= 0, got {first}")
-    each = np.broadcast(epsilons, sizes)
-    deltas = [_kappa(float(number), float(size)) for number, size in each]
-    return _plain(np.reshape(deltas, each.shape))
+    return _each(_kappa, epsilons, _extended(y, "y"))
 
 
 def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
@@ -125,28 +116,9 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
     0.532517
     """
     if _is_number(epsilon) and _is_number(delta):
-        if 0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1:
-            ratio_of: Callable[[float, float], float] = _tail
-            if delta >= 0.5:
-                ratio_of = _complement
-            elif epsilon < 1.5:
-                ratio_of = _series
-            return _root(float(epsilon), float(delta), ratio_of)
+        return _kappa_inverse(float(epsilon), float(delta))
     epsilons = real_array(epsilon, "epsilon", copy=False)
-    risks = real_array(delta, "delta", copy=False)
-    known = (epsilons >= 0) & (epsilons <= LARGEST_EPSILON)
-    legal = known & (risks >= SMALLEST_DELTA) & (risks < 1)
-    if not legal.all():
-        _refuse_budget(*_first(~legal, epsilons, risks))
-    epsilons, risks = np.broadcast_arrays(epsilons, risks)
-    sizes = np.empty(epsilons.shape)
-    is_large = risks >= 0.5
-    is_short = (epsilons < 1.5) & ~is_large
-    regions = {_complement: is_large, _series: is_short, _tail: ~is_large & ~is_short}
-    for ratio, region in regions.items():
-        if region.any():
-            sizes[region] = _root(epsilons[region], risks[region], ratio)
-    return _plain(sizes)
+    return _each(_kappa_inverse, epsilons, real_array(delta, "delta", copy=False))
 
 
 def calibrated_y(
@@ -166,17 +138,18 @@ def calibrated_y(
     exact = kappa_inverse(epsilon, delta)
     if rule is None:
         return exact
-    epsilons, risks = np.broadcast_arrays(epsilon, delta)
-    y = rule(epsilons, risks) * (1 - _RULE_ROUND_OFF)
-    broken = y > exact
-    if broken.any():
-        number, risk, size = _first(broken, epsilons, risks, y)
+
+    def granted(epsilon: float, delta: float) -> float:
+        y = rule(epsilon, delta) * (1 - _RULE_ROUND_OFF)
+        if y <= _kappa_inverse(epsilon, delta):
+            return y
         raise PrivacyError(
-            f"method {method!r} claims (epsilon, delta) = ({number:g}, {risk:g}), but the "
-            f"true delta of its noise is {kappa_upper(number, size):.6g}; use "
+            f"method {method!r} claims (epsilon, delta) = ({epsilon:g}, {delta:g}), but "
+            f"the true delta of its noise is {kappa_upper(epsilon, y):.6g}; use "
             "method='analytic'"
         )
-    return _plain(y)
+
+    return _each(granted, epsilon, delta)
 
 
 def gaussian_std(
@@ -274,22 +247,22 @@ def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
 # -- rules of the literature ---------------------------------------------------------
 
 
-def _lenypappas(epsilon: NDArray, delta: NDArray) -> NDArray:
-    if (epsilon < SMALLEST_DELTA).any() or (delta >= 0.5).any():
+def _lenypappas(epsilon: float, delta: float) -> float:
+    if epsilon < SMALLEST_DELTA or delta >= 0.5:
         raise ValueError(
             "method 'lenypappas': expected epsilon > 0 and delta < 1/2; use "
             "method='analytic'"
         )
-    quantile = -ndtri(delta)
-    return 2 * epsilon / (quantile + np.sqrt(quantile**2 + 2 * epsilon))
+    quantile = -float(ndtri(delta))
+    return 2 * epsilon / (quantile + math.sqrt(quantile**2 + 2 * epsilon))
 
 
-def _classical(epsilon: NDArray, delta: NDArray) -> NDArray:
-    if (epsilon < SMALLEST_DELTA).any():
+def _classical(epsilon: float, delta: float) -> float:
+    if epsilon < SMALLEST_DELTA:
         raise ValueError(
             "method 'classical': expected epsilon > 0; use method='analytic'"
         )
-    return epsilon / np.sqrt(2 * np.log(1.25 / delta))
+    return epsilon / math.sqrt(2 * math.log(1.25 / delta))
 
 
 _RULES = {"analytic": None, "lenypappas": _lenypappas, "classical": _classical}
@@ -301,36 +274,27 @@ _RULES = {"analytic": None, "lenypappas": _lenypappas, "classical": _classical}
 # phi(u) turns eq. (7) into kappa = phi(u) (R(u) - R(v)), free of exp(epsilon), and 1 -
 # kappa = phi(u) (R(-u) + R(v)). All that is computed is their ratio to y phi(u), the
 # complement's with a minus sign. As dkappa/dy = phi(u), an absolute error in this ratio is
-# the relative error in y that it causes, so no cancellation below about 1 can hurt. What
-# follows takes numbers or arrays, all of one region.
+# the relative error in y that it causes, so no cancellation below about 1 can hurt.
 
 
-def _mills(t: N) -> N:
+def _mills(t: float) -> float:
     """Return the Mills ratio R(t)."""
-    ratio = _SQRT_HALF_PI * erfcx(t * _SQRT_HALF)
-    return float(ratio) if isinstance(t, float) else ratio  # Python's own are faster
+    return float(_SQRT_HALF_PI * erfcx(t * _SQRT_HALF))
 
 
-def _largest(values: Numbers) -> float:
-    """Return the largest absolute value."""
-    if isinstance(values, float):
-        return abs(values)
-    return float(np.abs(values).max())
-
-
-def _tail(epsilon: N, y: N) -> N:
+def _tail(epsilon: float, y: float) -> float:
     """Return (R(u) - R(v))/y."""
     centre = epsilon / y
     return (_mills(centre - y / 2) - _mills(centre + y / 2)) / y
 
 
-def _complement(epsilon: N, y: N) -> N:
+def _complement(epsilon: float, y: float) -> float:
     """Return -(R(-u) + R(v))/y."""
     centre = epsilon / y
     return -(_mills(y / 2 - centre) + _mills(centre + y / 2)) / y
 
 
-def _series(epsilon: N, y: N) -> N:
+def _series(epsilon: float, y: float) -> float:
     """Return (R(u) - R(v))/y by its Taylor series in h = y/2 about c = epsilon/y.
 
     It is for small epsilon and y, where dividing the difference by y would magnify the
@@ -346,8 +310,8 @@ def _series(epsilon: N, y: N) -> N:
     first = 1 - c * ratio
     odd = first
     even = (h * ratio - half * odd) / 2
-    others = 0 * first
-    last = 14 + int(10 * _largest(y))
+    others = 0.0
+    last = 14 + int(10 * y)
     for k in range(3, last, 2):
         odd = (square * odd - half * even) / k
         even = (square * even - half * odd) / (k + 1)
@@ -356,6 +320,8 @@ def _series(epsilon: N, y: N) -> N:
 
 
 def _kappa(epsilon: float, y: float) -> float:
+    if not (epsilon >= 0 and y >= 0):
+        raise ValueError(f"expected epsilon >= 0 and y >= 0, got {(epsilon, y)}")
     if y == 0:
         return 0.0
     u = epsilon / y - y / 2
@@ -368,37 +334,36 @@ def _kappa(epsilon: float, y: float) -> float:
     return scale * ratio_of(epsilon, y)
 
 
-def _root(epsilon: N, delta: N, ratio_of: Callable[[N, N], N]) -> N:
+def _kappa_inverse(epsilon: float, delta: float) -> float:
     """Solve kappa(epsilon, y) = delta by Halley's iteration, in three or four steps.
 
     It is for log kappa, or log(1 - kappa), as a function of log y. It starts from the
     larger of two lower bounds, Phi(-u) = delta and the chord at epsilon = 0.
     """
-    quantile = np.abs(ndtri(delta))
-    y = quantile + np.sqrt(quantile * quantile + 2 * epsilon)
-    target = 1 - delta
-    if ratio_of is not _complement:
+    if not (0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1):
+        _refuse_budget(epsilon, delta)
+    ratio_of = _series if epsilon < 1.5 else _tail
+    target = delta
+    quantile = abs(float(ndtri(delta)))
+    y = quantile + math.sqrt(quantile * quantile + 2 * epsilon)
+    if delta >= 0.5:
+        ratio_of = _complement
+        target = 1 - delta
+    else:
         y = 2 * epsilon / y
-        target = delta
-    y = np.maximum(y, _SQRT_2PI * delta)
-    log: Callable = np.log
-    expm1: Callable = np.expm1
-    if isinstance(delta, float):
-        y = float(y)
-        log = math.log
-        expm1 = math.expm1
+    y = max(y, _SQRT_2PI * delta)
     for _ in range(20):
         u = epsilon / y - y / 2
         v = epsilon / y + y / 2
         ratio = ratio_of(epsilon, y)
         mass = y * abs(ratio) / _SQRT_2PI
-        excess = log(mass / target) - u * u / 2
+        excess = math.log(mass / target) - u * u / 2
         newton = ratio * excess
         curvature = 1 + u * v - 1 / ratio
         step = newton / (1 - newton * curvature / 2)
-        y = y + y * expm1(-step)
+        y = y + y * math.expm1(-step)
         # the next step would be < step^3 (1 + v^2)/2 < 1e-16
-        if _largest(step * (1 + v)) < 5e-6:
+        if abs(step * (1 + v)) < 5e-6:
             return y * (1 - _ROUND_OFF)
     raise UncertifiableError("kappa_inverse did not converge; please report the budget")
 
@@ -451,11 +416,13 @@ def _plain(values: NDArray) -> Numbers:
     return values if np.ndim(values) else float(values)
 
 
-def _first(selected: NDArray, *arrays: ArrayLike) -> tuple[float, ...]:
-    """Return the entries of broadcast arrays where `selected` is first true."""
-    shape = np.shape(selected)
-    place = int(np.argmax(selected))
-    return tuple(float(np.broadcast_to(array, shape).flat[place]) for array in arrays)
+def _each(
+    function: Callable[[float, float], float], first: ArrayLike, second: ArrayLike
+) -> Numbers:
+    """Return a function of two numbers for broadcast arrays of them."""
+    pairs = np.broadcast(first, second)
+    values = [function(float(a), float(b)) for a, b in pairs]
+    return _plain(np.reshape(values, pairs.shape))
 
 
 def _refuse_budget(epsilon: float, delta: float) -> NoReturn:
