@@ -4,7 +4,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -15,6 +14,7 @@ from gateway_cases import ENDLESS, REQUESTS, noise
 
 import privcontrol as pc
 from privcontrol.core._files import decode, digest_of, encode
+from privcontrol.core.loss import PrivacyLoss
 
 
 @pytest.fixture
@@ -120,7 +120,8 @@ def test_noise_that_is_smaller_than_it_claims_is_refused(kind, path):
 
 def test_a_claim_that_is_better_than_the_noise_is_refused(path):
     def boast(data):
-        loss = replace(design.guarantee.loss, gdp=0.4, square=Fraction(4, 25))
+        loss = design.guarantee.loss
+        loss = PrivacyLoss.of_square(Fraction(4, 25), loss.active)
         data["guarantee"]["loss"] = encode(loss.to_dict())
 
     design = noise("structured")
@@ -253,11 +254,11 @@ def in_loss(name, value):
 
 
 PROMISES = {
-    "square": in_loss("square", "1/1000000"),
-    "gdp": in_loss("gdp", 0.4),
+    "square": in_loss("rows", [[[], "1/1000000", []]]),
+    "kinds": in_loss("kinds", ["Laplace"]),
     "proportional": in_loss("proportional", False),
-    "active": in_loss("active", [10**6]),
-    "another attains": in_loss("active", [-1]),
+    "active": in_loss("moves", [[10**6]]),
+    "another attains": in_loss("moves", [[-1]]),
     "assumptions": in_scope("assumptions", []),
     "caveats": in_scope("caveats", []),
     "more caveats": in_scope("caveats", ["nothing"]),
@@ -277,7 +278,7 @@ PROMISES = {
     "more releases asked for": lambda data: data["request"].update(releases=200),
     "a longer horizon asked for": lambda data: data["request"].update(horizon=41),
 }
-GAUSSIAN_ONLY = {"square", "gdp", "proportional", "active", "another attains"}
+GAUSSIAN_ONLY = {"square", "kinds", "proportional", "active", "another attains"}
 
 
 @pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
@@ -308,7 +309,7 @@ def test_a_ledger_charges_what_the_noise_costs_and_not_what_a_file_says(name, pa
 
 def test_a_bound_cannot_pass_for_attained(path):
     noise("endless floored").save(path)
-    edited(path, in_loss("exact", True))
+    edited(path, in_loss("attained", True))
     with pytest.raises(pc.PrivacyError):
         pc.load(path)
 
@@ -317,7 +318,7 @@ def test_a_bound_cannot_pass_for_attained(path):
 def test_smaller_rows_of_a_laplace_loss_are_refused(kind, path):
     def lower(data):
         row = data["guarantee"]["loss"]["rows"][-1]
-        row[0][0] = encode(0.9 * decode(row[0][0]))
+        row[0][0][0] = encode(0.9 * decode(row[0][0][0]))
 
     def drop(data):
         del data["guarantee"]["loss"]["rows"][-1]

@@ -17,7 +17,7 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
-from ..core.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
+from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..trajectory.adjacency import InitialStateAdjacency, StateAdjacency
@@ -205,7 +205,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
             shift = joint_shift(shift, white_shift(secret, floor.scale))
         exact = noise.horizon == math.inf
         exact &= is_attained(secret, filtered.response, request)
-        loss = GaussianLoss(shift, (), exact)
+        loss = PrivacyLoss.gaussian(shift, (), exact)
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(filtered.variances(noise.horizon).sum())
     else:
@@ -266,24 +266,27 @@ def _check(
 
 def _follows(noise: OutputNoise, claimed: Any, evaluated: Any) -> bool:
     """Whether one loss that is claimed follows from what was evaluated."""
-    if isinstance(claimed, GaussianLoss) and isinstance(evaluated, GaussianLoss):
+    if claimed.kinds == evaluated.kinds == (GAUSSIAN,):
         return _gaussian_follows(noise, claimed, evaluated)
-    if isinstance(claimed, LaplaceLoss) and isinstance(evaluated, LaplaceLoss):
+    if claimed.kinds == evaluated.kinds == (LAPLACE,):
         return _laplace_follows(noise, claimed, evaluated)
     return bool(claimed == evaluated)
 
 
 def _gaussian_follows(
-    noise: OutputNoise, claimed: GaussianLoss, evaluated: GaussianLoss
+    noise: OutputNoise, claimed: PrivacyLoss, evaluated: PrivacyLoss
 ) -> bool:
     shift = evaluated.gdp
     least = Fraction(shift) ** 2 * (1 - _ROUNDING)
-    if claimed.square < least or claimed.proportional != evaluated.proportional:
+    square = claimed.rows[0].square
+    if len(claimed.rows) > 1:
+        return False
+    if square < least or claimed.proportional != evaluated.proportional:
         return False
     if not claimed.exact:
         return not claimed.active
     attained = evaluated.exact or noise.consists_of(Driven)
-    if not attained or claimed.square > Fraction(shift) ** 2 * (1 + _ROUNDING):
+    if not attained or square > Fraction(shift) ** 2 * (1 + _ROUNDING):
         return False
     return not claimed.active or _all_attain(noise, claimed.active)
 
@@ -299,18 +302,18 @@ def _all_attain(noise: OutputNoise, active: tuple) -> bool:
 
 
 def _laplace_follows(
-    noise: OutputNoise, claimed: LaplaceLoss, evaluated: LaplaceLoss
+    noise: OutputNoise, claimed: PrivacyLoss, evaluated: PrivacyLoss
 ) -> bool:
     """Whether each row of a claim has at least the shifts of the same evaluated row."""
     count = len(claimed.rows)
     if count != len(evaluated.rows) or claimed.aligned != evaluated.aligned:
         return False
-    if not all(move in range(-1, count) for move in claimed.moves):
+    if not all(move in range(count) for moves in claimed.moves for move in moves):
         return False
-    if sum(many for row in claimed.rows for _, many in row) > _MOST_SHIFTS:
+    if sum(many for row in claimed.rows for _, many in row.shifts) > _MOST_SHIFTS:
         return False
-    mine = [_shifts(row) for row in claimed.rows]
-    theirs = [_shifts(row) for row in evaluated.rows]
+    mine = [_shifts(row.shifts) for row in claimed.rows]
+    theirs = [_shifts(row.shifts) for row in evaluated.rows]
     if not all(map(_is_below, theirs, mine)):
         return False
     if not claimed.attained or evaluated.attained:

@@ -17,7 +17,7 @@ from ..core._linalg import EPS, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError
-from ..core.loss import LaplaceLoss, one_coordinate
+from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
 from ..trajectory.adjacency import StateMoves
 from ..trajectory.disturbance import (
@@ -144,7 +144,7 @@ def laplace_loss(
     horizon: int,
     scale: NDArray,
     resolution: NDArray | None,
-) -> LaplaceLoss:
+) -> PrivacyLoss:
     """The loss of independent Laplace noise of scales (p,), under each of several plants.
 
     Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
@@ -167,7 +167,7 @@ def laplace_loss(
     moved += np.tile(steps, horizon)[:, None]
     shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
     exact = resolution is None and len(plants) == 1 and found[0].exact
-    return LaplaceLoss.of(shifts, exact=exact)
+    return PrivacyLoss.laplace(shifts, exact=exact)
 
 
 def shift_of_resolution(

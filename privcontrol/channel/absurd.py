@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, PrivacyWarning
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
@@ -172,5 +172,5 @@ def _looser_budget(noise: OutputNoise, ratio: float) -> str:
     budget = request.without_miss().budget
     if budget.gdp is not None:
         return f"a budget of gdp = {shift:.3g}"
-    epsilon = GaussianLoss(shift).epsilon(budget.delta)
+    epsilon = PrivacyLoss.gaussian(shift).epsilon(budget.delta)
     return f"epsilon = {epsilon:.3g} at delta = {budget.delta:g}"

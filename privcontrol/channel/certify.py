@@ -32,13 +32,7 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import (
-    BlackBoxLoss,
-    GaussianLoss,
-    LaplaceLoss,
-    PrivacyLoss,
-    composed,
-)
+from ..core.loss import PrivacyLoss, composed
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import family_of
@@ -130,7 +124,7 @@ def models_guarantee(
 
 def region_loss(
     noise: SummedNoise, region: PlantBox | PlantPolytope, adjacency: Adjacency
-) -> GaussianLoss:
+) -> PrivacyLoss:
     """The privacy loss of noise as it is, for all plants of a box or of a polytope.
 
     A plant that stays the same is one that may vary, and one of the smallest box around
@@ -162,7 +156,7 @@ def region_loss(
             refusals.append(error)
     if not bounds:
         raise refusals[0]
-    return _with_grid(noise, GaussianLoss(min(bounds), (), False))
+    return _with_grid(noise, PrivacyLoss.gaussian(min(bounds), (), False))
 
 
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
@@ -172,7 +166,7 @@ def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
     """
     if not miss:
         return guarantee
-    loss = composed(guarantee.loss, BlackBoxLoss(((0.0, miss, 1),)))
+    loss = composed(guarantee.loss, PrivacyLoss.black_box(((0.0, miss, 1),)))
     quoted_delta = min(guarantee.quoted_delta + miss, 0.999)
     return replace(guarantee, loss=loss, quoted_delta=quoted_delta)
 
@@ -271,7 +265,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
 def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
     """The budget that so many releases of a loss just meet."""
     together = loss.repeated(releases)
-    if isinstance(loss, GaussianLoss):
+    if loss.family == "Gaussian":
         return PrivacyBudget(gdp=together.gdp)
     return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
 
@@ -309,7 +303,7 @@ def certified_loss(
             VaryingProblem.of(noise, [plant], adjacency).shift(math.inf)
             for plant in plants
         ]
-        return _with_grid(noise, GaussianLoss(max(shifts), (), False))
+        return _with_grid(noise, PrivacyLoss.gaussian(max(shifts), (), False))
     found = _under_all(plants, lambda plant: squares_of(noise, plant, adjacency))
     return _with_grid(noise, _loss_of_squares(*found))
 
@@ -323,8 +317,8 @@ def _under_all(
     return squares, all(exact for _, exact in found)
 
 
-def _loss_of_squares(squares: NDArray, exact: bool) -> GaussianLoss:
-    return GaussianLoss(float(round_up(np.sqrt(squares.max()))), (), exact)
+def _loss_of_squares(squares: NDArray, exact: bool) -> PrivacyLoss:
+    return PrivacyLoss.gaussian(float(round_up(np.sqrt(squares.max()))), (), exact)
 
 
 def resolution_shift(noise: SummedNoise) -> float:
@@ -401,7 +395,7 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
             grid = grid_shift(noise.parts, steps, noise.horizon)
         except PrivacyError:
             return None
-        loss = GaussianLoss(float(round_up(own.gdp + grid, 2)), (), False)
+        loss = PrivacyLoss.gaussian(float(round_up(own.gdp + grid, 2)), (), False)
     elif noise.white.all():
         grid = shift_of_resolution(steps, noise.white, noise.horizon, 1)
         shift = float(round_up(own.epsilon(0.0) + grid, 2))
@@ -413,11 +407,11 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     return loss
 
 
-def _with_grid(noise: SummedNoise, loss: GaussianLoss) -> GaussianLoss:
+def _with_grid(noise: SummedNoise, loss: PrivacyLoss) -> PrivacyLoss:
     grid = resolution_shift(noise)
     if grid == 0:
         return loss
-    return GaussianLoss(float(round_up(loss.gdp + grid)), (), False)
+    return PrivacyLoss.gaussian(float(round_up(loss.gdp + grid)), (), False)
 
 
 def floored_squares(
@@ -548,7 +542,7 @@ def _exact_squares(
 
 def _structured_laplace(
     structured: Structured, plants: Sequence[Plant], adjacency: Adjacency, horizon: int
-) -> LaplaceLoss:
+) -> PrivacyLoss:
     every = []
     for plant in plants:
         shifts, _, moves = _exact_shifts(structured, plant, adjacency, horizon)
@@ -557,7 +551,7 @@ def _structured_laplace(
                 "models: expected an adjacency of single moves for Laplace noise"
             )
         every.append(upper_bounds(shifts))
-    return LaplaceLoss.of(np.hstack(every), exact=False)
+    return PrivacyLoss.laplace(np.hstack(every), exact=False)
 
 
 def _exact_shifts(

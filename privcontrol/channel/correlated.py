@@ -20,7 +20,7 @@ from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..trajectory.disturbance import (
@@ -108,7 +108,7 @@ def dense_noise(
     return SizedNoise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
-        loss=GaussianLoss(shift, active, responses.exact and not problem.grid),
+        loss=PrivacyLoss.gaussian(shift, active, responses.exact and not problem.grid),
         cost=problem.cost(lower) + problem.white_cost(problem.floor),
         attained=attained,
     )
@@ -227,7 +227,7 @@ def driven(problem: DesignProblem) -> SizedNoise:
     return SizedNoise(
         parts=(part,),
         noise=GaussianNoise(forced),
-        loss=GaussianLoss(shift, (), True),
+        loss=PrivacyLoss.gaussian(shift, (), True),
         cost=cost,
         lower_bound=cost * (1 - 1e-12),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core._linalg import EPS, real_array
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..trajectory.disturbance import DisturbanceAdjacency
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
@@ -64,7 +64,7 @@ def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
     else:
         design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
     exact = is_attained(secret, design.response, request)
-    loss = GaussianLoss(design.shift, (), exact)
+    loss = PrivacyLoss.gaussian(design.shift, (), exact)
     return endless_of(plant, request, design, parts, loss)
 
 
@@ -112,7 +112,7 @@ def endless_of(
     request: Request,
     design: StationaryDesign,
     parts: tuple[NoisePart, ...],
-    loss: GaussianLoss,
+    loss: PrivacyLoss,
 ) -> EndlessNoise:
     """Noise of some parts with its guarantee for runs of any length."""
     guarantee = promised(plant, request, parts, loss)
@@ -153,7 +153,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
-    loss = GaussianLoss(design.shift, (), False)
+    loss = PrivacyLoss.gaussian(design.shift, (), False)
     guarantee = promised(plant, request, (part,), loss)
     return OutputNoise(
         plant,

@@ -23,7 +23,7 @@ from ..core._linalg import round_up
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
 from ..trajectory.linear import LinearSystem
@@ -110,7 +110,7 @@ def noise_of_region(
             lower_bound = noise.design.lower_bound
         shift = region_loss(noise, region, request.adjacency).gdp
         if shift <= allowed:
-            return _promised(noise, GaussianLoss(shift, (), False), lower_bound)
+            return _promised(noise, PrivacyLoss.gaussian(shift, (), False), lower_bound)
         tried.append((math.log(target), math.log(shift)))
         if count > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
@@ -122,9 +122,7 @@ def noise_of_region(
     )
 
 
-def _promised(
-    noise: OutputNoise, loss: GaussianLoss, lower_bound: float
-) -> OutputNoise:
+def _promised(noise: OutputNoise, loss: PrivacyLoss, lower_bound: float) -> OutputNoise:
     """Noise with the guarantee of a loss for the region of its request."""
     guarantee = promised(noise.plant_data, noise.request, noise.parts, loss)
     design = replace(
@@ -308,12 +306,12 @@ class _Task:
         return float(round_up(max(shifts) + grid))
 
     def _noise(self, parts: tuple[NoisePart, ...], shift: float) -> OutputNoise:
-        loss = GaussianLoss(shift, (), False)
+        loss = PrivacyLoss.gaussian(shift, (), False)
         if self.request.horizon == math.inf:
             return self._endless(parts, loss)
         return self._finite(parts, loss)
 
-    def _endless(self, parts: tuple[NoisePart, ...], loss: GaussianLoss) -> OutputNoise:
+    def _endless(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
         first: Any = parts[0]
         if isinstance(first, White):
             gain = np.diag(first.scale)
@@ -329,7 +327,7 @@ class _Task:
         return endless_of(self.plant, self.request, design, parts, loss)
 
     def _design(
-        self, first: Filtered, loss: GaussianLoss, cost: float
+        self, first: Filtered, loss: PrivacyLoss, cost: float
     ) -> StationaryDesign:
         # every one is a bound, since all of these plants are to be covered
         bounds = [shaped.lower_bound for shaped in self.shapes]
@@ -339,7 +337,7 @@ class _Task:
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )
 
-    def _finite(self, parts: tuple[NoisePart, ...], loss: GaussianLoss) -> OutputNoise:
+    def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
         request, plant = self.request, self.plant
         problem = DesignProblem.of(plant, request, self.weight)
         query = problem.query

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core._linalg import round_up
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..trajectory._exact_design import structured_factor
@@ -131,7 +131,7 @@ def floored(problem: DesignProblem) -> SizedNoise:
     if not fitted.exact or problem.request.models or grid:
         return sized
     active = () if moves.is_ball else attaining(fitted.squares)
-    loss = GaussianLoss(sized.loss.gdp, active, True)
+    loss = PrivacyLoss.gaussian(sized.loss.gdp, active, True)
     return replace(sized, loss=loss, attained=moves.attained(active))
 
 
@@ -149,7 +149,7 @@ def beside_floor(
     return SizedNoise(
         parts=parts,
         noise=FlooredNoise(responses, problem.floor),
-        loss=GaussianLoss(shift, (), exact and grid == 0),
+        loss=PrivacyLoss.gaussian(shift, (), exact and grid == 0),
         cost=problem.white_cost(problem.floor) + problem.cost(responses),
         tangent_factor=factor,
     )

@@ -24,7 +24,7 @@ from ..core.budget import PrivacyBudget, checked_budget
 from ..core.design import NoiseDesign, quoted
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
@@ -304,7 +304,7 @@ class _Run:
             total += window.form.gram(moves)
         return [largest_eigenvalue(total)]
 
-    def gaussian_loss(self) -> GaussianLoss:
+    def gaussian_loss(self) -> PrivacyLoss:
         on_grid = any(window.grid for window in self.windows)
         active: tuple[int, ...] = ()
         if self.moves.is_ball:
@@ -318,8 +318,8 @@ class _Run:
             shift = float(sizes.max())
             active = attaining(sizes)
         if on_grid:
-            return GaussianLoss(shift, (), False)
-        return GaussianLoss(shift, active, self.moves.exact)
+            return PrivacyLoss.gaussian(shift, (), False)
+        return PrivacyLoss.gaussian(shift, active, self.moves.exact)
 
     def laplace_loss(self) -> Any:
         shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
@@ -354,7 +354,7 @@ class _Run:
         length = window.length
         factor: Any = window.form.factor
         sizes = round_up(np.sqrt(self.squares_of(window)))
-        loss = GaussianLoss(float(sizes.max()), attaining(sizes))
+        loss = PrivacyLoss.gaussian(float(sizes.max()), attaining(sizes))
         scope = Scope.of(
             self.adjacency,
             self.manifold,

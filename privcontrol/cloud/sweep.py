@@ -27,7 +27,7 @@ from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
-from ..core.loss import GaussianLoss
+from ..core.loss import PrivacyLoss
 from ..trajectory.modes import warn_of_costly_modes
 from .checks import known_keywords, semidefinite, span
 from .gains import observer_gain
@@ -266,7 +266,7 @@ class Tradeoff:
         if design == "laplace":
             return epsilon / size
         shift = float(kappa_inverse(epsilon, self.delta)) / size
-        return GaussianLoss(shift).epsilon(self.delta)
+        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic, on ``ax`` or a new figure.

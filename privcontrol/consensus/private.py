@@ -22,7 +22,7 @@ from ..core._linalg import instance_of, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import GaussianLoss, PrivacyLoss, checked_delta
+from ..core.loss import PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..core.query import LinearQuery
@@ -375,7 +375,7 @@ class PrivateConsensus(Frozen):
 
     def _shared_loss(
         self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
-    ) -> tuple[GaussianLoss, str]:
+    ) -> tuple[PrivacyLoss, str]:
         """The loss of shared noise, and the adversary in words."""
         all_nodes = self.adjacency.with_moves(adjacency.kind)
         count = self.coalition or 0
@@ -400,7 +400,7 @@ class PrivateConsensus(Frozen):
         is_certain = members is not None or self.coalition == 0
         if not is_certain:
             moved = ()
-        loss = GaussianLoss(size, moved, bool(exposure.exact[place]))
+        loss = PrivacyLoss.gaussian(size, moved, bool(exposure.exact[place]))
         return loss, adversary
 
     @property

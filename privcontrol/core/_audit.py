@@ -30,7 +30,7 @@ from .budget import PrivacyBudget
 from .errors import NotRealizableError
 from .guarantee import PrivacyGuarantee, Scope
 from .inference.perturbation import Released
-from .loss import GaussianLoss, checked_delta
+from .loss import PrivacyLoss, checked_delta
 from .mechanism import Mechanism
 from .noise import Noise
 
@@ -250,7 +250,7 @@ def _tested(
         if claim.gdp is None:
             return claim.pair
         delta = checked_delta(_DELTA if delta is None else delta)
-        return GaussianLoss(claim.gdp).epsilon(delta), delta
+        return PrivacyLoss.gaussian(claim.gdp).epsilon(delta), delta
     if not isinstance(claim, PrivacyGuarantee):
         raise TypeError(
             "claim: expected a PrivacyBudget or a PrivacyGuarantee, got "

@@ -18,7 +18,7 @@ def event_of(loss: PrivacyLoss) -> DpEvent:
     Where it depends on epsilon which move costs most, the event is a Laplace release of
     one coordinate whose shift is the largest sum of shifts. It costs at least as much.
     """
-    products = list(loss.products())
+    products = loss.products
     if any(product.boxes for product in products):
         raise ValueError(
             "dp-accounting has no event for a release of which only (epsilon, delta) is "

@@ -22,14 +22,14 @@ from ._linalg import positive_number, real_array
 from .adjacency import BallAdjacency
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 from .loss import (
-    GaussianLoss,
-    LaplaceLoss,
+    BLACK_BOX,
+    GAUSSIAN,
+    LAPLACE,
     PrivacyLoss,
     composed,
     decimal,
     float_up,
     one_coordinate,
-    root_up,
 )
 
 _INSTEAD = ", with radius {:g} in place of "
@@ -125,13 +125,13 @@ def _scaled(
     guarantee: PrivacyGuarantee, factor: Fraction, scope: Scope
 ) -> PrivacyGuarantee:
     """Return the guarantee for moves so many times as large, with this scope."""
-    is_linear = all(part.proportional for part in guarantee.loss.parts)
+    loss = guarantee.loss
+    is_linear = loss.proportional and BLACK_BOX not in loss.kinds
     assumed = scope.assumptions
     if factor > 1 and not is_linear and _CONVEX not in assumed:
         assumed = (*assumed, _CONVEX)
         scope = replace(scope, assumptions=assumed)
-    loss = guarantee.loss.scaled(factor)
-    return replace(guarantee, loss=loss, scope=scope)
+    return replace(guarantee, loss=loss.scaled(factor), scope=scope)
 
 
 def _chained_entries(
@@ -199,7 +199,7 @@ def compose_parallel(
     >>> ball = '{"norm": 2, "radius": 1.0}'
     >>> words = "the chunk moves by at most 1"
     >>> chunk = Scope(ball, words, "R^2", radius=1.0, constrained=False)
-    >>> chunks = [PrivacyGuarantee(GaussianLoss(y), chunk) for y in (0.3, 0.5)]
+    >>> chunks = [PrivacyGuarantee(PrivacyLoss.gaussian(y), chunk) for y in (0.3, 0.5)]
     >>> compose_parallel(*chunks).gdp, round(compose_sequential(*chunks).gdp, 4)
     (0.5, 0.5831)
     """
@@ -211,16 +211,16 @@ def compose_parallel(
     mixed = any(_radii_of_entries(chunk.scope) is not None for chunk in chunks)
     radii = [_free_radius(chunk.scope, p, mixed) for chunk in chunks]
     alpha = min(radii)
-    gaussian: list[GaussianLoss] = []
-    laplace: list[LaplaceLoss] = []
+    gaussian: list[PrivacyLoss] = []
+    laplace: list[PrivacyLoss] = []
     joint: list[PrivacyLoss] = []
     for chunk, radius in zip(chunks, radii, strict=True):
         factor = _ratio(alpha, radius)
         for part in chunk.loss.parts:
             scaled = part.scaled(factor)
-            if isinstance(scaled, GaussianLoss) and scaled.proportional:
+            if part.kinds == (GAUSSIAN,) and part.proportional:
                 gaussian.append(scaled)
-            elif isinstance(scaled, LaplaceLoss):
+            elif part.kinds == (LAPLACE,):
                 laplace.append(scaled)
             else:
                 joint.append(scaled.anonymous())
@@ -239,20 +239,20 @@ def compose_parallel(
     )
 
 
-def _joint_gaussian(losses: list[GaussianLoss], p: float) -> GaussianLoss:
+def _joint_gaussian(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return the sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1."""
     exact = all(loss.exact for loss in losses)
     if p <= 2:
-        worst = max(losses, key=lambda loss: loss.square)
-        return replace(worst, active=())
+        worst = max(losses, key=lambda loss: loss.rows[0].square)
+        return replace(worst, moves=((),))
     if p == math.inf:
-        square = sum((loss.square for loss in losses), Fraction(0))
-        return GaussianLoss(root_up(square), (), exact, True, square)
+        square = sum((loss.rows[0].square for loss in losses), Fraction(0))
+        return PrivacyLoss.of_square(square, (), exact)
     size = _norm_up([loss.gdp for loss in losses], 2 * p / (p - 2))
-    return GaussianLoss(size, (), exact)
+    return PrivacyLoss.gaussian(size, (), exact)
 
 
-def _joint_laplace(losses: list[LaplaceLoss], p: float) -> LaplaceLoss:
+def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return one coordinate of the sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
         return losses[0].anonymous()

@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from ._balls import rational_matrix
 from ._constrained import cheapest_factor
 from ._linalg import (
-    instance_of,
     one_of,
     positive_integer,
     positive_number,
@@ -41,7 +40,7 @@ from .ellipsoid import gaussian_shape, thickening, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .laplace_shape import laplace_factors
-from .loss import LaplaceLoss
+from .loss import PrivacyLoss
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
@@ -291,8 +290,7 @@ class _Request:
         budget = self.budget
         releases = self.releases
         _, unit = self.evaluate(LaplaceNoise(candidate.factor))
-        loss = instance_of(unit.loss, LaplaceLoss, "loss")
-        scale = laplace_size(loss, budget, releases)
+        scale = laplace_size(unit.loss, budget, releases)
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             if budget.pure and budget.epsilon is not None:
@@ -334,7 +332,7 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
     return replace(guarantee, quoted_delta=budget.delta)
 
 
-def laplace_size(loss: LaplaceLoss, budget: PrivacyBudget, releases: int = 1) -> float:
+def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) -> float:
     """Return the least multiple of a Laplace factor that meets a budget.
 
     ``loss`` is that of one release with the factor as it is, the budget that of all

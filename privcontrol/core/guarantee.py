@@ -22,14 +22,7 @@ from ._linalg import positive_integer, positive_number
 from ._shown import html_table, own_axes
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
-from .loss import (
-    BlackBoxLoss,
-    GaussianLoss,
-    PrivacyLoss,
-    checked_delta,
-    composed,
-    loss_from_dict,
-)
+from .loss import PrivacyLoss, checked_delta, composed, loss_from_dict
 from .manifold import AffineManifold
 
 if TYPE_CHECKING:
@@ -310,10 +303,10 @@ class PrivacyGuarantee:
         assumptions = (*scope.assumptions, "a foreign release keeps its promise")
         scope = replace(scope, assumptions=assumptions)
         if budget.gdp is not None:
-            return cls(GaussianLoss(budget.gdp, exact=False, proportional=False), scope)
-        quoted = budget.delta or cls.quoted_delta
-        loss = BlackBoxLoss(((budget.epsilon, budget.delta, 1),))
-        return cls(loss, scope, 1, quoted)
+            loss = PrivacyLoss.gaussian(budget.gdp, exact=False, proportional=False)
+            return cls(loss, scope)
+        loss = PrivacyLoss.black_box([(*budget.pair, 1)])
+        return cls(loss, scope, 1, budget.delta or cls.quoted_delta)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon for which (epsilon, delta) holds, rounded up, or inf."""

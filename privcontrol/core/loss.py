@@ -1,6 +1,6 @@
 """The privacy losses of releases, the numbers behind a guarantee.
 
-A loss is frozen data about one family of noise, or about several released together.
+A loss is frozen data about releases with noise of one kind or of several.
 Each of its numbers is exact or an upper bound. The full curve delta(epsilon) of several
 Laplace coordinates, of black boxes and of mixtures comes from the privacy-loss
 distributions of dp-accounting (extra ``accounting``), rounded up. Without it the least of
@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,6 @@ from scipy.special import ndtr, ndtri, ndtri_exp
 
 from ._linalg import (
     EPS,
-    column_norms,
     positive_integer,
     positive_number,
     real_array,
@@ -267,9 +266,43 @@ class Product:
     probability delta, and is randomised response otherwise.
     """
 
-    shifts: tuple = ()  # (Laplace shift over scale, count)
-    gaussian: float = 0.0  # Gaussian shift over standard deviation
-    boxes: tuple = ()  # (epsilon, delta, count)
+    shifts: tuple = ()  # (Laplace shift over scale, count), largest first
+    square: Fraction = Fraction(0)  # of the Gaussian shift over standard deviation
+    boxes: tuple = ()  # (epsilon, delta, count), sorted
+
+    def __add__(self, other: Product) -> Product:
+        shifts = Counter(dict(self.shifts))
+        shifts.update(dict(other.shifts))
+        boxes: Counter = Counter()
+        for epsilon, delta, count in self.boxes + other.boxes:
+            boxes[epsilon, delta] += count
+        return Product(
+            tuple(sorted(shifts.items(), reverse=True)),
+            self.square + other.square,
+            tuple((*pair, count) for pair, count in sorted(boxes.items())),
+        )
+
+    def repeated(self, count: int) -> Product:
+        """Return the cost of as many releases like these."""
+        shifts = tuple((a, n * count) for a, n in self.shifts)
+        boxes = tuple((e, d, n * count) for e, d, n in self.boxes)
+        return Product(shifts, self.square * count, boxes)
+
+    def scaled(self, factor: Fraction, steps: int, proportional: bool) -> Product:
+        """Return the cost of a move ``factor`` times as large, a path of some steps.
+
+        What is not proportional to the move costs as much as the whole path.
+        """
+        size = float(factor)
+        stretched = [(float(round_up(a * size, 2)), n) for a, n in self.shifts]
+        chained = [(*_chained(e, d, steps), n) for e, d, n in self.boxes]
+        scale = factor if proportional else Fraction(steps)
+        return Product(tuple(stretched), self.square * scale**2, tuple(chained))
+
+    @cached_property
+    def gaussian(self) -> float:
+        """The Gaussian shift over standard deviation."""
+        return root_up(self.square)
 
     @cached_property
     def bounded(self) -> tuple[tuple[Coordinate, int], ...]:
@@ -281,7 +314,7 @@ class Product:
     @cached_property
     def coordinates(self) -> tuple[tuple[Coordinate, int], ...]:
         """All coordinates, each with how often it occurs."""
-        if self.gaussian > 0:
+        if self.square:
             return (*self.bounded, (GaussianShift(self.gaussian), 1))
         return self.bounded
 
@@ -330,13 +363,13 @@ class Product:
     @cached_property
     def pure(self) -> float:
         """The epsilon at which only the failures remain, or inf beside Gaussian noise."""
-        if self.gaussian > 0:
-            return math.inf
-        return float_up(self.largest)
+        return math.inf if self.square else float_up(self.largest)
 
     @cached_property
     def gdp(self) -> float:
         """mu given that no black box fails, the root of the sum of squares."""
+        if not self.bounded:
+            return self.gaussian
         sizes = [math.sqrt(count) * one.gdp for one, count in self.coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
 
@@ -366,7 +399,7 @@ class Product:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
         bounds = [1.0, float(kappa_upper(epsilon, self.gdp))]
-        if self.gaussian == 0:
+        if not self.square:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
             kind = Response if self.boxes else LaplaceShift
             bounds.append(float(kind(self.pure).delta(epsilon)))
@@ -386,22 +419,6 @@ class Product:
         sharper = float(distribution.get_delta_for_epsilon(epsilon))
         sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
         return min(least, self.failing(sharper))
-
-    def holds(self, epsilon: float, delta: float) -> bool:
-        """Return whether (epsilon, delta) is known to hold, asking for no more."""
-        return self.ceiling(epsilon) <= delta or self.delta(epsilon) <= delta
-
-    def least_epsilon(self, delta: float, low: float) -> float:
-        """Return the smallest known epsilon that is not below `low`."""
-        if self.holds(low, delta):
-            return low
-
-        def holds(epsilon: float) -> bool:
-            return self.holds(epsilon, delta)
-
-        first = max(2 * low, 1.0)
-        found = smallest(holds, low, first, tolerance=1e-12, limit=_LARGEST)
-        return min(found, self.pure)
 
 
 # -- privacy-loss distributions ------------------------------------------------------
@@ -464,95 +481,233 @@ def _discretised(coordinate: Coordinate, step: float) -> PLDPmf:
 
 # -- losses --------------------------------------------------------------------------
 
+GAUSSIAN = "Gaussian"
+LAPLACE = "Laplace"
+BLACK_BOX = "black-box"
 
-class PrivacyLoss(ABC):
-    """The trade-off curve of a release. A subclass is one family of laws."""
+#: The kinds of noise, and where a product holds its numbers.
+_KINDS = {GAUSSIAN: "square", LAPLACE: "shifts", BLACK_BOX: "boxes"}
 
-    #: Name of the family.
-    family: str
-    #: Whether delta(epsilon) is attained by a hidden move.
-    exact: bool
-    #: Indices of the hidden moves that are worst.
-    active: tuple
-    #: Whether a shift is linear in the size of the move, see `scaled`.
-    proportional = True
 
-    @abstractmethod
-    def products(self) -> Iterable[Product]:
-        """Return what each hidden move costs, or bounds of it."""
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """The trade-off curve of releases, as what they cost each hidden move.
 
-    def combine(self, other: Self) -> PrivacyLoss:
-        """Return the loss of both releases together, `other` of the same family."""
-        return composed(self, other)
+    Which move is worst depends on epsilon. So there is a row of independent coordinates
+    for each move, and releases compose move by move. A single row bounds all moves.
 
-    @abstractmethod
-    def repeated(self, count: int) -> PrivacyLoss:
-        """Return the loss of `count` releases by this very mechanism."""
+    Gaussian noise is exactly y-GDP (DPAM eq. (7)), and the row of its worst move is that
+    of all.
 
-    @abstractmethod
-    def scaled(self, factor: Fraction) -> PrivacyLoss:
-        """Return the loss for moves `factor` (a rational) times as large."""
+    Laplace noise (DPAM Theorem 2) hides the moves in the hull of the given ones at no more
+    cost. The minimum of the densities p(x) and e^eps p(x - s) is log-concave in (x, s),
+    hence so is its integral over x, which is 1 - delta (Prekopa). The Renyi divergences
+    are convex in s.
+
+    Of black boxes only (epsilon, delta) is known. The worst mechanism of such a pair fails
+    openly with probability delta and otherwise is randomised response. Their product
+    bounds delta(epsilon) of all mechanisms of these numbers, whatever they are composed
+    with (Kairouz, Oh and Viswanath 2015; Zhu, Dong and Wang 2022, Theorem 10).
+    """
+
+    rows: tuple[Product, ...]
+    moves: tuple[tuple[int, ...], ...]  # for each row those that attain it
+    kinds: tuple[str, ...]  # of noise, in the order of _KINDS
+    attained: bool = True  # whether every row is attained
+    aligned: bool = True  # whether there is a row for every hidden move, in order
+    proportional: bool = True  # whether y is linear in the size of the move
+
+    @classmethod
+    def gaussian(
+        cls,
+        shift: float,
+        active: tuple[int, ...] = (),
+        exact: bool = True,
+        *,
+        proportional: bool = True,
+    ) -> PrivacyLoss:
+        """Return the loss of Gaussian noise whose largest privacy shift is y.
+
+        ``active`` moves attain it. Without ``proportional`` it is known at one radius only,
+        and not linear in the size of the move as for affine queries.
+        """
+        square = Fraction(positive_number(shift, "gdp", zero=True)) ** 2
+        return cls.of_square(square, active, exact, proportional=proportional)
+
+    @classmethod
+    def of_square(
+        cls,
+        square: Fraction,
+        active: tuple[int, ...] = (),
+        exact: bool = True,
+        *,
+        proportional: bool = True,
+    ) -> PrivacyLoss:
+        """Return `gaussian` for the exact square of the shift."""
+        row = Product(square=square)
+        return cls((row,), (active,), (GAUSSIAN,), exact, proportional=proportional)
+
+    @classmethod
+    def laplace(
+        cls,
+        shifts: ArrayLike,
+        *,
+        exact: bool = True,
+        moves: Iterable[int] | None = None,
+    ) -> PrivacyLoss:
+        """Return the loss of shifts over scales (r, M), a column for each hidden move.
+
+        ``exact=False`` marks columns that are bounds. ``moves`` are the numbers of the
+        columns' moves where these are not all there are.
+        """
+        columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
+        numbers = range(len(columns)) if moves is None else moves
+        names = tuple((move,) if exact else () for move in numbers)
+        if np.count_nonzero(columns) > _KEPT:
+            largest = max(_decimal_sum(_row(column)) for column in columns)
+            worst = columns.sum(axis=1).argmax()
+            return replace(one_coordinate(float_up(largest)), moves=(names[worst],))
+        rows = tuple(Product(_row(column)) for column in columns)
+        return cls(rows, names, (LAPLACE,), exact, moves is None)
+
+    @classmethod
+    def black_box(cls, pairs: Iterable[tuple[float, float, int]]) -> PrivacyLoss:
+        """Return the loss of releases known by (epsilon, delta), with their counts."""
+        row = Product()
+        for epsilon, delta, count in pairs:
+            epsilon = positive_number(epsilon, "epsilon", zero=True)
+            delta = positive_number(delta, "delta", zero=True)
+            if delta > 1:
+                raise ValueError(f"delta: expected at most 1, got {delta}")
+            count = positive_integer(count, "count")
+            row = row + Product(boxes=((epsilon, delta, count),))
+        return cls((row,), ((),), (BLACK_BOX,), False)
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
-        own: Any = self  # subclasses are dataclasses, this base is none
-        data = {"family": self.family}
-        for field in fields(own):
-            data[field.name] = _as_lists(getattr(self, field.name))
-        return data
+        data = {
+            field.name: _as_lists(getattr(self, field.name)) for field in fields(self)
+        }
+        rows = [[row.shifts, row.square, row.boxes] for row in self.rows]
+        return data | {"rows": _as_lists(rows)}
 
-    @classmethod
-    def from_dict(cls, data: dict) -> Self:
-        """Return the loss that `to_dict` wrote."""
-        own: Any = cls
-        values = {field.name: _as_tuples(data[field.name]) for field in fields(own)}
-        return cls(**values)
+    def repeated(self, count: int) -> PrivacyLoss:
+        """Return the loss of `count` releases by this very mechanism."""
+        count = positive_integer(count, "count")
+        return replace(self, rows=tuple(row.repeated(count) for row in self.rows))
+
+    def scaled(self, factor: Fraction) -> PrivacyLoss:
+        """Return the loss for moves `factor` (a rational) times as large.
+
+        A longer move is a path of ceil(factor) steps, each no longer than the known one
+        (IP Proposition 4).
+        """
+        if factor == 1:
+            return self
+        steps = max(1, math.ceil(factor))
+        rows = [row.scaled(factor, steps, self.proportional) for row in self.rows]
+        attained = self.attained and self.proportional
+        return replace(self, rows=tuple(rows), attained=attained)
+
+    def as_bound(self) -> PrivacyLoss:
+        """Return the same numbers as upper bounds."""
+        return replace(self, attained=False)
 
     def anonymous(self) -> PrivacyLoss:
         """Drop the numbers of the moves, which are not those of another secret."""
-        return self
+        moves = ((),) * len(self.rows)
+        return replace(self, moves=moves, aligned=False, attained=False)
 
     @property
     def parts(self) -> tuple[PrivacyLoss, ...]:
-        """Losses of one family each."""
-        return (self,)
+        """Losses of one kind of noise each."""
+        if len(self.kinds) == 1:
+            return (self,)
+        return tuple(map(self._part, self.kinds))
+
+    def _part(self, kind: str) -> PrivacyLoss:
+        name = _KINDS[kind]
+        rows = tuple(Product(**{name: getattr(row, name)}) for row in self.rows)
+        if kind != LAPLACE:  # in all rows alike
+            rows = rows[:1]
+        return replace(self, rows=rows, moves=self.moves[: len(rows)], kinds=(kind,))
+
+    @property
+    def family(self) -> str:
+        """The kinds of noise in words."""
+        names = list(self.kinds)
+        only_fails = not any(epsilon for epsilon, _, _ in self.rows[0].boxes)
+        if len(names) > 1 and names[-1] == BLACK_BOX and only_fails:
+            names.pop()
+        *others, last = names
+        return f"{', '.join(others)} and {last}" if others else last
+
+    @cached_property
+    def active(self) -> tuple[int, ...]:
+        """The hidden moves that are known as worst, those with the largest shifts."""
+        sums = {row: row.largest for row in self.rows}
+        largest = max(sums.values())
+        worst: set[int] = set()
+        for row, moves in zip(self.rows, self.moves):
+            if sums[row] == largest:
+                worst.update(moves)
+        return tuple(sorted(worst))
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether delta(epsilon) is attained by a hidden move."""
+        return self.attained and all(one.closed for one in self.products)
 
     @property
     def exact_measures(self) -> tuple[str, ...]:
         """Names of the privacy measures that a hidden move attains."""
-        return ("delta", "epsilon", "rdp", "zcdp") if self.exact else ()
+        if not self.exact:
+            return ("rdp", "zcdp") if self.attained else ()
+        measures = ("delta", "epsilon", "rdp", "zcdp")
+        return (*measures, "gdp") if self.kinds == (GAUSSIAN,) else measures
 
     def attains(self, delta: float) -> bool:
         """Return whether a hidden move attains `epsilon` at this delta."""
-        return self.exact
+        return self.exact or (delta == 0 and self.attained)
 
     @cached_property
-    def _products(self) -> tuple[Product, ...]:
-        return tuple(dict.fromkeys(self.products()))
+    def products(self) -> tuple[Product, ...]:
+        """Rows that no other one dominates, as far as that is cheap to tell."""
+        rows = tuple(dict.fromkeys(self.rows))
+        length = max(sum(count for _, count in row.shifts) for row in rows)
+        if len(rows) < 3 or length > _EXPANDED:
+            return rows
+        columns = np.zeros((len(rows), length))
+        for place, row in enumerate(rows):
+            shifts: list[float] = []
+            for shift, count in row.shifts:
+                shifts += [shift] * count
+            columns[place, : len(shifts)] = shifts
+        return tuple(rows[place] for place in _undominated(columns))
 
     @cached_property
     def pure(self) -> float:
         """The epsilon at which only failures remain, rounded up."""
-        return max(one.pure for one in self._products)
+        return max(one.pure for one in self.products)
 
     @cached_property
     def failure(self) -> float:
         """The delta below which no epsilon is finite (but for delta = 0)."""
-        return max(one.failure for one in self._products)
+        return max(one.failure for one in self.products)
 
     @cached_property
     def gdp(self) -> float:
         """mu of Gaussian differential privacy, or inf where a black box may fail."""
         if self.failure:
             return math.inf
-        return max(one.gdp for one in self._products)
+        return max(one.gdp for one in self.products)
 
     @cached_property
     def zcdp(self) -> float:
         """rho of zero-concentrated differential privacy, or inf."""
         if self.failure:
             return math.inf
-        return max(one.zcdp for one in self._products)
+        return max(one.zcdp for one in self.products)
 
     def rdp(self, alpha: float) -> float:
         """Return the Renyi divergence of order alpha > 1, or inf."""
@@ -561,12 +716,12 @@ class PrivacyLoss(ABC):
         if alpha == math.inf:
             return self.pure
         order = float(alpha)
-        return max(one.rdp(order) for one in self._products)
+        return max(one.rdp(order) for one in self.products)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
         epsilon = positive_number(epsilon, "epsilon", zero=True)
-        bounded = [(one.ceiling(epsilon), one) for one in self._products]
+        bounded = [(one.ceiling(epsilon), one) for one in self.products]
         bounded.sort(key=lambda pair: -pair[0])
         worst = 0.0
         for rank, (ceiling, one) in enumerate(bounded):
@@ -582,20 +737,35 @@ class PrivacyLoss(ABC):
         delta = checked_delta(delta)
         if delta <= self.failure:
             return self.pure if delta == self.failure else math.inf
-        epsilon = 0.0
-        for one in sorted(self._products, key=lambda one: -one.zcdp):
-            epsilon = one.least_epsilon(delta, epsilon)
-        return epsilon
+        if self._holds(0.0, delta):
+            return 0.0
+        found = smallest(
+            lambda epsilon: self._holds(epsilon, delta),
+            0.0,
+            1.0,
+            tolerance=1e-12,
+            limit=_LARGEST,
+        )
+        return min(found, self.pure)
+
+    def _holds(self, epsilon: float, delta: float) -> bool:
+        """Return whether (epsilon, delta) is known to hold, asking for no more."""
+        undecided = [one for one in self.products if one.ceiling(epsilon) > delta]
+        if len(undecided) > _EVALUATED:
+            return False
+        return all(one.delta(epsilon) <= delta for one in undecided)
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
         """Return whether a budget holds, its pair or its GDP for the whole curve."""
         if budget.gdp is not None:
             return self.gdp <= budget.gdp
         epsilon, delta = budget.pair
-        undecided = [one for one in self._products if one.ceiling(epsilon) > delta]
-        if len(undecided) > _EVALUATED:
+        if self._holds(epsilon, delta):
+            return True
+        if self.kinds != (GAUSSIAN,) or delta < SMALLEST_DELTA:
             return False
-        return all(one.delta(epsilon) <= delta for one in undecided)
+        # designs fill a budget up to this shift
+        return epsilon <= LARGEST_EPSILON and self.gdp <= budget.shift()
 
     def detection(self, false_alarm: float) -> float:
         """Return how often a test with this rate of false alarms detects a move at most.
@@ -635,238 +805,15 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     return min(power, 1.0)
 
 
-@dataclass(frozen=True)
-class GaussianLoss(PrivacyLoss):
-    """The loss of a Gaussian mechanism, which is exactly y-GDP (DPAM eq. (7)).
-
-    Two releases compose exactly if one move is worst in both. Otherwise sqrt(y1^2 + y2^2)
-    is an upper bound. ``proportional`` says that y is linear in the size of the move, as
-    for affine queries and Lipschitz bounds, and not known at one radius only.
-    """
-
-    gdp: float = 0.0  # y
-    active: tuple = ()  # the hidden moves that attain y
-    exact: bool = True
-    proportional: bool = True
-    square: Fraction = Fraction(0)  # the exact sum of squares behind y
-    family = "Gaussian"
-
-    def __post_init__(self) -> None:
-        y = positive_number(self.gdp, "gdp", zero=True)
-        square = Fraction(self.square) or Fraction(y) ** 2
-        if Fraction(y) ** 2 < square:
-            raise ValueError(
-                f"gdp: expected at least the root of the sum of squares, got {y}"
-            )
-        object.__setattr__(self, "gdp", y)
-        object.__setattr__(self, "square", square)
-
-    @classmethod
-    def from_dict(cls, data: dict) -> GaussianLoss:
-        if "e" in str(data["square"]).lower():
-            raise ValueError(
-                "square: expected a fraction of integers, got another text"
-            )
-        return super().from_dict(data)
-
-    @classmethod
-    def of_columns(cls, shifts: NDArray, active: tuple[int, ...] = ()) -> GaussianLoss:
-        """Return the loss of the longest column of shifts (r, M), its square exact."""
-        norms = column_norms(shifts)
-        longest = shifts[:, norms >= norms.max() * (1 - 1e-12)]
-        sums = []
-        for column in longest.T.tolist():
-            squares = [Fraction(a) ** 2 for a in column]
-            sums.append(sum(squares, Fraction(0)))
-        square = max(sums)
-        return cls(root_up(square), active, square=square)
-
-    def products(self) -> Iterable[Product]:
-        return (Product(gaussian=self.gdp),)
-
-    @property
-    def exact_measures(self) -> tuple[str, ...]:
-        return (*super().exact_measures, "gdp") if self.exact else ()
-
-    def satisfies(self, budget: PrivacyBudget) -> bool:
-        if super().satisfies(budget):
-            return True
-        if budget.gdp is not None or budget.pair[1] < SMALLEST_DELTA:
-            return False
-        # designs fill a budget up to this shift
-        return budget.pair[0] <= LARGEST_EPSILON and self.gdp <= budget.shift()
-
-    def combine(self, other: Self) -> GaussianLoss:
-        shared = set(self.active) & set(other.active)
-        square = self.square + other.square
-        exact = self.exact and other.exact
-        exact &= bool(shared) or 0 in (self.square, other.square)
-        return GaussianLoss(
-            root_up(square),
-            tuple(sorted(shared)),
-            exact,
-            self.proportional and other.proportional,
-            square,
-        )
-
-    def repeated(self, count: int) -> GaussianLoss:
-        square = self.square * positive_integer(count, "count")
-        return replace(self, gdp=root_up(square), square=square)
-
-    def scaled(self, factor: Fraction) -> GaussianLoss:
-        exact = self.exact and (self.proportional or factor == 1)
-        if not self.proportional:
-            # a path of ceil(factor) steps, each no longer than the known one
-            factor = Fraction(max(1, math.ceil(factor)))
-        square = self.square * factor**2
-        return replace(self, gdp=root_up(square), exact=exact, square=square)
-
-    def as_bound(self) -> GaussianLoss:
-        """Return the same numbers as upper bounds."""
-        return replace(self, exact=False)
-
-    def anonymous(self) -> GaussianLoss:
-        return replace(self, active=(), exact=False)
-
-
-@dataclass(frozen=True)
-class LaplaceLoss(PrivacyLoss):
-    """The loss of a Laplace mechanism (DPAM Theorem 2).
-
-    Which move is worst depends on epsilon. So one row of shifts is kept for each move,
-    and releases compose move by move.
-
-    Moves in the hull of the given ones cost no more. The minimum of the densities p(x)
-    and e^eps p(x - s) is log-concave in (x, s), hence so is its integral over x, which is
-    1 - delta (Prekopa). The Renyi divergences are convex in s.
-    """
-
-    rows: tuple  # for each move (shift over scale, count), rounded up, largest first
-    moves: tuple  # for each row the move that attains it, or -1 for a bound
-    aligned: bool = True  # whether there is a row for every hidden move, in order
-    attained: bool = True  # whether every row is attained
-    family = "Laplace"
-
-    @classmethod
-    def of(cls, shifts: ArrayLike, *, exact: bool = True) -> LaplaceLoss:
-        """Return the loss of shifts over scales (r, M), a column for each hidden move.
-
-        ``exact=False`` marks columns that are bounds.
-        """
-        columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
-        count = len(columns)
-        moves = tuple(range(count)) if exact else (-1,) * count
-        if np.count_nonzero(columns) > _KEPT:
-            largest = max(_decimal_sum(_row(column)) for column in columns)
-            worst = columns.sum(axis=1).argmax()
-            bound = one_coordinate(float_up(largest))
-            return replace(bound, moves=(moves[worst],), aligned=False)
-        rows = tuple(map(_row, columns))
-        return cls(rows, moves, attained=exact)
-
-    def products(self) -> Iterable[Product]:
-        return (Product(row) for row in self.worst_rows)
-
-    @cached_property
-    def worst_rows(self) -> tuple:
-        """Rows that no other one dominates, as far as that is cheap to tell."""
-        rows = tuple(dict.fromkeys(self.rows))
-        length = max(sum(count for _, count in row) for row in rows)
-        if len(rows) < 3 or length > _EXPANDED:
-            return rows
-        columns = np.zeros((len(rows), length))
-        for place, row in enumerate(rows):
-            shifts: list[float] = []
-            for shift, count in row:
-                shifts += [shift] * count
-            columns[place, : len(shifts)] = shifts
-        kept = _undominated(columns)
-        return tuple(rows[place] for place in kept)
-
-    @cached_property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.attained and all(one.closed for one in self._products)
-
-    @property
-    def exact_measures(self) -> tuple[str, ...]:
-        if self.exact:
-            return super().exact_measures
-        return ("rdp", "zcdp") if self.attained else ()
-
-    def attains(self, delta: float) -> bool:
-        return self.exact or (delta == 0 and self.attained)
-
-    @cached_property
-    def active(self) -> tuple:  # type: ignore[override]
-        """The hidden moves with the largest sum of shifts."""
-        sums = {row: Product(row).largest for row in set(self.rows)}
-        largest = max(sums.values())
-        worst = set()
-        for row, move in zip(self.rows, self.moves):
-            if move >= 0 and sums[row] == largest:
-                worst.add(move)
-        return tuple(sorted(worst))
-
-    def combine(self, other: Self) -> LaplaceLoss:
-        are_single = len(self.rows) == len(other.rows) == 1
-        aligned = self.aligned and other.aligned
-        if not are_single and not (aligned and len(self.rows) == len(other.rows)):
-            largest = decimal(self.pure) + decimal(other.pure)
-            return one_coordinate(float_up(largest))
-        rows = []
-        for mine, theirs in zip(self.rows, other.rows):
-            shifts = Counter(dict(mine))
-            shifts.update(dict(theirs))
-            rows.append(tuple(sorted(shifts.items(), reverse=True)))
-        both = LaplaceLoss(tuple(rows), self.moves, aligned)
-        if self.moves != other.moves:
-            return both.anonymous()
-        return replace(both, attained=self.attained and other.attained)
-
-    def repeated(self, count: int) -> LaplaceLoss:
-        count = positive_integer(count, "count")
-        rows = tuple(tuple((a, n * count) for a, n in row) for row in self.rows)
-        return replace(self, rows=rows)
-
-    def scaled(self, factor: Fraction) -> LaplaceLoss:
-        if factor == 1:
-            return self
-        size = float(factor)
-        rows = []
-        for row in self.rows:
-            rows.append(tuple((float(round_up(a * size, 2)), n) for a, n in row))
-        return replace(self, rows=tuple(rows))
-
-    def as_bound(self) -> LaplaceLoss:
-        """Return the same numbers as upper bounds."""
-        return replace(self, attained=False)
-
-    def renumbered(self, moves: tuple[int, ...]) -> LaplaceLoss:
-        """Name the moves by the entries of `moves`, which are not all there are."""
-        named = tuple(moves[i] if i >= 0 else -1 for i in self.moves)
-        return replace(self, moves=named, aligned=False)
-
-    def anonymous(self) -> LaplaceLoss:
-        moves = (-1,) * len(self.moves)
-        return replace(self, moves=moves, aligned=False, attained=False)
-
-    @classmethod
-    def from_dict(cls, data: dict) -> LaplaceLoss:
-        loss = super().from_dict(data)
-        for shift, count in (pair for row in loss.rows for pair in row):
-            positive_number(shift, "shift")
-            positive_integer(count, "count")
-        return loss
-
-
-def one_coordinate(epsilon: float) -> LaplaceLoss:
+def one_coordinate(epsilon: float) -> PrivacyLoss:
     """Return the loss of one Laplace coordinate, which bounds all of this pure epsilon.
 
     Along a path from one data set to its neighbour the probability p of any event obeys p'
     <= min(p, 1 - p) per unit of pure epsilon. The flow of p' = min(p, 1 - p) is the shift
     of a Laplace law along its quantiles, the trade-off curve of one coordinate.
     """
-    return LaplaceLoss((_row(np.array([epsilon])),), (-1,), attained=False)
+    row = Product(_row(np.array([epsilon])))
+    return PrivacyLoss((row,), ((),), (LAPLACE,), attained=False)
 
 
 def _row(shifts: NDArray) -> tuple:
@@ -891,58 +838,10 @@ def _undominated(columns: NDArray) -> list[int]:
     return kept + left.tolist()
 
 
-@dataclass(frozen=True)
-class BlackBoxLoss(PrivacyLoss):
-    """The loss of releases of which only (epsilon, delta) is known, composed optimally.
-
-    The worst mechanism of (epsilon, delta) fails openly with probability delta and
-    otherwise is randomised response. Their product bounds delta(epsilon) of all
-    mechanisms of these numbers, whatever they are composed with (Kairouz, Oh and
-    Viswanath 2015; Zhu, Dong and Wang 2022, Theorem 10).
-    """
-
-    pairs: tuple  # distinct (epsilon, delta, count), decimals as they print, sorted
-    family = "black-box"
-    proportional = False
-    exact = False
-    active = ()
-
-    def __post_init__(self) -> None:
-        total: Counter = Counter()
-        for epsilon, delta, count in self.pairs:
-            epsilon = positive_number(epsilon, "epsilon", zero=True)
-            delta = positive_number(delta, "delta", zero=True)
-            total[epsilon, delta] += positive_integer(count, "count")
-        pairs = tuple((*pair, count) for pair, count in sorted(total.items()))
-        if not pairs or max(delta for _, delta, _ in pairs) > 1:
-            raise ValueError(
-                "pairs: expected (epsilon, delta, count) with delta at most 1, got "
-                f"{self.pairs}"
-            )
-        object.__setattr__(self, "pairs", pairs)
-
-    def products(self) -> Iterable[Product]:
-        return (Product(boxes=self.pairs),)
-
-    def combine(self, other: Self) -> BlackBoxLoss:
-        return BlackBoxLoss(self.pairs + other.pairs)
-
-    def repeated(self, count: int) -> BlackBoxLoss:
-        count = positive_integer(count, "count")
-        pairs = [(e, d, n * count) for e, d, n in self.pairs]
-        return BlackBoxLoss(tuple(pairs))
-
-    def scaled(self, factor: Fraction) -> BlackBoxLoss:
-        """Return the loss of a path of ceil(factor) steps (IP Proposition 4)."""
-        steps = math.ceil(factor)
-        if steps <= 1:
-            return self
-        chained = [(*_chained(e, d, steps), n) for e, d, n in self.pairs]
-        return BlackBoxLoss(tuple(chained))
-
-
 def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     """Return (steps eps, delta (e^(steps eps) - 1)/(e^eps - 1)), rounded up."""
+    if steps == 1:
+        return epsilon, delta
     total = float_up(decimal(epsilon) * steps)
     if delta == 0:
         return total, 0.0
@@ -954,75 +853,49 @@ def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     return total, min(delta * ratio, 1.0)
 
 
-@dataclass(frozen=True)
-class MixedLoss(PrivacyLoss):
-    """The loss of releases of several families, at most one composed loss of each."""
+def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
+    """Return the loss of two releases of the same secret together.
 
-    losses: tuple[PrivacyLoss, ...]
-    exact = False
-
-    @property
-    def parts(self) -> tuple:
-        return self.losses
-
-    def products(self) -> Iterable[Product]:
-        joint = Product()
-        rows: tuple = ((),)
-        for part in self.losses:
-            if isinstance(part, GaussianLoss):
-                joint = replace(joint, gaussian=part.gdp)
-            elif isinstance(part, BlackBoxLoss):
-                joint = replace(joint, boxes=part.pairs)
-            elif isinstance(part, LaplaceLoss):
-                rows = part.worst_rows
-        return (replace(joint, shifts=row) for row in rows)
-
-    @property
-    def family(self) -> str:  # type: ignore[override]
-        named = []
-        for part in self.losses:
-            only_fails = isinstance(part, BlackBoxLoss) and part.pure == 0
-            if not only_fails:
-                named.append(part.family)
-        *names, last = named
-        if not names:
-            return last
-        return f"{', '.join(names)} and {last}"
-
-    @property
-    def active(self) -> tuple:  # type: ignore[override]
-        each = [set(part.active) for part in self.losses]
-        return tuple(sorted(set.intersection(*each)))
-
-    def repeated(self, count: int) -> MixedLoss:
-        return MixedLoss(tuple(part.repeated(count) for part in self.losses))
-
-    def scaled(self, factor: Fraction) -> MixedLoss:
-        return MixedLoss(tuple(part.scaled(factor) for part in self.losses))
-
-    def anonymous(self) -> MixedLoss:
-        return MixedLoss(tuple(part.anonymous() for part in self.losses))
-
-    def to_dict(self) -> dict:
-        return {"family": "mixed", "parts": [part.to_dict() for part in self.losses]}
-
-    @classmethod
-    def from_dict(cls, data: dict) -> MixedLoss:
-        return cls(tuple(map(loss_from_dict, data["parts"])))
+    It is attained where noise of one kind is, and some move attains both losses.
+    """
+    lengths = {len(first.rows), len(second.rows)} - {1}
+    if len(lengths) > 1 or (lengths and not (first.aligned and second.aligned)):
+        if len(first.rows) > 1 and len(second.rows) > 1:
+            return composed(_one_row(first), _one_row(second))
+    count = max(lengths, default=1)
+    rows = []
+    moves = []
+    attained = first.attained and second.attained and first.kinds == second.kinds
+    for i in range(count):
+        mine = min(i, len(first.rows) - 1)
+        its = min(i, len(second.rows) - 1)
+        both = first.rows[mine] + second.rows[its]
+        shared = set(first.moves[mine]) & set(second.moves[its])
+        attained &= bool(shared) or both in (first.rows[mine], second.rows[its])
+        rows.append(both)
+        moves.append(tuple(sorted(shared)))
+    kinds = first.kinds + second.kinds
+    return PrivacyLoss(
+        tuple(rows),
+        tuple(moves),
+        tuple(kind for kind in _KINDS if kind in kinds),
+        attained,
+        first.aligned and second.aligned,
+        first.proportional and second.proportional,
+    )
 
 
-_ORDER = (GaussianLoss, LaplaceLoss, BlackBoxLoss)
-_LOSSES: dict[str, Any] = {
-    "Gaussian": GaussianLoss,
-    "Laplace": LaplaceLoss,
-    "black-box": BlackBoxLoss,
-    "mixed": MixedLoss,
-}
+def _one_row(loss: PrivacyLoss) -> PrivacyLoss:
+    """Return one row that bounds all moves, with one coordinate for those of Laplace."""
+    worst = max(loss.rows, key=lambda row: row.largest)
+    largest = float_up(_decimal_sum(worst.shifts))
+    row = replace(worst, shifts=_row(np.array([largest])))
+    return replace(loss.anonymous(), rows=(row,), moves=((),))
 
 
 def _as_lists(value: object) -> Any:
     """Return a field of a loss in terms of JSON."""
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         return [_as_lists(entry) for entry in value]
     return str(value) if isinstance(value, Fraction) else value
 
@@ -1035,18 +908,25 @@ def _as_tuples(value: object) -> Any:
 
 
 def loss_from_dict(data: dict) -> PrivacyLoss:
-    """Return the loss that some ``to_dict`` wrote."""
-    return _LOSSES[data["family"]].from_dict(data)
-
-
-def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
-    """Return the loss of two releases of the same secret together."""
-    total = {type(part): part for part in first.parts}
-    for part in second.parts:
-        kind = type(part)
-        if kind in total:
-            part = total[kind].combine(part)
-        total[kind] = part
-    if len(total) == 1:
-        return part
-    return MixedLoss(tuple(total[kind] for kind in _ORDER if kind in total))
+    """Return the loss that ``PrivacyLoss.to_dict`` wrote."""
+    values = {field.name: _as_tuples(data[field.name]) for field in fields(PrivacyLoss)}
+    rows = []
+    for shifts, square, boxes in values["rows"]:
+        if "e" in str(square).lower():
+            raise ValueError(
+                "square: expected a fraction of integers, got another text"
+            )
+        for shift, count in shifts:
+            positive_number(shift, "shift")
+            positive_integer(count, "count")
+        known = PrivacyLoss.black_box(boxes).rows[0].boxes
+        rows.append(Product(shifts, Fraction(square), known))
+        if rows[-1].square < 0:
+            raise ValueError("square: expected a number >= 0, got a negative one")
+    if not rows or len(rows) != len(values["moves"]):
+        raise ValueError(
+            f"rows: expected {len(values['moves'])}, at least one, got {len(rows)}"
+        )
+    if not values["kinds"] or not set(values["kinds"]) <= set(_KINDS):
+        raise ValueError(f"kinds: expected some of {', '.join(_KINDS)}")
+    return PrivacyLoss(**values | {"rows": tuple(rows)})

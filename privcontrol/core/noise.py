@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -41,7 +42,7 @@ from .budget import PrivacyBudget
 from .calibration import laplace_scale
 from .ellipsoid import Shape, gaussian_shape
 from .laplace_shape import laplace_shape
-from .loss import GaussianLoss, LaplaceLoss, PrivacyLoss, one_coordinate
+from .loss import PrivacyLoss, one_coordinate
 from .moves import Moves
 
 
@@ -342,14 +343,19 @@ class GaussianNoise(Noise):
         shifts: NDArray,
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
-    ) -> GaussianLoss:
-        return GaussianLoss.of_columns(shifts, attained)
+    ) -> PrivacyLoss:
+        norms = column_norms(shifts)
+        longest = shifts[:, norms >= norms.max() * (1 - 1e-12)]
+        squares = []
+        for column in longest.T.tolist():
+            squares.append(sum((Fraction(a) ** 2 for a in column), Fraction(0)))
+        return PrivacyLoss.of_square(max(squares), attained)
 
     @classmethod
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
-    ) -> GaussianLoss:
-        return GaussianLoss(size, attained, exact)
+    ) -> PrivacyLoss:
+        return PrivacyLoss.gaussian(size, attained, exact)
 
     @classmethod
     def allowed_shift(cls, budget: PrivacyBudget, releases: int = 1) -> float:
@@ -382,11 +388,11 @@ class LaplaceNoise(Noise):
         return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
 
     @classmethod
-    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> LaplaceLoss:
+    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
         # exact for full column rank (DPAM Theorem 2)
         if moves.is_ball:
             return cls.loss_of_size(moves.worst_shift(shifts, cls.shift_norm))
-        return LaplaceLoss.of(shifts, exact=moves.exact and full_rank)
+        return PrivacyLoss.laplace(shifts, exact=moves.exact and full_rank)
 
     @classmethod
     def loss_of_columns(
@@ -394,14 +400,13 @@ class LaplaceNoise(Noise):
         shifts: NDArray,
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
-    ) -> LaplaceLoss:
-        loss = LaplaceLoss.of(shifts)
-        return loss if moves is None else loss.renumbered(tuple(moves))
+    ) -> PrivacyLoss:
+        return PrivacyLoss.laplace(shifts, moves=moves)
 
     @classmethod
     def loss_of_size(
         cls, size: float, attained: tuple[int, ...] = (), exact: bool = False
-    ) -> LaplaceLoss:
+    ) -> PrivacyLoss:
         return one_coordinate(size)
 
     @classmethod

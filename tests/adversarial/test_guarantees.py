@@ -17,19 +17,19 @@ from privcontrol.core import (
     UncertifiableError,
 )
 from privcontrol.core.inference import InputPerturbation, OutputPerturbation
-from privcontrol.core.loss import BlackBoxLoss, GaussianLoss, LaplaceLoss, composed
+from privcontrol.core.loss import PrivacyLoss, composed
 
 ADJACENCY = DirectionAdjacency([[1.0]])
 MANY = 2000
 
 #: Losses of many small pure releases, each with the exact sum of its epsilons; e^-1000 is no float.
 MANY_RELEASES = {
-    "Laplace": (LaplaceLoss.of([[0.001]]).repeated(MANY), Fraction(2)),
-    "black boxes": (BlackBoxLoss(((0.001, 0.0, MANY),)), Fraction(2)),
+    "Laplace": (PrivacyLoss.laplace([[0.001]]).repeated(MANY), Fraction(2)),
+    "black boxes": (PrivacyLoss.black_box(((0.001, 0.0, MANY),)), Fraction(2)),
     "both": (
         composed(
-            LaplaceLoss.of([[0.001]]).repeated(MANY),
-            BlackBoxLoss(((0.001, 0.0, MANY),)),
+            PrivacyLoss.laplace([[0.001]]).repeated(MANY),
+            PrivacyLoss.black_box(((0.001, 0.0, MANY),)),
         ),
         Fraction(4),
     ),
@@ -50,7 +50,9 @@ def test_pure_privacy_holds_from_the_sum_of_all_epsilons_and_not_before(name):
 
 
 def test_no_pure_privacy_beside_gaussian_noise_however_small():
-    loss = composed(GaussianLoss(1e-6), LaplaceLoss.of([[0.001]]).repeated(MANY))
+    loss = composed(
+        PrivacyLoss.gaussian(1e-6), PrivacyLoss.laplace([[0.001]]).repeated(MANY)
+    )
     for epsilon in (1.9, 2.1, 1e3):
         assert loss.delta(epsilon) > 0
         assert not loss.satisfies(PrivacyBudget(epsilon=epsilon))
@@ -70,7 +72,7 @@ def test_the_ledger_counts_two_thousand_small_releases_in_full():
 @pytest.mark.parametrize("shift", [1e-150, 1e-163, 1e-200, 1e-300])
 def test_a_shift_too_small_to_be_squared_still_costs_delta(shift):
     """Two coordinates cost more than one, whose delta at epsilon = 0 is 1 - e^(-a/2), in floats a/2."""
-    assert shift / 2 < LaplaceLoss.of([[shift], [shift]]).delta(0.0) < 1e-140
+    assert shift / 2 < PrivacyLoss.laplace([[shift], [shift]]).delta(0.0) < 1e-140
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from privcontrol.core import PrivacyBudget
 from privcontrol.core.adjacency import Adjacency, EllipsoidMoves
 from privcontrol.core.compose import chain, compose_parallel, compose_sequential
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
-from privcontrol.core.loss import GaussianLoss, LaplaceLoss
+from privcontrol.core.loss import PrivacyLoss
 
 NORMS = (1, 1.5, 2, 3, math.inf)
 
@@ -95,7 +95,7 @@ def test_chaining_an_affine_mechanism_is_evaluating_it_at_the_other_radius(radiu
 
 def test_chaining_a_laplace_mechanism_scales_its_shifts():
     shifts = np.array([[0.3, 0.1], [0.2, 0.35]])
-    chained = chain(chunk(LaplaceLoss.of(shifts)), 2.5)
+    chained = chain(chunk(PrivacyLoss.laplace(shifts)), 2.5)
     assert chained.epsilon(0.0) == pytest.approx(2.5 * 0.5, rel=1e-14)
     for epsilon in (0.0, 0.4):
         low, high = delta_bounds(epsilon, 2.5 * shifts.T)
@@ -137,7 +137,7 @@ def test_the_papers_chaining_bounds_the_truth(y):
 
 def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
     """floor(x) moves by at most 1 when x moves by 1, by 2 when x moves by 1.5 and still by 1 when it moves by 0.1."""
-    step = chunk(GaussianLoss(1.0, proportional=False))
+    step = chunk(PrivacyLoss.gaussian(1.0, proportional=False))
     sensitivity = {
         r: max(math.floor(x + r) - math.floor(x) for x in np.linspace(0, 1, 1001))
         for r in (0.1, 1.0, 1.5)
@@ -148,7 +148,7 @@ def test_a_sensitivity_known_at_one_radius_is_not_interpolated():
 
 
 def test_a_chained_text_names_the_radius_in_force():
-    g = chunk(GaussianLoss(0.5))
+    g = chunk(PrivacyLoss.gaussian(0.5))
     assert "by at most 1, with radius 2.5 in place of 1" in chain(g, 2.5).sentence
     assert "with radius 4 in place of 1;" in chain(chain(g, 2.5), 4.0).sentence
     assert chain(chain(g, 2.5), 1.0) == g
@@ -178,11 +178,12 @@ def test_sequential_composition_is_at_the_smallest_radius_and_within_the_papers_
     assert total.scope.radius == 0.5 and total.releases == 3
     assert total.delta(1.0) <= 1.1e-5
     known = compose_sequential(
-        chunk(GaussianLoss(0.6, (0,)), 1.0), chunk(GaussianLoss(0.8, (0,)), 2.0)
+        chunk(PrivacyLoss.gaussian(0.6, (0,)), 1.0),
+        chunk(PrivacyLoss.gaussian(0.8, (0,)), 2.0),
     )
     assert known.gdp == pytest.approx(math.hypot(0.6, 0.4), rel=1e-14)
     with pytest.raises(ValueError, match="adjacencies"):
-        compose_sequential(boxes[0], chunk(GaussianLoss(1.0), norm=2))
+        compose_sequential(boxes[0], chunk(PrivacyLoss.gaussian(1.0), norm=2))
     with pytest.raises(ValueError, match="at least one"):
         compose_sequential()
     with pytest.raises(TypeError, match="PrivacyGuarantee"):
@@ -196,7 +197,7 @@ def test_sequential_composition_is_at_the_smallest_radius_and_within_the_papers_
 def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
     y, radii = np.array([0.3, 0.9, 0.5]), np.array([1.0, 2.0, 0.8])
     joint = compose_parallel(
-        *(chunk(GaussianLoss(a), r) for a, r in zip(y, radii)), norm=p
+        *(chunk(PrivacyLoss.gaussian(a), r) for a, r in zip(y, radii)), norm=p
     )
     assert joint.scope.radius == 0.8
     slopes = 0.8 * y / radii
@@ -211,7 +212,7 @@ def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
 def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
     rows = [np.array([0.3, 0.2]), np.array([0.6]), np.array([0.1, 0.05])]
     joint = compose_parallel(
-        *(chunk(LaplaceLoss.of(row[:, None])) for row in rows), norm=p
+        *(chunk(PrivacyLoss.laplace(row[:, None])) for row in rows), norm=p
     )
     pure = np.array([row.sum() for row in rows])
     q = {1: math.inf, math.inf: 1}.get(p) or p / (p - 1)
@@ -229,26 +230,29 @@ def test_parallel_black_boxes_keep_the_papers_sum_and_mixed_chunks_are_bounded()
         joint.delta(0.5) <= 1.1e-5 and joint.scope.radius == 1.0 and joint.releases == 2
     )
     parts = (
-        chunk(GaussianLoss(0.4, (0,))),
-        chunk(LaplaceLoss.of([[0.3]])),
+        chunk(PrivacyLoss.gaussian(0.4, (0,))),
+        chunk(PrivacyLoss.laplace([[0.3]])),
         foreign(0.2, 1e-6),
     )
     mixed = compose_parallel(*parts, norm=1)
     assert mixed.delta(0.3) > max(part.delta(0.3) for part in parts) and not mixed.exact
     rigid = [
-        chunk(GaussianLoss(0.4, (0,), proportional=False))
+        chunk(PrivacyLoss.gaussian(0.4, (0,), proportional=False))
     ] * 2  # at any radius up to one
     joint = compose_parallel(*rigid, norm=1)
     assert joint.gdp == pytest.approx(0.4 * math.sqrt(2)) and not joint.exact
 
 
 def test_moves_of_different_chunks_are_never_taken_for_the_same():
-    laplace, gaussian = chunk(LaplaceLoss.of([[0.5, 0.1]])), chunk(GaussianLoss(0.1))
+    laplace, gaussian = (
+        chunk(PrivacyLoss.laplace([[0.5, 0.1]])),
+        chunk(PrivacyLoss.gaussian(0.1)),
+    )
     first, second = (
         compose_parallel(laplace, gaussian),
         compose_parallel(gaussian, laplace),
     )
-    swapped = replace(laplace, loss=LaplaceLoss.of([[0.1, 0.5]]))
+    swapped = replace(laplace, loss=PrivacyLoss.laplace([[0.1, 0.5]]))
     both = first + compose_parallel(swapped, gaussian)
     assert (
         both.loss.parts[1].pure == 1.0
@@ -263,10 +267,10 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
     adjacency = core.DirectionAdjacency(move)
     scope = Scope.of(adjacency, manifold)
     one, two = (
-        PrivacyGuarantee(LaplaceLoss.of(epsilon * move[i : i + 1]), scope)
+        PrivacyGuarantee(PrivacyLoss.laplace(epsilon * move[i : i + 1]), scope)
         for i in (0, 1)
     )
-    jointly = PrivacyGuarantee(LaplaceLoss.of(epsilon * move), scope)
+    jointly = PrivacyGuarantee(PrivacyLoss.laplace(epsilon * move), scope)
     assert (
         one.epsilon(0.0) == two.epsilon(0.0) == epsilon
         and jointly.epsilon(0.0) == 2 * epsilon
@@ -291,7 +295,10 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
 
 
 def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_norms():
-    a, b = chunk(GaussianLoss(0.3), norm=2), chunk(GaussianLoss(0.4), norm=2)
+    a, b = (
+        chunk(PrivacyLoss.gaussian(0.3), norm=2),
+        chunk(PrivacyLoss.gaussian(0.4), norm=2),
+    )
     joint = compose_parallel(a, b)
     assert "no public constraint couples the chunks" in joint.sentence
     assert "2-norm" in joint.explain()
@@ -315,7 +322,7 @@ def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_n
         coupled = core.design_gaussian(query, adjacency, budget).guarantee
         with pytest.raises(ValueError, match="needs chunks that move freely"):
             compose_parallel(coupled, coupled)
-    infinite = chunk(GaussianLoss(0.3), norm="inf")
+    infinite = chunk(PrivacyLoss.gaussian(0.3), norm="inf")
     assert compose_parallel(infinite, infinite, norm=math.inf).gdp == pytest.approx(
         0.3 * math.sqrt(2), rel=1e-14
     )
@@ -331,7 +338,7 @@ def saving(combine):
     """epsilon and delta of the rule for black boxes, and what the known Gaussian has instead at the same other one."""
     box = combine(foreign(EPSILON, DELTA))
     known = combine(
-        chunk(GaussianLoss(float(core.kappa_inverse(EPSILON, DELTA)), (0,)))
+        chunk(PrivacyLoss.gaussian(float(core.kappa_inverse(EPSILON, DELTA)), (0,)))
     )
     level = box.loss.pure
     return (

@@ -17,14 +17,7 @@ from scipy.stats import norm
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget, loss as loss_module
 from privcontrol.core.guarantee import PrivacyGuarantee, Scope
-from privcontrol.core.loss import (
-    BlackBoxLoss,
-    GaussianLoss,
-    LaplaceLoss,
-    composed,
-    loss_from_dict,
-    one_coordinate,
-)
+from privcontrol.core.loss import PrivacyLoss, composed, loss_from_dict, one_coordinate
 
 SCOPE = Scope(
     '{"radius": 1.0}',
@@ -42,12 +35,16 @@ FAMILIES = (
 )
 
 sizes = st.floats(0.05, 1.5)
-gaussians = st.builds(lambda y, m: GaussianLoss(y, (m,)), sizes, st.integers(0, 2))
+gaussians = st.builds(
+    lambda y, m: PrivacyLoss.gaussian(y, (m,)), sizes, st.integers(0, 2)
+)
 laplaces = st.lists(
     st.lists(sizes | st.just(0.0), min_size=3, max_size=3), min_size=1, max_size=2
-).map(lambda rows: LaplaceLoss.of(np.array(rows) + 0.05))
+).map(lambda rows: PrivacyLoss.laplace(np.array(rows) + 0.05))
 boxes = st.builds(
-    lambda e, d: BlackBoxLoss(((e, d, 1),)), sizes, st.sampled_from([0.0, 1e-6, 1e-3])
+    lambda e, d: PrivacyLoss.black_box(((e, d, 1),)),
+    sizes,
+    st.sampled_from([0.0, 1e-6, 1e-3]),
 )
 losses = (
     gaussians
@@ -179,17 +176,18 @@ def test_json_round_trip(loss):
 
 
 def test_gaussian_numbers_are_those_of_the_closed_form():
-    g = guarantee(GaussianLoss(1.3))
+    g = guarantee(PrivacyLoss.gaussian(1.3))
     assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13) and g.delta(
         0.8
     ) >= kappa(0.8, 1.3) * (1 - 1e-15)
     assert (g.gdp, g.zcdp, g.rdp(4.0)) == pytest.approx((1.3, 0.845, 3.38), rel=1e-12)
     assert g.exact == ("delta", "epsilon", "rdp", "zcdp", "gdp")
     assert (
-        g.epsilon(0.0) == math.inf and guarantee(GaussianLoss(0.0)).epsilon(0.0) == 0.0
+        g.epsilon(0.0) == math.inf
+        and guarantee(PrivacyLoss.gaussian(0.0)).epsilon(0.0) == 0.0
     )
     far = guarantee(
-        GaussianLoss(300.0)
+        PrivacyLoss.gaussian(300.0)
     )  # beyond the range of the curve: still a bound, still finite
     concentrated = 300**2 / 2 + 300 * math.sqrt(2 * math.log(1e5))
     assert 45000 < far.epsilon(1e-5) <= concentrated
@@ -197,7 +195,8 @@ def test_gaussian_numbers_are_those_of_the_closed_form():
 
 def test_gaussians_are_exact_where_one_move_is_worst_in_both():
     a, b, c = (
-        guarantee(GaussianLoss(0.6, active)) for active in ((0, 1), (1, 2), (0,))
+        guarantee(PrivacyLoss.gaussian(0.6, active))
+        for active in ((0, 1), (1, 2), (0,))
     )
     assert (a + b).exact and (a + b).gdp == pytest.approx(0.6 * math.sqrt(2), rel=1e-15)
     assert not (b + c).exact and not (a + b + c).exact
@@ -241,7 +240,9 @@ def test_repeating_a_release_is_adding_it(loss, count):
 def test_laplace_releases_compose_move_by_move(seed):
     rng = np.random.default_rng(seed)
     first, second = rng.exponential(0.4, (2, 3, 6)) * rng.integers(0, 2, (2, 3, 6))
-    both = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    both = guarantee(PrivacyLoss.laplace(first)) + guarantee(
+        PrivacyLoss.laplace(second)
+    )
     joint = np.vstack([first, second])
     for epsilon in (0.0, 0.3, 1.0):
         each = np.array([delta_bounds(epsilon, move) for move in joint.T])
@@ -252,14 +253,18 @@ def test_laplace_releases_compose_move_by_move(seed):
 
 def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     first, second = [[1.0, 0.0, 0.95]], [[0.1, 1.0, 0.9]]
-    both = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    both = guarantee(PrivacyLoss.laplace(first)) + guarantee(
+        PrivacyLoss.laplace(second)
+    )
     assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15) and both.exact
     # as if three moves were too many to keep
     monkeypatch.setattr(loss_module, "_KEPT", 2)
-    bound = guarantee(LaplaceLoss.of(first)) + guarantee(LaplaceLoss.of(second))
+    bound = guarantee(PrivacyLoss.laplace(first)) + guarantee(
+        PrivacyLoss.laplace(second)
+    )
     assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15) and not bound.exact
-    same = guarantee(LaplaceLoss.of(first)) + guarantee(
-        LaplaceLoss.of(np.multiply(first, 0.5))
+    same = guarantee(PrivacyLoss.laplace(first)) + guarantee(
+        PrivacyLoss.laplace(np.multiply(first, 0.5))
     )
     assert same.epsilon(0.0) == pytest.approx(1.5, rel=1e-15)
 
@@ -269,34 +274,36 @@ def test_what_is_not_kept_is_bounded(monkeypatch):
     rng = np.random.default_rng(4)
     for _ in range(18):
         parts = rng.exponential(0.4, (3, 2, 7)) * rng.integers(0, 2, (3, 2, 7))
-        total = sum(guarantee(LaplaceLoss.of(part)) for part in parts)
+        total = sum(guarantee(PrivacyLoss.laplace(part)) for part in parts)
         for epsilon in (0.0, 0.4, 1.0):
             truth = max(delta_bounds(epsilon, move)[0] for move in np.vstack(parts).T)
             assert total.delta(epsilon) >= truth
 
 
 def test_the_worst_move_of_a_laplace_release_depends_on_epsilon():
-    g = guarantee(LaplaceLoss.of([[1.0, 0.51], [0.0, 0.51]]))
+    g = guarantee(PrivacyLoss.laplace([[1.0, 0.51], [0.0, 0.51]]))
     assert g.delta(0.0) == pytest.approx(1 - math.exp(-0.5), rel=1e-14)
     assert g.epsilon(0.0) == pytest.approx(1.02, rel=1e-15) and g.loss.active == (1,)
     assert g.exact == ("rdp", "zcdp")
     assert g.loss.attains(0.0) and not g.loss.attains(1e-3)
-    single = guarantee(LaplaceLoss.of([[1.0, 0.5]]))
+    single = guarantee(PrivacyLoss.laplace([[1.0, 0.5]]))
     assert single.exact == ("delta", "epsilon", "rdp", "zcdp")
 
 
 def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
     """None of the moves dominates another: the first ones are evaluated, the others bounded in closed form."""
     shifts = np.random.default_rng(5).dirichlet(np.ones(4), 300).T
-    few = LaplaceLoss.of(shifts)
+    few = PrivacyLoss.laplace(shifts)
     truth = max(delta_bounds(0.5, move, points=1 << 12)[0] for move in shifts.T)
     assert few.attained and few.pure == pytest.approx(1.0, rel=1e-15)
     assert truth <= few.delta(0.5) <= 1.4 * truth
-    bound = LaplaceLoss.of(np.random.default_rng(5).dirichlet(np.ones(6), 12_000).T)
-    assert bound.rows == (((bound.pure, 1),),) and not bound.attained
+    bound = PrivacyLoss.laplace(
+        np.random.default_rng(5).dirichlet(np.ones(6), 12_000).T
+    )
+    assert bound.rows[0].shifts == ((bound.pure, 1),) and not bound.attained
     assert bound.pure == pytest.approx(1.0, rel=1e-15)
     assert bound.delta(0.5) == pytest.approx(1 - math.exp(-0.25), rel=1e-12)
-    one = LaplaceLoss.of([[0.02]])
+    one = PrivacyLoss.laplace([[0.02]])
     some, more = one.repeated(128), one.repeated(129)
     assert some.epsilon(1e-6) < more.epsilon(1e-6) < 1.02 * some.epsilon(1e-6)
 
@@ -305,12 +312,12 @@ def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
 def test_moves_in_the_hull_cost_no_more_than_its_corners(seed):
     rng = np.random.default_rng(seed)
     corners = rng.standard_normal((3, 4)) * rng.integers(0, 2, (3, 4)) * 0.8 + 0.01
-    g = guarantee(LaplaceLoss.of(corners))
+    g = guarantee(PrivacyLoss.laplace(corners))
     for weights in rng.dirichlet(np.full(4, 0.4), 12):
         inside = np.abs(corners @ (weights * rng.choice([-1, 1], 4)))
         for epsilon in (0.0, 0.3, 0.9):
             assert delta_bounds(epsilon, inside)[0] <= g.delta(epsilon)
-        one = guarantee(LaplaceLoss.of(inside[:, None]))
+        one = guarantee(PrivacyLoss.laplace(inside[:, None]))
         assert one.gdp <= g.gdp and one.zcdp <= g.zcdp and one.rdp(4.0) <= g.rdp(4.0)
 
 
@@ -318,7 +325,7 @@ def test_moves_in_the_hull_cost_no_more_than_its_corners(seed):
 def test_one_coordinate_bounds_every_product_of_the_same_pure_epsilon(seed):
     shifts = np.random.default_rng(seed).exponential(0.5, 4)
     total = shifts.sum()
-    product, single = LaplaceLoss.of(shifts[:, None]), one_coordinate(float(total))
+    product, single = PrivacyLoss.laplace(shifts[:, None]), one_coordinate(float(total))
     for epsilon in np.linspace(0, total, 9)[:-1]:
         assert single.delta(epsilon) == pytest.approx(
             1 - math.exp((epsilon - total) / 2), rel=1e-9
@@ -339,9 +346,9 @@ def test_mixture_equals_what_draws_of_the_two_noises_show():
         values = np.maximum(0.0, -np.expm1(np.minimum(epsilon - lost, 0.0)))
         return values.mean(), values.std() / math.sqrt(draws)
 
-    claim = (guarantee(LaplaceLoss.of([[a]])) + guarantee(GaussianLoss(y, (0,)))).delta(
-        epsilon
-    )
+    claim = (
+        guarantee(PrivacyLoss.laplace([[a]])) + guarantee(PrivacyLoss.gaussian(y, (0,)))
+    ).delta(epsilon)
     mean, error = shown(1.0)
     assert abs(mean - claim) < 4 * error
     assert shown(0.9)[0] > claim + 20 * error
@@ -354,7 +361,7 @@ PAIRS = [(0.3, 1e-3), (0.5, 0.0), (0.3, 1e-3), (0.7, 1e-2), (0.05, 1e-6)]
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.9, 1.5, 1.8, 2.5])
 def test_black_boxes_are_the_enumeration_of_all_answers(epsilon):
-    loss = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
+    loss = PrivacyLoss.black_box(tuple((e, d, 1) for e, d in PAIRS))
     truth = hockey(epsilon, box_outcomes(PAIRS))
     assert truth * (1 - 1e-14) <= loss.delta(epsilon) <= truth * (1 + 1e-6)
 
@@ -375,12 +382,15 @@ def test_black_boxes_beside_gaussian_and_laplace_are_the_enumeration(epsilon):
             )[0]
         )
 
-    box = BlackBoxLoss(tuple((e, d, 1) for e, d in PAIRS))
+    box = PrivacyLoss.black_box(tuple((e, d, 1) for e, d in PAIRS))
     outcomes = list(box_outcomes(PAIRS))
     failed = math.fsum(p for p, loss in outcomes if loss == math.inf)
     for known, curve in (
-        (GaussianLoss(y, (0,)), lambda level: kappa(level, y)),
-        (composed(GaussianLoss(y, (0,)), LaplaceLoss.of([[a]])), laplace_and_gaussian),
+        (PrivacyLoss.gaussian(y, (0,)), lambda level: kappa(level, y)),
+        (
+            composed(PrivacyLoss.gaussian(y, (0,)), PrivacyLoss.laplace([[a]])),
+            laplace_and_gaussian,
+        ),
     ):
         truth = failed + math.fsum(
             p * curve(epsilon - loss) for p, loss in outcomes if loss < math.inf
@@ -396,14 +406,14 @@ def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composit
     y, epsilon = 0.1, 0.1
     delta = float(core.kappa(epsilon, y))
     for k in (1, 2, 10, 100, 1000):
-        box = BlackBoxLoss(((epsilon, delta, k),))
+        box = PrivacyLoss.black_box(((epsilon, delta, k),))
         assert box.delta(k * epsilon) <= k * delta
         for slack in (1e-6, 1e-3):
             advanced = epsilon * math.sqrt(
                 2 * k * math.log(1 / slack)
             ) + k * epsilon * math.expm1(epsilon)
             assert box.delta(advanced) <= slack + k * delta
-        truth = GaussianLoss(y).repeated(k)
+        truth = PrivacyLoss.gaussian(y).repeated(k)
         for level in (0.0, 0.3, 1.0, 5.0):
             assert truth.delta(level) <= box.delta(level)
 
@@ -416,24 +426,24 @@ def test_mixtures_agree_with_another_accountant():
     ).DifferentialPrivacyParameters
     grid = {"value_discretization_interval": 1e-4}
     theirs = {
-        GaussianLoss: pld.from_gaussian_mechanism(1.0, sensitivity=0.5, **grid),
-        LaplaceLoss: pld.from_laplace_mechanism(1.0, sensitivity=0.4, **grid),
-        BlackBoxLoss: pld.from_privacy_parameters(parameters(0.3, 1e-3), **grid),
+        ("Gaussian",): pld.from_gaussian_mechanism(1.0, sensitivity=0.5, **grid),
+        ("Laplace",): pld.from_laplace_mechanism(1.0, sensitivity=0.4, **grid),
+        ("black-box",): pld.from_privacy_parameters(parameters(0.3, 1e-3), **grid),
     }
     ours = (
-        GaussianLoss(0.5, (0,)),
-        LaplaceLoss.of([[0.4]]),
-        BlackBoxLoss(((0.3, 1e-3, 1),)),
+        PrivacyLoss.gaussian(0.5, (0,)),
+        PrivacyLoss.laplace([[0.4]]),
+        PrivacyLoss.black_box(((0.3, 1e-3, 1),)),
     )
     for chosen in itertools.chain(itertools.combinations(ours, 2), [ours]):
         total, other = (
             composed(chosen[0], chosen[1]),
-            theirs[type(chosen[0])].compose(theirs[type(chosen[1])]),
+            theirs[chosen[0].kinds].compose(theirs[chosen[1].kinds]),
         )
         if len(chosen) == 3:
             total, other = (
                 composed(total, chosen[2]),
-                other.compose(theirs[type(chosen[2])]),
+                other.compose(theirs[chosen[2].kinds]),
             )
         for epsilon in (0.0, 0.3, 1.0):
             truth = other.get_delta_for_epsilon(epsilon)
@@ -442,9 +452,11 @@ def test_mixtures_agree_with_another_accountant():
 
 def test_too_many_answers_are_rounded_up():
     """Against the normal law that the sum of so many losses is close to."""
-    box = BlackBoxLoss(((0.1, 0.0, 300), (0.07, 0.0, 200), (0.013, 0.0, 100)))
-    mean = sum(n * e * math.tanh(e / 2) for e, _, n in box.pairs)
-    spread = math.sqrt(sum(n * e * e / math.cosh(e / 2) ** 2 for e, _, n in box.pairs))
+    box = PrivacyLoss.black_box(((0.1, 0.0, 300), (0.07, 0.0, 200), (0.013, 0.0, 100)))
+    mean = sum(n * e * math.tanh(e / 2) for e, _, n in box.rows[0].boxes)
+    spread = math.sqrt(
+        sum(n * e * e / math.cosh(e / 2) ** 2 for e, _, n in box.rows[0].boxes)
+    )
     near = mean + spread
     assert box.delta(near) == pytest.approx(kappa(near, spread), rel=0.02)
 
@@ -458,7 +470,7 @@ def test_decimals_of_foreign_promises_add_as_decimals():
     assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
     assert "no finite epsilon" not in (
         tenth.repeated(100).sentence
-        + (tenth.repeated(3) + guarantee(GaussianLoss(1.0))).sentence
+        + (tenth.repeated(3) + guarantee(PrivacyLoss.gaussian(1.0))).sentence
     )
     assert (
         tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
@@ -494,7 +506,7 @@ def test_foreign_release_composes_with_its_own_secret_only():
 
 
 def test_other_horizons_adjacencies_and_manifolds_are_refused():
-    g = guarantee(GaussianLoss(1.0))
+    g = guarantee(PrivacyLoss.gaussian(1.0))
     for change, name in (
         ({"horizon": 5}, "horizons"),
         ({"adjacency": "{}"}, "adjacencies"),
@@ -523,13 +535,13 @@ def test_the_text_says_which_number_is_exact():
     assert "epsilon = 1 at delta = 0 (exact; at most 1.031-GDP)" in laplace.sentence
     assert "epsilon = 1 at delta = 0.001 (0.3885-GDP, exact)" in gaussian.sentence
     assert repr(laplace) == "PrivacyGuarantee(Laplace, at most 1.031-GDP, 1 release)"
-    assert "upper bound" in guarantee(GaussianLoss(1.0, exact=False)).sentence
+    assert "upper bound" in guarantee(PrivacyLoss.gaussian(1.0, exact=False)).sentence
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.floats(1e-6, 1e3))
 def test_repr_and_text_show_one_number_rounded_up(y):
-    g = guarantee(GaussianLoss(y))
+    g = guarantee(PrivacyLoss.gaussian(y))
     shown = repr(g).partition("-GDP")[0].rpartition(" ")[2]
     assert f"({shown}-GDP, exact)" in g.sentence and float(shown) >= y * (1 - 1e-8)
 
@@ -586,7 +598,7 @@ def test_different_adjacencies_are_told_apart_in_words_where_words_differ():
 
 
 def test_what_one_release_leaves_bare_the_composition_leaves_bare():
-    g = guarantee(GaussianLoss(1.0))
+    g = guarantee(PrivacyLoss.gaussian(1.0))
     bare = replace(
         g, scope=replace(SCOPE, caveats=("the velocity",), assumptions=("A is exact",))
     )
@@ -620,9 +632,9 @@ def test_a_single_radius_is_carried_where_there_is_one():
 
 def test_a_zero_laplace_loss_changes_nothing_beside_another():
     for columns in ([[0.0]], [[0.0, 0.0], [0.0, 0.0]]):
-        nothing = guarantee(LaplaceLoss.of(columns))
+        nothing = guarantee(PrivacyLoss.laplace(columns))
         assert nothing.delta(0.0) == nothing.epsilon(0.0) == nothing.gdp == 0.0
-        for other in (GaussianLoss(0.7), LaplaceLoss.of([[0.4]])):
+        for other in (PrivacyLoss.gaussian(0.7), PrivacyLoss.laplace([[0.4]])):
             both, alone = nothing + guarantee(other), guarantee(other)
             for epsilon in (0.0, 0.3, 2.0):
                 assert both.delta(epsilon) == pytest.approx(
@@ -634,17 +646,22 @@ def test_a_zero_laplace_loss_changes_nothing_beside_another():
 @pytest.mark.parametrize("quoted", [-5, -1e-9, 1.0, math.nan, "1", None])
 def test_the_delta_that_is_quoted_is_a_probability(quoted):
     with pytest.raises((ValueError, TypeError), match="delta"):
-        PrivacyGuarantee(GaussianLoss(1.0), SCOPE, 1, quoted)
+        PrivacyGuarantee(PrivacyLoss.gaussian(1.0), SCOPE, 1, quoted)
 
 
 def test_what_to_dict_did_not_write_is_refused_in_words():
-    whole = guarantee(GaussianLoss(1.0)).to_dict()
+    whole = guarantee(PrivacyLoss.gaussian(1.0)).to_dict()
     for wrong in ([], None, "x", 3):
         with pytest.raises(TypeError, match="data: expected the dictionary"):
             PrivacyGuarantee.from_dict(wrong)
-    spoilt = [{}, whole | {"loss": 3}, whole | {"loss": {"family": "unknown"}}]
+    spoilt = [
+        {},
+        whole | {"loss": 3},
+        whole | {"loss": whole["loss"] | {"kinds": ["unknown"]}},
+    ]
     spoilt += [whole | {"scope": {"adjacency": 1}}, whole | {"releases": "many"}]
-    spoilt += [whole | {"loss": whole["loss"] | {"square": "1/0"}}]
+    for row in ([[], "1/0", []], [[], "-1", []], [[], "1e9", []], [[[-1, 1]], 0, []]):
+        spoilt += [whole | {"loss": whole["loss"] | {"rows": [row]}}]
     spoilt += [whole | {"scope": whole["scope"] | {"unknown": 1}}]
     spoilt += [{k: v for k, v in whole.items() if k != name} for name in whole]
     for wrong in spoilt:
@@ -677,7 +694,7 @@ def test_the_text_is_four_lines_of_at_most_120_characters(loss):
 def test_what_does_not_fit_a_line_is_counted_and_explained():
     """Whole clauses go into the line, first the first; a clause alone that is too long is cut, and says so."""
     clauses = tuple(f"the state of the room with number {k}" for k in range(12))
-    g = PrivacyGuarantee(GaussianLoss(1.0), replace(SCOPE, caveats=clauses))
+    g = PrivacyGuarantee(PrivacyLoss.gaussian(1.0), replace(SCOPE, caveats=clauses))
     last = str(g).splitlines()[-1]
     assert len(last) <= 120 and last.endswith("; 10 more in .explain()")
     assert clauses[1] in last and clauses[2] not in last
@@ -688,7 +705,7 @@ def test_what_does_not_fit_a_line_is_counted_and_explained():
 
 
 def test_the_accounts_are_the_same_promise():
-    g = guarantee(GaussianLoss(0.5325))
+    g = guarantee(PrivacyLoss.gaussian(0.5325))
     accounts = " ".join(g.explain().split()).partition("Accounts: ")[2]
     for delta in (1e-2, 1e-3, 1e-5):
         shown = float(re.search(rf"epsilon = (\S+) at delta = {delta:g}", accounts)[1])
@@ -699,7 +716,7 @@ def test_the_accounts_are_the_same_promise():
 
 def test_the_meaning_is_the_best_test_of_an_eavesdropper():
     """Gaussian: Phi(Phi^-1(.05) + y), in per cent and rounded up."""
-    g = guarantee(GaussianLoss(0.5325))
+    g = guarantee(PrivacyLoss.gaussian(0.5325))
     truth = norm.cdf(norm.ppf(0.05) + 0.5325)
     assert g.detection(0.05) == pytest.approx(truth, rel=1e-12)
     assert g.advantage == pytest.approx(2 * norm.cdf(0.5325 / 2) - 1, rel=1e-12)
@@ -726,14 +743,14 @@ def test_detections_are_what_every_pair_of_epsilon_and_delta_allows(loss, alarm)
 @pytest.mark.parametrize("alarm", [0.0, 1.0, -0.1, math.nan, "5 %", None])
 def test_a_rate_of_false_alarms_is_a_probability(alarm):
     with pytest.raises((ValueError, TypeError), match="false_alarm"):
-        guarantee(GaussianLoss(1.0)).detection(alarm)
+        guarantee(PrivacyLoss.gaussian(1.0)).detection(alarm)
 
 
 def test_html_escapes_names_and_plots_the_curve():
     import matplotlib
 
     matplotlib.use("Agg")
-    g = guarantee(GaussianLoss(1.0))
+    g = guarantee(PrivacyLoss.gaussian(1.0))
     named = replace(g, scope=replace(SCOPE, statement="<b> & c"))
     html = named._repr_html_()
     assert html.count("<tr>") == len(EXPLAINED) and "&lt;b&gt; &amp; c" in html

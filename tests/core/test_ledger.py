@@ -24,7 +24,7 @@ from privcontrol.core import (
     PrivacyGuarantee,
 )
 from privcontrol.core.ledger import PrivacyLedger
-from privcontrol.core.loss import GaussianLoss, LaplaceLoss
+from privcontrol.core.loss import PrivacyLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -68,13 +68,13 @@ def test_ten_tenths_make_one(path, family):
     one = (
         foreign(0.1)
         if family == "foreign"
-        else replace(foreign(0.1), loss=LaplaceLoss.of([[0.1]]))
+        else replace(foreign(0.1), loss=PrivacyLoss.laplace([[0.1]]))
     )
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
     for _ in range(10):
         ledger.charge(one)
     assert ledger.remaining == 0.0 and not ledger.can_charge(
-        replace(one, loss=LaplaceLoss.of([[1e-15]]))
+        replace(one, loss=PrivacyLoss.laplace([[1e-15]]))
     )
 
 
@@ -93,12 +93,16 @@ def test_a_charge_counts_its_releases_all_or_none(path):
 def test_families_share_one_budget(path):
     budget = PrivacyBudget(epsilon=3.0, delta=1e-3)
     ledger, scope = PrivacyLedger(budget, path), foreign(0.1).scope
-    for loss in (GaussianLoss(0.3), LaplaceLoss.of([[0.5]]), foreign(0.4, 1e-5).loss):
+    for loss in (
+        PrivacyLoss.gaussian(0.3),
+        PrivacyLoss.laplace([[0.5]]),
+        foreign(0.4, 1e-5).loss,
+    ):
         ledger.charge(PrivacyGuarantee(loss, scope))
     assert ledger.spent.satisfies(budget) and 0 < ledger.remaining < 2.0
     assert ledger.spent.epsilon(1e-3) == pytest.approx(3.0 - ledger.remaining)
     with pytest.raises(BudgetExceededError):
-        ledger.charge(PrivacyGuarantee(GaussianLoss(3.0), scope))
+        ledger.charge(PrivacyGuarantee(PrivacyLoss.gaussian(3.0), scope))
 
 
 def test_one_secret_each(path, tmp_path):

@@ -23,7 +23,7 @@ from privcontrol.core import (
     PrivacyLedger,
 )
 from privcontrol.core.guarantee import Scope
-from privcontrol.core.loss import GaussianLoss, LaplaceLoss
+from privcontrol.core.loss import PrivacyLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -337,12 +337,14 @@ def test_a_budget_in_one_number_is_counted_in_gdp(tmp_path):
     path, budget = tmp_path / "ledger.sqlite", PrivacyBudget(gdp=0.5)
     ledger, one = (
         PrivacyLedger(budget, path),
-        PrivacyGuarantee(GaussianLoss(0.3), scope),
+        PrivacyGuarantee(PrivacyLoss.gaussian(0.3), scope),
     )
     ledger.charge(one)
     assert ledger.remaining == pytest.approx(0.4, rel=1e-12)
-    assert ledger.can_charge(PrivacyGuarantee(GaussianLoss(0.3999999), scope))
-    assert not ledger.can_charge(PrivacyGuarantee(GaussianLoss(0.4000001), scope))
+    assert ledger.can_charge(PrivacyGuarantee(PrivacyLoss.gaussian(0.3999999), scope))
+    assert not ledger.can_charge(
+        PrivacyGuarantee(PrivacyLoss.gaussian(0.4000001), scope)
+    )
     assert "spent 0.3-GDP by 1 charge of 1 release, 0.4" in repr(ledger)
     assert PrivacyLedger.open(path).budget == budget
     with pytest.raises(ValueError, match=r"opened with .*gdp=0.5.*, got .*epsilon=1.0"):
@@ -360,7 +362,7 @@ def test_a_thousand_mixed_charges_stay_fast(tmp_path):
     scope, seconds = Scope("{}", "an entry moves", "R^1"), []
     sizes = [0.0145 * (1 + k / 10) for k in range(5)]
     losses = [
-        (GaussianLoss(size), LaplaceLoss.of([[size]]))[k % 2]
+        (PrivacyLoss.gaussian(size), PrivacyLoss.laplace([[size]]))[k % 2]
         for k, size in enumerate(sizes * 2)
     ]
     releases = [PrivacyGuarantee(loss, scope) for loss in losses]

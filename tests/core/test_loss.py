@@ -19,10 +19,8 @@ from scipy.stats import norm
 
 from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
 from privcontrol.core.loss import (
-    BlackBoxLoss,
-    GaussianLoss,
-    LaplaceLoss,
     LaplaceShift,
+    PrivacyLoss,
     Product,
     composed,
     gaussian_detection,
@@ -45,12 +43,12 @@ def bare(monkeypatch):
 
 def laplace(*shifts):
     """The loss of one move with these shifts."""
-    return LaplaceLoss.of(np.array(shifts, float)[:, None])
+    return PrivacyLoss.laplace(np.array(shifts, float)[:, None])
 
 
 def mixed(shifts, y):
     known = laplace(*shifts)
-    return composed(known, GaussianLoss(y, (0,))) if y else known
+    return composed(known, PrivacyLoss.gaussian(y, (0,))) if y else known
 
 
 def equal_shifts(d, a, epsilon):
@@ -179,7 +177,7 @@ def test_every_product_is_between_the_bounds_of_a_convolution(seed):
 )
 def test_many_equal_shifts_are_between_the_bounds_of_a_convolution(r, a, y):
     """The convolution squares the law of one shift; its two bounds are r steps apart."""
-    known = composed(laplace(a).repeated(r), GaussianLoss(y, (0,)))
+    known = composed(laplace(a).repeated(r), PrivacyLoss.gaussian(y, (0,)))
     spread = math.sqrt(r) * a
     for epsilon in (0.2 * spread, 1.5 * spread, 3 * spread):
         truth = normal_limit(epsilon, r, a, y)
@@ -223,14 +221,14 @@ def test_losses_drawn_at_random_agree_in_both_directions():
 
 def test_the_worst_move_changes_with_epsilon_and_none_that_matters_is_skipped():
     moves = np.array([[1.0, 0.51], [0.0, 0.51]])
-    both = LaplaceLoss.of(moves)
+    both = PrivacyLoss.laplace(moves)
     assert both.delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-13)
     assert both.epsilon(0.0) == pytest.approx(1.02, rel=1e-15)
     rng = np.random.default_rng(3)
     for _ in range(10):
         columns, epsilon = rng.exponential(0.4, (3, 12)), rng.uniform(0, 1.5)
         each = [laplace(*column).delta(epsilon) for column in columns.T]
-        assert LaplaceLoss.of(columns).delta(epsilon) == pytest.approx(
+        assert PrivacyLoss.laplace(columns).delta(epsilon) == pytest.approx(
             max(each), rel=1e-12
         )
 
@@ -240,8 +238,8 @@ def test_epsilon_is_certified_and_the_smallest():
     for _ in range(12):
         columns, y = rng.exponential(0.5, (3, 4)), rng.choice([0.0, 0.4])
         delta = 10 ** rng.uniform(-9, -0.5)
-        known = LaplaceLoss.of(columns)
-        known = composed(known, GaussianLoss(y)) if y else known
+        known = PrivacyLoss.laplace(columns)
+        known = composed(known, PrivacyLoss.gaussian(y)) if y else known
         epsilon = known.epsilon(delta)
         assert known.delta(epsilon) <= delta
         assert epsilon == 0 or known.delta(epsilon * (1 - 1e-9)) > delta
@@ -306,7 +304,7 @@ def test_gdp_of_one_shift_is_exact():
 def test_gdp_of_a_response_covers_its_corner_and_that_of_tiny_ones():
     """A test that errs with 1/(1 + e^epsilon) both ways is the corner of the trade-off curve."""
     for epsilon in np.geomspace(1e-8, 30, 60):
-        mu = mp.mpf(BlackBoxLoss(((float(epsilon), 0.0, 1),)).gdp)
+        mu = mp.mpf(PrivacyLoss.black_box(((float(epsilon), 0.0, 1),)).gdp)
         with mp.workdps(30):
             odds = mp.exp(mp.mpf(float(epsilon)))
             assert mp.ncdf(mu / 2) >= odds / (1 + odds)
@@ -343,12 +341,12 @@ def test_what_is_closed_form_needs_no_distribution(bare):
     known = laplace(0.7)
     assert known.delta(0.2) == pytest.approx(-math.expm1(-0.25), rel=1e-13)
     assert laplace(0.3, 0.4).epsilon(0.0) == 0.7
-    assert GaussianLoss(0.5325).delta(1.0) == pytest.approx(0.01, rel=1e-3)
+    assert PrivacyLoss.gaussian(0.5325).delta(1.0) == pytest.approx(0.01, rel=1e-3)
 
 
 def test_the_distributions_are_sharper_than_the_closed_forms():
     known = mixed([0.5] * 4, 0.5)
-    (one,) = known._products
+    (one,) = known.products
     assert known.delta(1.0) < 0.75 * one.ceiling(1.0)
 
 
@@ -371,8 +369,8 @@ def test_many_unequal_black_boxes_beside_others_are_the_enumeration(installed, r
         request.getfixturevalue("bare")
     pairs = [(0.31, 1e-3), (0.17, 0.0), (0.31, 1e-3), (0.45, 1e-4)]
     y, a = 0.6, 0.25
-    boxes = BlackBoxLoss(tuple((e, d, 1) for e, d in pairs))
-    both = composed(composed(boxes, GaussianLoss(y)), laplace(a))
+    boxes = PrivacyLoss.black_box(tuple((e, d, 1) for e, d in pairs))
+    both = composed(composed(boxes, PrivacyLoss.gaussian(y)), laplace(a))
     for epsilon in (0.0, 0.5, 1.5):
         low = high = 0.0
         for probability, lost in answers(pairs):
@@ -390,7 +388,7 @@ def test_many_unequal_black_boxes_beside_others_are_the_enumeration(installed, r
 
 
 def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
-    one = BlackBoxLoss(((0.02, 0.0, 1),))
+    one = PrivacyLoss.black_box(((0.02, 0.0, 1),))
     for count in (50, 5000, 40_000):
         many = one.repeated(count)
         epsilon = 0.02 * math.sqrt(count)
@@ -423,10 +421,10 @@ def test_larger_shifts_are_never_more_private():
 def test_dominated_moves_are_dropped_from_the_evaluation_and_from_nothing_else():
     rng = np.random.default_rng(6)
     columns = rng.exponential(0.3, (3, 60))
-    known = LaplaceLoss.of(columns)
+    known = PrivacyLoss.laplace(columns)
     assert len(known.rows) == len(known.moves) == 60
-    assert len(known.worst_rows) < 40
-    every = [Product(row) for row in known.rows]
+    assert len(known.products) < 40
+    every = known.rows
     for epsilon in (0.0, 0.5, 1.5):
         truth = max(one.delta(epsilon) for one in every)
         assert known.delta(epsilon) == pytest.approx(truth, rel=1e-12)
@@ -436,9 +434,9 @@ def test_dominated_moves_are_dropped_from_the_evaluation_and_from_nothing_else()
 
 def test_too_many_moves_are_one_bound(monkeypatch):
     columns = np.random.default_rng(8).exponential(0.2, (3, 400))
-    full = LaplaceLoss.of(columns)
+    full = PrivacyLoss.laplace(columns)
     monkeypatch.setattr(loss_module, "_KEPT", 10)
-    bound = LaplaceLoss.of(columns)
+    bound = PrivacyLoss.laplace(columns)
     assert len(bound.rows) == 1 and bound.exact_measures == ()
     assert bound.active == full.active
     assert bound.pure == full.pure and bound.delta(0.2) >= full.delta(0.2)
@@ -446,10 +444,10 @@ def test_too_many_moves_are_one_bound(monkeypatch):
 
 def test_losses_survive_their_dictionaries():
     for known in (
-        GaussianLoss(0.3, (1, 2)),
-        LaplaceLoss.of([[0.1, 0.2], [0.3, 0.0]]),
-        BlackBoxLoss(((0.1, 1e-6, 3),)),
-        composed(GaussianLoss(0.3), laplace(0.2)),
+        PrivacyLoss.gaussian(0.3, (1, 2)),
+        PrivacyLoss.laplace([[0.1, 0.2], [0.3, 0.0]]),
+        PrivacyLoss.black_box(((0.1, 1e-6, 3),)),
+        composed(PrivacyLoss.gaussian(0.3), laplace(0.2)),
     ):
         again = loss_from_dict(known.to_dict())
         assert again == known and again.scaled(Fraction(2)) == known.scaled(Fraction(2))
@@ -500,7 +498,7 @@ def test_a_thousand_mixed_charges_are_evaluated_fast():
     """Alternating Gaussian and Laplace releases until the budget is full; the median evaluation below 10 ms."""
     budget, known, seconds = PrivacyBudget(epsilon=2.0, delta=1e-3), None, []
     y = kappa_inverse(2.0, 1e-3) / math.sqrt(1000)
-    parts = [GaussianLoss(y, (0,)), laplace(y)]
+    parts = [PrivacyLoss.gaussian(y, (0,)), laplace(y)]
     for count in range(1000):
         part = parts[count % 2]
         known = part if known is None else composed(known, part)
@@ -521,11 +519,11 @@ def test_the_probability_that_an_assumption_fails_is_added():
         lambda y: max(norm.pdf(y) - math.exp(epsilon) * norm.pdf(y, 1), 0), -10, away
     )[0]
     exact = apart + beta
-    loss = composed(GaussianLoss(1.0), BlackBoxLoss(((0.0, beta, 1),)))
+    loss = composed(PrivacyLoss.gaussian(1.0), PrivacyLoss.black_box(((0.0, beta, 1),)))
     assert loss.delta(epsilon) >= exact * (1 - 1e-7)
     assert loss.delta(epsilon) == pytest.approx(exact, rel=1e-6)
     assert loss.repeated(3).delta(epsilon) == pytest.approx(
         kappa(epsilon, math.sqrt(3)) + 3 * beta, rel=1e-9
     )
-    beside = composed(loss, BlackBoxLoss(((0.0, 0.01, 2), (0.1, 1e-3, 1))))
+    beside = composed(loss, PrivacyLoss.black_box(((0.0, 0.01, 2), (0.1, 1e-3, 1))))
     assert 1e-3 + 0.04 < beside.failure <= 0.041 * (1 + 1e-12)
