@@ -46,6 +46,7 @@ _ORDER = (
         "pipeline_of_mechanisms.py",
         "correlated_data_without_a_plant.py",
         "formation.py",
+        "bus.py",
     ),
     *("side_by_side.py", "fleet.py", "gradient_tracking.py", "consensus_comparison.py"),
 )
