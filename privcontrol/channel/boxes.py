@@ -55,7 +55,7 @@ from .summed import SummedNoise
 
 #: Uncertain entries of which all corners are gone through.
 _MOST_ENTRIES = 8
-_MOST_BOXES = 600
+_MOST_BOXES = 128
 #: Entries of which all corners are gone through where there are more. Halving helps little.
 _TURNED = 4
 #: Relative distance of the two bounds at which no box is halved any more.
@@ -344,7 +344,7 @@ def largest_shift(
     """Return a certified upper bound of y for every plant of a box, and one that is attained.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
-    what some plant attains, or there are 600 boxes. With more entries the corners are too
+    what some plant attains, or there are 128 boxes. With more entries the corners are too
     many. What all but the widest four move the outputs by is added up then.
 
     Raises
