@@ -11,21 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._balls import (
-    BallMatrix,
-    RationalMatrix,
-    largest_eigenvalue,
-    rational_matrix,
-    upper_bounds,
-    working_bits,
-)
 from ..core._linalg import round_up
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
@@ -34,10 +25,8 @@ from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, composed
 from ..core.mechanism import Mechanism
-from ..core.moves import Moves
 from ..core.noise import family_of
-from ..trajectory._forms import NoiseForm, certified, moved
-from ..trajectory.adjacency import StateAdjacency
+from ..trajectory._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..trajectory.disturbance import (
     DisturbanceAdjacency,
     disturbances,
@@ -47,7 +36,6 @@ from ..trajectory.gain import system_gain
 from ..trajectory.linear import LinearSystem
 from ..trajectory.manifold import RUN_ASSUMPTIONS, trajectory_manifold
 from ..trajectory.plant import Plant
-from ..trajectory.powers import backward
 from ..trajectory.secret import all_responses
 from ._responses import (
     dense_root,
@@ -63,14 +51,6 @@ from .summed import SummedNoise
 from .varying import VaryingProblem
 
 NoiseT = TypeVar("NoiseT", bound=SummedNoise)
-
-_LEAVES = (
-    "under the model {name} a hidden move leaves the column space of the noise, which "
-    "covers the nominal plant's free responses alone, or may do so: it would be published "
-    "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
-    "direction"
-)
-
 
 #: Factor between a bound and what some plant attains up to which no other bound is tried.
 #: The second one is for boxes of so many entries that the other bound is for a region
@@ -291,13 +271,12 @@ def certified_loss(
 ) -> Any:
     """The privacy loss of noise as it is, under each of several plants."""
     if noise.family == "laplace":
-        structured = noise.part(Structured)
-        if structured is None:
+        if noise.part(Structured) is None:
             raise ValueError(
                 "models: independent Laplace noise is not specific to a model; redesign "
                 "with models=[...]"
             )
-        return _structured_laplace(structured, plants, adjacency, noise.horizon)
+        return structured_loss(noise.form, plants, adjacency, noise.family)
     if noise.guarantee.scope.horizon == math.inf:
         shifts = [
             VaryingProblem.of(noise, [plant], adjacency).shift(math.inf)
@@ -414,43 +393,40 @@ def _with_grid(noise: SummedNoise, loss: PrivacyLoss) -> PrivacyLoss:
     return PrivacyLoss.gaussian(float(round_up(loss.gdp + grid)), (), False)
 
 
-def floored_squares(
+def squares_under_all(
     form: NoiseForm, plants: Sequence[Plant], adjacency: Adjacency
 ) -> tuple[NDArray, bool]:
-    """Return certified y^2 under each of several plants, and whether they are attained."""
-    return _under_all(plants, lambda plant: _form_squares(form, adjacency, plant))
+    """Return certified y^2 of secrets about states, and whether they are attained."""
+    every = []
+    exact = True
+    for plant in plants:
+        manifold = trajectory_manifold(plant, form.horizon)
+        for part in adjacency.parts:
+            every.append(window_squares([form], part, manifold))
+            exact &= part.moves(manifold).exact
+    return np.concatenate(every), exact
 
 
 def structured_loss(
-    structured: Structured,
-    plants: Sequence[Plant],
-    adjacency: Adjacency,
-    horizon: int,
-    norm: float,
+    form: NoiseForm, plants: Sequence[Plant], adjacency: Adjacency, family: str
 ) -> Any:
-    """Return the loss of structured noise under each of several plants.
-
-    ``norm`` is that of its law's shifts, 2 for Gaussian and 1 for Laplace noise.
-    """
-    if norm == 1:
-        return _structured_laplace(structured, plants, adjacency, horizon)
-    found = _under_all(
-        plants, lambda plant: _exact_squares(structured, plant, adjacency, horizon)
-    )
-    return _loss_of_squares(*found)
+    """Return the loss of structured noise under each of several plants."""
+    if family == "gaussian":
+        return _loss_of_squares(*squares_under_all(form, plants, adjacency))
+    every = []
+    for plant in plants:
+        manifold = trajectory_manifold(plant, form.horizon)
+        for part in adjacency.parts:
+            every.append(laplace_shifts(form, part, manifold))
+    return PrivacyLoss.laplace(np.hstack(every), exact=False)
 
 
 def squares_of(
     noise: SummedNoise, plant: Plant, adjacency: Adjacency
 ) -> tuple[NDArray, bool]:
     """Upper bounds of y^2 of the moves under a plant, and whether they are attained."""
-    about_states = not disturbances(adjacency)
-    if noise.consists_of(Structured, White) and about_states:
-        structured = noise.part(Structured)
-        if structured is not None and noise.scale is None:
-            return _exact_squares(structured, plant, adjacency, noise.horizon)
-        form = NoiseForm(noise.plant_data, noise.horizon, noise.factor, noise.scale)
-        return _form_squares(form, adjacency, plant)
+    if noise.consists_of(Structured, White) and not disturbances(adjacency):
+        return squares_under_all(noise.form, [plant], adjacency)
     driven = noise.part(Driven)
     if driven is not None and len(noise.parts) == 1:
         shift = _driven_shift(driven, plant, adjacency)
@@ -458,7 +434,7 @@ def squares_of(
             return np.array([shift**2 * (1 + 1e-15)]), False
     root, error_bound = dense_root(noise)
     if root is None:
-        raise NotRealizableError(_LEAVES.format(name=plant.name))
+        raise NotRealizableError(LEAVES.format(name=plant.name))
     responses = all_responses(adjacency, plant, noise.horizon)
     sizes = shift_sizes(root, responses) * (1 + error_bound)
     return sizes**2 * (1 + 1e-15), responses.exact
@@ -499,126 +475,3 @@ def _columns(system: LinearSystem) -> list[bytes]:
     """Bytes for each input, which are equal for inputs that enter alike."""
     columns = np.vstack([system.B, system.D]).T + 0.0  # makes zeros positive
     return [column.tobytes() for column in columns]
-
-
-def _form_squares(
-    form: NoiseForm, adjacency: Adjacency, model: Plant
-) -> tuple[NDArray, bool]:
-    every = []
-    exact = True
-    manifold = trajectory_manifold(model, form.horizon)
-    for part in adjacency.parts:
-        moves = part.moves(manifold)
-        exact &= moves.exact
-        vectors, bits = moved(part, manifold, 0, form.horizon)
-        evaluate = partial(form.squares, vectors, model.A, model.C)
-        if moves.is_ball:
-            evaluate = partial(_largest_square, form, vectors, model)
-        every.append(certified(evaluate, bits))
-    return np.concatenate(every), exact
-
-
-def _largest_square(form: NoiseForm, vectors: BallMatrix, model: Plant) -> list:
-    return [largest_eigenvalue(form.gram(vectors, model.A, model.C))]
-
-
-# -- structured noise alone --------------------------------------------------------------
-
-
-def _exact_squares(
-    structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
-) -> tuple[NDArray, bool]:
-    """y^2 of noise without a floor, once no move leaves its column space."""
-    shifts, bits, moves = _exact_shifts(structured, model, adjacency, horizon)
-
-    def evaluate() -> list:
-        if moves.is_ball:
-            return [largest_eigenvalue(shifts.transpose() * shifts)]
-        columns = shifts.transpose().table()
-        return [sum((entry * entry for entry in column), 0) for column in columns]
-
-    return certified(evaluate, bits), moves.exact
-
-
-def _structured_laplace(
-    structured: Structured, plants: Sequence[Plant], adjacency: Adjacency, horizon: int
-) -> PrivacyLoss:
-    every = []
-    for plant in plants:
-        shifts, _, moves = _exact_shifts(structured, plant, adjacency, horizon)
-        if moves.is_ball:
-            raise ValueError(
-                "models: expected an adjacency of single moves for Laplace noise"
-            )
-        every.append(upper_bounds(shifts))
-    return PrivacyLoss.laplace(np.hstack(every), exact=False)
-
-
-def _exact_shifts(
-    structured: Structured, model: Plant, adjacency: Adjacency, horizon: int
-) -> tuple[BallMatrix, int, Moves]:
-    """Shifts (r, M) of least 2-norm under a model as balls, and their precision.
-
-    Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
-    """
-    nominal = structured.plant
-    samples = min(nominal.order + model.order, horizon)
-    factor = rational_matrix(structured.factor)
-    own = nominal.in_rationals().free_response(factor, samples)
-    manifold = trajectory_manifold(model, horizon)
-    spanning = _spanning_moves(adjacency, manifold)
-    spans = model.in_rationals().free_response(spanning, samples)
-    both = RationalMatrix(
-        [left + right for left, right in zip(own.table(), spans.table())]
-    )
-    if both.rank() > own.rank():
-        raise NotRealizableError(_LEAVES.format(name=model.name))
-    rows = _independent_rows(own)
-    chosen_rows = RationalMatrix([own.table()[row] for row in rows])
-    transposed = chosen_rows.transpose()
-    inverse = transposed * (chosen_rows * transposed).inv()
-    vectors, bits = moved(adjacency, manifold, 0, horizon)
-    moves = adjacency.moves(manifold)
-    with working_bits(bits):
-        outputs = model.in_balls().free_response(vectors, samples).tolist()
-        chosen = BallMatrix([outputs[row] for row in rows])
-        shifts = BallMatrix(inverse) * chosen
-    return shifts, bits, moves
-
-
-def _spanning_moves(adjacency: Adjacency, manifold: Any) -> RationalMatrix:
-    """Rational columns (n, k) whose span holds every move.
-
-    For state moves they are a Krylov space of the inverse of A.
-    """
-    moves: Any = adjacency.moves(manifold)
-    if not isinstance(adjacency, StateAdjacency) or not hasattr(moves, "axes"):
-        return rational_matrix(moves.vectors)
-    first = int(moves.times.min())
-    last = int(moves.times.max())
-    order = manifold.plant.order
-    start = rational_matrix(moves.axes)
-    if not last:
-        return start
-    inverse, follow = backward(manifold.plant.A, exact=True)
-    columns = [] if first else [start]  # delayed outputs may be held at t = 0
-    start = follow * start
-    for _ in range(first):
-        start = inverse * start
-    columns.append(start)
-    for _ in range(min(order, last - first + 1) - 1):
-        columns.append(inverse * columns[-1])
-    tables = [column.table() for column in columns]
-    rows = [[entry for table in tables for entry in table[k]] for k in range(order)]
-    return RationalMatrix(rows)
-
-
-def _independent_rows(matrix: RationalMatrix) -> list[int]:
-    """Indices of rows that span all rows, as few as there can be."""
-    reduced, _ = matrix.transpose().rref()
-    pivots = []
-    for line in reduced.table():
-        pivot = next((column for column, entry in enumerate(line) if entry != 0), None)
-        if pivot is not None:
-            pivots.append(pivot)
-    return pivots

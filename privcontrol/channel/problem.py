@@ -38,7 +38,7 @@ from ..trajectory.manifold import (
 from ..trajectory.plant import Plant
 from ..trajectory.powers import told_directions
 from ._responses import shift_of_resolution
-from .certify import floored_squares, model_clause, structured_loss
+from .certify import model_clause, squares_under_all, structured_loss
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, Structured, White
@@ -120,20 +120,20 @@ class DesignProblem:
         shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
+    def form_of(self, factor: NDArray) -> NoiseForm:
+        """Structured noise S beside the floor, if there is one."""
+        return NoiseForm(self.plant, self.horizon, factor, self.request.floor)
+
     def squares_beside_floor(self, factor: NDArray) -> tuple[NDArray, bool]:
         """Certified y^2 of all moves for structured noise S beside the floor."""
-        form = NoiseForm(self.plant, self.horizon, factor, self.request.floor)
-        return floored_squares(form, self.plants, self.request.adjacency)
+        adjacency = self.request.adjacency
+        return squares_under_all(self.form_of(factor), self.plants, adjacency)
 
     def loss_of(self, factor: NDArray) -> Any:
         """The certified loss of structured noise S alone."""
-        return structured_loss(
-            Structured(self.plant, factor),
-            self.plants,
-            self.request.adjacency,
-            self.horizon,
-            self.family.shift_norm,
-        )
+        form = self.form_of(factor)
+        adjacency = self.request.adjacency
+        return structured_loss(form, self.plants, adjacency, self.family.family)
 
     @property
     def floor_std(self) -> NDArray:

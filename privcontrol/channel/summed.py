@@ -21,6 +21,7 @@ from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
+from ..trajectory._forms import NoiseForm
 from ..trajectory.plant import Plant
 from .parts import NoisePart, Structured, White
 
@@ -106,6 +107,11 @@ class SummedNoise(ByContent):
         It is a standard deviation for Gaussian noise and a scale for Laplace noise.
         """
         return getattr(self.part(White), "scale", None)
+
+    @property
+    def form(self) -> NoiseForm:
+        """The structured and the independent part, for secrets about states."""
+        return NoiseForm(self.plant_data, self.horizon, self.factor, self.scale)
 
     @property
     def once(self) -> int:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import BallMatrix, largest_eigenvalue, upper_bounds
 from ..core._linalg import instance_of, positive_integer, round_up, sequence_of
 from ..core._progress import SHORT, progress_bar
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget, checked_budget
+from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..core.design import NoiseDesign, quoted
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -29,7 +29,7 @@ from ..core.mechanism import Mechanism
 from ..core.moves import Moves, attaining
 from ..core.noise import GaussianNoise, LaplaceNoise
 from ..trajectory._exact_design import structured_factor
-from ..trajectory._forms import NoiseForm, certified, moved
+from ..trajectory._forms import NoiseForm, laplace_shifts, window_squares
 from ..trajectory.adjacency import StateAdjacency, StateMoves
 from ..trajectory.manifold import (
     RUN_ASSUMPTIONS,
@@ -46,8 +46,6 @@ from .problem import uncovered, weight_root_of
 _FRESH = "the noise of each window drawn once and afresh"
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
-#: Units in the last place by which windows grow until their joint guarantee holds.
-_ROUNDINGS = tuple(4**k for k in range(2, 11))
 
 
 def windows_guarantee(
@@ -195,21 +193,20 @@ def design_windows(
             moves = run.moves_in(start, length).stretched(1 / shares)
             root = weight_root_of(weight, len(plant.C), length)
             found = structured_factor(plant, moves, length, root, allowed)
-            form = NoiseForm(plant, length, found.factor, None)
-            windows.append(_Window(start, form))
+            windows.append(NoiseForm(plant, length, found.factor, None, start))
             start += length
             bar.update(1)
     new = sum(run.squares_of(window) for window in windows)
     # all new windows shrink by what their joint guarantee leaves unused
     used = (new / left).max() * (1 + 1e-14)
     shrink = float(round_up(np.sqrt(used), 2))
-    whole = run.ending_in([window.scaled(shrink) for window in windows])
-    for ulps in _ROUNDINGS:  # of the factors
-        if whole.gaussian_loss().gdp <= allowed:
-            break
-        shrink = float(round_up(shrink, ulps))
-        whole = run.ending_in([window.scaled(shrink) for window in windows])
-    else:
+
+    def evaluated(size: float) -> tuple[_Run, float]:
+        whole = run.ending_in([_scaled(window, size) for window in windows])
+        return whole, whole.gaussian_loss().gdp / allowed
+
+    whole, _, excess = scale_to_budget(evaluated, shrink)
+    if excess > 1:
         raise UncertifiableError(
             "horizons: the windows exceed their joint budget when evaluated back; pass "
             "fewer of them, or shorter ones"
@@ -218,32 +215,22 @@ def design_windows(
     return tuple(run.noise_of(window, budget, weight) for window in new_windows)
 
 
-@dataclass(frozen=True)
-class _Window:
-    """Noise of one window of a run, which begins at sample ``start``."""
-
-    start: int
-    form: NoiseForm
-    grid: float = 0.0  # what a sensor's grid adds to every shift
-
-    @property
-    def length(self) -> int:
-        return self.form.horizon
-
-    def scaled(self, gain: float) -> _Window:
-        """Structured noise ``gain`` times as large."""
-        factor: Any = self.form.factor
-        return replace(self, form=replace(self.form, factor=factor * gain))
+def _scaled(window: NoiseForm, size: float) -> NoiseForm:
+    """Structured noise of another size."""
+    return replace(window, factor=np.asarray(window.factor) * size)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One trajectory through all windows, and what must be hidden of it."""
+    """One trajectory through all windows, and what must be hidden of it.
 
-    windows: tuple[_Window, ...]
+    ``grids`` are what a sensor's grid adds to every shift in each of the windows.
+    """
+
+    windows: tuple[NoiseForm, ...]
+    grids: tuple[float, ...]
     adjacency: Any
     manifold: TrajectoryManifold
-    moves: Moves
 
     @classmethod
     def of(
@@ -257,102 +244,85 @@ class _Run:
         windows = []
         start = 0
         for noise in noises:
-            form = NoiseForm(noise.plant_data, noise.horizon, noise.factor, noise.scale)
-            windows.append(_Window(start, form, resolution_shift(noise)))
+            windows.append(replace(noise.form, start=start))
             start += noise.horizon
+        grids = tuple(resolution_shift(noise) for noise in noises)
         manifold = trajectory_manifold(plant, start + more)
-        return cls(tuple(windows), adjacency, manifold, adjacency.moves(manifold))
+        return cls(tuple(windows), grids, adjacency, manifold)
 
-    def ending_in(self, windows: Sequence[_Window]) -> _Run:
+    def ending_in(self, windows: Sequence[NoiseForm]) -> _Run:
         """The run with windows after those that were published."""
-        return replace(self, windows=(*self.windows, *windows))
+        grids = (*self.grids, *[0.0 for _ in windows])
+        return replace(self, windows=(*self.windows, *windows), grids=grids)
 
     @property
     def published(self) -> int:
         """Number of samples of the windows."""
-        return sum(window.length for window in self.windows)
+        return sum(window.horizon for window in self.windows)
+
+    @cached_property
+    def moves(self) -> Moves:
+        return self.adjacency.moves(self.manifold)
 
     def moves_in(self, start: int, length: int) -> StateMoves:
         """The moves of the run, as moves of a window's first state."""
         return self.adjacency.moves_from(self.manifold, start, length)
 
-    def _moved(self, window: _Window) -> tuple[BallMatrix, int]:
-        """The moves of the run in balls at the start of a window, and their bits."""
-        return moved(self.adjacency, self.manifold, window.start, window.length)
-
-    def squares_of(self, window: _Window) -> NDArray:
-        """Upper bounds of s^T Gamma^-1 s in one window for every move of the run."""
-        moves, bits = self._moved(window)
-        squares = certified(lambda: window.form.squares(moves), bits)
-        if window.grid == 0:
-            return squares
-        return round_up((np.sqrt(squares) + window.grid) ** 2, 4)
+    def squares_of(self, *windows: NoiseForm, grid: float = 0.0) -> NDArray:
+        """Upper bounds of y^2 in some windows for every move of the run, or of a ball."""
+        squares = window_squares(windows, self.adjacency, self.manifold)
+        return round_up((np.sqrt(squares) + grid) ** 2, 4) if grid else squares
 
     def squares(self) -> NDArray:
         """The sum of these over all windows."""
+        if self.moves.is_ball:
+            # the shifts of all windows are one vector, and so are what the grids add
+            grid = math.sqrt(sum(grid**2 for grid in self.grids))
+            return self.squares_of(*self.windows, grid=grid)
         total = np.zeros(self.moves.vectors.shape[1])
-        for window in self.windows:
-            total += self.squares_of(window)
+        for window, grid in zip(self.windows, self.grids):
+            total += self.squares_of(window, grid=grid)
         return total
 
-    def _largest_of_ball(self) -> list:
-        """The largest sum over all windows among a ball of moves."""
-        count = self.moves.vectors.shape[1]
-        total = BallMatrix(count, count)
-        for window in self.windows:
-            moves, _ = self._moved(window)
-            total += window.form.gram(moves)
-        return [largest_eigenvalue(total)]
-
     def gaussian_loss(self) -> PrivacyLoss:
-        on_grid = any(window.grid for window in self.windows)
-        active: tuple[int, ...] = ()
-        if self.moves.is_ball:
-            shift = math.sqrt(certified(self._largest_of_ball)[0])
-            # the shifts of all windows are one vector, and so are what the grids add
-            shift += math.sqrt(sum(window.grid**2 for window in self.windows))
-            shift = float(round_up(shift, 4))
-        else:
-            squares = self.squares() * (1 + 1e-15 * len(self.windows))
-            sizes = round_up(np.sqrt(squares))
-            shift = float(sizes.max())
-            active = attaining(sizes)
-        if on_grid:
+        squares = self.squares() * (1 + 1e-15 * len(self.windows))
+        sizes = round_up(np.sqrt(squares))
+        shift = float(sizes.max())
+        if any(self.grids):
             return PrivacyLoss.gaussian(shift, (), False)
+        active = () if self.moves.is_ball else attaining(sizes)
         return PrivacyLoss.gaussian(shift, active, self.moves.exact)
 
     def laplace_loss(self) -> Any:
-        shifts = np.vstack([self._laplace_shifts(window) for window in self.windows])
-        loss: Any = LaplaceNoise.loss(shifts, self.moves)
-        if any(window.form.scale is not None for window in self.windows):
+        shifts = map(self._laplace_shifts, self.windows, self.grids)
+        loss: Any = LaplaceNoise.loss(np.vstack(list(shifts)), self.moves)
+        if any(window.scale is not None for window in self.windows):
             return loss.as_bound()
         return loss
 
-    def _laplace_shifts(self, window: _Window) -> NDArray:
+    def _laplace_shifts(self, window: NoiseForm, grid: float) -> NDArray:
         """Shifts of Laplace noise in one window for every move of the run.
 
         Of independent noise their sum stands for all of them.
         """
-        form = window.form
-        if form.scale is None:
-            moves, _ = self._moved(window)
-            return upper_bounds(form.shifts(moves))
-        if not isinstance(self.adjacency, StateAdjacency) or form.factor is not None:
+        if window.scale is None:
+            return laplace_shifts(window, self.adjacency, self.manifold)
+        if not isinstance(self.adjacency, StateAdjacency) or window.factor is not None:
             raise ValueError(
                 "noises: windows of independent Laplace noise are compared for a "
                 "StateAdjacency only"
             )
-        moves_here = self.moves_in(window.start, window.length)
-        scaled = self.manifold.plant.C / form.scale[:, None]
-        return moves_here.output_sizes(scaled, 1)[None] * (1 + 1e-15) + window.grid
+        moves_here = self.moves_in(window.start, window.horizon)
+        scaled = self.manifold.plant.C / window.scale[:, None]
+        return moves_here.output_sizes(scaled, 1)[None] * (1 + 1e-15) + grid
 
     def noise_of(
-        self, window: _Window, budget: PrivacyBudget, weight: ArrayLike | object
+        self, window: NoiseForm, budget: PrivacyBudget, weight: ArrayLike | object
     ) -> OutputNoise:
         """The structured noise of a window, with what it alone tells of the run."""
-        plant = window.form.plant
-        length = window.length
-        factor: Any = window.form.factor
+        plant = window.plant
+        length = window.horizon
+        factor: Any = window.factor
         sizes = round_up(np.sqrt(self.squares_of(window)))
         loss = PrivacyLoss.gaussian(float(sizes.max()), attaining(sizes))
         scope = Scope.of(

@@ -8,8 +8,11 @@ so that no T x T matrix appears. Balls carry as many digits as the cancellation 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -18,23 +21,37 @@ from numpy.typing import NDArray
 from ..core._balls import (
     Ball,
     BallMatrix,
+    RationalMatrix,
     ball_matrix,
     diagonal_balls,
     identity_balls,
+    largest_eigenvalue,
+    rational_matrix,
     submatrix,
+    upper_bounds,
     upper_float,
     working_bits,
 )
 from ..core.adjacency import Adjacency
-from ..core.errors import NotRealizableError, UncertifiableError
+from ..core.errors import NotRealizableError
 from ..core.moves import FiniteMoves
-from .adjacency import StateAdjacency
+from .adjacency import StateAdjacency, StateMoves
 from .manifold import TrajectoryManifold
 from .plant import Plant
-from .powers import FreeResponse, seen_states
+from .powers import FreeResponse, backward
 
 _BITS = 320
 _MOST_BITS = 1 << 12
+
+#: Makes columns that span the moves, where they are asked for.
+Spanning = Callable[[], RationalMatrix]
+
+LEAVES = (
+    "under the model {name} a hidden move leaves the column space of the noise, which "
+    "covers the nominal plant's free responses alone, or may do so: it would be published "
+    "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
+    "direction"
+)
 
 
 def gramian(
@@ -60,56 +77,67 @@ def gramian(
 
 @dataclass(frozen=True)
 class NoiseForm:
-    """The noise C A^t S eta + diag(scale) zeta(t) over a horizon.
+    """The noise C A^t S eta + diag(scale) zeta(t) over a window of a run.
 
-    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both.
+    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both. The window begins at
+    sample ``start`` of the run.
     """
 
     plant: Plant
     horizon: int
     factor: NDArray | None
     scale: NDArray | None
+    start: int = 0
 
-    def shifts(self, moves: BallMatrix) -> BallMatrix:
-        """S^-1 z (r, M) for moves z (n, M) of the noise's own plant without a scale.
+    def sides_under(
+        self, model: Plant, spanning: Spanning
+    ) -> Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]:
+        """Return a map of moves Z (n', M) of a model's state to U and V with y^2 = U^T V.
+
+        It computes with balls of the working bits. Errors are those of `map_under`.
+        """
+        if self.scale is not None:
+            return lambda moves: (moves, self._beside_scale(model.A, model.C) * moves)
+        shifts = self.map_under(model, spanning)
+
+        def sides(moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+            shift = shifts() * moves
+            return shift, shift
+
+        return sides
+
+    def map_under(self, model: Plant, spanning: Spanning) -> Callable[[], BallMatrix]:
+        """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
+
+        Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
 
         Raises
         ------
         NotRealizableError
-            If a move changes an output and is outside the span of S.
-        UncertifiableError
-            If that cannot be decided from the zeros of S.
+            If a spanning move leaves the column space of the noise, which is decided in
+            rational numbers.
         """
-        factor = np.asarray(self.factor)
-        rows = np.flatnonzero(factor.any(axis=1))
-        seen = np.flatnonzero(seen_states(self.plant, self.horizon))
-        every = range(moves.ncols())
-        for row in np.setdiff1d(seen, rows).tolist():
-            if any(not moves[row, column] == 0 for column in every):
-                raise NotRealizableError(
-                    "the noise does not cover a protected direction: a hidden move changes "
-                    f"{self.plant.states[row]}, on which it puts no noise; design it for "
-                    "these moves"
-                )
-        if len(rows) != factor.shape[1]:
-            raise UncertifiableError(
-                f"the noise has {factor.shape[1]} entries on {len(rows)} states: whether "
-                "a move of them is in its span is not decided by zeros; add a white "
-                "floor, or protect every one of these states"
-            )
-        chosen = submatrix(moves, rows.tolist(), every)
-        try:
-            return ball_matrix(factor[rows]).solve(chosen)
-        except ZeroDivisionError:
-            raise UncertifiableError(
-                "the noise's factor is singular to working precision; add a white floor"
-            ) from None
+        order = model.order
+        samples = min(self.plant.order + order, self.horizon)
+        factor = rational_matrix(np.asarray(self.factor))
+        own = self.plant.in_rationals().free_response(factor, samples)
+        spans = model.in_rationals().free_response(spanning(), samples)
+        both = zip(own.table(), spans.table())
+        if RationalMatrix([left + right for left, right in both]).rank() > own.rank():
+            raise NotRealizableError(LEAVES.format(name=model.name))
+        rows = _independent_rows(own)
+        chosen = RationalMatrix([own.table()[row] for row in rows])
+        transposed = chosen.transpose()
+        inverse = transposed * (chosen * transposed).inv()
 
-    def form(self, A: NDArray, C: NDArray) -> BallMatrix:
-        """K (n', n') with s^T Gamma^-1 s = z^T K z for s = C A^t z, t = 0 .. T-1.
+        def evaluate() -> BallMatrix:
+            outputs = model.in_balls().free_response(identity_balls(order), samples)
+            return BallMatrix(inverse) * submatrix(outputs, rows, range(order))
 
-        It needs an independent part of the noise.
-        """
+        return evaluate
+
+    def _beside_scale(self, A: NDArray, C: NDArray) -> BallMatrix:
+        """K of a plant (A, C) by Woodbury's identity."""
         scale = np.asarray(self.scale)
         precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
         if self.factor is None or not self.factor.size:
@@ -128,37 +156,59 @@ class NoiseForm:
         hidden = cross.transpose() * inner.solve(cross)
         return submatrix(total, other, other) - hidden
 
-    def gram(
-        self, moves: BallMatrix, A: NDArray | None = None, C: NDArray | None = None
-    ) -> BallMatrix:
-        """Z^T K Z (M, M) for moves Z (n', M) of the state of a plant (A, C).
 
-        The plant is the noise's own by default.
-        """
-        if self.scale is None:
-            shifts = self.shifts(moves)
-            return shifts.transpose() * shifts
-        return moves.transpose() * self._form(A, C) * moves
+def window_squares(
+    windows: Sequence[NoiseForm], part: Adjacency, manifold: TrajectoryManifold
+) -> NDArray:
+    """Return certified y^2 of each move of a run, or of the worst one of a ball.
 
-    def squares(
-        self, moves: BallMatrix, A: NDArray | None = None, C: NDArray | None = None
-    ) -> list[Ball]:
-        """s^T Gamma^-1 s of each move."""
-        if self.scale is None:
-            left = self.shifts(moves)
-            right = left
-        else:
-            left = moves
-            right = self._form(A, C) * moves
-        rows = range(left.nrows())
-        return [
-            sum((left[i, m] * right[i, m] for i in rows), Ball(0))
-            for m in range(moves.ncols())
-        ]
+    The noises of windows are independent, so that their squared shifts add up.
+    """
+    every = []
+    most = _BITS
+    for window in windows:
+        vectors, bits = moved(part, manifold, window.start, window.horizon)
+        spanning = partial(spanning_moves, part, manifold, window.start)
+        every.append((window.sides_under(manifold.plant, spanning), vectors))
+        most = max(most, bits)
+    is_ball = part.moves(manifold).is_ball
 
-    def _form(self, A: NDArray | None, C: NDArray | None) -> BallMatrix:
-        own = self.plant
-        return self.form(own.A if A is None else A, own.C if C is None else C)
+    def evaluate() -> list[Ball]:
+        found = [sides(vectors) for sides, vectors in every]
+        if is_ball:
+            grams = [left.transpose() * right for left, right in found]
+            return [largest_eigenvalue(reduce(operator.add, grams))]
+        squares = [_inner_products(left, right) for left, right in found]
+        return [sum(of_windows, Ball(0)) for of_windows in zip(*squares)]
+
+    return certified(evaluate, most)
+
+
+def _inner_products(left: BallMatrix, right: BallMatrix) -> list[Ball]:
+    """Those of each column of one matrix with the same column of another."""
+    pairs = zip(left.transpose().tolist(), right.transpose().tolist())
+    return [sum((x * y for x, y in zip(*pair)), Ball(0)) for pair in pairs]
+
+
+def laplace_shifts(
+    window: NoiseForm, part: Adjacency, manifold: TrajectoryManifold
+) -> NDArray:
+    """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
+
+    Raises
+    ------
+    ValueError
+        If a ball of moves is hidden.
+    """
+    if part.moves(manifold).is_ball:
+        raise ValueError(
+            "models: expected an adjacency of single moves for Laplace noise"
+        )
+    vectors, bits = moved(part, manifold, window.start, window.horizon)
+    spanning = partial(spanning_moves, part, manifold, window.start)
+    shifts = window.map_under(manifold.plant, spanning)
+    with working_bits(bits):
+        return upper_bounds(shifts() * vectors)
 
 
 def certified(
@@ -195,3 +245,43 @@ def moved(
             return free.at(start) * initial, free.bits
     free = FreeResponse(plant.A, moves.vectors, 0, start)
     return free.at(start), free.bits
+
+
+def spanning_moves(
+    adjacency: Adjacency, manifold: TrajectoryManifold, start: int
+) -> RationalMatrix:
+    """Rational columns (n, k) whose span holds every move of the state at ``start``.
+
+    For state moves they are a Krylov space of the inverse of A.
+    """
+    moves: Any = adjacency.moves(manifold)
+    plant = manifold.plant
+    ahead = rational_matrix(plant.A) ** start
+    if not isinstance(moves, StateMoves):
+        return ahead * rational_matrix(moves.vectors)
+    first = int(moves.times.min())
+    last = int(moves.times.max())
+    axes = rational_matrix(moves.axes)
+    if not last:
+        return ahead * axes
+    inverse, follow = backward(plant.A, exact=True)
+    columns = [] if first else [axes]  # delayed outputs may be held at t = 0
+    columns.append(inverse**first * follow * axes)
+    for _ in range(min(plant.order, last - first + 1) - 1):
+        columns.append(inverse * columns[-1])
+    tables = [(ahead * column).table() for column in columns]
+    rows = [
+        [entry for table in tables for entry in table[k]] for k in range(plant.order)
+    ]
+    return RationalMatrix(rows)
+
+
+def _independent_rows(matrix: RationalMatrix) -> list[int]:
+    """Indices of rows that span all rows, as few as there can be."""
+    reduced, _ = matrix.transpose().rref()
+    pivots = []
+    for line in reduced.table():
+        pivot = next((column for column, entry in enumerate(line) if entry != 0), None)
+        if pivot is not None:
+            pivots.append(pivot)
+    return pivots

@@ -182,7 +182,7 @@ def test_windows_of_different_plants_laws_or_adjacencies_are_refused():
         )
     with pytest.raises(ValueError, match="which times of the whole run"):
         pc.windows_guarantee([cases.vehicle_noise(pc.StateAdjacency(1.0, times=0))] * 2)
-    with pytest.raises(pc.NotRealizableError, match="velocity"):
+    with pytest.raises(pc.NotRealizableError, match="column space"):
         pc.windows_guarantee([noise, noise], adjacency=BOTH)
 
 
