@@ -230,6 +230,35 @@ class PrivacyBudget:
         rounding = 128 * EPS * (1 + shift)
         return max(shift - rounding, 0.0)
 
+    def each_of(self, periods: int) -> PrivacyBudget:
+        """Return the budget of each of some periods that together keep within this one.
+
+        It is in ``gdp``, which composes without loss: mu of all over the root of
+        ``periods``. A pure budget is a share of epsilon. Both are rounded down.
+
+        An attacker who collects all these periods is up against this budget, one who goes
+        on collecting is not: n days at mu come to mu sqrt(n), so a budget of a day claims
+        nothing about years.
+
+        Parameters
+        ----------
+        periods : int
+            Such as the days of a year.
+
+        Raises
+        ------
+        ValueError
+            If ``periods`` is below 1.
+
+        Examples
+        --------
+        >>> round(PrivacyBudget(gdp=1.0).each_of(365).gdp, 4)
+        0.0523
+        """
+        if self.pure:
+            return PrivacyBudget(epsilon=self.laplace_epsilon(periods))
+        return PrivacyBudget(gdp=self.shift(periods))
+
     def to_dict(self) -> dict:
         """Return a JSON-ready form, the keywords that make an equal budget."""
         if self.gdp is not None:

@@ -8,8 +8,10 @@ and forks share the file and whenever they are killed.
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR
 from functools import partial
 from pathlib import Path
@@ -41,6 +43,8 @@ _KIND = Kind(
     "do not release; restore the newest backup, and charge by hand whatever was released "
     "since",
 )
+#: Relative part of what is left that is kept for rounding.
+_ROUNDING = 1e-9
 #: How long a charge tries again while others charge, in seconds.
 _PATIENCE = 60.0
 
@@ -363,6 +367,97 @@ class PrivacyLedger:
         """The time of each charge in UTC, by the clock of the process that made it."""
         return tuple(datetime.fromisoformat(entry["time"]) for entry in self._charges())
 
+    def by_period(self, period: str) -> list[tuple[datetime, float]]:
+        """Return what was spent in each period in which something was charged.
+
+        The charges of a period are composed with each other alone, which is what an
+        attacker learns who sees this period alone. `spent` is about one who collects
+        them all, and it has no bound if every day may spend as much as the one before.
+
+        Parameters
+        ----------
+        period : str
+            Number and unit of time, ``"30min"``, ``"12h"`` or ``"1D"``. Periods follow each
+            other from midnight (UTC) before the first charge, by the clocks of the
+            processes that made the charges.
+
+        Returns
+        -------
+        list of (datetime, float)
+            Start of each period in UTC, and epsilon at the budget's delta, or mu of a
+            budget in ``gdp``.
+
+        Raises
+        ------
+        ValueError
+            If ``period`` is no such time.
+
+        Examples
+        --------
+        >>> PrivacyLedger(PrivacyBudget(epsilon=1.0)).by_period("1D")
+        []
+        """
+        length = _duration(period)
+        found: dict[datetime, PrivacyGuarantee] = {}
+        times = self.times
+        for charged_at, (_, count, guarantee) in zip(times, self.history):
+            first = min(times).replace(hour=0, minute=0, second=0, microsecond=0)
+            start = first + (charged_at - first) // length * length
+            charged = guarantee.repeated(count)
+            found[start] = found[start] + charged if start in found else charged
+        return [(start, self._used(found[start])) for start in sorted(found)]
+
+    def left_until(self, until: datetime, period: str) -> PrivacyBudget:
+        """Return what may be spent in each period until a date, if all spend alike.
+
+        Parameters
+        ----------
+        until : datetime
+            With a time zone.
+        period : str
+            As for `by_period`. One that has begun counts as a whole one.
+
+        Returns
+        -------
+        PrivacyBudget
+            What is left of the budget, shared out by `PrivacyBudget.each_of`.
+
+        Raises
+        ------
+        ValueError
+            If nothing is left, or the date is not ahead or has no time zone.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, UTC
+        >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
+        >>> round(ledger.left_until(datetime.now(UTC) + timedelta(days=3.5), "1D").epsilon, 4)
+        0.25
+        """
+        length = _duration(period)
+        if until.tzinfo is None or not until > datetime.now(UTC):
+            raise ValueError(
+                f"until: expected a date ahead with a time zone, got {until}; write "
+                "datetime(2030, 1, 1, tzinfo=UTC)"
+            )
+        periods = -((datetime.now(UTC) - until) // length)
+        left = self._left()
+        if left is None:
+            raise ValueError("until: nothing is left of the budget")
+        return left.each_of(periods)
+
+    def _left(self) -> PrivacyBudget | None:
+        """Return a budget that what is left covers, in GDP where all spent is known so."""
+        spent = self.spent
+        if spent is None:
+            return self.budget
+        if not self.budget.pure and math.isfinite(spent.gdp):
+            square = self.budget.shift() ** 2 - spent.gdp**2
+            left = math.sqrt(max(square, 0.0)) * (1 - _ROUNDING)
+            return PrivacyBudget(gdp=left) if left > 0 else None
+        left = self.remaining * (1 - _ROUNDING)
+        return PrivacyBudget(epsilon=left) if left > 0 else None
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what was spent after each charge, below the budget.
 
@@ -436,6 +531,19 @@ def _store(
     store = FileStore(path, _KIND)
     store.create(entry, state)
     return store
+
+
+def _duration(period: str) -> timedelta:
+    """Return the length of a period such as "1D"."""
+    units = {"min": "minutes", "h": "hours", "D": "days"}
+    found = re.fullmatch(r"([1-9][0-9]{0,5})(min|h|D)", str(period))
+    if not found:
+        raise ValueError(
+            'period: expected a number and a unit of time such as "30min", "12h" or "1D", '
+            f"got {period!r}"
+        )
+    count, unit = found.groups()
+    return timedelta(**{units[unit]: int(count)})
 
 
 def _now() -> str:

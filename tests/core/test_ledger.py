@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -347,3 +348,81 @@ def test_no_acknowledged_charge_is_lost_and_the_budget_holds_under_kill_9(tmp_pa
     y = math.sqrt(charges) * gaussian(charges).gdp
     assert found["gdp"] == pytest.approx(y, rel=1e-13)
     assert np.isclose(core.kappa(BUDGET.epsilon, y), BUDGET.delta, rtol=1e-9)
+
+
+def clock(monkeypatch, *times):
+    """Let the ledger take these times, its own opening first."""
+    left = iter(times)
+    now = "privcontrol.core.ledger._now"
+    monkeypatch.setattr(now, lambda: next(left).isoformat())
+
+
+def test_what_was_spent_is_shown_by_period(path, monkeypatch):
+    """Against the compositions of each period, by hand."""
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    hours = (0, 0, 3, 13, 62, 85)
+    clock(monkeypatch, *(noon + timedelta(hours=hour) for hour in hours))
+    ledger = PrivacyLedger(PrivacyBudget(gdp=1.0), path)
+    for count in (1, 2, 1, 3, 1):
+        ledger.charge(gaussian(1, PrivacyBudget(gdp=0.2)), count=count)
+    first = datetime(2026, 3, 1, tzinfo=UTC)
+    found = ledger.by_period("1D")
+    days = [first + timedelta(days=day) for day in (0, 1, 3, 4)]
+    assert [start for start, _ in found] == days
+    sizes = [spent for _, spent in found]
+    by_hand = [0.2 * math.sqrt(count) for count in (3, 1, 3, 1)]
+    assert sizes == pytest.approx(by_hand, rel=1e-12)
+    (all_of_it,) = ledger.by_period("7D")
+    assert all_of_it == (first, pytest.approx(ledger.spent.gdp))
+    assert len(ledger.by_period("1h")) == 5
+
+
+def test_a_period_is_a_number_and_a_unit():
+    ledger = PrivacyLedger(BUDGET)
+    for wrong in ("1", "D", "0D", "1 D", "1.5h", "1W", None):
+        with pytest.raises(ValueError, match="number and a unit of time"):
+            ledger.by_period(wrong)
+
+
+@pytest.mark.parametrize("spent", [0, 1, 5])
+@pytest.mark.parametrize("budget", [BUDGET, PrivacyBudget(gdp=0.7)])
+def test_what_is_left_until_a_date_is_enough_for_every_day_and_no_more(budget, spent):
+    ledger = PrivacyLedger(budget)
+    if spent:
+        ledger.charge(gaussian(10, budget), count=spent)
+    until = datetime.now(UTC) + timedelta(days=6.5)
+    daily = ledger.left_until(until, "1D")
+    one = gaussian(1, daily)
+    ledger.charge(one, count=7)
+    assert not ledger.can_charge(gaussian(1, PrivacyBudget(gdp=daily.gdp / 100)))
+    assert ledger.remaining == pytest.approx(0.0, abs=1e-4)
+
+
+def test_pure_epsilon_is_left_in_equal_shares():
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
+    ledger.charge(foreign(0.3))
+    until = datetime.now(UTC) + timedelta(hours=70)
+    daily = ledger.left_until(until, "12h")
+    assert daily.epsilon == pytest.approx(0.7 / 6)
+    ledger.charge(foreign(daily.epsilon), count=6)
+    with pytest.raises(ValueError, match="nothing is left"):
+        PrivacyLedger.left_until(_emptied(), until, "1D")
+    for past in (datetime.now(UTC) - timedelta(days=1), datetime(2100, 1, 1)):
+        with pytest.raises(ValueError, match="ahead with a time zone"):
+            ledger.left_until(past, "1D")
+
+
+def _emptied():
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
+    ledger.charge(foreign(1.0))
+    return ledger
+
+
+@pytest.mark.parametrize("periods", [1, 7, 365])
+def test_each_of_some_periods_keeps_within_the_whole(periods):
+    for budget in (BUDGET, PrivacyBudget(gdp=0.7), PrivacyBudget(epsilon=1.0)):
+        each = budget.each_of(periods)
+        loss = PrivacyLoss.laplace([[each.epsilon]]) if each.pure else None
+        one = PrivacyGuarantee(loss or PrivacyLoss.gaussian(each.gdp), foreign(1).scope)
+        assert one.repeated(periods).satisfies(budget)
+        assert not one.repeated(periods + 1).satisfies(budget)
