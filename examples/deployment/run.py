@@ -22,33 +22,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from design import STEP, designed
 from live import LivePage
 from wires import MOSQUITTO, Broker, Pipes
 
 import privcontrol as pc
 
 HERE = Path(__file__).parent
-STEP = 0.1
-
-
-def designed(folder, samples):
-    """Design noise and controller, and open the ledger: once, before anything runs."""
-    vehicle = pc.plants.vehicle()
-    noise = pc.design_output_noise(
-        vehicle,
-        horizon=samples,
-        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        adjacency=pc.StateAdjacency({"position": 1.0}),
-        floor=0.1,
-        resolution=0.001,
-    )
-    gusts = 0.005**2 * np.eye(2)
-    loop = pc.private_lqg(
-        vehicle, np.diag([2.0, 1.0]), 1.0, gusts, 1e-6, noise, estimator="kalman"
-    )
-    loop.save(folder / "loop.json")
-    budget = pc.PrivacyBudget(epsilon=1.5, delta=1e-2)
-    pc.PrivacyLedger(budget, folder / "ledger.sqlite")
 
 
 class Deployment:

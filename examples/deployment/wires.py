@@ -38,14 +38,8 @@ class Broker:
         self._process = subprocess.Popen(
             [MOSQUITTO, "-c", self._conf], stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.02)
-        raise TimeoutError("the broker does not start")
+        wait_for(self.port)
+        return self
 
     def __exit__(self, *error):
         self._process.kill()
@@ -69,6 +63,18 @@ class Broker:
         path.touch(mode=0o600)
         path.write_text(text)
         return path
+
+
+def wait_for(port, patience=60.0):
+    """Wait until somebody listens at a port of this machine."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise TimeoutError("the broker does not start")
 
 
 def _lines(words):
