@@ -47,6 +47,7 @@ _ORDER = (
         "correlated_data_without_a_plant.py",
         "formation.py",
         "bus.py",
+        "meter.py",
     ),
     *("side_by_side.py", "fleet.py", "gradient_tracking.py", "consensus_comparison.py"),
 )
