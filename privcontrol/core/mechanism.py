@@ -273,11 +273,15 @@ class Mechanism:
         responses, errors = moves.output_responses(self.query)
         shifts = self.noise.whiten(responses)
         bounds = self.noise.whitening_errors(shifts, errors)
-        if column_norms(bounds).max() > _SHARP * column_norms(shifts).max():
-            balls, beyond = moves.ball_responses(self.query)
-            sharper = self.noise.whiten_in_balls(balls, beyond)
-            if sharper is not None:
-                return sharper
+        coarse = column_norms(bounds).max() > _SHARP * column_norms(shifts).max()
+        if not coarse or not is_quick(*self.noise.factor.shape, sum(responses.shape)):
+            return shifts, bounds
+        finer, rounding, rest, beyond = self._fine_solution(moves, shifts)
+        # the inverse in doubles is good to a factor of two where it has full rank
+        left = self.noise.whitening_errors(np.zeros(shifts.shape), 2 * (rest + beyond))
+        errors = rounding + left
+        if column_norms(errors).max() < column_norms(bounds).max():
+            return finer, errors
         return shifts, bounds
 
     def _independent_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
@@ -349,7 +353,8 @@ class Mechanism:
                 least = (transposed * factor).solve(transposed * balls)
                 away, _ = enclosure(least - solution)
                 largest = column_norms(shifts).max()
-                if column_norms(np.abs(away)).max() < _CERTAIN * largest:
+                is_near = column_norms(np.abs(away)).max() < _CERTAIN * largest
+                if is_near or self.padding is None:  # then it is the only one
                     solution = least
             values, rounding = enclosure(solution)
             rest, bounds = enclosure(balls - factor * solution)

@@ -19,15 +19,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import (
-    FINE_BITS,
-    BallMatrix,
-    ball_matrix,
-    enclosure,
-    is_quick,
-    upper_bounds,
-    working_bits,
-)
 from ._frozen import Frozen, array_identity
 from ._linalg import (
     EPS,
@@ -271,31 +262,6 @@ class Noise(Frozen, ABC):
             if np.count_nonzero(large) == len(scale):
                 break
         return scale, U[:, large], s[large], vt[large]
-
-    def whiten_in_balls(
-        self, responses: BallMatrix, error_bounds: NDArray
-    ) -> tuple[NDArray, NDArray] | None:
-        """Return what `whiten` does to ``responses`` in balls, and bounds of the errors.
-
-        ``error_bounds`` (m, M) are those of the responses beyond their balls. Returns None
-        if the columns of the factor are dependent, or if it would take long.
-        """
-        m, r = self.factor.shape
-        if not is_quick(m, r, r + responses.ncols()):
-            return None
-        with working_bits(FINE_BITS):
-            factor = ball_matrix(self.factor)
-            transpose = factor.transpose()
-            try:
-                inverse = (transpose * factor).inv() * transpose
-            except ZeroDivisionError:
-                return None
-            shifts, errors = enclosure(inverse * responses)
-            magnified = upper_bounds(inverse) @ error_bounds
-        errors = (errors + magnified * (1 + 2 * EPS * m)) * (1 + 4 * EPS)
-        if not np.isfinite(errors).all():
-            return None
-        return shifts, errors
 
     def __repr__(self) -> str:
         draws = self.factor.shape[-1]
