@@ -330,34 +330,26 @@ def _linear_pairs(mechanism: Any, adjacency: Adjacency, delta: float) -> list[_P
     is_linear = isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism)
     if not is_linear and hasattr(mechanism, "simulate"):
         return [_published(mechanism, moves[: len(mechanism.plant.A), 0])]
-    pairs = []
-    for move in moves.T:
-        image = linear.query.matrix @ move
-        if is_linear:
-            draw = partial(_released, linear, move)
-        else:
-            draw = partial(_sampled, mechanism.sample, image)
-        score = _likelihood_ratio(linear.noise, image)
-        pairs.append(_Pair(draw, linear.query.size, (score,)))
-    return pairs
+    noise = mechanism if not is_linear else None
+    return [_along(linear, move, noise) for move in moves.T]
 
 
-def _released(
-    mechanism: Mechanism, move: NDArray, which: int, size: int, rng: np.random.Generator
-) -> NDArray:
-    """Draw releases of the mechanism at x or x + move, less F x."""
-    query = mechanism.query
-    x = query.manifold.origin
-    released = mechanism.release(x + which * move, size=size, rng=rng)
-    return released - query.matrix @ x
+def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Pair:
+    """Return the pair of releases without a move of the data and with it, less F x.
 
+    Releases are those of the mechanism, or samples (p, size, T) of output noise.
+    """
+    image = linear.query.matrix @ move
+    x = linear.query.manifold.origin
 
-def _sampled(
-    sample: Callable, image: NDArray, which: int, size: int, rng: np.random.Generator
-) -> NDArray:
-    """Draw output noise (p, size, T) as rows, time-major, moved by the image or not."""
-    drawn = sample(size, rng=rng).transpose(1, 2, 0)
-    return drawn.reshape(size, -1) + which * image
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+        if noise is None:
+            released = linear.release(x + which * move, size=size, rng=rng)
+            return released - linear.query.matrix @ x
+        drawn = noise.sample(size, rng=rng).transpose(1, 2, 0)  # time-major
+        return drawn.reshape(size, -1) + which * image
+
+    return _Pair(draw, linear.query.size, (_likelihood_ratio(linear.noise, image),))
 
 
 def _published(loop: Any, move: NDArray) -> _Pair:
@@ -368,9 +360,7 @@ def _published(loop: Any, move: NDArray) -> _Pair:
         rows = np.asarray(response.outputs).transpose(1, 0, 2)
         return rows.reshape(size, -1)
 
-    outputs = len(loop.plant.C)
-    inputs = loop.plant.B.shape[1]
-    return _Pair(draw, (outputs + inputs) * loop.noise.horizon)
+    return _Pair(draw, sum(loop.plant.D.shape) * loop.noise.horizon)
 
 
 def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> _Pair:
@@ -387,7 +377,15 @@ def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) ->
             f"{second.shape}"
         )
     if isinstance(claim, PrivacyGuarantee):
-        _check_adjacent(first - second, claim.scope)
+        ball = json.loads(claim.scope.adjacency)
+        if ball.get("type") == "BallAdjacency":
+            gap = np.linalg.norm((first - second).ravel(), float(ball["norm"]))
+            if gap > ball["radius"] * (1 + 1e-9):
+                raise ValueError(
+                    "inputs: expected two that the claim calls adjacent, so that "
+                    f"{claim.scope.statement}; got two further apart, which refute "
+                    "nothing"
+                )
 
     def called(batch: NDArray, rng: np.random.Generator) -> NDArray:
         return np.asarray(mechanism(batch, rng=rng), float)
@@ -410,19 +408,6 @@ def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) ->
 
     entries = draw(0, 2, np.random.default_rng(0)).shape[1]
     return _Pair(draw, max(entries, first.size))
-
-
-def _check_adjacent(difference: NDArray, scope: Scope) -> None:
-    """Refuse inputs that a guarantee for a ball does not call adjacent."""
-    ball = json.loads(scope.adjacency)
-    if ball.get("type") != "BallAdjacency":
-        return
-    gap = np.linalg.norm(difference.ravel(), float(ball["norm"]))
-    if gap > ball["radius"] * (1 + 1e-9):
-        raise ValueError(
-            f"inputs: expected two that the claim calls adjacent, so that "
-            f"{scope.statement}; got two further apart, which refute nothing"
-        )
 
 
 def _worst_moves(mechanism: Mechanism, adjacency: Adjacency, delta: float) -> NDArray:
@@ -504,30 +489,26 @@ def _fitted(pair: _Pair, size: int, rng: np.random.Generator) -> _Pair:
     least = 1e-9 * max(1e-300, *(np.abs(drawn).max() for drawn in samples))
     scores = []
     for power in (2, 1):  # of Gaussian and Laplace densities
-        near, far = (_law(drawn, power, least) for drawn in samples)
-        scores.append(partial(_entrywise_ratio, power, near, far))
+        laws = []
+        for drawn in samples:
+            centre = np.median(drawn, axis=0)
+            moment = (np.abs(drawn - centre) ** power).mean(axis=0)
+            laws.append((centre, np.maximum(moment ** (1 / power), least)))
+        scores.append(partial(_entrywise_ratio, power, laws))
     return replace(pair, scores=tuple(scores))
 
 
-def _law(drawn: NDArray, power: int, least: float) -> tuple[NDArray, NDArray]:
-    """Return the centres and the spreads of the entries of a sample."""
-    centre = np.median(drawn, axis=0)
-    moment = (np.abs(drawn - centre) ** power).mean(axis=0)
-    return centre, np.maximum(moment ** (1 / power), least)
-
-
 def _entrywise_ratio(
-    power: int,
-    near: tuple[NDArray, NDArray],
-    far: tuple[NDArray, NDArray],
-    released: NDArray,
+    power: int, laws: list[tuple[NDArray, NDArray]], released: NDArray
 ) -> NDArray:
     """Return log p/q, p and q with independent entries of given centres and spreads."""
-    losses = []
-    for centre, spread in (near, far):
-        sizes = (np.abs(released - centre) / spread) ** power
-        losses.append((sizes / power + np.log(spread)).sum(axis=1))
-    return losses[1] - losses[0]
+    near, far = (
+        ((np.abs(released - centre) / spread) ** power / power + np.log(spread)).sum(
+            axis=1
+        )
+        for centre, spread in laws
+    )
+    return far - near
 
 
 # -- regions and bounds --------------------------------------------------------------
@@ -545,13 +526,9 @@ class _Region:
 
     def count(self, which: int, size: int, rng: np.random.Generator) -> int:
         """Count releases in S among `size` at the likelier (0) or the other input (1)."""
-        if self.sign < 0:
-            which = 1 - which
-        total = 0
-        for block in self.pair.blocks(which, size, rng):
-            inside = self.sign * self.score(block) > self.threshold
-            total += int(np.count_nonzero(inside))
-        return total
+        blocks = self.pair.blocks(which ^ (self.sign < 0), size, rng)
+        inside = (self.sign * self.score(block) > self.threshold for block in blocks)
+        return sum(int(np.count_nonzero(hits)) for hits in inside)
 
 
 def _largest_bound(
