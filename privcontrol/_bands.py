@@ -85,8 +85,7 @@ def draw_panels(
     time: NDArray,
     columns: Sequence[tuple[str | None, Sequence[Panel]]],
     style: Style,
-    *,
-    ax: Any = None,
+    ax: object = None,
     time_label: str = "Time [s]",
     title: str | None = None,
 ) -> BandPlot:
@@ -142,7 +141,7 @@ def _new_axes(shape: tuple[int, int]) -> Any:
     return figure.subplots(rows, columns, sharex=True, squeeze=False)
 
 
-def _given_axes(ax: Any, shape: tuple[int, int]) -> Any:
+def _given_axes(ax: object, shape: tuple[int, int]) -> Any:
     rows, columns = shape
     axes = np.atleast_1d(np.asarray(ax, object))
     if axes.size != rows * columns:

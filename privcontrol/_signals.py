@@ -32,10 +32,10 @@ class AliasedLabels(list):
         super().__init__(labels)
         self.aliases: dict[str, str] = {}
 
-    def __contains__(self, name: Any) -> bool:
-        return super().__contains__(self.aliases.get(name, name))
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(self.aliases.get(str(name), name))
 
-    def index(self, name: Any) -> int:  # type: ignore[override]
+    def index(self, name: str) -> int:  # type: ignore[override]
         return super().index(self.aliases.get(name, name))
 
 
@@ -57,7 +57,7 @@ class TrialSignals(NamedSignal):
         named.axis_labels = labels
         return named
 
-    def __array_finalize__(self, source: Any) -> None:
+    def __array_finalize__(self, source: object) -> None:
         self.axis_labels: tuple = ()
 
     # the names that python-control's own class has for these
@@ -90,7 +90,7 @@ class TrialSignals(NamedSignal):
         return TrialSignals(result, *left, *self.axis_labels[len(parts) :])
 
     def __array_wrap__(
-        self, array: Any, context: Any = None, return_scalar: bool = False
+        self, array: NDArray, context: object = None, return_scalar: bool = False
     ) -> Any:
         if return_scalar:
             return array[()]
@@ -152,7 +152,7 @@ class SignalGroups:
     def __init__(self, **groups: Sequence[str] | None) -> None:
         self.groups = {name: labels for name, labels in groups.items() if labels}
 
-    def find(self, signals: Any) -> list[Place]:
+    def find(self, signals: object) -> list[Place]:
         """Places of the signals of one name or several.
 
         A name is a label, a group (``"outputs"``) or both (``"outputs.y[0]"``). A

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import closing
 from itertools import islice
-from os import cpu_count
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,9 @@ from numpy.typing import NDArray
 from .core._linalg import check_memory, positive_integer
 from .core._progress import progress_bar
 from .core._random import Seed, generator
+
+#: Workers of an executor that does not say how many it has.
+_MANY_WORKERS = 64
 
 
 def draw_entropy(rng: Seed) -> list[int]:
@@ -97,7 +99,7 @@ def run_trials(
 
 
 def _run_block(
-    task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Any
+    task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Mapping
 ) -> dict[str, NDArray | None]:
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
@@ -115,7 +117,8 @@ def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int
 
     Those not started are cancelled when one fails or the consumer stops.
     """
-    limit = 2 * _workers(executor) + 1
+    workers = getattr(executor, "_max_workers", None) or _MANY_WORKERS
+    limit = 2 * workers + 1
     queue = iter(enumerate(jobs))
     pending: dict[Future, int] = {}
     try:
@@ -133,18 +136,7 @@ def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int
             future.cancel()
 
 
-def _workers(executor: Any) -> int:
-    """Number of workers of a standard pool, loky or dask, a guess for others."""
-    count = getattr(executor, "_max_workers", None)
-    client: Any = getattr(executor, "_client", None)
-    if count is None and hasattr(client, "nthreads"):
-        count = sum(client.nthreads().values())
-    if isinstance(count, int) and count > 0:
-        return count
-    return max(16, cpu_count() or 1)
-
-
-def checked_executor(executor: Any) -> Executor:
+def checked_executor(executor: object) -> Executor:
     if isinstance(executor, Executor):
         return executor
     hint = "ProcessPoolExecutor(max_workers=2)"

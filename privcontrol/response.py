@@ -101,7 +101,7 @@ class PrivateResponse(ct.TimeResponseData):
         *,
         outputs: ArrayLike,
         states: ArrayLike | None = None,
-        inputs: Any = None,
+        inputs: object = None,
         state_labels: Sequence[str] | None = None,
         output_labels: Sequence[str] | None = None,
         input_labels: Sequence[str] | None = None,
@@ -116,7 +116,7 @@ class PrivateResponse(ct.TimeResponseData):
         self.t = real_array(time, "time", ndim=1)
         self.y = trial_array(outputs, "outputs", (self.t.size,))
         self.noutputs, self.ntraces = self.y.shape[:2]
-        self.x: Any = None
+        self.x: NDArray | None = None
         self.nstates = 0
         if states is not None:
             self.x = trial_array(states, "states", self.y.shape[1:])
@@ -136,7 +136,7 @@ class PrivateResponse(ct.TimeResponseData):
             if alias not in [*labels, *self.state_labels, *self.input_labels]:
                 self.output_labels.aliases[alias] = label
         self.plant_states = self._plant_states(plant_states, reference)
-        self.reference: Any = None
+        self.reference: NDArray | None = None
         if reference is not None:
             self.reference = signal_rows(
                 reference, self.plant_states, self.t.size, "reference"
@@ -220,7 +220,7 @@ class PrivateResponse(ct.TimeResponseData):
             array = np.moveaxis(array, -1, 0)
         return TrialSignals(array, *axes)
 
-    def __call__(self, **kwargs: Any) -> PrivateResponse:
+    def __call__(self, **kwargs: object) -> PrivateResponse:
         """Another view of the same arrays.
 
         Keywords are `squeeze`, `transpose`, `return_x`, and labels of the states, outputs
@@ -295,7 +295,7 @@ class PrivateResponse(ct.TimeResponseData):
     def _traces(self, place: Place) -> NDArray:
         group, index = place
         if group == "states":
-            return self.x[index]
+            return self._kept_states()[index]
         if group == "outputs":
             return self.y[index]
         return self.u[index]
@@ -355,13 +355,13 @@ class PrivateResponse(ct.TimeResponseData):
         ``signals`` are those of `mean`; with signals of your own, pass the reference too.
         `ValueError` if there is none or its shape does not fit.
         """
-        if reference is None and (signals is not None or self.reference is None):
+        if reference is None and signals is None:
+            reference = self.reference
+        if reference is None:
             raise ValueError(
                 "mse: expected a reference, got none; pass reference=..., 0 for the origin "
                 "(the errors of consensus are in squared_error and mean_square_error)"
             )
-        if reference is None:
-            reference = self.reference
         places = self._find(signals)
         goals = signal_rows(reference, len(places), self.t.size, "reference")
         rows = []
@@ -395,7 +395,7 @@ class PrivateResponse(ct.TimeResponseData):
         samples: Any = 3,
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
-        ax: Any = None,
+        ax: object = None,
         label: str | None = None,
         color: str | None = None,
         title: str | None = None,
@@ -425,27 +425,14 @@ class PrivateResponse(ct.TimeResponseData):
             raise ValueError(
                 f"samples: expected an integer >= 0 or 'all', got {samples!r}"
             )
-        quantiles = quantile_pair(quantiles)
-        has_band = enough_trials(self.ntraces, quantiles)
-        every = samples == "all" or not has_band
-        if every:
-            samples = self.ntraces
-        style = Style(
-            quantiles,
-            band=has_band and not every,
-            median=has_band,
-            samples=samples,
-            label=label,
-            color=color,
-        )
-        return draw_panels(
-            self.t,
-            self._columns(signals, reference),
-            style,
-            ax=ax,
-            time_label=self.time_label,
-            title=self.title if title is None else title,
-        )
+        pair = quantile_pair(quantiles)
+        median = enough_trials(self.ntraces, pair)
+        band = median and samples != "all"
+        shown = samples if band else self.ntraces
+        style = Style(pair, band, median, shown, label, color)
+        columns = self._columns(signals, reference)
+        title = self.title if title is None else title
+        return draw_panels(self.t, columns, style, ax, self.time_label, title)
 
     def band_plot(
         self,
@@ -454,7 +441,7 @@ class PrivateResponse(ct.TimeResponseData):
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
         overlay: Mapping[str, ArrayLike] | None = None,
-        ax: Any = None,
+        ax: object = None,
         label: str | None = None,
         color: str | None = None,
     ) -> ct.ControlPlot:
@@ -474,22 +461,9 @@ class PrivateResponse(ct.TimeResponseData):
             )
             for panel, curve in zip(panels, curves):
                 panel.curves[name] = curve
-        style = Style(
-            quantile_pair(quantiles),
-            band=True,
-            median=True,
-            samples=0,
-            label=label,
-            color=color,
-        )
-        return draw_panels(
-            self.t,
-            [(None, panels)],
-            style,
-            ax=ax,
-            time_label=self.time_label,
-            title=self.title,
-        )
+        style = Style(quantile_pair(quantiles), True, True, 0, label, color)
+        columns = [(None, panels)]
+        return draw_panels(self.t, columns, style, ax, self.time_label, self.title)
 
     def _columns(self, signals: Signals, reference: bool) -> list:
         """Headings and panels of a plot."""

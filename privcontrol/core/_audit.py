@@ -363,7 +363,9 @@ def _published(loop: Any, move: NDArray) -> _Pair:
     return _Pair(draw, sum(loop.plant.D.shape) * loop.noise.horizon)
 
 
-def _batched(mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: Any) -> _Pair:
+def _batched(
+    mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: object
+) -> _Pair:
     """Return the pair of releases of a callable at two given inputs."""
     if not callable(mechanism):
         raise TypeError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,14 +36,14 @@ def cheapest_factor(
     of moves change. ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
     to a list of constraints; a function that checks a covariance (m, m) comes second.
     """
-    cp: Any = import_module("cvxpy")  # takes seconds
+    cp = import_module("cvxpy")  # takes seconds
     size = len(points)
     largest = np.abs(np.hstack([points, *balls])).max(axis=1)
     units = np.where(largest > 0, largest, largest.max())
     scale = np.outer(units, units)
     points = points / units[:, None]
     roots = [ball / units[:, None] for ball in balls]
-    X: Any = cp.Variable((size, size), PSD=True)
+    X = cp.Variable((size, size), PSD=True)
     own = _constraints(constraints, cp.multiply(scale, X), cp)
     price = weight * scale
     cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
@@ -88,7 +89,7 @@ def cheapest_factor(
     return units[:, None] * lower, check
 
 
-def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
+def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list[Any]:
     """Return the user's constraints, checked."""
     if not callable(constraints):
         raise TypeError(
@@ -119,7 +120,7 @@ def _constraints(constraints: Callable, covariance: Any, cp: Any) -> list[Any]:
     return list(own)
 
 
-def _solve(problem: Any, cp: Any) -> None:
+def _solve(problem: Any, cp: ModuleType) -> None:
     try:
         problem.solve(solver=cp.CLARABEL)
     except (cp.SolverError, ValueError) as error:

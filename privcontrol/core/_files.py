@@ -23,7 +23,7 @@ import numpy as np
 SCHEMA = 1
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Any:
     """Return a value of dictionaries, lists, texts, numbers and arrays as exact JSON."""
     if isinstance(value, (np.floating, float)):
         return {"float": float(value).hex()}
@@ -39,7 +39,7 @@ def encode(value: Any) -> Any:
     return value
 
 
-def decode(value: Any) -> Any:
+def decode(value: object) -> Any:
     """Return what `encode` was given, with lists for tuples."""
     if isinstance(value, list):
         return [decode(part) for part in value]

@@ -23,7 +23,7 @@ class _NoBar:
 
 
 def progress_bar(
-    total: int | None, progress: bool, unit: str = "trial", **options: Any
+    total: int | None, progress: bool, unit: str = "trial", **options: object
 ) -> Any:
     """A context with ``update(count)``: a tqdm bar with the time that is left, or nothing.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 
 def answer(
-    function: Callable, what: str, advice: str, *inputs: Any, **options: Any
+    function: Callable, what: str, advice: str, *inputs: Any, **options: object
 ) -> Any:
     """Return ``function(*inputs, **options)``, or raise an error without its text.
 

@@ -68,7 +68,7 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     known: list[Any] = [scope.radius for scope in scopes]
     mixed: list[Any] = [_radii_of_entries(scope) for scope in scopes]
     shapes = {np.shape(radii) for radii in mixed}
-    smallest: Any = None
+    smallest: float | NDArray | None = None
     if None not in known and len(set(known)) > 1:
         smallest = min(known)
     elif len(shapes) == 1 and shapes != {()}:

@@ -201,7 +201,12 @@ class _Request:
 
     @classmethod
     def of(
-        cls, query: Any, adjacency: Any, budget: Any, weight: Any, releases: int
+        cls,
+        query: LinearQuery,
+        adjacency: Adjacency,
+        budget: PrivacyBudget,
+        weight: ArrayLike | None,
+        releases: int,
     ) -> _Request:
         return cls(
             checked_query(query),

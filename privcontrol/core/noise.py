@@ -28,7 +28,7 @@ from ._linalg import (
     rank_tolerance,
     real_array,
 )
-from ._random import generator
+from ._random import Seed, generator
 from .budget import PrivacyBudget
 from .calibration import laplace_scale
 from .ellipsoid import Shape, gaussian_shape
@@ -207,7 +207,7 @@ class Noise(Frozen, ABC):
             return np.empty((0, self.size))
         return self._draws(positive_integer(size, "size"), rng)
 
-    def _draws(self, count: int, rng: Any) -> NDArray:
+    def _draws(self, count: int, rng: Seed) -> NDArray:
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))
         if self.is_independent:
             return eta * self.factor

@@ -127,14 +127,14 @@ class Dual:
 
     # -- arithmetic ----------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Dual:
-        other = _as_dual(other, self.refusals)
-        if other is NotImplemented:
+    def __add__(self, other: object) -> Dual:
+        dual = _as_dual(other, self.refusals)
+        if dual is NotImplemented:
             return NotImplemented
         slopes = dict(self.slopes)
-        for k, slope in other.slopes.items():
+        for k, slope in dual.slopes.items():
             slopes[k] = _plus(slopes[k], slope) if k in slopes else slope
-        return self._made(_plus(self.range, other.range), slopes)
+        return self._made(_plus(self.range, dual.range), slopes)
 
     __radd__ = __add__
 
@@ -145,38 +145,38 @@ class Dual:
     def __pos__(self) -> Dual:
         return self
 
-    def __sub__(self, other: Any) -> Dual:
-        other = _as_dual(other, self.refusals)
-        if other is NotImplemented:
+    def __sub__(self, other: object) -> Dual:
+        dual = _as_dual(other, self.refusals)
+        if dual is NotImplemented:
             return NotImplemented
-        return self + (-other)
+        return self + (-dual)
 
-    def __rsub__(self, other: Any) -> Dual:
+    def __rsub__(self, other: object) -> Dual:
         return (-self) + other
 
-    def __mul__(self, other: Any) -> Dual:
+    def __mul__(self, other: object) -> Dual:
         if other is self:
             return self._power(2)
-        other = _as_dual(other, self.refusals)
-        if other is NotImplemented:
+        dual = _as_dual(other, self.refusals)
+        if dual is NotImplemented:
             return NotImplemented
-        product = _times(self.range, other.range)
-        left = self._made(product, self._scaled(other.range))
-        right = self._made(_ZERO, other._scaled(self.range))
+        product = _times(self.range, dual.range)
+        left = self._made(product, self._scaled(dual.range))
+        right = self._made(_ZERO, dual._scaled(self.range))
         return left + right
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Dual:
-        other = _as_dual(other, self.refusals)
-        if other is NotImplemented:
+    def __truediv__(self, other: object) -> Dual:
+        dual = _as_dual(other, self.refusals)
+        if dual is NotImplemented:
             return NotImplemented
-        return self * other.followed(_RULES["reciprocal"])
+        return self * dual.followed(_RULES["reciprocal"])
 
-    def __rtruediv__(self, other: Any) -> Dual:
+    def __rtruediv__(self, other: object) -> Dual:
         return self.followed(_RULES["reciprocal"]) * other
 
-    def __pow__(self, exponent: Any) -> Dual:
+    def __pow__(self, exponent: Dual | float) -> Dual:
         if isinstance(exponent, Dual):
             return (self.log() * exponent).exp()
         number = float(exponent)
@@ -188,7 +188,7 @@ class Dual:
             )
         return (self.log() * number).exp()
 
-    def __rpow__(self, base: Any) -> Dual:
+    def __rpow__(self, base: object) -> Dual:
         return (_as_dual(base, self.refusals).log() * self).exp()
 
     def _power(self, exponent: int) -> Dual:
@@ -211,28 +211,28 @@ class Dual:
 
     # -- kinks: both sides are enclosed --------------------------------------------
 
-    def maximum(self, other: Any) -> Dual:
+    def maximum(self, other: object) -> Dual:
         """The larger one; where the box does not tell which, derivatives of both."""
-        other = _as_dual(other, self.refusals)
-        if self.range[0] >= other.range[1]:
+        dual = _as_dual(other, self.refusals)
+        if self.range[0] >= dual.range[1]:
             return self
-        if other.range[0] >= self.range[1]:
-            return other
-        low = max(self.range[0], other.range[0])
-        high = max(self.range[1], other.range[1])
+        if dual.range[0] >= self.range[1]:
+            return dual
+        low = max(self.range[0], dual.range[0])
+        high = max(self.range[1], dual.range[1])
         slopes = {}
-        for k in {**self.slopes, **other.slopes}:
+        for k in {**self.slopes, **dual.slopes}:
             mine = self.slopes.get(k, _ZERO)
-            its = other.slopes.get(k, _ZERO)
+            its = dual.slopes.get(k, _ZERO)
             slopes[k] = (min(mine[0], its[0]), max(mine[1], its[1]))
         return self._made((low, high), slopes)
 
-    def minimum(self, other: Any) -> Dual:
+    def minimum(self, other: object) -> Dual:
         """The smaller one, as `maximum`."""
-        other = _as_dual(other, self.refusals)
-        return -((-self).maximum(-other))
+        dual = _as_dual(other, self.refusals)
+        return -((-self).maximum(-dual))
 
-    def clip(self, low: Any = None, high: Any = None, **options: Any) -> Dual:
+    def clip(self, low: object = None, high: object = None, **options: object) -> Dual:
         """Limited from below and above, as ``np.clip`` does it."""
         clipped = self
         if low is not None:
@@ -252,18 +252,18 @@ class Dual:
             "write a continuous branch as np.maximum, np.minimum, np.clip or abs"
         )
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         low, high = _range_of(other, self.refusals)
         return self._decided(self.range[1] < low, self.range[0] >= high)
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: object) -> bool:
         low, high = _range_of(other, self.refusals)
         return self._decided(self.range[1] <= low, self.range[0] > high)
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: object) -> bool:
         return not self <= other
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: object) -> bool:
         return not self < other
 
     def __eq__(self, other: object) -> bool:
@@ -277,7 +277,7 @@ class Dual:
     def __bool__(self) -> bool:
         return self != 0.0
 
-    def __float__(self, *others: Any) -> Any:
+    def __float__(self, *others: object) -> float:
         raise self.refuse(
             "a conversion to a plain number: use np.sin and the like in place of "
             "math.sin, and np.array([...]) or np.zeros_like(x) in place of np.zeros(n)"
@@ -285,13 +285,13 @@ class Dual:
 
     __int__ = __index__ = __complex__ = __round__ = __float__
 
-    def __mod__(self, *others: Any) -> Any:
+    def __mod__(self, *others: object) -> Dual:
         raise self.refuse("a remainder or a whole quotient, which jumps")
 
     __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = __mod__
 
     def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any
+        self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
     ) -> Any:
         """What numpy calls for ``np.sin(x)``, ``np.maximum(x, 0)`` or ``array * x``."""
         operation = _FUNCTIONS.get(ufunc.__name__)
@@ -311,7 +311,7 @@ class Dual:
         return result.reshape(shape)
 
 
-def _boxed(value: Any) -> NDArray:
+def _boxed(value: object) -> NDArray:
     """A value as an object array, without asking it what it is."""
     if isinstance(value, np.ndarray):
         return value.astype(object)
@@ -320,7 +320,7 @@ def _boxed(value: Any) -> NDArray:
     return box
 
 
-def _as_dual(value: Any, refusals: list[str]) -> Any:
+def _as_dual(value: object, refusals: list[str]) -> Any:
     """A number as a Dual without derivatives, or NotImplemented."""
     if isinstance(value, Dual):
         return value
@@ -334,7 +334,7 @@ def _as_dual(value: Any, refusals: list[str]) -> Any:
     return NotImplemented
 
 
-def _range_of(value: Any, refusals: list[str]) -> Interval:
+def _range_of(value: object, refusals: list[str]) -> Interval:
     dual = _as_dual(value, refusals)
     if dual is NotImplemented:
         raise NotEnclosedError(f"a comparison with a {type(value).__name__}")
@@ -535,10 +535,10 @@ def _by_rule(rule: Rule) -> Callable[[Dual], Dual]:
     return lambda x: x.followed(rule)
 
 
-def _arctan2(y: Dual, x: Any) -> Dual:
-    x = _as_dual(x, y.refusals)
-    if x.range[0] > 0:
-        return (y / x).arctan()
+def _arctan2(y: Dual, x: object) -> Dual:
+    base = _as_dual(x, y.refusals)
+    if base.range[0] > 0:
+        return (y / base).arctan()
     raise y.refuse(
         "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"
     )

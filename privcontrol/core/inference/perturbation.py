@@ -476,14 +476,16 @@ def real_outputs(model: Callable, x: NDArray) -> NDArray:
     return outputs
 
 
-def check_callable(function: Any, name: str) -> None:
+def check_callable(function: object, name: str) -> None:
     if not callable(function):
         raise TypeError(
             f"{name}: expected a callable on arrays, got {type(function).__name__}"
         )
 
 
-def _answer(model: Any, x: NDArray, read: Callable = lambda outputs: outputs) -> Any:
+def _answer(
+    model: Callable, x: NDArray, read: Callable = lambda outputs: outputs
+) -> Any:
     """The model's answer, read and checked where nothing that it raises is shown."""
 
     def ask(x: NDArray) -> tuple[Any, tuple[int, ...]]:

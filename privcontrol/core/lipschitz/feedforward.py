@@ -250,7 +250,7 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     couples neurons is left out on purpose: it returns about 0 for relu(x) - relu(x - 5),
     whose constant is 1.
     """
-    cp: Any = import_module("cvxpy")  # takes seconds
+    cp = import_module("cvxpy")  # takes seconds
     neurons = sum(W.nrows() for W in weights[:-1])
     if neurons > MOST_NEURONS:
         raise ValueError(
