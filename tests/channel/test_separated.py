@@ -80,6 +80,17 @@ def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
     assert exact <= found <= exact * (1.02 if far else 1 + 1e-4)
 
 
+def test_overlapping_changes_share_what_they_share():
+    """Pulses of five samples, two of them three samples apart: two samples in common."""
+    still = LinearSystem(
+        np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.eye(1)
+    )
+    white = LinearSystem.gain(np.eye(1))
+    moves = SignalMoves(0, 1.0, (np.ones(5),), events=2, separation=3)
+    found = certified_shift(white, still, (moves,))
+    assert found == pytest.approx(math.sqrt(5 + 5 + 2 * 2), rel=1e-12)
+
+
 def random_plant(rng, inputs, outputs):
     states = int(rng.integers(1, 4))
     A = rng.normal(size=(states, states))
