@@ -31,6 +31,7 @@ from ..core._balls import (
 from ..core._linalg import EPS, one_of, real_array
 from ..core.errors import UncertifiableError
 from ..core.lipschitz import LipschitzBound, induced_norm
+from .linear import LinearSystem
 
 #: Relative; the first that can be proven is taken.
 MARGINS = [10.0**-k for k in range(9, 0, -1)]
@@ -38,8 +39,6 @@ LEVELS = 50
 BLOCK = 512  # samples
 BLOCKS = 1000  # after the last, the tail bound stands for the rest
 TAIL = 1e-11  # relative size of the tail at which the sum stops
-
-Model = tuple[NDArray, NDArray, NDArray, NDArray]
 
 
 def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | float:
@@ -92,21 +91,25 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
-    matrices = _matrices(sys)
+    system = _balanced(_system_of(sys))
     discrete = sys.isdtime(strict=True)
-    _require_stable(matrices[0], discrete)
+    _require_stable(system.A, discrete)
     if norm == "h2":
-        return _energy(*matrices, discrete=discrete)
+        return _energy(system, discrete)
     method = norm
     if not discrete:
         method += ", continuous time"
+    # whether a state leads from the input to the output
+    is_dynamic = system.order and system.B.any() and system.C.any()
     if norm == "hinf":
-        value = _hinf(matrices, discrete)
+        value = float(induced_norm(system.D, 2, 2))
+        if is_dynamic:
+            value = hinf_bound(system, discrete)
         return LipschitzBound(value, p=2, q=2, method=method)
-    if _is_static(*matrices):
-        value = float(induced_norm(matrices[3], math.inf, math.inf))
+    if not is_dynamic:
+        value = float(induced_norm(system.D, math.inf, math.inf))
     elif discrete:
-        value = peak_bound(*matrices)
+        value = peak_bound(system)
     else:
         raise ValueError(
             "sys: expected discrete time for norm='l1', got dt=0; sample it with "
@@ -115,8 +118,8 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     return LipschitzBound(value, p=math.inf, q=math.inf, method=method)
 
 
-def _matrices(sys: Any) -> Model:
-    """A, B, C and D, balanced."""
+def _system_of(sys: Any) -> LinearSystem:
+    """The matrices of a StateSpace with a time base."""
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(
             f"sys: expected a StateSpace, got {type(sys).__name__}; convert a transfer "
@@ -126,30 +129,25 @@ def _matrices(sys: Any) -> Model:
         raise ct.ControlArgument(
             "sys: expected dt = 0, True or a sampling time, got dt=None; set it in ct.ss"
         )
-    A, B, C, D = (real_array(M, "sys") for M in (sys.A, sys.B, sys.C, sys.D))
-    return _balanced(A, B, C, D)
+    matrices = (sys.A, sys.B, sys.C, sys.D)
+    return LinearSystem(*(real_array(matrix, "sys") for matrix in matrices))
 
 
-def _balanced(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> Model:
+def _balanced(system: LinearSystem) -> LinearSystem:
     """The same system with its states scaled by powers of two, so that units do not matter.
 
     It is returned as it was if entries underflow or overflow.
     """
-    if not len(A):
-        return A, B, C, D
+    if not system.order:
+        return system
+    A, B, C, D = system.matrices
     scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
     column = scale[:, None]
-    scaled_A = A * scale / column
-    scaled_B = B / column
-    scaled_C = C * scale
-    exact = (
-        np.array_equal(scaled_A * column / scale, A)
-        and np.array_equal(scaled_B * column, B)
-        and np.array_equal(scaled_C / scale, C)
+    scaled = LinearSystem(A * scale / column, B / column, C * scale, D)
+    back = LinearSystem(
+        scaled.A * column / scale, scaled.B * column, scaled.C / scale, D
     )
-    if not exact:
-        return A, B, C, D
-    return scaled_A, scaled_B, scaled_C, D
+    return scaled if back == system else system
 
 
 def _require_stable(A: NDArray, discrete: bool) -> None:
@@ -171,51 +169,35 @@ def _require_stable(A: NDArray, discrete: bool) -> None:
         )
 
 
-def _is_static(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> bool:
-    """Whether no state leads from the input to the output."""
-    return not (len(A) and B.any() and C.any())
-
-
-def _hinf(matrices: Model, discrete: bool) -> float:
-    if _is_static(*matrices):
-        return float(induced_norm(matrices[3], 2, 2))
-    return hinf_bound(*matrices, discrete=discrete)
-
-
-def _energy(A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool) -> float:
+def _energy(system: LinearSystem, discrete: bool) -> float:
     """sqrt(tr(C X C' + DD')) with the controllability Gramian X.
 
     It is infinite for a continuous-time system with feedthrough.
     """
+    A, B, C, D = system.matrices
     if not discrete and D.any():
         return math.inf
-    if not len(A):
-        return float(np.linalg.norm(D))
-    if discrete:
-        gramian = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
-    else:
-        gramian = scipy.linalg.solve_continuous_lyapunov(A, -B @ B.T)
-    return math.sqrt(max(np.trace(C @ gramian @ C.T) + np.sum(D**2), 0.0))
+    if discrete or not system.order:
+        return math.sqrt(max(float(system.variances().sum()), 0.0))
+    gramian = scipy.linalg.solve_continuous_lyapunov(A, -B @ B.T)
+    return math.sqrt(max(np.trace(C @ gramian @ C.T), 0.0))
 
 
 # -- the H-infinity norm --------------------------------------------------------------
 
 
-def hinf_bound(
-    A: NDArray, B: NDArray, C: NDArray, D: NDArray, *, discrete: bool
-) -> float:
+def hinf_bound(system: LinearSystem, discrete: bool) -> float:
     """A proven upper bound of the l2 -> l2 gain, by the bounded-real lemma.
 
     For P > 0 and, in discrete time, [[P - A'PA - C'C, -(A'PB + C'D)], [., g^2 I - D'D -
-    B'PB]] > 0, the model is stable and its gain is below g. A wrong estimate of the gain
+    B'PB]] > 0, the system is stable and its gain is below g. A wrong estimate of the gain
     costs tightness, never validity.
     """
-    model = (A, B, C, D)
-    continuous = _cayley(*model) if discrete else model
-    level = hinf_estimate(*continuous)
-    states = hinf_estimate(*continuous[:2], np.eye(len(A)), np.zeros(B.shape))
+    continuous = _cayley(system) if discrete else system
+    level = hinf_estimate(continuous)
+    states = hinf_estimate(continuous.states_out)
     # a scale for gains that are zero or nearly so
-    size = float(np.linalg.norm(B) * np.linalg.norm(C))
+    size = float(np.linalg.norm(system.B) * np.linalg.norm(system.C))
     excesses = [margin * scale for scale in (level, size) for margin in MARGINS]
     with working_bits():
         for excess in excesses:
@@ -223,8 +205,8 @@ def hinf_bound(
                 continue
             bound = level + excess
             slack = excess * (level + excess / 2) / np.square(max(states, EPS))
-            P = _storage(*continuous, bound, slack)
-            if P is not None and _proven(model, P, bound, discrete):
+            P = _storage(continuous, bound, slack)
+            if P is not None and _proven(system, P, bound, discrete):
                 return upper_float(arb(bound))
     raise UncertifiableError(
         "the gain of this model cannot be certified in double precision; its poles are "
@@ -233,58 +215,56 @@ def hinf_bound(
     )
 
 
-def hinf_estimate(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
-    """The H-infinity norm of a stable continuous-time model, from below.
+def hinf_estimate(system: LinearSystem) -> float:
+    """The H-infinity norm of a stable continuous-time system, from below.
 
     By level sets (Bruinsma and Steinbuch, 1990).
     """
-    model = (A, B, C, D)
-    poles = np.linalg.eigvals(A)
-    frequencies = [0.0, np.inf, *np.abs(poles), *np.abs(poles.imag)]
-    level = max(_gain(*model, w) for w in frequencies)
+    sizes = np.abs(system.poles)
+    frequencies = np.concatenate([[0.0], sizes, np.abs(system.poles.imag)])
+    level = max(float(np.linalg.norm(system.D, 2)), _largest(system, frequencies))
     if level == 0:  # a zero at all of these frequencies: generic ones decide
-        level = max(_gain(*model, w) for w in np.abs(poles) * 1.234)
+        level = _largest(system, sizes * 1.234)
     for _ in range(LEVELS):
-        crossed = _crossings(*model, level * (1 + 1e-11))
+        crossed = _crossings(system, level * (1 + 1e-11))
         middles = (crossed[1:] + crossed[:-1]) / 2
-        gains = [_gain(*model, w) for w in (*crossed, *middles)]
-        higher = max(gains, default=level)
+        higher = _largest(system, np.concatenate([crossed, middles]))
         if higher <= level * (1 + 1e-11):
             break
         level = higher
     return level
 
 
-def _cayley(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> Model:
-    """The continuous-time model with the same norm and storage matrices.
+def _largest(system: LinearSystem, frequencies: NDArray) -> float:
+    """The largest gain of a continuous-time system at some frequencies, zero without any."""
+    if not frequencies.size:
+        return 0.0
+    responses = system.frequency_response(1j * frequencies)
+    return float(np.linalg.norm(responses, 2, axis=(1, 2)).max())
+
+
+def _cayley(system: LinearSystem) -> LinearSystem:
+    """The continuous-time system with the same norm and storage matrices.
 
     By s = (z - 1)/(z + 1).
     """
-    eye = np.eye(len(A))
+    A, B, C, D = system.matrices
+    eye = np.eye(system.order)
     inverse = np.linalg.inv(A + eye)
     root = np.sqrt(2)
-    state = inverse @ (A - eye)
-    entry = root * inverse @ B
-    output = root * C @ inverse
     through = D - C @ inverse @ B
-    return state, entry, output, through
+    return LinearSystem(
+        inverse @ (A - eye), root * inverse @ B, root * C @ inverse, through
+    )
 
 
-def _gain(A: NDArray, B: NDArray, C: NDArray, D: NDArray, frequency: float) -> float:
-    response = D
-    if not np.isinf(frequency):
-        shifted = 1j * frequency * np.eye(len(A)) - A
-        resolvent = np.linalg.solve(shifted, B)
-        response = C @ resolvent + D
-    return float(np.linalg.norm(response, 2))
-
-
-def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> NDArray:
+def _crossings(system: LinearSystem, level: float) -> NDArray:
     """Frequencies where a singular value may equal `level`.
 
     They are the nearly imaginary eigenvalues of the Hamiltonian; too many cost samples
     only.
     """
+    A, B, C, D = system.matrices
     square = np.square(level) * np.eye(D.shape[1])
     R = square - D.T @ D
     cross = D.T @ C
@@ -303,11 +283,10 @@ def _crossings(A: NDArray, B: NDArray, C: NDArray, D: NDArray, level: float) -> 
     return np.unique(frequencies)
 
 
-def _storage(
-    A: NDArray, B: NDArray, C: NDArray, D: NDArray, bound: float, slack: float
-) -> NDArray | None:
+def _storage(system: LinearSystem, bound: float, slack: float) -> NDArray | None:
     """The stabilising Riccati solution with C'C + slack I in place of C'C, if any."""
-    state_cost = C.T @ C + slack * np.eye(len(A))
+    A, B, C, D = system.matrices
+    state_cost = C.T @ C + slack * np.eye(system.order)
     input_cost = D.T @ D - np.square(bound) * np.eye(D.shape[1])
     try:
         P = scipy.linalg.solve_continuous_are(A, B, state_cost, input_cost, s=C.T @ D)
@@ -318,9 +297,12 @@ def _storage(
     return (P + P.T) / 2
 
 
-def _proven(model: Model, storage: NDArray, bound: float, discrete: bool) -> bool:
+def _proven(
+    system: LinearSystem, storage: NDArray, bound: float, discrete: bool
+) -> bool:
     """Whether the bounded-real inequality is proven for the float matrices as given."""
-    A, B, C, D, P = (ball_matrix(matrix) for matrix in (*model, storage))
+    A, B, C, D = system.in_balls().matrices
+    P = ball_matrix(storage)
     cross = P * B
     state_cost = C.transpose() * C
     mixed_cost = C.transpose() * D
@@ -343,13 +325,14 @@ def _proven(model: Model, storage: NDArray, bound: float, discrete: bool) -> boo
 # -- the peak-to-peak gain ------------------------------------------------------------
 
 
-def peak_bound(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
+def peak_bound(system: LinearSystem) -> float:
     """A proven upper bound of the inf -> inf gain.
 
     It is the largest row sum of |D| + sum |C A^k B|. With ||x||_P decaying at the rate r
     of `_Decay`, an unknown state perturbation d, be it round-off or what is left at the
     horizon, adds at most ||c||_{1/P} ||d||_P / r to the absolute sum of c's output.
     """
+    A, B, C, D = system.matrices
     decay = _decay(A, C)
     roundoff = (len(A) + 2) * EPS
     total = np.abs(D)
@@ -357,7 +340,9 @@ def peak_bound(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
     X = B
     steps = 0
     for _ in range(BLOCKS):
-        columns, X = _block(A, X)
+        states = system.orbit(X, BLOCK)
+        X = A @ states[-1]
+        columns = states.swapaxes(0, 1).reshape(len(A), -1)
         steps += BLOCK
         sizes = roundoff * np.abs(columns)
         pieces = np.abs(C @ columns) + np.abs(C) @ sizes
@@ -373,15 +358,6 @@ def peak_bound(A: NDArray, B: NDArray, C: NDArray, D: NDArray) -> float:
     growth = 1 + 4 * (steps + len(A)) * EPS  # the sums themselves
     rows = (total + tail * (1 + 1e-9)).sum(axis=1)
     return float(np.max(rows) * growth)
-
-
-def _block(A: NDArray, X: NDArray) -> tuple[NDArray, NDArray]:
-    """The columns of X, A X, A^2 X, .. for one block, and what follows them."""
-    states = np.empty((len(A), BLOCK, X.shape[1]))
-    for k in range(BLOCK):
-        states[:, k] = X
-        X = A @ X
-    return states.reshape(len(A), -1), X
 
 
 @dataclass(frozen=True)

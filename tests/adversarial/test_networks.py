@@ -16,6 +16,7 @@ from privcontrol.consensus.noise import AgentNoise
 from privcontrol.consensus.simulation import Propagation
 from privcontrol.core import GaussianNoise, UncertifiableError
 from privcontrol.trajectory.gain import _balanced, system_gain
+from privcontrol.trajectory.linear import LinearSystem
 
 
 @pytest.mark.parametrize("low, high", [(-3, 3), (-300, -280), (290, 307), (-307, 307)])
@@ -43,7 +44,7 @@ def test_balancing_the_states_of_a_plant_keeps_its_impulse_response(input_size):
         np.array([[input_size], [0.0]]),
         np.array([[1.0, 0.0]]),
     )
-    A, B, C, _ = _balanced(*plant, np.zeros((1, 1)))
+    A, B, C, _ = _balanced(LinearSystem(*plant, np.zeros((1, 1)))).matrices
     assert C @ B == input_size
     assert C @ A @ B == input_size / 2
 
