@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import round_up
 from ..core.adjacency import Adjacency, BallAdjacency, ManifoldAdjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
@@ -25,9 +24,7 @@ from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency, query
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.powers import tell_apart
-from ..trajectory.secret import SecretInputs
 from ._secret import endless_secret
-from ._shift import certified_shift, joint_shift
 from .boxes import PlantBox
 from .certify import own_loss, squares_of, with_miss
 from .endless_design import is_attained
@@ -38,8 +35,8 @@ from .parts import Correlated, Driven, Structured, White
 from .polytope import PlantPolytope
 from .problem import promised
 from .request import Request
-from .stationary import StationaryDesign, white_shift
-from .varying import secrets_of
+from .stationary import StationaryDesign
+from .varying import VaryingProblem, secrets_of
 
 _KINDS = {
     kind.__name__.lower(): kind
@@ -199,10 +196,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     if request.has_models or request.resolution is not None:
         loss = own_loss(noise)
     else:
-        shift = _endless_shift(filtered, secret)
-        floor = noise.part(White)
-        if floor is not None:
-            shift = joint_shift(shift, white_shift(secret, floor.scale))
+        shift = VaryingProblem.between(noise, (secret,)).shift(math.inf)
         exact = noise.horizon == math.inf
         exact &= is_attained(secret, filtered.response, request)
         loss = PrivacyLoss.gaussian(shift, (), exact)
@@ -220,33 +214,6 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
         math.nan,
     )
     return loss, design
-
-
-def _endless_shift(filtered: Filtered, secret: SecretInputs) -> float:
-    """The shift of noise that enters with the secret, or of output noise."""
-    shaping = filtered.shaping
-    hidden = secret.system
-    if secret.energies is not None:
-        if filtered.response is not None:
-            return _shift_of_energies(shaping, secret.energies)
-        return white_shift(secret, _sizes_of_white(shaping))
-    if filtered.response is not None:
-        hidden = LinearSystem.gain(np.eye(secret.inputs))
-    return certified_shift(shaping, hidden, secret.signals, secret.balls)
-
-
-def _shift_of_energies(shaping: LinearSystem, radii: NDArray) -> float:
-    """The shift for signals of bounded energy that enter with white noise."""
-    return float(round_up((radii / _sizes_of_white(shaping)).max()))
-
-
-def _sizes_of_white(shaping: LinearSystem) -> NDArray:
-    """Sizes of independent noise, which alone hides signals of bounded energy here."""
-    sizes = np.diag(shaping.D)
-    is_white = shaping == LinearSystem.gain(np.diag(sizes))
-    if not is_white or not (sizes > 0).all():
-        raise PrivacyError(_ALTERED)
-    return sizes
 
 
 def _check(

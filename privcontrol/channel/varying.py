@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
+from ..core._linalg import round_up
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, UncertifiableError
 from ..trajectory.adjacency import StateAdjacency
 from ..trajectory.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..trajectory.gain import system_gain
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.secret import SecretInputs
@@ -90,22 +93,34 @@ class VaryingProblem:
                 "models: a plant that varies needs Gaussian noise, "
                 f"got family={noise.family!r}"
             )
-        secrets = secrets_of(adjacency, vertices)
-        others = [part for part in noise.parts if not isinstance(part, White)]
-        filters = [part.square for part in others if part.square is not None]
-        white = np.diag(noise.white)
-        if filters:
-            floor = None
-            if noise.white.all():
-                floor = cls(LinearSystem.gain(white), secrets)
-            return cls(filters[0], secrets, None, floor)
-        drives = [part.drive for part in noise.parts if part.drive is not None]
-        if drives and noise.white.all():
-            response, shaping = drives[0]
-            return cls(shaping.beside(LinearSystem.gain(white)), secrets, response)
+        return cls.between(noise, secrets_of(adjacency, vertices))
+
+    @classmethod
+    def between(
+        cls, noise: SummedNoise, secrets: tuple[SecretInputs, ...]
+    ) -> VaryingProblem:
+        """The problem of Gaussian noise and of secrets under each vertex.
+
+        Noise that enters every vertex with the secret hides it there.
+        """
+        floor = None
         if noise.white.all():
-            return cls(LinearSystem.gain(white), secrets)
-        raise ValueError(_DRAWN_ONCE)
+            floor = cls(LinearSystem.gain(np.diag(noise.white)), secrets)
+        for part in noise.parts:
+            if part.square is not None and not isinstance(part, White):
+                return cls(part.square, secrets, None, floor)
+            if part.drive is None:
+                continue
+            response, shaping = part.drive
+            if all(secret.system == response for secret in secrets):
+                entered = LinearSystem.gain(np.eye(secrets[0].inputs))
+                own = tuple(replace(secret, system=entered) for secret in secrets)
+                return cls(shaping, own, None, floor)
+            if floor is not None:
+                return cls(shaping.beside(floor.square), secrets, response)
+        if floor is None:
+            raise ValueError(_DRAWN_ONCE)
+        return floor
 
     def shift(self, horizon: float) -> float:
         """A number that no privacy shift exceeds, for any sequence of vertices.
@@ -147,11 +162,15 @@ class VaryingProblem:
     def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
         """The certified shift for given gains of the free inputs."""
         first = self.secrets[0]
-        forgets = first.system.spectral_radius < 1
-        if len(self.secrets) == 1 and first.energies is None and forgets:
-            return shift_of_system(
-                lambda: self.left(gains).vertices[0], first.signals, first.balls
-            )
+        if len(self.secrets) == 1 and first.system.spectral_radius < 1:
+            if first.energies is None:
+                return shift_of_system(
+                    lambda: self.left(gains).vertices[0], first.signals, first.balls
+                )
+            if self.square.order == 0 and gains is None:
+                undone = self.square.inverse().after(first.scaled_system)
+                gain = float(system_gain(ct.ss(*undone.matrices, True)))
+                return float(round_up(gain * (1 + 1e-13)))
         with working_bits(_BITS):
             left = self.left(gains)
         ends = first.energies is None and horizon < math.inf
