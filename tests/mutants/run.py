@@ -1,98 +1,278 @@
-"""Do the tests notice when the code is wrong? A list of mutants, and what kills them.
+"""Do the tests notice when the code is wrong? Functions, operators, and what kills them.
 
-Each mutant changes one place of the package to something that claims too much privacy or
-gives a wrong number. The runner applies it to a copy, runs the tests that ought to fail,
-and prints the score. A mutant whose text is no longer in the file is an error: the list
-follows the code.
+``functions.toml`` lists the functions that carry a claim, each with the tests that ought
+to fail when it is wrong. An operator changes one place of such a function: it turns a
+comparison round, swaps plus and minus, takes another constant, drops a check. The runner
+writes each such mutant to a copy of the package, runs the tests, and prints who survives.
+A function that is no longer there is an error: the list follows the code.
 
-    python tests/mutants/run.py
-    python tests/mutants/run.py --only ledger
+    python tests/mutants/run.py --list
+    python tests/mutants/run.py --only core.ledger
+    python tests/mutants/run.py --operator comparison --share .1 --seed 3
 """
 
 import argparse
+import ast
+import copy
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIST = Path(__file__).with_name("mutants.toml")
+LIST = Path(__file__).with_name("functions.toml")
+
+SWAPPED = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+}
+EXTREMES = {
+    "max": "min",
+    "min": "max",
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "ceil": "floor",
+    "floor": "ceil",
+    "any": "all",
+    "all": "any",
+}
+
+
+# -- operators: the changed node, or None where there is nothing to change ---------------
+
+
+def comparison(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Compare):
+        return None
+    first = SWAPPED[type(node.ops[0])]()
+    return ast.Compare(node.left, [first, *node.ops[1:]], node.comparators)
+
+
+def arithmetic(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.BinOp) or type(node.op) not in SWAPPED:
+        return None
+    if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
+        return None
+    return ast.BinOp(node.left, SWAPPED[type(node.op)](), node.right)
+
+
+def constant(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, float):
+        return None
+    return ast.Constant(1.1 * node.value + (node.value == 0))
+
+
+def extreme(node: ast.AST) -> ast.AST | None:
+    if isinstance(node, ast.Name) and node.id in EXTREMES:
+        return ast.Name(EXTREMES[node.id], node.ctx)
+    if isinstance(node, ast.Attribute) and node.attr in EXTREMES:
+        return ast.Attribute(node.value, EXTREMES[node.attr], node.ctx)
+    return None
+
+
+def check(node: ast.AST) -> ast.AST | None:
+    called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    return ast.Pass() if called or isinstance(node, ast.Raise) else None
+
+
+def result(node: ast.AST) -> ast.AST | None:
+    """Claim a tenth less; only where a number or an array is returned."""
+    if not isinstance(node, ast.Return) or node.value is None:
+        return None
+    return ast.Return(ast.BinOp(ast.Constant(0.9), ast.Mult(), node.value))
+
+
+OPERATORS: dict[str, Callable[[ast.AST], ast.AST | None]] = {
+    "comparison": comparison,
+    "arithmetic": arithmetic,
+    "constant": constant,
+    "extreme": extreme,
+    "check": check,
+    "result": result,
+}
+NUMBERS = {"float", "NDArray"}
+
+
+class Replaced(ast.NodeTransformer):
+    """One node of a tree put in the place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old = old
+        self.new = new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.old else self.generic_visit(node)
+
+
+def body(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes that run: neither annotations nor the text of errors."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        if not isinstance(node, ast.Raise | ast.JoinedStr):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def places(function: ast.FunctionDef, operator: str) -> list[ast.AST]:
+    if (
+        operator == "result"
+        and ast.unparse(function.returns or function) not in NUMBERS
+    ):
+        return []
+    return [node for node in body(function) if OPERATORS[operator](node) is not None]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong line: where it stands, what it replaces, and the tests that notice."""
+    """The nth place that an operator changes in a function, and the tests that notice."""
 
-    file: str
-    old: str
-    new: str
+    function: str
+    operator: str
+    place: int
     tests: tuple[str, ...]
 
-    def applied(self, copy: Path) -> str:
-        """Change the file in a copy of the package; returns the original text."""
-        path = copy / "privcontrol" / self.file
-        text = path.read_text(encoding="utf8")
-        count = text.count(self.old)
-        if count != 1:
-            raise SystemExit(f"{self.file}: {self.old!r} stands there {count} times")
-        path.write_text(text.replace(self.old, self.new), encoding="utf8")
-        return text
+    def __str__(self) -> str:
+        return f"{self.function} {self.operator} {self.place}"
 
-    def is_killed(self, copy: Path) -> bool:
-        """Whether the tests fail with the wrong line."""
-        original = self.applied(copy)
+    def written(self, text: str) -> tuple[str, str]:
+        """Return the module with the mutant in it, and what was changed."""
+        function = found(ast.parse(text), self.function.partition(":")[2])
+        wrong = copy.deepcopy(function)
+        old = places(wrong, self.operator)[self.place]
+        new = OPERATORS[self.operator](old)
+        shown = f"{ast.unparse(old)}  ->  {ast.unparse(new)}"
+        wrong = ast.fix_missing_locations(Replaced(old, new).visit(wrong))
+        lines = text.split("\n")
+        first = min(node.lineno for node in [function, *function.decorator_list])
+        indent = " " * function.col_offset
+        inside = [indent + line for line in ast.unparse(wrong).split("\n")]
+        lines[first - 1 : function.end_lineno] = inside
+        return "\n".join(lines), shown
+
+    def is_killed(self, folder: Path) -> tuple[bool, str]:
+        """Whether the tests fail with the mutant, and what it changed."""
+        path = module_path(folder, self.function)
+        original = path.read_text(encoding="utf8")
+        text, shown = self.written(original)
+        path.write_text(text, encoding="utf8")
         environment = os.environ | {
-            "PYTHONPATH": str(copy),
+            "PYTHONPATH": str(folder),
             "PYTHONDONTWRITEBYTECODE": "1",
             "MPLBACKEND": "Agg",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        run = subprocess.run(
-            [*command, *self.tests],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        (copy / "privcontrol" / self.file).write_text(original, encoding="utf8")
-        if run.returncode not in (0, 1):
-            raise SystemExit(f"{self.file}: pytest did not run\n{run.stdout[-2000:]}")
-        return run.returncode == 1
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
+        try:
+            run = subprocess.run(
+                [*command, *self.tests],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=1200,
+            )
+        except subprocess.TimeoutExpired:
+            return True, shown
+        finally:
+            path.write_text(original, encoding="utf8")
+        # 2: an error on import, which notices the mutant as well.
+        if run.returncode not in (0, 1, 2):
+            raise SystemExit(f"{self}: pytest did not run\n{run.stdout[-2000:]}")
+        return run.returncode != 0, shown
 
 
-def read_mutants() -> list[Mutant]:
-    """The mutants of the list beside this file."""
-    entries = tomllib.loads(LIST.read_text(encoding="utf8"))["mutant"]
-    return [Mutant(**entry | {"tests": tuple(entry["tests"])}) for entry in entries]
+def module_path(folder: Path, function: str) -> Path:
+    module = function.partition(":")[0]
+    return folder / "privcontrol" / (module.replace(".", "/") + ".py")
+
+
+def found(tree: ast.AST, name: str) -> ast.FunctionDef:
+    """The function of a module by its qualified name."""
+    node = tree
+    for part in name.split("."):
+        inner = ast.FunctionDef | ast.ClassDef
+        named = [n for n in ast.iter_child_nodes(node) if isinstance(n, inner)]
+        node = next((n for n in named if n.name == part), None)
+        if node is None:
+            raise SystemExit(f"{name} is no longer there; say what took its place")
+    return node
+
+
+def read_mutants(only: str, operators: list[str]) -> list[Mutant]:
+    """Every mutant of the listed functions."""
+    mutants = []
+    for function, tests in tomllib.loads(LIST.read_text(encoding="utf8")).items():
+        if only not in function:
+            continue
+        text = module_path(ROOT, function).read_text(encoding="utf8")
+        tree = found(ast.parse(text), function.partition(":")[2])
+        for operator in operators:
+            for place in range(len(places(tree, operator))):
+                mutants.append(Mutant(function, operator, place, tuple(tests)))
+    return mutants
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="part of a file's name")
-    only = parser.parse_args().only
-    mutants = [mutant for mutant in read_mutants() if only in mutant.file]
-    survivors = []
+    parser.add_argument("--only", default="", help="part of a function's name")
+    parser.add_argument("--operator", choices=OPERATORS, action="append")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of the mutants, drawn"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--list", action="store_true", help="name them, run nothing")
+    parser.add_argument(
+        "--least", type=float, default=0.0, help="share killed, to pass"
+    )
+    given = parser.parse_args()
+    mutants = read_mutants(given.only, given.operator or list(OPERATORS))
+    number = max(1, round(given.share * len(mutants)))
+    mutants = random.Random(given.seed).sample(mutants, min(number, len(mutants)))
+    if given.list:
+        print(*mutants, sep="\n")
+        print(f"{len(mutants)} mutants")
+        return
+    survivors = 0
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in ("privcontrol", "tests", "examples"):
-            shutil.copytree(ROOT / name, copy / name)
-        for name in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / name, copy)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in ("privcontrol", "tests", "examples"):
+            shutil.copytree(ROOT / part, folder / part)
+        for part in ("pyproject.toml", "README.md"):
+            shutil.copy(ROOT / part, folder)
         for mutant in mutants:
-            killed = mutant.is_killed(copy)
-            print("killed  " if killed else "SURVIVED", mutant.file, mutant.new.strip())
-            if not killed:
-                survivors.append(mutant)
-    killed = len(mutants) - len(survivors)
+            killed, shown = mutant.is_killed(folder)
+            survivors += not killed
+            print(
+                "killed  " if killed else "SURVIVED",
+                mutant,
+                shown,
+                sep="  ",
+                flush=True,
+            )
     seconds = time.perf_counter() - start
+    killed = len(mutants) - survivors
     print(f"{killed} of {len(mutants)} mutants killed in {seconds:.0f} s")
-    sys.exit(bool(survivors))
+    sys.exit(killed < given.least * len(mutants))
 
 
 if __name__ == "__main__":
