@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency, BallAdjacency, ManifoldAdjacency
+from ..core.adjacency import (
+    Adjacency,
+    BallAdjacency,
+    DirectionAdjacency,
+    ManifoldAdjacency,
+)
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
@@ -60,6 +65,7 @@ _ADJACENCIES = {
     kind.__name__: kind
     for kind in (
         BallAdjacency,
+        DirectionAdjacency,
         DisturbanceAdjacency,
         InitialStateAdjacency,
         ManifoldAdjacency,

@@ -41,7 +41,7 @@ def check_size(
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant_data))
         return
-    effects = effects_of(noise.request.adjacency, noise.plant_data)
+    effects = effects_of(noise.request.adjacency, noise.plant_data, noise.horizon)
     seen = effects > 0
     ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
     worst = int(ratios.argmax())
@@ -58,14 +58,15 @@ def check_size(
     raise PrivacyError(f"{text}. max_std=np.inf designs this noise all the same")
 
 
-def effects_of(adjacency: Adjacency, plant: Plant) -> NDArray:
+def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
     """Largest effects (p,) of a secret on each output.
 
     They count for n + 1 samples of a plant with n states, after a change that lasts has
-    ended.
+    ended. Moves of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
     """
     effects = np.zeros(len(plant.C))
     samples = plant.order + 1
+    length = samples if horizon == math.inf else int(horizon)
     for part in adjacency.parts:
         if isinstance(part, DisturbanceAdjacency):
             longest = max(len(shape) for shape in part.shapes) + samples
@@ -77,7 +78,7 @@ def effects_of(adjacency: Adjacency, plant: Plant) -> NDArray:
             is_ball = part.norm == "l2"
             frames = np.concatenate(responses)
         else:
-            moves = first_moves(part, plant, samples)
+            moves = first_moves(part, plant, length)
             frames = plant.free_response(moves, samples)
             frames = frames.reshape(samples, len(plant.C), -1)
             is_ball = getattr(part, "norm", None) == 2

@@ -203,7 +203,7 @@ def test_the_effect_of_a_secret_is_that_of_its_first_samples():
         (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4), 1.4),
     ]
     for secret, size in effects:
-        found = effects_of(secret, Plant.of(plant))
+        found = effects_of(secret, Plant.of(plant), 20)
         np.testing.assert_allclose(found, [size], rtol=1e-12)
 
 

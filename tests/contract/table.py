@@ -226,13 +226,13 @@ def _options() -> Iterator[tuple[str, Request]]:
     of_data = {
         "entries": pc.ManifoldAdjacency(1.0),
         "ball": pc.BallAdjacency(0.5),
-        "move": pc.DirectionAdjacency(np.tile([[1.0], [0.0]], (3, 1))),
+        "move": pc.DirectionAdjacency(np.tile([[1.0], [0.0]], (4, 1))),
     }
     for name, secret in of_data.items():
-        yield f"{name} of data", request(vehicle, secret, 3, **exact)
-        yield f"{name} of data, floor", request(vehicle, secret, 3, floor=0.5)
+        yield f"{name} of data", request(vehicle, secret, 4, **exact)
+        yield f"{name} of data, floor", request(vehicle, secret, 4, floor=0.5)
         white = dict(family="iid-gaussian")
-        yield f"{name} of data, independent", request(vehicle, secret, 3, **white)
+        yield f"{name} of data, independent", request(vehicle, secret, 4, **white)
     for name, options in {
         "alone": {},
         "floor": {"floor": 0.2},
