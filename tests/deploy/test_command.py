@@ -1,7 +1,9 @@
 """The command in processes of its own: what it publishes, refuses, survives and returns."""
 
 import json
+import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -11,7 +13,7 @@ import time
 import pytest
 
 import privcontrol as pc
-from privcontrol.deploy.command import Relay
+from privcontrol.deploy.command import Relay, main
 
 STEPS = ("--resolution", "0.001", "--grid", "0.001")
 SECRET = "31.4159"
@@ -54,19 +56,21 @@ def indices(out):
     return [json.loads(line)["index"] for line in out.splitlines()]
 
 
-def test_show_and_check_print_the_guarantee(design):
-    code, out, _ = ran("show", design)
-    assert code == 0 and "Budget:" in out and "OutputNoise(gaussian" in out
-    code, out, _ = ran("check", design)
-    assert code == 0 and out.startswith("holds: epsilon = 1 at delta = 0.01")
+def test_show_and_check_print_the_guarantee(design, capfd):
+    assert main(["show", str(design)]) == 0
+    out = capfd.readouterr().out
+    assert "Budget:" in out and "OutputNoise(gaussian" in out
+    assert main(["check", str(design)]) == 0
+    assert capfd.readouterr().out.startswith("holds: epsilon = 1 at delta = 0.01")
 
 
-def test_a_claim_that_does_not_hold_is_refused(design, tmp_path):
+def test_a_claim_that_does_not_hold_is_refused(design, tmp_path, capfd):
     altered = tmp_path / "altered.json"
     altered.write_text(design.read_text().replace('"horizon": 60', '"horizon": 61'))
     assert altered.read_text() != design.read_text()
-    code, out, err = ran("check", altered)
-    assert code == 1 and out == "" and "altered" in err
+    assert main(["check", str(altered)]) == 1
+    out, err = capfd.readouterr()
+    assert out == "" and "altered" in err
 
 
 def test_wrong_late_repeated_and_missing_readings(design, tmp_path):
@@ -256,21 +260,57 @@ def test_health_on_request(design, tmp_path):
     assert process.returncode == 0
 
 
-def test_exit_codes_of_what_is_refused(design, tmp_path):
+@pytest.mark.parametrize(
+    "wrong",
+    [["--resolution", "no"], ["--epoch", "nan"], ["--most-lost", "-1"], ["--none", ""]],
+    ids=lambda wrong: wrong[0],
+)
+def test_wrong_usage_has_a_code_of_its_own(design, tmp_path, wrong, capfd):
     state = tmp_path / "g"
-    arguments = ("publish", design, "--state", state, *STEPS)
-    assert ran("publish", design)[0] == 2
-    assert ran(*arguments[:-1], "no")[0] == 2
-    assert ran(*arguments, "--epoch", "nan")[0] == 2
-    assert ran(*arguments, "--most-lost", "-1")[0] == 2
-    assert ran("show", tmp_path / "none.json")[0] == 1
-    # a resolution is missing
-    code, _, err = ran("publish", design, "--state", state)
-    assert code == 1 and "resolution" in err and not state.exists()
+    with pytest.raises(SystemExit) as ended:
+        main(["publish", str(design), "--state", str(state), *wrong])
+    assert ended.value.code == 2 and not state.exists()
+
+
+def test_exit_codes_of_what_is_refused(design, tmp_path, capfd):
+    state = tmp_path / "g"
+    source = tmp_path / "run.jsonl"
+    source.write_text('{"y": -20}\n')
+    assert main(["show", str(tmp_path / "none.json")]) == 1
+    begin = ["publish", str(design), "--state", str(state), "--source", str(source)]
+    assert main(begin) == 1  # a resolution is missing
+    assert "resolution" in capfd.readouterr().err and not state.exists()
     # the budget does not cover the run
-    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2), tmp_path / "small")
-    code, out, _ = ran(*arguments, "--ledger", tmp_path / "small", given='{"y": -20}\n')
-    assert code == 1 and out == ""
+    small = tmp_path / "small"
+    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2), small)
+    assert main([*begin, *STEPS, "--ledger", str(small)]) == 1
+    assert capfd.readouterr().out == ""
+
+
+def odd_reading(rng):
+    """Return a line or a mapping that a broken source may send."""
+    line = bytearray(rng.choice([b'{"y": 1.5, "index": 3}', b"0,1.5", b"index,y"]))
+    for _ in range(rng.randrange(4)):
+        line[rng.randrange(len(line))] = rng.randrange(256)
+    numbers = [1.5, 3, -1, 1e308, 5e-324, 10**400, math.inf, math.nan, 2**63]
+    values = [*numbers, True, None, "1", [1], {}, "\ud800"]
+    names = rng.choices(["y", "index", "time", "z"], k=rng.randrange(4))
+    fields = {name: rng.choice(values) for name in names}
+    return rng.choice([bytes(line), rng.randbytes(40), fields, json.dumps(fields)])
+
+
+@pytest.mark.parametrize("epoch", [None, 100.0])
+def test_no_odd_reading_ends_a_relay_or_repeats_a_sample(design, epoch):
+    rng = random.Random(7)
+    published = []
+    with pc.Gateway(pc.load(design), resolution="0.001", grid="0.001") as gateway:
+        relay = Relay(gateway, epoch=epoch, most_lost=2)
+        relay.run((odd_reading(rng) for _ in range(2000)), published.append)
+        counts = relay.health()
+    passed = [message["index"] for message in published]
+    assert passed == sorted(set(passed)) and len(passed) == counts["published"] > 5
+    assert all(math.isfinite(message["y"]) for message in published)
+    assert counts["refused"] > 50
 
 
 def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
