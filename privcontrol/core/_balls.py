@@ -107,19 +107,13 @@ def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
     """
     if isinstance(source, (arb_mat, fmpq_mat, fmpz_mat)):
         return arb_mat(source)
-    if isinstance(source, (list, tuple)) and _holds_balls(source):
-        return arb_mat([list(row) for row in source])
+    if isinstance(source, (list, tuple)):
+        rows_given = [row for row in source if isinstance(row, (list, tuple))]
+        if any(isinstance(x, (arb, fmpq, fmpz)) for row in rows_given for x in row):
+            return arb_mat([list(row) for row in source])
     array = np.atleast_2d(np.asarray(source, float))
     rows, columns = array.shape
     return arb_mat(rows, columns, array.ravel().tolist())
-
-
-def _holds_balls(rows: Sequence) -> bool:
-    for row in rows:
-        if isinstance(row, (list, tuple)):
-            if any(isinstance(entry, (arb, fmpq, fmpz)) for entry in row):
-                return True
-    return False
 
 
 def identity_balls(size: int) -> BallMatrix:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -135,8 +134,3 @@ def read(path: str | Path) -> tuple[str, dict]:
             "of privcontrol that wrote it"
         )
     return data.pop("kind", ""), decode(data)
-
-
-def is_at_most(claimed: float, evaluated: float) -> bool:
-    """Return whether a loss evaluated anew is within what was claimed, up to rounding."""
-    return math.isfinite(claimed) and evaluated <= claimed * (1 + 1e-9)

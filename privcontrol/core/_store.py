@@ -275,7 +275,12 @@ class FileStore(Store):
 
     def check_place(self) -> None:
         """Raise an error if the file that is held was deleted or replaced."""
-        if self._file is None or not self._is_in_place(self._file):
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            there = None
+        kept = self._file and os.fstat(self._file.fileno())
+        if not (there and kept and os.path.samestat(there, kept)):
             raise OSError(
                 f"path: expected the file of the {self.kind.name} at {str(self.path)!r}, "
                 "which is gone or was replaced: nothing is published. Put it back"
@@ -287,12 +292,6 @@ class FileStore(Store):
             self._file.close()
         if self._held is not None:
             self._held.release()
-
-    def _is_in_place(self, file: BinaryIO) -> bool:
-        try:
-            return os.path.samestat(os.stat(self.path), os.fstat(file.fileno()))
-        except FileNotFoundError:
-            return False
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:

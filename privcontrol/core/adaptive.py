@@ -211,7 +211,10 @@ class AdaptiveReleases:
                 f"sample, got {len(fresh)}"
             )
         data = np.concatenate([self._data, fresh])
-        rows = self._completed(start, len(data))
+        # the constraints whose last entry is among the new ones
+        places = np.arange(1, self._D.shape[1] + 1)
+        last = np.max((self._D != 0) * places, axis=1, initial=0)
+        rows = self._D[(last > start) & (last <= len(data))]
         known = real_array(offset, "offset", shape=(len(rows),))
         terms = rows[:, : len(data)] * data
         missed = np.abs(terms.sum(axis=1) + known)
@@ -295,12 +298,6 @@ class AdaptiveReleases:
         )
         quoted = self._family.quoted_delta
         return PrivacyGuarantee(loss, scope, quoted_delta=quoted)
-
-    def _completed(self, start: int, stop: int) -> NDArray:
-        """Return the constraints whose last entry is among those from start to stop."""
-        places = np.arange(1, self._D.shape[1] + 1)
-        last = np.max((self._D != 0) * places, axis=1, initial=0)
-        return self._D[(last > start) & (last <= stop)]
 
     def _draw_once(self, count: int, rng: Seed) -> None:
         """Draw eta before the first release, and see that later ones are of its kind."""

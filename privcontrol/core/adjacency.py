@@ -305,7 +305,8 @@ class ManifoldAdjacency(Adjacency):
         clauses = []
         if manifold.dimension > 1:
             clauses.append("two such moves at once")
-        loose = _loose(manifold, protected)
+        held = spanned(manifold.kernel, manifold.kernel[protected])
+        loose = [manifold.labels[i] for i in np.flatnonzero(~held & ~protected)]
         if loose:
             entries = "entry" if np.count_nonzero(protected) == 1 else "entries"
             moved = listed(loose, "more")
@@ -476,13 +477,6 @@ def circuit_moves(
             )
     blocks = manifold.circuit_moves(radii, charts)
     return FiniteMoves.joined(blocks, manifold.dimension)
-
-
-def _loose(manifold: AffineManifold, protected: NDArray) -> list[str]:
-    """Return the labels of entries that can move while the protected ones stay."""
-    held = spanned(manifold.kernel, manifold.kernel[protected])
-    loose = np.flatnonzero(~held & ~protected)
-    return [manifold.labels[i] for i in loose]
 
 
 def _names(entries: Iterable) -> list[str]:

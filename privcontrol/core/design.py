@@ -270,7 +270,8 @@ class _Request:
             mechanism,
             quoted(guarantee, self.budget),
             cost,
-            _below(lower_bound, cost),
+            # a bound that rounding has lifted above the cost has lost its digits
+            math.nan if lower_bound > cost * (1 + 1e-9) else min(lower_bound, cost),
             self.moves.attained(guarantee.loss.active),
             tangent,
         )
@@ -304,13 +305,6 @@ class _Request:
             return 1.0 if meets else 1 + 1e-6
 
         return self.sized(LaplaceNoise, candidate, scale, excess, lower_bound)
-
-
-def _below(lower_bound: float, cost: float) -> float:
-    """Return a lower bound that rounding has not lifted above the cost, or NaN."""
-    if lower_bound > cost * (1 + 1e-9):  # then its digits are lost
-        return math.nan
-    return min(lower_bound, cost)
 
 
 def universal_share(gdp: float) -> float:
@@ -549,7 +543,10 @@ def design_laplace(
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
         if request.moves.is_ball:
-            candidates = _laplace_around_ellipsoid(request, weight is not None)
+            candidates = [_ellipsoid_candidate(query, request.moves)]
+            if weight is not None:
+                # sup ||G E u||_1 >= ||G E||_F, so without a weight it costs no less
+                candidates.append(_independent_in_span(candidates[0]))
         else:
             candidates, lower_bound = _laplace_around_points(request)
     else:
@@ -606,17 +603,10 @@ def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
     return candidates, lower_bound
 
 
-def _laplace_around_ellipsoid(request: _Request, weighted: bool) -> list[_Candidate]:
-    """Find shapes around an ellipsoid of moves z = E u, without a bound of their cost.
-
-    Independent noise, cut to the column space, costs less than G E only with a weight,
-    because sup ||G E u||_1 >= ||G E||_F.
-    """
-    shape = _ellipsoid_candidate(request.query, request.moves)
-    if not weighted:
-        return [shape]
+def _independent_in_span(shape: _Candidate) -> _Candidate:
+    """Return independent noise, cut to the column space of a shape."""
     cut = np.linalg.pinv(shape.factor)
-    return [shape, _Candidate(shape.factor @ cut, shape.tangent @ cut)]
+    return _Candidate(shape.factor @ cut, shape.tangent @ cut)
 
 
 def design_iid(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._events import event_of
+from ._frozen import as_lists, as_tuples
 from ._linalg import positive_integer, positive_number
 from ._shown import html_table, own_axes
 from .adjacency import Adjacency
@@ -80,26 +81,24 @@ class Scope:
     @classmethod
     def foreign(cls, adjacency: Adjacency) -> Scope:
         """Return the scope of somebody else's release, of data on no stated manifold."""
-        radius = _plain_radius(adjacency)
+        given = getattr(adjacency, "radius", None)
+        radius: float | None = None  # where one number says it
+        if isinstance(given, Real) and not isinstance(given, bool):
+            radius = float(given) if 0 < float(given) < math.inf else None
         words = adjacency.statement
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
         return cls(description, words, _FOREIGN, radius=radius, constrained=False)
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal scope."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in values.items():
-            if isinstance(value, tuple):
-                values[name] = list(value)
-        return values
+        return {
+            field.name: as_lists(getattr(self, field.name)) for field in fields(self)
+        }
 
     @classmethod
     def from_dict(cls, data: dict) -> Scope:
         """Return the scope that `to_dict` wrote."""
-        values: dict[str, Any] = dict(data)
-        for name, value in data.items():
-            if isinstance(value, list):
-                values[name] = tuple(value)
+        values = {name: as_tuples(value) for name, value in data.items()}
         words = ("adjacency", "statement", "domain")
         if not all(isinstance(values[name], str) for name in words):
             raise ValueError("scope: expected texts, got something else")
@@ -170,15 +169,6 @@ _COMPARED = {
     "window": ("windows", _WINDOWS),
     "domain": ("manifolds", _STACK),
 }
-
-
-def _plain_radius(adjacency: Adjacency) -> float | None:
-    """Return the radius of an adjacency if one number says it."""
-    radius = getattr(adjacency, "radius", None)
-    if isinstance(radius, bool) or not isinstance(radius, Real):
-        return None
-    size = float(radius)
-    return size if 0 < size < math.inf else None
 
 
 def counted(number: int, what: str) -> str:

@@ -19,12 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, ndtri_exp
 
+from ._frozen import as_lists, as_tuples
 from ._linalg import (
     EPS,
     positive_integer,
@@ -586,10 +587,10 @@ class PrivacyLoss:
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
         data = {
-            field.name: _as_lists(getattr(self, field.name)) for field in fields(self)
+            field.name: as_lists(getattr(self, field.name)) for field in fields(self)
         }
         rows = [[row.shifts, row.square, row.boxes] for row in self.rows]
-        return data | {"rows": _as_lists(rows)}
+        return data | {"rows": as_lists(rows)}
 
     def repeated(self, count: int) -> PrivacyLoss:
         """Return the loss of `count` releases by this very mechanism."""
@@ -893,23 +894,9 @@ def _one_row(loss: PrivacyLoss) -> PrivacyLoss:
     return replace(loss.anonymous(), rows=(row,), moves=((),))
 
 
-def _as_lists(value: object) -> Any:
-    """Return a field of a loss in terms of JSON."""
-    if isinstance(value, list | tuple):
-        return [_as_lists(entry) for entry in value]
-    return str(value) if isinstance(value, Fraction) else value
-
-
-def _as_tuples(value: object) -> Any:
-    """Return a field of a loss from terms of JSON."""
-    if isinstance(value, list):
-        return tuple(_as_tuples(entry) for entry in value)
-    return value
-
-
 def loss_from_dict(data: dict) -> PrivacyLoss:
     """Return the loss that ``PrivacyLoss.to_dict`` wrote."""
-    values = {field.name: _as_tuples(data[field.name]) for field in fields(PrivacyLoss)}
+    values = {field.name: as_tuples(data[field.name]) for field in fields(PrivacyLoss)}
     rows = []
     for shifts, square, boxes in values["rows"]:
         if "e" in str(square).lower():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -112,7 +112,13 @@ class AffineManifold(Frozen):
         labels: Sequence[str] | None = None,
         pinned: str = "raise",
     ) -> None:
-        ties = _checked_rows(D)
+        dense: Callable | None = getattr(D, "toarray", None)
+        ties = real_array(D if dense is None else dense(), "D")
+        if ties.ndim != 2:
+            raise ValueError(
+                f"D: expected shape (q, n), got {ties.shape}; write a single constraint "
+                "as [[...]]"
+            )
         count = len(ties)
         if b is None:
             b = np.zeros(count)
@@ -427,7 +433,11 @@ class AffineManifold(Frozen):
             refuse_long(self._components)
             for component in self._components:
                 _ = component.kernel  # refuses ranks that do not agree
-            return self._component_moves(sizes)
+            return (
+                self._embedded(component.index, block)
+                for component in self._components
+                for block in component.blocks(sizes[component.index])
+            )
         exact = [rational(mu) for mu in sizes.tolist()]
         kernel = self._whole.kernel
         moves = []
@@ -436,11 +446,6 @@ class AffineManifold(Frozen):
             moves.append(sparse((kernel * column).entries()))
         every = np.arange(self.size)
         return iter([self._embedded(every, rounded_moves(moves, self.size))])
-
-    def _component_moves(self, radius: NDArray) -> Iterator[FiniteMoves]:
-        for component in self._components:
-            for block in component.blocks(radius[component.index]):
-                yield self._embedded(component.index, block)
 
     def _embedded(self, index: NDArray, block: CircuitMoves) -> FiniteMoves:
         """Moves of some entries as moves of all."""
@@ -475,17 +480,6 @@ class AffineManifold(Frozen):
         every = np.arange(self.size)
         exact = rational_matrix(source)
         return Component(every, exact, self._constraint is None, self.dimension)
-
-
-def _checked_rows(D: Any) -> NDArray:
-    """D as an array (q, n)."""
-    rows = real_array(D.toarray() if scipy.sparse.issparse(D) else D, "D")
-    if rows.ndim != 2:
-        raise ValueError(
-            f"D: expected shape (q, n), got {rows.shape}; write a single constraint as "
-            "[[...]]"
-        )
-    return rows
 
 
 def _length(vector: NDArray) -> float:

@@ -264,8 +264,15 @@ class Mechanism:
             shifts, bounds = self._independent_shifts(moves)
         else:
             shifts, bounds = self._spanning_shifts(moves)
-        if certified:
-            _refuse_uncertain(shifts, bounds)
+        error = column_norms(bounds).max()
+        size = column_norms(shifts).max()
+        if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
+            raise UncertifiableError(
+                "double precision cannot certify this noise by its covariance: the "
+                f"shifts are known to {error:.1e} of {size:.1e}; rescale the data. The "
+                "noise of a plant has its own guarantee, certified in ball arithmetic: "
+                "noise.guarantee"
+            )
         return shifts, bounds
 
     def _spanning_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
@@ -487,15 +494,3 @@ def guarantee_of(
     )
     quoted_delta = 0.0 if loss.epsilon(0.0) < np.inf else 1e-5
     return PrivacyGuarantee(loss, scope, quoted_delta=quoted_delta)
-
-
-def _refuse_uncertain(shifts: NDArray, errors: NDArray) -> None:
-    """Raise if the errors of shifts are too large."""
-    error = column_norms(errors).max()
-    size = column_norms(shifts).max()
-    if error > _CERTAIN * max(size, _NEGLIGIBLE):
-        raise UncertifiableError(
-            "double precision cannot certify this noise by its covariance: the shifts "
-            f"are known to {error:.1e} of {size:.1e}; rescale the data. The noise of a "
-            "plant has its own guarantee, certified in ball arithmetic: noise.guarantee"
-        )

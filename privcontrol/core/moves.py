@@ -199,12 +199,6 @@ class FiniteMoves(Moves):
             rationals=scaled,
         )
 
-    def _blocks(self, rows: int) -> Iterable[slice]:
-        """Cut the moves into blocks whose images of this many rows fit in memory."""
-        step = max(1, _BLOCK // max(rows, 1))
-        for start in range(0, self.columns.shape[1], step):
-            yield slice(start, start + step)
-
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         return float(round_up(_norms_above(shifts, norm).max(), 2))
 
@@ -251,8 +245,7 @@ class FiniteMoves(Moves):
 
     def sensitivity(self, query: Query, norm: float = 2) -> float:
         largest = 0.0
-        for block in self._blocks(query.size):
-            part = self._part(block)
+        for part in self._blocks(query.size):
             responses, errors = part.output_responses(query)
             if (errors > _SHARP * np.abs(responses).max()).any():
                 balls, beyond = part.ball_responses(query)
@@ -262,15 +255,18 @@ class FiniteMoves(Moves):
             largest = max(largest, float(sizes.max()))
         return _positive_up(largest)
 
-    def _part(self, block: slice) -> FiniteMoves:
-        """Return some of the moves."""
-        return FiniteMoves(
-            self.columns[:, block],
-            exact=self.exact,
-            data=None if self.data is None else self.data[:, block],
-            errors=None if self.errors is None else self.errors[:, block],
-            rationals=None if self.rationals is None else self.rationals[block],
-        )
+    def _blocks(self, rows: int) -> Iterable[FiniteMoves]:
+        """Cut the moves into blocks whose images of this many rows fit in memory."""
+        step = max(1, _BLOCK // max(rows, 1))
+        for start in range(0, self.columns.shape[1], step):
+            block = slice(start, start + step)
+            yield FiniteMoves(
+                self.columns[:, block],
+                exact=self.exact,
+                data=None if self.data is None else self.data[:, block],
+                errors=None if self.errors is None else self.errors[:, block],
+                rationals=None if self.rationals is None else self.rationals[block],
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,17 +89,7 @@ def trajectory_circuit_moves(
         refuse_long([whole])
         blocks = whole.blocks(radius.ravel())
         return (replace(block, moves=block.moves[:n], exact=None) for block in blocks)
-    _refuse_long(n, horizon)
-    return _shared_moves(exact, horizon, radius[0])
-
-
-def count_trajectory_circuits(n: int, horizon: int) -> int:
-    """The number C(T n, n - 1) of candidates of n states and T samples."""
-    return comb(n * horizon, n - 1)
-
-
-def _refuse_long(n: int, horizon: int) -> None:
-    """Refuse what takes too long, by an estimate. Integers grow with the horizon."""
+    # an estimate; integers grow with the horizon
     sets = comb(n * horizon, n - 1) - comb(n * (horizon - 1), n - 1)
     seconds = sets * n * horizon * (4e-6 + 5e-8 * horizon)
     if seconds > MOST_SECONDS:
@@ -108,6 +98,12 @@ def _refuse_long(n: int, horizon: int) -> None:
             f"entries) would take more than {MOST_SECONDS:g} seconds: use a shorter "
             'horizon, or charts="times"'
         )
+    return _shared_moves(exact, horizon, radius[0])
+
+
+def count_trajectory_circuits(n: int, horizon: int) -> int:
+    """The number C(T n, n - 1) of candidates of n states and T samples."""
+    return comb(n * horizon, n - 1)
 
 
 def _stack(A: RationalMatrix, horizon: int) -> RationalMatrix:

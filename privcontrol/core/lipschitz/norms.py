@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from flint import arb
@@ -75,11 +76,8 @@ class LipschitzBound(float):
         return f"LipschitzBound({float(self)!r}, {norms}, method={self.method!r})"
 
     def __reduce__(self) -> tuple:
-        return _rebuild, (float(self), self.p, self.q, self.method)
-
-
-def _rebuild(value: float, p: float, q: float, method: str) -> LipschitzBound:
-    return LipschitzBound(value, p=p, q=q, method=method)
+        norms = {"p": self.p, "q": self.q}
+        return partial(LipschitzBound, **norms, method=self.method), (float(self),)
 
 
 def checked_norm(norm: float, name: str = "norm") -> float:
