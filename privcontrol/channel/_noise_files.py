@@ -202,7 +202,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     if request.has_models or request.resolution is not None:
         loss = own_loss(noise)
     else:
-        shift = VaryingProblem.between(noise, (secret,)).shift(math.inf)
+        shift = VaryingProblem.between(noise.parts, (secret,)).shift(math.inf)
         exact = noise.horizon == math.inf
         exact &= is_attained(secret, filtered.response, request)
         loss = PrivacyLoss.gaussian(shift, (), exact)

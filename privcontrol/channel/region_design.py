@@ -13,18 +13,17 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..core._linalg import round_up
-from ..core.budget import PrivacyBudget
+from ..core.budget import PrivacyBudget, scale_to_budget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
@@ -35,7 +34,7 @@ from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .parts import NoisePart, White
-from .problem import DesignProblem, promised
+from .problem import DesignProblem, SizedNoise, promised
 from .request import Request
 from .stationary import StationaryDesign, stationary_design
 from .varying import VaryingProblem, secrets_of
@@ -49,8 +48,8 @@ _MOST_SHAPED = 6
 
 _AFRESH = ("gaussian", "iid-gaussian")
 
-#: Parts of noise by their size.
-Candidate = Callable[[float], tuple[NoisePart, ...]]
+#: Parts of noise, each with its least and largest size.
+Candidate = tuple[tuple[NoisePart, float, float], ...]
 
 
 def counting_miss(noise: OutputNoise, request: Request) -> OutputNoise:
@@ -248,26 +247,25 @@ class _Task:
         A floor that was asked for is never smaller than that.
         """
         stationary = self.request.horizon == math.inf
-        if self.request.floor is None:
-            ones = White(np.ones(len(self.plant.C)))
-            yield lambda size: (ones.scaled(size),)
-            floors: tuple[White, ...] = ()
-        else:
+        kept: Candidate = ()
+        raised: Candidate = ((White(np.ones(len(self.plant.C))), 0.0, math.inf),)
+        if self.request.floor is not None:
             floor = White(self.request.floor)
-            floors = (floor,)
-            yield lambda size: (floor.scaled(max(size, 1.0)),)
+            kept = ((floor, 1.0, 1.0),)
+            raised = ((floor, 1.0, math.inf),)
+        yield raised
         if self.request.family != "gaussian":
             return
         energies = self.problems[0][0].energies
-        if energies is not None and floors:
+        if energies is not None and kept:
             nominal = endless_secret(self.request.adjacency, self.plant)
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
             driven = Filtered(sizes, nominal.system, stationary)
-            yield lambda size: (driven.scaled(size), floor.scaled(max(size, 1.0)))
+            yield ((driven, 0.0, math.inf), *raised)
         for shaped in self.shapes:
             if shaped.response is None:
                 filtered = Filtered(shaped.shaping, None, stationary)
-                yield partial(_scaled_beside, filtered, floors)
+                yield ((filtered, 0.0, math.inf), *kept)
 
     def meeting(self, candidate: Candidate) -> OutputNoise:
         """The noise of a candidate, as small as the budget allows.
@@ -275,29 +273,28 @@ class _Task:
         The shift of noise is inversely proportional to its size, except where a floor
         keeps its own.
         """
-        size = 1.0
-        for count in range(_MOST_ROUNDS):
-            parts = candidate(size)
+
+        def evaluated(size: float) -> tuple[tuple[tuple[NoisePart, ...], float], float]:
+            sizes = [float(np.clip(size, low, high)) for _, low, high in candidate]
+            parts = tuple(part[0].scaled(x) for part, x in zip(candidate, sizes))
             shift = self.shift(parts)
-            if count > 0 and shift <= self.allowed:
-                return self._noise(parts, shift)
-            size *= float(round_up(shift / self.allowed, 8))
-        raise UncertifiableError(
-            "models: the noise does not meet its budget when evaluated back; raise the "
-            "floor, or narrow the region"
-        )
+            return (parts, shift), shift / self.allowed
+
+        _, unit = evaluated(1.0)
+        (parts, shift), _, excess = scale_to_budget(evaluated, round_up(unit, 8))
+        if excess > 1:
+            raise UncertifiableError(
+                "models: the noise does not meet its budget when evaluated back; raise "
+                "the floor, or narrow the region"
+            )
+        return self._noise(parts, PrivacyLoss.gaussian(shift, (), False))
 
     def shift(self, parts: tuple[NoisePart, ...]) -> float:
         """The certified shift of noise, that of the sensor's grid included."""
-        first, horizon = parts[0], self.request.horizon
-        square, response = first.square, None
-        if first.drive is not None:
-            response, shaping = first.drive
-            square = shaping.beside(LinearSystem.gain(np.diag(parts[1].white)))
-        if square is None:
-            raise UncertifiableError("models: the noise has no stable inverse")
+        horizon = self.request.horizon
+        own = parts if parts[0].square is None else parts[:1]
         shifts = [
-            VaryingProblem(square, secrets, response).shift(horizon)
+            VaryingProblem.between(own, secrets).shift(horizon)
             for secrets in self.problems
         ]
         grid = 0.0
@@ -305,69 +302,47 @@ class _Task:
             grid = grid_shift(parts, self.request.resolution, int(horizon))
         return float(round_up(max(shifts) + grid))
 
-    def _noise(self, parts: tuple[NoisePart, ...], shift: float) -> OutputNoise:
-        loss = PrivacyLoss.gaussian(shift, (), False)
-        if self.request.horizon == math.inf:
-            return self._endless(parts, loss)
-        return self._finite(parts, loss)
-
-    def _endless(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
+    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
+        if self.request.horizon < math.inf:
+            return self._finite(parts, loss)
         first: Any = parts[0]
         if isinstance(first, White):
-            gain = np.diag(first.scale)
-            first = Filtered(LinearSystem.gain(gain))
-            parts = (first, *parts[1:])
+            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
         price = self._price()
-        cost = 0.0
-        for part in parts:
-            system: Any = part.system if isinstance(part, Filtered) else part.square
-            variances = price.after(system).energies()
-            cost += float(variances.sum())
+        models: Any = [part.model for part in parts]
+        cost = sum(float(price.after(model).energies().sum()) for model in models)
         design = self._design(first, loss, cost)
-        return endless_of(self.plant, self.request, design, parts, loss)
+        return endless_of(self.plant, self.request, design, (first, *parts[1:]), loss)
 
     def _design(
         self, first: Filtered, loss: PrivacyLoss, cost: float
     ) -> StationaryDesign:
         # every one is a bound, since all of these plants are to be covered
         bounds = [shaped.lower_bound for shaped in self.shapes]
-        bound = max(bounds, default=math.nan)
+        bound = math.nan
+        if self.request.horizon == math.inf:
+            bound = max(bounds, default=math.nan)
         secret = self.problems[0][0].scaled_system
         return StationaryDesign(
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )
 
     def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
-        request, plant = self.request, self.plant
-        problem = DesignProblem.of(plant, request, self.weight)
-        query = problem.query
-        guarantee = promised(plant, request, parts, loss)
+        request = self.request
+        problem = DesignProblem.of(self.plant, request, self.weight)
         first = parts[0]
         cost = 0.0
         for part in parts:
-            if isinstance(part, White):
-                cost += problem.white_cost(np.tile(part.scale, request.horizon))
-            else:
+            cost += problem.white_cost(np.tile(part.white, request.horizon))
+            if isinstance(part, Filtered):
                 responses = part.responses(request.horizon)
-                cost += problem.cost(responses.reshape(query.size, -1))
-        design: Any
+                cost += problem.cost(responses.reshape(problem.query.size, -1))
+        noise = GaussianNoise(np.tile(parts[-1].white, request.horizon))
+        finished = problem.finished(SizedNoise(parts, noise, loss, cost))
         if isinstance(first, Filtered):
-            design = replace(self._design(first, loss, cost), lower_bound=math.nan)
-        else:
-            scale = np.tile(parts[0].white, request.horizon)
-            mechanism = Mechanism(query, GaussianNoise(scale))
-            design = NoiseDesign(mechanism, guarantee, cost, math.nan)
-        horizon = request.horizon
-        return OutputNoise(
-            plant, horizon, "gaussian", parts, guarantee, design, request
-        )
-
-
-def _scaled_beside(
-    filtered: Filtered, floors: tuple[White, ...], size: float
-) -> tuple[NoisePart, ...]:
-    """Filtered noise of a size, and a floor as it is."""
-    return (filtered.scaled(size), *floors)
+            design: Any = self._design(first, loss, cost)
+            return replace(finished, design=design)
+        return finished
 
 
 def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:

@@ -34,7 +34,7 @@ from ._varying import (
     varying_shift,
     varying_shift_within,
 )
-from .parts import White
+from .parts import NoisePart, White
 from .summed import SummedNoise
 
 _BITS = 192
@@ -93,20 +93,21 @@ class VaryingProblem:
                 "models: a plant that varies needs Gaussian noise, "
                 f"got family={noise.family!r}"
             )
-        return cls.between(noise, secrets_of(adjacency, vertices))
+        return cls.between(noise.parts, secrets_of(adjacency, vertices))
 
     @classmethod
     def between(
-        cls, noise: SummedNoise, secrets: tuple[SecretInputs, ...]
+        cls, parts: Sequence[NoisePart], secrets: tuple[SecretInputs, ...]
     ) -> VaryingProblem:
-        """The problem of Gaussian noise and of secrets under each vertex.
+        """The problem of parts of Gaussian noise and of secrets under each vertex.
 
         Noise that enters every vertex with the secret hides it there.
         """
         floor = None
-        if noise.white.all():
-            floor = cls(LinearSystem.gain(np.diag(noise.white)), secrets)
-        for part in noise.parts:
+        white = np.sqrt(sum(part.white**2 for part in parts))
+        if white.all():
+            floor = cls(LinearSystem.gain(np.diag(white)), secrets)
+        for part in parts:
             if part.square is not None and not isinstance(part, White):
                 return cls(part.square, secrets, None, floor)
             if part.drive is None:
