@@ -338,7 +338,7 @@ def _caveats(
         return ()
     has_floor = any(isinstance(part, White) for part in parts)
     if endless or is_dense(request.adjacency):
-        caveats = ["what the disturbance does through another plant than this one"]
+        caveats = ["the disturbance if the plant differs from the model"]
         for part in parts:
             enters = isinstance(part, Filtered) and part.response is not None
             if enters and not has_floor:

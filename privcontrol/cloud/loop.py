@@ -177,6 +177,19 @@ class PrivateLoop:
         return () if self.observer is None else self.observer.tracked
 
     @property
+    def followed_outputs(self) -> tuple[int, ...]:
+        """The outputs that follow the references, one each, as far as that is known.
+
+        Those with integral action, and all where the controller acts on r - yhat.
+        """
+        if self.observer is not None or isinstance(self.law, OwnLaw):
+            return self.tracked
+        law = self.law
+        on_errors = [law.F.shape == law.B.shape, np.array_equal(law.F, -law.B)]
+        on_errors += [law.H.shape == law.D.shape, np.array_equal(law.H, -law.D)]
+        return tuple(range(len(self.plant.C))) if all(on_errors) else ()
+
+    @property
     def follows_states(self) -> bool:
         """Whether the reference is one for the plant's states (and inputs)."""
         return self.observer is not None and not self.tracked
@@ -498,7 +511,9 @@ class PrivateLoop:
         """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
 
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design". The
-        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default, zero of others.
+        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default. Where a
+        controller's own reference is followed, states that a followed output reads alone are to be as that output's
+        reference, and a ``ValueError`` asks for the target if others count. Without a reference it is zero.
         """
         refuse_moments(self, "mean_square_error")
         return mean_square_error(

@@ -112,10 +112,25 @@ def _mean_errors(
         drives = {name: signals.shared[name] for name in names}
     runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
     errors = runs[:, :, 0]
-    goal = np.hstack([signals.target, signals.feedforward])
+    target = _known_target(loop, signals, rows)
+    goal = np.hstack([target, signals.feedforward])
     errors[:-1] -= goal @ rows.each.T
-    errors[-1] -= rows.last @ signals.target[-1]
+    errors[-1] -= rows.last @ target[-1]
     return errors
+
+
+def _known_target(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+    """The target (T, n), refused where a state counts that has none."""
+    weighed = rows.each[:, : loop.plant.order].any(axis=0) | rows.last.any(axis=0)
+    open_ones = np.isnan(signals.target).any(axis=0) & weighed
+    if open_ones.any():
+        names = [loop.plant.states[k] for k in np.flatnonzero(open_ones)]
+        raise ValueError(
+            "target: this loop follows a reference, which does not say what "
+            f"{', '.join(names)} is to be; pass target= with the goals of all "
+            f"{loop.plant.order} states, (n,) or (n, T), to count errors from"
+        )
+    return np.nan_to_num(signals.target)
 
 
 def _start_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:

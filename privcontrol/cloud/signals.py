@@ -83,6 +83,8 @@ class LoopSignals:
         if loop.follows_states:
             public = np.hstack([followed, fed])
             goal = followed + loop.rest
+        elif followed.any():
+            goal = _followed_states(loop, followed)
         if target is not None:
             goal = _signal(target, "target", n, samples)
         mean = loop.prior_mean
@@ -226,6 +228,21 @@ def _references(
         raise ValueError("reference: the controller of this loop takes none")
     followed = _signal(reference, "reference", size, samples)
     return followed, _signal(feedforward, "feedforward", len(loop.controls), samples)
+
+
+def _followed_states(loop: PrivateLoop, reference: NDArray) -> NDArray:
+    """What the states (T, n) are to be where outputs follow a reference (T, r).
+
+    A state follows if an output with a reference of its own reads it alone. What the others
+    are to be is not known, which is nan.
+    """
+    goal = np.full((len(reference), loop.plant.order), np.nan)
+    for output, wanted in zip(loop.followed_outputs, reference.T):
+        row = loop.plant.C[output]
+        if np.count_nonzero(row) == 1:
+            state = np.argmax(row != 0)
+            goal[:, state] = wanted / row[state]
+    return goal
 
 
 def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:

@@ -334,7 +334,7 @@ class PlantAdjacency(CheckedFields, Secret):
         """Protected sample indices in words."""
         times = self.times
         if times is None:
-            return "the horizon"
+            return "the run"
         if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
             return f"t = {times[0]}..{times[-1]}"
         return f"t = {', '.join(map(str, times))}"
@@ -343,14 +343,18 @@ class PlantAdjacency(CheckedFields, Secret):
     def _once(self) -> str:
         """Return the one time of a move in words."""
         if self.times is None:
-            return "at any one time of the horizon"
+            return "at any one time"
         return f"at one of {self._when}" if len(self.times) > 1 else f"at {self._when}"
 
     def _sizes(self, every: str) -> str:
         """Which signals move by how much, in words, where ``every`` stands for all."""
         if isinstance(self.radius, Mapping):
-            each = [f"{name} by at most {mu:g}" for name, mu in self.radius.items()]
-            return " or ".join(each)
+            alike: dict[float, list[str]] = {}
+            for name, mu in self.radius.items():
+                alike.setdefault(mu, []).append(str(name))
+            return " or ".join(
+                f"{' or '.join(names)} by at most {mu:g}" for mu, names in alike.items()
+            )
         if self._chosen is not None:
             every = " or ".join(map(str, self._chosen))
         if isinstance(self.radius, tuple):
@@ -488,7 +492,7 @@ class StateAdjacency(_OfStates):
     --------
     >>> import privcontrol as pc
     >>> pc.StateAdjacency({"position": 1.0}).statement
-    'position by at most 1 at any one time of the horizon, the other states at that time held'
+    'position by at most 1 at any one time, the other states at that time held'
     """
 
     radius: Any

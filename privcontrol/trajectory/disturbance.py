@@ -46,7 +46,7 @@ from .powers import response_to_shape
 from .secret import Responses, SecretInputs, SignalMoves
 
 #: What a disturbance adjacency leaves open.
-_INITIAL_STATE = "moves of the initial state"
+_INITIAL_STATE = "the initial state"
 
 
 #: Longest change, in samples: every length up to it is a move of its own.
@@ -109,7 +109,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     --------
     >>> import privcontrol as pc
     >>> pc.DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
-    'the disturbance occupancy by at most 0.1 at any one time of the horizon'
+    'the disturbance occupancy by at most 0.1 at any one time'
     """
 
     radius: Any
@@ -365,14 +365,13 @@ class DisturbanceAdjacency(PlantAdjacency):
         if self.profiles is not None:
             return ("a disturbance of another shape",)
         if self.duration > 1:
-            return (f"a disturbance that lasts more than {self.duration} samples",)
+            return (f"a disturbance of more than {self.duration} samples",)
         signals = self.signals(manifold.plant)
         steps = [name for name in signals if _is_integrator(name, manifold.plant)]
         if len(steps) == len(signals):
             return (f"a second step of {' or '.join(steps)}",)
         return (
-            "a disturbance that lasts more than one sample "
-            '(norm="l2" hides one by its energy)',
+            'a disturbance of more than one sample (norm="l2" hides one by its energy)',
         )
 
 
@@ -412,7 +411,7 @@ class JointAdjacency(Adjacency, Frozen):
     >>> level = pc.StateAdjacency({"level": 1.0}, times=0)
     >>> joint = JointAdjacency([level, pc.DisturbanceAdjacency(0.1, inputs=["u"])])
     >>> print(joint.statement)  # doctest: +ELLIPSIS
-    either level by at most 1 at one of t = 0, ..., or the disturbance u by at most 0.1 at any one time of the horizon
+    either level by at most 1 at t = 0, ..., or the disturbance u by at most 0.1 at any one time
     """
 
     _parts: tuple[Adjacency, ...]

@@ -606,3 +606,49 @@ def test_exact_errors_of_laplace_noise_are_those_of_its_trials():
     exact = loop.mean_square_error()[:, 1:]
     assert np.all(np.abs(squares.mean(axis=1) - exact) < 5 * error)
     assert np.all(np.abs(squares.mean(axis=1) - exact / 2) > 5 * error)
+
+
+def follower(outputs):
+    """A first-order lag beside a slower one that it heats, under integral action or a PI law, hardly noisy."""
+    plant = ct.ss([[0.9, 0], [0.05, 0.9]], [[0.2], [0]], outputs, 0, 0.1)
+    budget = pc.PrivacyBudget(epsilon=1e3, delta=1e-2)
+    secret = pc.StateAdjacency({"x[0]": 0.01}, times=0)
+    noise = pc.design_output_noise(
+        plant, horizon=120, budget=budget, adjacency=secret, family="iid-gaussian"
+    )
+    return plant, noise
+
+
+@pytest.mark.parametrize("kind", ["integral", "feedback"])
+def test_a_followed_reference_is_no_error(kind):
+    """The mean ends on its reference: what is left is the noise, not one; the weights name the states that count."""
+    plant, noise = follower([[2.0, 0]])
+    first = np.diag([1.0, 0.0])
+    if kind == "integral":
+        loop = pc.private_lqg(plant, first, 0.1, 1e-3, 1e-3, noise, integral=["y[0]"])
+    else:
+        law = ct.tf([1.0, -0.9], [1, -1], 0.1)
+        loop = pc.private_feedback(plant, law, noise, Q=first, R=0.1)
+    with pytest.raises(ValueError, match=r"target: .* x\[1\] is to be; pass target="):
+        loop.mean_square_error(reference=[1.0])
+    given = loop.mean_square_error(reference=[1.0], target=[0.5, 0.0])
+    assert given[0, -1] < 1e-2
+    bare = loop.cost(reference=[1.0], target=[0.5, 0.0])
+    assert loop.cost(reference=[1.0]) == bare
+    assert loop.cost(reference=[1.0], target=[0.0, 0.0]).total > bare.total + 10
+    quiet = loop.mean_square_error(reference=[0.0])
+    np.testing.assert_array_equal(quiet, loop.mean_square_error())
+
+
+def test_outputs_that_read_every_state_need_no_target():
+    plant, noise = follower(np.eye(2))
+    gain = ct.ss([], [], [], [[1.0, 0.0]], 0.1)
+    loop = pc.private_feedback(plant, gain, noise)
+    goals = {"reference": [1.0, 0.3]}
+    np.testing.assert_array_equal(
+        loop.mean_square_error(**goals),
+        loop.mean_square_error(**goals, target=[1.0, 0.3]),
+    )
+    opposite = pc.private_feedback(plant, gain, noise, sign=1)
+    with pytest.raises(ValueError, match="target"):  # y follows -r, if at all
+        opposite.mean_square_error(**goals)

@@ -428,9 +428,8 @@ def test_the_guarantee_says_what_it_rests_on():
         "upper bound",
     ):
         assert part in text
-    assert "as given" in str(
-        OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=1.5).guarantee
-    )
+    given = OutputPerturbation(identity, GAUSS, radius=0.5, lipschitz=1.5)
+    assert "as given" in given.guarantee.sentence
     assert "every release draws its noise afresh" in str(
         MECHANISMS["Gauss-Input"]().guarantee
     )

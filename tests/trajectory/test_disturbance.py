@@ -192,10 +192,10 @@ def test_initial_state_and_disturbance_are_protected_jointly():
         "either air by at most 1" in text
         and "or the disturbance occupancy by at most 0.5" in text
     )
-    assert "moves of the initial state" not in text
+    assert "the initial state" not in text
     alone = design(adjacency=parts[1])
     assert (
-        'a disturbance that lasts more than one sample (norm="l2" hides one by its energy), moves of the init'
+        'a disturbance of more than one sample (norm="l2" hides one by its energy), the init'
         in alone.guarantee.sentence
     )
 

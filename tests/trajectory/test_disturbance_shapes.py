@@ -70,11 +70,9 @@ def test_longer_changes_cost_more():
 
 def test_the_text_says_how_long_a_change_lasts():
     adjacency = pc.DisturbanceAdjacency(0.3, duration=4, events=2)
-    assert adjacency.statement.endswith("of the horizon, for 1 to 4 samples")
+    assert adjacency.statement.endswith("2 times of the run, for 1 to 4 samples")
     assert "at each of 2 times" in adjacency.statement
-    assert adjacency.caveats(None)[0] == (
-        "a disturbance that lasts more than 4 samples"
-    )
+    assert adjacency.caveats(None)[0] == ("a disturbance of more than 4 samples")
 
 
 def test_several_events_need_a_design_without_a_horizon():
