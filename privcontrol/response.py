@@ -29,6 +29,7 @@ from ._signals import (
     trial_array,
 )
 from .core._linalg import positive_integer, real_array
+from .core._shown import time_axis, with_units
 from .core.guarantee import SIMULATED, PrivacyGuarantee
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class PrivateResponse(ct.TimeResponseData):
         releases.
     sysname, title, time_label : str, optional
         Name of the system, title of the plots, label of their time axis.
+    output_references : mapping of int to array, optional
+        References (T,) that outputs follow, by the position of the output.
 
     Attributes
     ----------
@@ -112,6 +115,7 @@ class PrivateResponse(ct.TimeResponseData):
         sysname: str | None = None,
         title: str | None = None,
         time_label: str = "Time [s]",
+        output_references: Mapping[int, NDArray] | None = None,
     ) -> None:
         self.t = real_array(time, "time", ndim=1)
         self.y = trial_array(outputs, "outputs", (self.t.size,))
@@ -141,6 +145,7 @@ class PrivateResponse(ct.TimeResponseData):
             self.reference = signal_rows(
                 reference, self.plant_states, self.t.size, "reference"
             )
+        self.output_references = dict(output_references or {})
         self.left_region: NDArray | None = None
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
@@ -399,6 +404,8 @@ class PrivateResponse(ct.TimeResponseData):
         label: str | None = None,
         color: str | None = None,
         title: str | None = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot median, band of quantiles, a few single trials and the reference.
 
@@ -408,17 +415,22 @@ class PrivateResponse(ct.TimeResponseData):
         Parameters
         ----------
         signals : str or sequence of str, optional
-            As for `mean`, one panel each; the plant's states beside the outputs by default.
+            As for `mean`, one panel each; the plant's states beside the outputs by default,
+            without the states of a delay.
         samples : int or "all", optional
             How many single trials to draw, from the first. All of them replace the band.
         quantiles : (float, float), optional
             Lower and upper end of the band.
         reference : bool, optional
-            Draw the reference over the plant's states.
+            Draw the reference over the states or outputs that follow it.
         ax : Axes or array of Axes, optional
             Axes to draw on, such as the `axes` of an earlier plot.
         label, color, title : str, optional
             Legend prefix and colour, to tell responses on the same axes apart, and title.
+        time_unit : str, optional
+            Unit in which dt is counted, such as ``"h"``; seconds by default. A label only.
+        units : mapping of str to str, optional
+            Units of signals by name, such as ``{"y": "K"}``. Labels only.
         """
         is_count = isinstance(samples, int) and not isinstance(samples, bool)
         if samples != "all" and not (is_count and samples >= 0):
@@ -430,9 +442,10 @@ class PrivateResponse(ct.TimeResponseData):
         band = median and samples != "all"
         shown = samples if band else self.ntraces
         style = Style(pair, band, median, shown, label, color)
-        columns = self._columns(signals, reference)
+        columns = self._columns(signals, reference, units)
         title = self.title if title is None else title
-        return draw_panels(self.t, columns, style, ax, self.time_label, title)
+        clock = time_axis(self.time_label, time_unit)
+        return draw_panels(self.t, columns, style, ax, clock, title)
 
     def band_plot(
         self,
@@ -444,6 +457,8 @@ class PrivateResponse(ct.TimeResponseData):
         ax: object = None,
         label: str | None = None,
         color: str | None = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each.
 
@@ -454,7 +469,7 @@ class PrivateResponse(ct.TimeResponseData):
         if signals is None and self.x is None:
             signals = "outputs"
         places = self._find(signals)
-        panels = self._panels(places, reference)
+        panels = self._panels(places, reference, units)
         for name, values in dict(overlay or {}).items():
             curves = signal_rows(
                 np.atleast_2d(values), len(places), self.t.size, f"overlay {name!r}"
@@ -463,30 +478,59 @@ class PrivateResponse(ct.TimeResponseData):
                 panel.curves[name] = curve
         style = Style(quantile_pair(quantiles), True, True, 0, label, color)
         columns = [(None, panels)]
-        return draw_panels(self.t, columns, style, ax, self.time_label, self.title)
+        clock = time_axis(self.time_label, time_unit)
+        return draw_panels(self.t, columns, style, ax, clock, self.title)
 
-    def _columns(self, signals: Signals, reference: bool) -> list:
+    def _columns(
+        self, signals: Signals, reference: bool, units: Mapping[str, str] | None
+    ) -> list:
         """Headings and panels of a plot."""
         if signals is not None:
-            return [(None, self._panels(self._find(signals), reference))]
+            return [(None, self._panels(self._find(signals), reference, units))]
         groups = {"Published outputs": self._find("outputs")}
         if self.x is not None:
-            groups = {"States (private)": self._find(None), **groups}
+            own = [place for place in self._find(None) if not self._is_past(place[1])]
+            groups = {"States (private)": own, **groups}
         columns = []
         for heading, places in groups.items():
             if len(places) > MAX_ROWS:
                 heading += f", first {MAX_ROWS} of {len(places)}"
-            columns.append((heading, self._panels(places[:MAX_ROWS], reference)))
+            panels = self._panels(places[:MAX_ROWS], reference, units)
+            columns.append((heading, panels))
         return columns
 
-    def _panels(self, places: Sequence[Place], reference: bool) -> list[Panel]:
-        """One panel for each place, with the reference over the plant's states."""
+    def _is_past(self, state: int) -> bool:
+        """Whether `with_delays` made the state, which holds a past input or output."""
+        signal, _, age = self.state_labels[state].rpartition("_")
+        return age.isdigit() and signal in self.output_labels
+
+    def _panels(
+        self, places: Sequence[Place], reference: bool, units: Mapping[str, str] | None
+    ) -> list[Panel]:
+        """One panel for each place, with the reference over what follows it."""
+        aliases = {label: name for name, label in self.output_labels.aliases.items()}
+        labels = self._groups.labels(places)
+        names = [aliases.get(label, label) for label in labels]
+        known = [*self.output_labels, *aliases.values(), *self.state_labels]
+        known += self.input_labels
+        shown = with_units(names, units, [*known, *names])
         panels = []
-        for place, label in zip(places, self._groups.labels(places)):
-            panel = Panel(label, self._traces(place))
+        for place, label in zip(places, shown):
             group, index = place
-            is_plant = group == "states" and index < self.plant_states
-            if reference and self.reference is not None and is_plant:
-                panel.curves["reference"] = self.reference[index]
+            if group == "outputs" and self.output_labels[index] in aliases:
+                label = f"published\n{label}"
+            panel = Panel(label, self._traces(place))
+            curve = self._reference_of(group, index) if reference else None
+            if curve is not None:
+                panel.curves["reference"] = curve
             panels.append(panel)
         return panels
+
+    def _reference_of(self, group: str, index: int) -> NDArray | None:
+        """The reference (T,) that a signal follows."""
+        if group == "outputs":
+            return self.output_references.get(index)
+        follows = group == "states" and index < self.plant_states
+        if self.reference is None or not follows:
+            return None
+        return np.asarray(self.reference[index])

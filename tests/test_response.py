@@ -612,3 +612,74 @@ def test_a_message_and_a_state_of_one_agent_are_told_apart_in_a_plot():
     response = agents.simulate(np.arange(10.0), 3, trials=5, rng=0)
     axes = response.plot(["outputs.2", "states.2"]).axes.ravel()
     assert [axis.get_ylabel() for axis in axes] == ["outputs.2", "states.2"]
+
+
+# -- units are labels ------------------------------------------------------------------------------------------------
+
+
+def heated(dt=0.25):
+    """A room counted in hours, under integral action, with its heating one sample late."""
+    room = ct.ss(0.9, 0.1, 1, 0, dt, states=["air"], inputs=["heat"], outputs=["T"])
+    late = pc.with_delays(room, {"heat": 2})
+    noise = pc.design_output_noise(
+        late,
+        horizon=24,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"air": 0.1}, times=0),
+        family="iid-gaussian",
+    )
+    Q = np.diag([1.0, 0, 0])
+    return noise, pc.private_lqg(late, Q, 1.0, 1e-3, 1e-3, noise, integral=["T"])
+
+
+def labels(drawn):
+    axes = [ax for ax in drawn.axes.flat if ax.get_visible()]
+    return {ax.get_xlabel() for ax in axes} - {""}, [ax.get_ylabel() for ax in axes]
+
+
+def test_plots_name_the_units_they_are_told_and_no_state_of_a_delay():
+    noise, loop = heated()
+    run = loop.simulate(reference=[0.5], trials=40, rng=0)
+    drawn = run.plot(time_unit="h", units={"air": "K", "T": "K", "heat": "kW"})
+    assert labels(drawn) == (
+        {"Time [h]"},
+        ["air [K]", "published\nT [K]", "heat [kW]"],
+    )
+    published = drawn.axes[0, 1]
+    goal = [line for line in published.lines if line.get_label() == "reference"]
+    assert len(goal) == 1 and set(goal[0].get_ydata()) == {0.5}
+    assert labels(run.band_plot(["air", "T"])) == (
+        {"Time [s]"},
+        ["air", "published\nT"],
+    )
+    assert labels(run.band_plot("heat_1", time_unit="min"))[1] == ["heat_1"]
+    assert labels(noise.plot(time_unit="h", units={"T": "K"})) == (
+        {"Time [h]"},
+        ["noise on\nT [K]"],
+    )
+    spy = pc.eavesdropper(noise)
+    assert labels(spy.plot(units={"air": "K"}))[1][0].startswith("error of\nair [K]")
+    for draw in (run.plot, run.band_plot, noise.plot, spy.plot):
+        with pytest.raises(ValueError, match=r"units: expected names among .*got wall"):
+            draw(units={"wall": "K"})
+        with pytest.raises(TypeError, match="time_unit: expected text"):
+            draw(time_unit=3600)
+
+
+def test_spectra_and_reports_name_the_units_they_are_told(tmp_path):
+    loop = heated()[1]
+    secret = pc.DisturbanceAdjacency({"heat": 1.0})
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    room = ct.ss(0.9, 0.1, 1, 0, 0.25, inputs=["heat"], outputs=["T"])
+    endless = pc.design_output_noise(
+        room, horizon=np.inf, budget=budget, adjacency=secret
+    )
+    axis = endless.plot(time_unit="h", units={"T": "K"}).axes[0, 0]
+    assert axis.get_xlabel() == "Frequency [cycles per h]"
+    assert axis.get_ylabel() == "Amplitude [K]"
+    told = loop.report(tmp_path / "told.html", time_unit="h", units={"T": "K"})
+    page = told.read_text()
+    assert "The run takes 6 h." in page and "<td>T [K]</td>" in page
+    assert "The run takes 6 s." in loop.report(tmp_path / "plain.html").read_text()
+    with pytest.raises(ValueError, match="units"):
+        loop.report(tmp_path / "wrong.html", units={"wall": "K"})

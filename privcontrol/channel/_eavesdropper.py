@@ -7,6 +7,7 @@ from it, and its exact error, say in the units of the states what a privacy guar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
+from ..core._shown import with_units
 from ..core.errors import UncertifiableError
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
@@ -191,16 +193,25 @@ class Eavesdropper:
             )
         return signals.transpose(2, 0, 1)
 
-    def plot(self, *, ax: Any = None) -> ct.ControlPlot:
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> ct.ControlPlot:
         """Plot the standard deviation of the error in each state, beside that of the prior.
 
-        ``ax`` holds axes, one for each state, as in `OutputNoise.plot`.
+        ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
+        ``units`` are labels.
         """
         time = self.plant.step * np.arange(self.horizon)
         lines = np.empty((self.plant.order, 1), object)
         title = "What an eavesdropper does not know"
-        with stacked_axes(ax, len(lines), "state", self.plant, title) as axes:
-            for k, name in enumerate(self.plant.states):
+        names = with_units(self.plant.states, units)
+        count = len(names)
+        with stacked_axes(ax, count, "state", self.plant, title, time_unit) as axes:
+            for k, name in enumerate(names):
                 axis = axes[k, 0]
                 std = self.std[k].copy()
                 std[np.isinf(std)] = np.nan
@@ -210,7 +221,7 @@ class Eavesdropper:
                     lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
                 if np.isnan(std).all():
                     name += ", not estimable"
-                axis.set_ylabel(f"{name}\nerror std")
+                axis.set_ylabel(f"error of\n{name}")
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)

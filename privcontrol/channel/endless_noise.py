@@ -7,6 +7,7 @@ change less hidden than a new one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed
+from ..core._shown import with_units
 from ..trajectory.linear import LinearSystem
 from .iosystem import create_noise_iosystem, numbered
 from .output_noise import OutputNoise
@@ -293,7 +295,12 @@ class EndlessNoise(OutputNoise):
         )
 
     def plot(  # type: ignore[override]
-        self, ax: Axes | None = None, *, loop: Pricing | None = None
+        self,
+        ax: Axes | None = None,
+        *,
+        loop: Pricing | None = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what a loop lets pass.
 
@@ -303,6 +310,9 @@ class EndlessNoise(OutputNoise):
         loop : PrivateLoop, optional
             With weights Q and R. Its curve is the root of the cost that noise of size one
             causes at each frequency.
+        time_unit, units : optional
+            Labels, as in `PrivateResponse.plot`: frequencies are per ``time_unit``, and the
+            amplitude has the unit of the outputs where it is one.
         """
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
@@ -319,7 +329,12 @@ class EndlessNoise(OutputNoise):
             style = "k" if label == "noise" else ""
             lines += ax.loglog(frequencies, gains, style, label=label)
         unit = "cycles per sample" if self.plant_data.dt is True else "Hz"
-        ax.set(xlabel=f"Frequency [{unit}]", ylabel="Amplitude [units of the outputs]")
+        if time_unit is not None:
+            unit = f"cycles per {time_unit}"
+        with_units(self.plant_data.outputs, units)
+        one = set((units or {}).values())
+        size = one.pop() if len(one) == 1 else "units of the outputs"
+        ax.set(xlabel=f"Frequency [{unit}]", ylabel=f"Amplitude [{size}]")
         ax.grid(alpha=0.3, which="major")
         legend = ax.legend(fontsize="small")
         shown = np.array([[lines]], dtype=object)

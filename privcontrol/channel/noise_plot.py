@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed
+from ..core._shown import time_axis, with_units
 from ..trajectory.plant import Plant
 from .summed import SummedNoise
 
@@ -21,7 +22,12 @@ _MOST_POINTS = 1_000_000
 
 @contextmanager
 def stacked_axes(
-    ax: Any, count: int, what: str, plant: Plant, title: str
+    ax: Any,
+    count: int,
+    what: str,
+    plant: Plant,
+    title: str,
+    time_unit: str | None = None,
 ) -> Iterator[Any]:
     """Axes (count, 1) in python-control's style, which share their time axis.
 
@@ -39,11 +45,18 @@ def stacked_axes(
                 f"ax: expected {count} axes, one per {what}, got {len(axes)}"
             )
         yield axes
-        axes[-1, 0].set_xlabel(plant.time_label)
+        axes[-1, 0].set_xlabel(time_axis(plant.time_label, time_unit))
         axes[0, 0].legend(loc="best")
 
 
-def plot_noise(noise: SummedNoise, samples: int, rng: Seed, ax: Any) -> ct.ControlPlot:
+def plot_noise(
+    noise: SummedNoise,
+    samples: int,
+    rng: Seed,
+    ax: Any,
+    time_unit: str | None,
+    units: Mapping[str, str] | None,
+) -> ct.ControlPlot:
     """`OutputNoise.plot`."""
     trials = positive_integer(samples, "samples")
     if trials * noise.horizon > _MOST_POINTS:
@@ -55,12 +68,14 @@ def plot_noise(noise: SummedNoise, samples: int, rng: Seed, ax: Any) -> ct.Contr
     time = noise.timepts
     plant = noise.plant_data
     lines = np.empty((noise.outputs, 1), object)
-    with stacked_axes(ax, len(lines), "output", plant, "Output noise") as axes:
-        for k, name in enumerate(plant.outputs):
+    names = with_units(plant.outputs, units)
+    title = "Output noise"
+    with stacked_axes(ax, len(lines), "output", plant, title, time_unit) as axes:
+        for k, name in enumerate(names):
             axis = axes[k, 0]
             band = 2 * noise.stds[k]
             axis.fill_between(time, -band, band, color="0.85", lw=0, label="two std")
             lines[k, 0] = axis.plot(time, runs[k].T, linewidth=0.9)
-            axis.set_ylabel(f"{name}\nnoise")
+            axis.set_ylabel(f"noise on\n{name}")
             axis.margins(x=0)
     return ct.ControlPlot(lines, axes, axes[0, 0].figure)

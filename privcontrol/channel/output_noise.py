@@ -6,6 +6,7 @@ independent noise at each sample. It may not be used beyond its horizon.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,20 @@ class OutputNoise(SummedNoise):
         return recertified(replace(self, parts=parts, promised=None), gain)
 
     def plot(
-        self, *, samples: int = 5, rng: Seed = 0, ax: Any = None
+        self,
+        *,
+        samples: int = 5,
+        rng: Seed = 0,
+        ax: Any = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot simulated samples of the noise at each output within two deviations.
 
         ``ax`` has one of matplotlib's Axes for each output, a new figure by default.
+        ``time_unit`` and ``units`` are labels, as in `PrivateResponse.plot`.
         """
-        return plot_noise(self, samples, rng, ax)
+        return plot_noise(self, samples, rng, ax, time_unit, units)
 
     def guarantee_for(
         self, models: Any, *, adjacency: Adjacency | None = None

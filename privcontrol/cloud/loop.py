@@ -7,7 +7,7 @@ output noise is the guarantee of the loop, whatever the controller.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,7 +33,7 @@ from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ._loop_data import KIND, loop_to_dict
 from .checks import RunSignals, Weights, check_noise, known_keywords, root, span
-from .controller import Law, ObserverFeedback, general_controller
+from .controller import Controller, Law, ObserverFeedback, general_controller
 from .dynamics import LoopDynamics, Rows
 from .iosystem import fixed_controller, varying_controller, varying_loop
 from .margins import knowledge, margins
@@ -182,7 +182,7 @@ class PrivateLoop:
 
         Those with integral action, and all where the controller acts on r - yhat.
         """
-        if self.observer is not None or isinstance(self.law, OwnLaw):
+        if self.observer is not None or not isinstance(self.law, Controller):
             return self.tracked
         law = self.law
         on_errors = [law.F.shape == law.B.shape, np.array_equal(law.F, -law.B)]
@@ -686,12 +686,19 @@ class PrivateLoop:
         refuse_moments(self, "steady_state_error")
         return steady_state_error(self)
 
-    def report(self, path: str | Path) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Path:
         """Write one HTML page about the loop, for whoever answers for the data.
 
         It holds the guarantee with its assumptions and what it does not hide, the noise, the eavesdropper's error, the
         cost by cause and the error of the states. It holds no signal of any run. An existing file at ``path`` is
-        replaced. `ValueError` without noise, or with noise without a horizon.
+        replaced. `ValueError` without noise, or with noise without a horizon. ``time_unit="h"`` and ``units={"y": "K"}``
+        label times, outputs and states; dt is in seconds without the first.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
@@ -701,7 +708,7 @@ class PrivateLoop:
                 "run, with_noise(loop.noise.over(samples))"
             )
         refuse_moments(self, "report")
-        return write_report(self, path)
+        return write_report(self, path, time_unit, units)
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..channel._eavesdropper import eavesdropper
+from ..core._shown import time_axis, with_units
 
 if TYPE_CHECKING:
     from .loop import PrivateLoop
@@ -29,24 +30,34 @@ _STYLE = (
 _HIDDEN = "cannot be estimated"
 
 
-def write_report(loop: PrivateLoop, path: str | Path) -> Path:
+def write_report(
+    loop: PrivateLoop,
+    path: str | Path,
+    time_unit: str | None,
+    units: Mapping[str, str] | None,
+) -> Path:
     """Write the page of `PrivateLoop.report` and return its path."""
     noise = loop.private_noise
     title = f"Privacy of {loop.name}"
-    outputs = zip(loop.plant.outputs, noise.std)
+    known = [*loop.plant.outputs, *loop.plant.states]
+    outputs = zip(with_units(loop.plant.outputs, units, known), noise.std)
     levels = [(name, f"{std:.4g}") for name, std in outputs]
+    states = with_units(loop.plant.states, units, known)
+    length = loop.plant.step * noise.horizon
+    clock = time_axis(loop.plant.time_label, time_unit).removeprefix("Time ")
+    run = f"<p>The run takes {length:g} {clock.strip('[]')}.</p>"
     sections = [
         f"<h1>{html.escape(title)}</h1>",
         "<h2>What is guaranteed</h2>",
-        loop.guarantee._repr_html_(),
+        loop.guarantee._repr_html_() + run,
         "<h2>Noise on what is published</h2>",
         _table(("Output", "Largest standard deviation, in its unit"), levels),
         "<h2>What an eavesdropper can tell</h2>",
-        _known_to_others(loop),
+        _known_to_others(loop, states),
         "<h2>What it costs</h2>",
         _cost(loop),
         "<h2>Error of the states</h2>",
-        _errors(loop),
+        _errors(loop, states, time_unit),
     ]
     page = (
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
@@ -60,11 +71,11 @@ def write_report(loop: PrivateLoop, path: str | Path) -> Path:
     return written
 
 
-def _known_to_others(loop: PrivateLoop) -> str:
+def _known_to_others(loop: PrivateLoop, states: list[str]) -> str:
     """The error of the best linear estimate of each state, at the start and at the end of the run."""
     spy = eavesdropper(loop)
     rows = []
-    for name, std in zip(loop.plant.states, spy.std):
+    for name, std in zip(states, spy.std):
         sizes = [_HIDDEN, _HIDDEN]
         for k, size in enumerate((std[0], std[-1])):
             if np.isfinite(size):
@@ -96,14 +107,14 @@ def _cost(loop: PrivateLoop) -> str:
     return _table(head, rows)
 
 
-def _errors(loop: PrivateLoop) -> str:
+def _errors(loop: PrivateLoop, states: list[str], time_unit: str | None) -> str:
     """A figure of the root mean square error that the privacy noise causes."""
     times = loop.private_noise.timepts
     sizes = np.sqrt(loop.mean_square_error())
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for name, size in zip(loop.plant.states, sizes):
+    for name, size in zip(states, sizes):
         axes.plot(times, size, label=name)
-    axes.set_xlabel(loop.plant.time_label)
+    axes.set_xlabel(time_axis(loop.plant.time_label, time_unit))
     axes.set_ylabel("rms error by privacy noise\n[units of the states]")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)

@@ -80,9 +80,16 @@ def simulate(
         guarantee=loop.guarantee,
         sysname=loop.name,
         time_label=loop.plant.time_label,
+        output_references=_followed(loop, signals),
     )
     response.left_region = left
     return response
+
+
+def _followed(loop: PrivateLoop, signals: LoopSignals) -> dict[int, NDArray]:
+    """The references (T,) of the outputs that follow one."""
+    references = signals.shared["reference"][:, :, 0].T
+    return dict(zip(loop.followed_outputs, references))
 
 
 def _task(
