@@ -325,8 +325,8 @@ def test_plot_shows_each_state_beside_the_prior():
     listener = eavesdropper(cases.vehicle_noise(), prior=np.diag([25.0, 4.0]))
     shown = listener.plot()
     assert [ax.get_ylabel() for ax in shown.axes[:, 0]] == [
-        "position\nerror std",
-        "velocity\nerror std",
+        "error of\nposition",
+        "error of\nvelocity",
     ]
     np.testing.assert_array_equal(shown.lines[0, 0][0].get_ydata(), listener.std[0])
     np.testing.assert_array_equal(
