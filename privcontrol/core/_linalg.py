@@ -181,14 +181,15 @@ def positive_number(value: object, name: str, *, zero: bool = False) -> float:
     return value
 
 
-def positive_integer(value: object, name: str) -> int:
-    """Return an integer of at least one."""
+def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
+    """Return an integer of at least one (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     if abs(int(value)) > 2**53:
         raise ValueError(f"{name}: expected an integer from 1 to 2^53")
-    if value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value}")
+    least = 0 if zero else 1
+    if value < least:
+        raise ValueError(f"{name}: expected an integer >= {least}, got {value}")
     return int(value)
 
 

@@ -19,7 +19,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from ._files import as_path
-from ._linalg import positive_integer
+from ._linalg import instance_of, positive_integer
 from ._shown import plot_ledger
 from ._store import FileStore, Kind, MemoryStore
 from .adjacency import Adjacency, checked_adjacency
@@ -426,6 +426,8 @@ class PrivacyLedger:
         ------
         ValueError
             If nothing is left, or the date is not ahead or has no time zone.
+        TypeError
+            If it is no datetime.
 
         Examples
         --------
@@ -435,6 +437,7 @@ class PrivacyLedger:
         0.25
         """
         length = _duration(period)
+        instance_of(until, datetime, "until", "datetime(2030, 1, 1, tzinfo=UTC)")
         if until.tzinfo is None or not until > datetime.now(UTC):
             raise ValueError(
                 f"until: expected a date ahead with a time zone, got {until}; write "

@@ -127,11 +127,10 @@ class DisturbanceAdjacency(PlantAdjacency):
         self._set(
             duration=positive_integer(self.duration, "duration"),
             events=positive_integer(self.events, "events"),
+            separation=positive_integer(self.separation, "separation", zero=True),
         )
-        for name in ("separation", "window"):
-            value = getattr(self, name)
-            if value:
-                self._set(**{name: positive_integer(value, name)})
+        if self.window is not None:
+            self._set(window=positive_integer(self.window, "window"))
         self._check_fields("inputs", "secret signals")
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))

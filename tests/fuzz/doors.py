@@ -7,6 +7,7 @@ every public name has a door here, so that a new one cannot be forgotten.
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import control as ct
@@ -182,9 +183,12 @@ def core_doors() -> Iterator[Door]:
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=1e6, delta=1e-2))
     yield _of(ledger, "charge", guarantee, note="a note", count=1)
     yield _of(ledger, "can_charge", guarantee, count=1)
+    yield _of(ledger, "by_period", "1D")
+    yield _of(budget, "each_of", 7)
     folder = Path(tempfile.mkdtemp())
     yield _public("PrivacyLedger", budget, folder / "ledger.sqlite")
     kept = pc.PrivacyLedger(budget, folder / "kept.sqlite")
+    yield _of(kept, "left_until", datetime(2100, 1, 1, tzinfo=UTC), "1D")
     yield Door(
         "PrivacyLedger.open",
         pc.PrivacyLedger.open,
@@ -264,6 +268,10 @@ def trajectory_doors() -> Iterator[Door]:
     yield _public("InitialStateAdjacency", 1.0, norm=2)
     yield _public("DisturbanceAdjacency", 1.0, inputs=["w"], times=[1], norm="single")
     yield _public("DisturbanceAdjacency", 1.0, duration=3, events=2)
+    yield _public("DisturbanceAdjacency", 1.0, events=2, separation=3)
+    day = dict(inputs=["w"], window=5)
+    person = pc.DisturbanceAdjacency.person
+    yield Door("DisturbanceAdjacency.person", person, (2.0, 8.0), day)
     yield _public("DisturbanceAdjacency", 1.0, profiles=[[1.0, 2.0], [1.0]])
     for adjacency in (
         pc.StateAdjacency({"a": 1.0}),
