@@ -8,7 +8,7 @@ Entries that no constraint ties together are treated apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
@@ -31,42 +31,17 @@ from .errors import UncertifiableError
 #: What the circuits of a manifold may take, by an estimate.
 MOST_SECONDS = 10.0
 
-#: Entries of all moves up to which they are kept as rationals, and of a block of doubles.
-_MOST_RATIONALS = 30_000
+#: Entries of a block of doubles.
 _BLOCK = 2**19
+
+#: Relative error of an entry that is rounded once.
+ROUNDED = 2.0**-52
 
 #: The smallest double of full precision.
 TINY = float(np.finfo(float).tiny)
 
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
-
-
-@dataclass(frozen=True, eq=False)
-class CircuitMoves:
-    """A block of worst moves (n, M), one column per circuit, with bounds of their errors.
-
-    Each is scaled so that some protected entry moves by its radius, and no other protected
-    entry of its support by less than its own. Some multiple, at least one, of every worst
-    move lies within the `errors`, which are ``relative`` to the entries. ``exact`` holds
-    the moves as rationals, if they are few.
-    """
-
-    moves: NDArray
-    exact: list | None = None
-    relative: float = 2.0**-52
-
-    def __post_init__(self) -> None:
-        if not np.isfinite(self.moves).all():
-            raise UncertifiableError(
-                "a move leaves the range of double precision; shorten the horizon or "
-                "rescale the entries"
-            )
-
-    @property
-    def errors(self) -> NDArray:
-        """Bounds (n, M) of the errors, zero where nothing moves."""
-        return np.abs(self.moves) * self.relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +122,23 @@ class Component:
                 found.add(support)
                 yield support, [x for x in move if x]
 
-    def blocks(self, radius: NDArray) -> Iterator[CircuitMoves]:
-        """Worst moves of the component's entries for radii (n,), 0 if not protected."""
-        size = len(self.index)
-        if not self.dimension or not (radius > 0).any():
-            yield rounded_moves([], size)
+    def worst_moves(self, radius: NDArray) -> Iterator[Sparse]:
+        """The largest move along each circuit for radii of all entries, 0 if not protected.
+
+        Some protected entry moves by its radius, and no other one that moves by less than
+        its own. Entries are numbered as in the whole manifold.
+        """
+        sizes = [rational(mu) for mu in radius[self.index].tolist()]
+        if not self.dimension or not any(sizes):
             return
-        radii = [rational(mu) for mu in radius.tolist()]
-        moves = filter(None, (worst_move(one, radii) for one in self.circuits()))
-        while block := list(islice(moves, _BLOCK // size + 1)):
-            yield rounded_moves(block, size)
+        places = self.index.tolist()
+        for support, entries in self.circuits():
+            scale = Rational(0)
+            for j, x in zip(support, entries):
+                if sizes[j] > 0:
+                    scale = max(scale, sizes[j] / abs(x))
+            if scale > 0:
+                yield [places[j] for j in support], [scale * x for x in entries]
 
 
 def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
@@ -240,33 +222,30 @@ def chart_moves(
     return moves
 
 
-def worst_move(circuit: Sparse, radii: Sequence[Rational]) -> Sparse | None:
-    """The largest move along a circuit, or None if it moves no protected entry."""
-    support, entries = circuit
-    scale = Rational(0)
-    for j, x in zip(support, entries, strict=True):
-        if radii[j] > 0:
-            scale = max(scale, radii[j] / abs(x))
-    if scale == 0:
-        return None
-    return support, [scale * x for x in entries]
+def blocks_of(moves: Iterable[Sparse], size: int) -> Iterator[list[Sparse]]:
+    """Cut moves of so many entries into blocks that fit in memory, at least one."""
+    moves = iter(moves)
+    step = _BLOCK // size + 1
+    yield list(islice(moves, step))
+    while block := list(islice(moves, step)):
+        yield block
 
 
-def rounded_moves(moves: list[Sparse], size: int) -> CircuitMoves:
-    """Exact moves as doubles (n, M), and as rationals if they are few."""
+def rounded(moves: list[Sparse], size: int) -> NDArray:
+    """Exact moves as doubles (n, M), within a relative `ROUNDED`."""
     data = np.zeros((size, len(moves)))
     for column, (support, entries) in enumerate(moves):
         try:
             values = np.array([int(x.p) / int(x.q) for x in entries])
         except OverflowError:
             values = np.array([np.inf])
-        if not (np.abs(values) > TINY).all():
+        if not ((TINY < np.abs(values)) & (np.abs(values) < np.inf)).all():
             raise UncertifiableError(
-                "a move leaves the range of double precision; rescale the entries"
+                "a move leaves the range of double precision; shorten the horizon or "
+                "rescale the entries"
             )
         data[list(support), column] = values
-    few = size * len(moves) <= _MOST_RATIONALS
-    return CircuitMoves(data, moves if few else None)
+    return data
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:

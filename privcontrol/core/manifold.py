@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
+    Rational,
     RationalMatrix,
     ball_matrix,
     rational,
@@ -29,12 +31,14 @@ from ._balls import (
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from .circuits import (
-    CircuitMoves,
+    ROUNDED,
     Component,
+    Sparse,
+    blocks_of,
     chart_moves,
     radii,
     refuse_long,
-    rounded_moves,
+    rounded,
     sparse,
     split,
 )
@@ -43,6 +47,9 @@ from .moves import FiniteMoves
 #: Entries of the constraints up to which the kernel's error is computed in balls, and of
 #: the kernel up to which its sums are.
 _MOST_EXACT = 2_500
+
+#: Entries of all moves up to which they are kept as rationals.
+_MOST_RATIONALS = 30_000
 
 #: Entries for each nonzero one above which moves are multiplied as sparse ones.
 _MOST_SPARSE = 16
@@ -433,37 +440,26 @@ class AffineManifold(Frozen):
             refuse_long(self._components)
             for component in self._components:
                 _ = component.kernel  # refuses ranks that do not agree
-            return (
-                self._embedded(component.index, block)
-                for component in self._components
-                for block in component.blocks(sizes[component.index])
-            )
+            parts = (component.worst_moves(sizes) for component in self._components)
+            return map(self._finite, blocks_of(chain.from_iterable(parts), self.size))
         exact = [rational(mu) for mu in sizes.tolist()]
         kernel = self._whole.kernel
         moves = []
         for coordinates in chart_moves(kernel, exact, charts):
             column = RationalMatrix(len(coordinates), 1, coordinates)
             moves.append(sparse((kernel * column).entries()))
-        every = np.arange(self.size)
-        return iter([self._embedded(every, rounded_moves(moves, self.size))])
+        return iter([self._finite(moves)])
 
-    def _embedded(self, index: NDArray, block: CircuitMoves) -> FiniteMoves:
-        """Moves of some entries as moves of all."""
-        data = block.moves
-        errors = block.errors
-        if len(index) < self.size:
-            data = np.zeros((self.size, block.moves.shape[1]))
-            data[index] = block.moves
-            errors = np.zeros(data.shape)
-            errors[index] = block.errors
-        rationals = None
-        if block.exact is not None:
-            rationals = []
-            for support, entries in block.exact:
-                column = [rational(0)] * self.size
-                for i, x in zip(support, entries, strict=True):
-                    column[int(index[i])] = x
-                rationals.append(column)
+    def _finite(self, moves: list[Sparse]) -> FiniteMoves:
+        """Exact moves of the data, also as rationals if they are few."""
+        data = rounded(moves, self.size)
+        rationals: list[list[Rational]] | None = None
+        if data.size <= _MOST_RATIONALS:
+            rationals = [[Rational(0)] * self.size for _ in moves]
+            for column, (support, entries) in zip(rationals, moves):
+                for i, x in zip(support, entries):
+                    column[i] = x
+        errors = np.abs(data) * ROUNDED
         columns = self._coordinates(data)
         return FiniteMoves(columns, data=data, errors=errors, rationals=rationals)
 

@@ -9,7 +9,6 @@ All of this is exact; moves are rounded once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations, islice
 from math import comb
 
@@ -28,17 +27,20 @@ from ..core._balls import (
 from ..core._linalg import positive_integer, real_array
 from ..core.circuits import (
     MOST_SECONDS,
+    ROUNDED,
     TINY,
-    CircuitMoves,
     Component,
+    Sparse,
+    blocks_of,
     chart_moves,
     null_vector,
     radii,
     refuse_long,
-    rounded_moves,
+    rounded,
     sparse,
 )
 from ..core.errors import UncertifiableError
+from ..core.moves import FiniteMoves
 
 #: Relative error of an entry that is rounded once, scaled and multiplied.
 _ROUNDED = 2.0**-49
@@ -53,7 +55,7 @@ def trajectory_circuit_moves(
     radius: ArrayLike,
     *,
     charts: str | Iterable = "all",
-) -> Iterator[CircuitMoves]:
+) -> Iterator[FiniteMoves]:
     """Worst moves of Definition 4 over trajectories of x(t+1) = A x(t) + known input.
 
     There are about C(T n, n - 1) of them, none of which is stored. Entry m of x(t) has the
@@ -66,7 +68,7 @@ def trajectory_circuit_moves(
     In DPAM's vehicle the positions at two successive times tie the velocity:
 
     >>> blocks = trajectory_circuit_moves([[1, 0.125], [0, 1]], 100, 1.0)
-    >>> float(max(abs(found.moves[1]).max() for found in blocks))  # doctest: +ELLIPSIS
+    >>> float(max(abs(found.columns[1]).max() for found in blocks))  # doctest: +ELLIPSIS
     8.0000000...
     """
     A = real_array(A, "A", ndim=2)
@@ -79,7 +81,7 @@ def trajectory_circuit_moves(
     if not isinstance(charts, str):
         sizes = [rational(mu) for mu in radius.ravel().tolist()]
         moves = chart_moves(_stack(exact, horizon), sizes, list(charts))
-        return iter([rounded_moves([sparse(move) for move in moves], n)])
+        return iter([_first_state([sparse(move) for move in moves], n, n)])
     if charts != "all":
         raise ValueError(
             f"charts: expected 'all' or a list of index sets, got {charts!r}"
@@ -87,8 +89,9 @@ def trajectory_circuit_moves(
     if n == 1 or exact.det() == 0 or (radius != radius[0]).any():
         whole = Component(np.arange(horizon * n), _stack(exact, horizon), True, n)
         refuse_long([whole])
-        blocks = whole.blocks(radius.ravel())
-        return (replace(block, moves=block.moves[:n], exact=None) for block in blocks)
+        size = horizon * n
+        blocks = blocks_of(whole.worst_moves(radius.ravel()), size)
+        return (_first_state(block, size, n) for block in blocks)
     # an estimate; integers grow with the horizon
     sets = comb(n * horizon, n - 1) - comb(n * (horizon - 1), n - 1)
     seconds = sets * n * horizon * (4e-6 + 5e-8 * horizon)
@@ -99,6 +102,12 @@ def trajectory_circuit_moves(
             'horizon, or charts="times"'
         )
     return _shared_moves(exact, horizon, radius[0])
+
+
+def _first_state(moves: list[Sparse], size: int, n: int) -> FiniteMoves:
+    """Exact moves of so many entries as moves of x(0)."""
+    initial = rounded(moves, size)[:n]
+    return FiniteMoves(initial, errors=np.abs(initial) * ROUNDED)
 
 
 def count_trajectory_circuits(n: int, horizon: int) -> int:
@@ -128,7 +137,7 @@ def _powers(A: RationalMatrix, count: int) -> Iterator[tuple[IntegerMatrix, Inte
 
 def _shared_moves(
     A: RationalMatrix, horizon: int, radius: NDArray
-) -> Iterator[CircuitMoves]:
+) -> Iterator[FiniteMoves]:
     """Yield the worst moves of all shifts of the sets that start at time 0."""
     n = A.nrows()
     past = list(_powers(A.inv(), horizon))
@@ -194,7 +203,7 @@ def _loads(states: NDArray, radius: NDArray) -> NDArray:
     return loads.min(axis=1, initial=np.inf)
 
 
-def _scaled(states: NDArray, least: NDArray) -> CircuitMoves:
+def _scaled(states: NDArray, least: NDArray) -> FiniteMoves:
     """Return moves (n, B) whose least load of a protected entry becomes one."""
     with np.errstate(over="ignore", under="ignore"):
         moves = states * ((1 + _ROUNDED / 4) / least)
@@ -202,4 +211,4 @@ def _scaled(states: NDArray, least: NDArray) -> CircuitMoves:
         raise UncertifiableError(
             "a move leaves the range of double precision; rescale the entries"
         )
-    return CircuitMoves(moves, relative=_ROUNDED)
+    return FiniteMoves(moves, errors=np.abs(moves) * _ROUNDED)

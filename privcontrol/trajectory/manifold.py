@@ -138,10 +138,9 @@ class TrajectoryManifold(AffineManifold):
         self, radius: ArrayLike, charts: str | Iterable[Iterable[int]] = "all"
     ) -> Iterator[FiniteMoves]:
         sizes = np.reshape(radius, (self.horizon, -1))
-        blocks = trajectory_circuit_moves(
+        return trajectory_circuit_moves(
             self.plant.A, self.horizon, sizes, charts=charts
         )
-        return (FiniteMoves(block.moves, errors=block.errors) for block in blocks)
 
     @cached_property
     def domain(self) -> str:

@@ -9,7 +9,7 @@ from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
 from privcontrol.core._balls import rational_matrix
-from privcontrol.core.circuits import Component
+from privcontrol.core.circuits import Component, blocks_of, rounded
 from privcontrol.trajectory.circuits import trajectory_circuit_moves
 
 
@@ -17,7 +17,8 @@ def circuit_moves(kernel, radius):
     """The moves of the manifold with this kernel, in doubles with error bounds."""
     table = rational_matrix(kernel)
     whole = Component(np.arange(len(kernel)), table, True, kernel.shape[1])
-    return whole.blocks(np.full(len(kernel), radius))
+    moves = whole.worst_moves(np.full(len(kernel), radius))
+    return (rounded(block, len(kernel)) for block in blocks_of(moves, len(kernel)))
 
 
 def one_by_one(kernel, tolerance=1e-9):
@@ -42,7 +43,7 @@ def shares(n):
 
 def counted(blocks):
     """Number of moves and the largest entry, holding one block at a time."""
-    moves = (getattr(block, "moves", block) for block in blocks)
+    moves = (getattr(block, "columns", block) for block in blocks)
     found = [(some.shape[1], np.abs(some).max(initial=0.0)) for some in moves]
     return sum(count for count, _ in found), max(largest for _, largest in found)
 

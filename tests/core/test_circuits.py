@@ -10,7 +10,7 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
-from privcontrol.core.circuits import Component, radii
+from privcontrol.core.circuits import ROUNDED, Component, radii, rounded
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.moves import FiniteMoves
 from privcontrol.trajectory.circuits import (
@@ -35,7 +35,10 @@ def circuit_moves(N, radius):
     """The moves of the manifold with this kernel, rounded to doubles."""
     kernel = rational(N)
     whole = Component(np.arange(len(N)), kernel, True, kernel.ncols())
-    return whole.blocks(radii(radius, (len(N),)))
+    size = len(N)
+    moves = list(whole.worst_moves(radii(radius, (size,))))
+    data = rounded(moves, size)
+    return [FiniteMoves(data, errors=np.abs(data) * ROUNDED)]
 
 
 def stack(A, horizon):
@@ -144,7 +147,7 @@ def check(N, blocks, radius, truth=definition_4):
         moves[key] = [Fraction(int(x.p), int(x.q)) for x in (N * z).entries()]
     found = set()
     for block in blocks:
-        for move, errors in zip(block.moves.T.tolist(), block.errors.T.tolist()):
+        for move, errors in zip(block.columns.T.tolist(), block.errors.T.tolist()):
             fits = []
             for key, whole in moves.items():
                 exact = whole[: len(move)]  # the first entries
@@ -250,7 +253,7 @@ def test_blocks_all_of_whose_row_sets_are_dependent_give_no_moves():
 def test_a_plant_with_an_input_delay_is_enumerated_plainly():
     A = [[1, 0.25, 0], [0, 1, 0.25], [0, 0, 0]]
     check(stack(A, 6), trajectory_circuit_moves(A, 6, 1.0), np.ones(18))
-    moves = np.hstack([block.moves for block in trajectory_circuit_moves(A, 30, 1.0)])
+    moves = np.hstack([block.columns for block in trajectory_circuit_moves(A, 30, 1.0)])
     assert moves.shape[1] < 200 < count_trajectory_circuits(3, 30)
 
 
@@ -262,7 +265,9 @@ def test_shared_shifts_change_no_move(n, horizon):
     full = np.tile(radius, (horizon, 1))
     full[0, 0] = np.nextafter(full[0, 0], 0)
     shared, plain = (
-        np.hstack([block.moves for block in trajectory_circuit_moves(A, horizon, each)])
+        np.hstack(
+            [block.columns for block in trajectory_circuit_moves(A, horizon, each)]
+        )
         for each in (radius, full)
     )
     for moves in (shared, plain):
@@ -274,7 +279,7 @@ def test_shared_shifts_change_no_move(n, horizon):
 def test_vehicle_full_definition_4_is_one_over_the_sampling_period_times_the_block_charts():
     for horizon in [*range(2, 12), 30, 100, 300, 1000]:
         moves = np.hstack(
-            [block.moves for block in trajectory_circuit_moves(VEHICLE, horizon, 1.0)]
+            [block.columns for block in trajectory_circuit_moves(VEHICLE, horizon, 1.0)]
         )
         worst = np.abs(moves[1]).max()
         assert 10.0 <= worst <= 10.0 * (1 + 1e-14)
@@ -283,7 +288,7 @@ def test_vehicle_full_definition_4_is_one_over_the_sampling_period_times_the_blo
         (block,) = trajectory_circuit_moves(
             VEHICLE, horizon, [np.nan, 1.0], charts=charts
         )
-        expected = 10 * block.moves[0] / block.moves[1]
+        expected = 10 * block.columns[0] / block.columns[1]
         np.testing.assert_allclose(
             np.sort(10 * speeding[0] / speeding[1]), np.sort(expected), rtol=1e-13
         )
@@ -295,7 +300,7 @@ def test_vehicle_full_definition_4_is_one_over_the_sampling_period_times_the_blo
 def test_the_chart_of_two_successive_positions_moves_the_velocity_by_the_inverse_sampling_period():
     (found,) = trajectory_circuit_moves(VEHICLE, 2, [1.0, np.nan], charts=[[0, 2]])
     exact = 1 / Fraction(0.1)
-    velocity = np.abs(found.moves[1]).max()
+    velocity = np.abs(found.columns[1]).max()
     error = Fraction(found.errors.max())
     assert velocity == 10.0 and abs(Fraction(velocity) - exact) <= error < 1e-14
 
@@ -305,13 +310,13 @@ def test_rotation_worst_circuit_grows_with_the_horizon_while_the_block_charts_st
     horizon, growth
 ):
     worst = max(
-        np.linalg.norm(b.moves, axis=0).max()
+        np.linalg.norm(b.columns, axis=0).max()
         for b in trajectory_circuit_moves(ROTATION, horizon, 1.0)
     )
     assert round(worst) == growth
     charts = [[2 * t, 2 * t + 1] for t in range(horizon)]
     (blocks,) = trajectory_circuit_moves(ROTATION, horizon, 1.0, charts=charts)
-    np.testing.assert_allclose(np.linalg.norm(blocks.moves, axis=0), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(blocks.columns, axis=0), 1, rtol=1e-12)
 
 
 def test_no_tolerance_separates_the_zeros_and_none_is_used():
@@ -365,7 +370,7 @@ def test_time_blocks_as_charts_are_the_backward_powers(A):
         for t in range(horizon):
             exact = np.array((inverse**t).tolist(), float).reshape(n, n) * radius
             np.testing.assert_allclose(
-                found.moves[:, t * n : t * n + n], exact, rtol=1e-15
+                found.columns[:, t * n : t * n + n], exact, rtol=1e-15
             )
 
 
@@ -377,8 +382,8 @@ def test_three_states_over_100_samples_take_seconds():
     count = 0
     worst = []
     for block in trajectory_circuit_moves(A, 100, radius):
-        count += block.moves.shape[1]
-        worst.append(block.moves[:, np.abs(block.moves).max(axis=0).argmax()])
+        count += block.columns.shape[1]
+        worst.append(block.columns[:, np.abs(block.columns).max(axis=0).argmax()])
     assert count == count_trajectory_circuits(3, 100)
     with mpmath.workdps(60):  # two entries stay, and no other one moves by less than 1
         exact = mpmath.matrix(A.tolist())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core import AffineManifold, LinearQuery, circuits
+from privcontrol.core import AffineManifold, LinearQuery, manifold as manifold_module
 from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.moves import FiniteMoves
 
@@ -146,7 +146,9 @@ def same(found, truth, n):
 
 def always(way, monkeypatch):
     """Keep circuits as rationals, or round them to doubles."""
-    monkeypatch.setattr(circuits, "_MOST_RATIONALS", 10**9 if way == "rationals" else 0)
+    monkeypatch.setattr(
+        manifold_module, "_MOST_RATIONALS", 10**9 if way == "rationals" else 0
+    )
 
 
 WAYS = ["rationals", "doubles"]
