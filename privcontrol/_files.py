@@ -8,7 +8,7 @@ from typing import Any
 from .channel._noise_data import KIND as NOISE
 from .channel._noise_files import certified_noise
 from .cloud._loop_data import KIND as LOOP
-from .cloud._loop_files import certified_loop
+from .cloud.loop import PrivateLoop
 from .core._files import read
 from .core.errors import PrivacyError, UncertifiableError
 
@@ -69,7 +69,7 @@ def load(path: str | Path) -> Any:
         if kind == NOISE:
             return certified_noise(content)
         if kind == LOOP:
-            return certified_loop(content)
+            return PrivateLoop.certified(content)
     except (PrivacyError, UncertifiableError, OSError):
         raise
     except _UNREADABLE as error:

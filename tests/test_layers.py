@@ -42,45 +42,52 @@ def modules():
         yield name, path
 
 
-def imports(name, path):
-    """Modules of the package that a module imports, as absolute names; of the core also for annotations."""
-    known = {module for module, _ in modules()}
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    tree = ast.parse(path.read_text())
-    counted = name.startswith("privcontrol.core")
-    for node in ast.walk(tree) if counted else imported(tree):
-        if isinstance(node, ast.ImportFrom):
-            base = (
-                package.split(".")[: len(package.split(".")) - node.level + 1]
-                if node.level
-                else []
-            )
+MODULES = dict(modules())
+
+
+def handed_on():
+    """Where each name lives that a package hands on, by (package, name)."""
+    places = {}
+    for package, path in MODULES.items():
+        face = path.with_suffix(".pyi")
+        if path.name == "__init__.py" and face.exists():
+            for source, name in imported(package, face):
+                places[package, name] = source
+    return places
+
+
+def imported(module, path):
+    """(module, name) of all that a file imports from the package, for annotations too."""
+    parts = module.split(".")
+    if path.stem != "__init__":
+        parts = parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, ""
+        elif isinstance(node, ast.ImportFrom):
+            base = parts[: len(parts) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
-            names = [f"{source}.{alias.name}" for alias in node.names]
-            yield from (
-                full if full in known else source
-                for full in names
-                if source.startswith("privcontrol")
-            )
-        elif isinstance(node, ast.Import):
-            yield from (
-                alias.name
-                for alias in node.names
-                if alias.name.startswith("privcontrol")
-            )
+            for alias in node.names:
+                yield source, alias.name
 
 
-def imported(node):
-    """The nodes of a syntax tree that run. What only type checkers see is left out."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        guard = getattr(child, "test", None)
-        if isinstance(guard, ast.Name) and guard.id == "TYPE_CHECKING":
-            continue
-        yield from imported(child)
+HANDED_ON = handed_on()
 
 
-GRAPH = {name: set(imports(name, path)) - {name} for name, path in modules()}
+def imports(module, path):
+    """Modules of the package that a module imports, for annotations too, faces looked through."""
+    for source, name in imported(module, path):
+        full = f"{source}.{name}"
+        while full not in MODULES and (source, name) in HANDED_ON:
+            source = HANDED_ON[source, name]
+            full = f"{source}.{name}"
+        found = full if full in MODULES else source
+        if found in MODULES:
+            yield found
+
+
+GRAPH = {name: set(imports(name, path)) - {name} for name, path in MODULES.items()}
 
 
 def layer(module):
@@ -159,7 +166,7 @@ def test_no_submodule_shares_its_name_with_a_public_function():
 
 
 def test_package_has_no_asserts_and_no_global_random_state():
-    for name, path in modules():
+    for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text())):
             assert not isinstance(node, ast.Assert), (
                 f"{name}:{node.lineno} asserts; raise instead"

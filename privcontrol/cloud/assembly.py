@@ -11,7 +11,6 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..channel.endless_noise import EndlessNoise
 from ..channel.output_noise import OutputNoise
 from ..channel.problem import DesignProblem
 from ..core._linalg import EPS, one_of, real_array
@@ -38,8 +37,7 @@ from .controller import (
 )
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
-from .own_law import Function, OwnLaw, own_law
-from .regulator import LqgDesign
+from .own_law import Function, OwnDesign, OwnLaw, own_law
 from .signals import vector
 
 FORMS = ("predictor", "filter")
@@ -172,7 +170,7 @@ def private_loop(
         law = _law_of(controller, plant, driven, truth)
         loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
         if isinstance(law, OwnLaw):
-            return _with_prior(loop, P0, initial_state)
+            return _with_prior(loop, law, P0, initial_state)
     if P0 is not None or initial_state is not None:
         raise ValueError(
             "P0, initial_state: they are for a controller that is a function or a "
@@ -290,7 +288,10 @@ def _law_of(
 
 
 def _with_prior(
-    loop: PrivateLoop, P0: ArrayLike | None, initial_state: ArrayLike | None
+    loop: PrivateLoop,
+    law: OwnLaw,
+    P0: ArrayLike | None,
+    initial_state: ArrayLike | None,
 ) -> PrivateLoop:
     """The loop of the user's own controller with a public prior, and with an estimate for it."""
     n = loop.plant.order
@@ -298,7 +299,7 @@ def _with_prior(
     mean = None
     if initial_state is not None:
         mean = vector(initial_state, "initial_state", n)
-    design = LqgDesign("kalman", "filter", covariance, mean)
+    design = OwnDesign("kalman", "filter", covariance, mean, own=law)
     loop = replace(loop, design=design)
     warn_of_public_secret(loop)
     return loop.with_noise(loop.noise)
@@ -342,7 +343,7 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
     noise = loop.noise
     if design is None or design.P0 is None or noise is None or noise.request is None:
         return
-    if isinstance(noise, EndlessNoise) or disturbances(noise.request.adjacency):
+    if loop.never_ends or disturbances(noise.request.adjacency):
         return
     moves = DesignProblem.of(noise.plant_data, noise.request, None).moves.vectors
     values, vectors = np.linalg.eigh(design.P0)

@@ -235,13 +235,13 @@ class Weights:
         return root(self.cost).T
 
     @cached_property
-    def noise_roots(self) -> dict[str, NDArray]:
-        """Square roots of G QN G' and RN, by the names QN and RN of those that are given."""
+    def drive_roots(self) -> dict[str, NDArray]:
+        """Square roots of G QN G' and RN, of those that are given, by the drives' names."""
         roots = {}
         if self.QN is not None:
-            roots["QN"] = self.G @ root(self.QN)
+            roots["disturbance"] = self.G @ root(self.QN)
         if self.RN is not None:
-            roots["RN"] = root(self.RN)
+            roots["noise"] = root(self.RN)
         return roots
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ..channel.iosystem import numbered
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..trajectory.plant import Plant
@@ -25,45 +26,94 @@ _SETTLING = 20_000
 
 
 class Law(Protocol):
-    """What the loop asks a controller, in deviations from the point about which it acts."""
+    """A controller as the loop asks it, in deviations from the point about which it acts.
+
+    Attributes
+    ----------
+    order : int
+        Number of states k.
+    states, references : tuple of str
+        Labels of its states and of its references.
+    varies : bool
+        Whether its matrices vary from sample to sample, or it has none.
+    estimates : bool
+        Whether its first n states are an estimate of the plant's.
+    is_function : bool
+        Whether it is code of the user's own, which is called for one run at a time.
+    """
 
     @property
-    def varies(self) -> bool:
-        """Whether its matrices vary from sample to sample."""
+    def order(self) -> int: ...
 
     @property
-    def order(self) -> int:
-        """Number of states."""
+    def states(self) -> tuple[str, ...]: ...
 
     @property
-    def states(self) -> tuple[str, ...]:
-        """Labels of its states."""
+    def references(self) -> tuple[str, ...]: ...
 
     @property
-    def references(self) -> tuple[str, ...]:
-        """Labels of its references."""
+    def varies(self) -> bool: ...
+
+    @property
+    def estimates(self) -> bool: ...
+
+    @property
+    def is_function(self) -> bool: ...
+
+    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
+        """Return what it takes from s (p, q) at sample t."""
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
     ) -> NDArray:
-        """The inputs (m, q) that it asks for at sample t, from s (p, q)."""
+        """Return the inputs (m, q) that it asks for at sample t."""
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        """Its next states (k, q), from the inputs that act."""
+        """Return its next states (k, q), from the inputs that act."""
+
+    def for_reference(self, reference: ArrayLike | None) -> Law:
+        """Return the controller with a label for each reference of a run."""
 
     def check_linear(self) -> None:
         """Raise a `ValueError` where it is a function."""
 
 
+class BaseLaw:
+    """What most controllers answer: all of a reading is told, and references are known."""
+
+    is_function = False
+
+    @property
+    def varies(self) -> bool:
+        """Whether its matrices vary from sample to sample."""
+        return False
+
+    @property
+    def estimates(self) -> bool:
+        """Whether its first n states are an estimate of the plant's."""
+        return False
+
+    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
+        """Return all of the reading."""
+        return sensed
+
+    def for_reference(self, reference: ArrayLike | None) -> Self:
+        """Return the controller itself."""
+        return self
+
+    def check_linear(self) -> None:
+        """Accept, because it is linear."""
+
+
 @dataclass(frozen=True, eq=False)
-class Controller:
+class Controller(BaseLaw):
     """A linear controller with k states, p published outputs, m inputs that it drives and references.
 
     Attributes
@@ -86,38 +136,38 @@ class Controller:
     states: tuple[str, ...]
     references: tuple[str, ...]
 
-    varies = False
-
     @property
     def order(self) -> int:
         """Number of states k."""
         return len(self.A)
 
-    def check_linear(self) -> None:
-        """Accept, because it is linear."""
+    @property
+    def acts_on_errors(self) -> bool:
+        """Whether it takes yhat and references only as r - yhat."""
+        return np.array_equal(self.F, -self.B) and np.array_equal(self.H, -self.D)
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
     ) -> NDArray:
-        """The inputs (m, q) that it asks for."""
-        asked = product(self.C, memory) + product(self.D, sensed)
+        """Return the inputs (m, q) that it asks for."""
+        asked = product(self.C, memory) + product(self.D, told)
         return asked + self.H @ reference
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        """Its next states (k, q), from the inputs that act."""
-        moved = product(self.A, memory) + product(self.B, sensed)
+        """Return its next states (k, q), from the inputs that act."""
+        moved = product(self.A, memory) + product(self.B, told)
         return moved + product(self.E, acting) + self.F @ reference
 
 
 @dataclass(frozen=True, eq=False)
-class ObserverFeedback:
+class ObserverFeedback(BaseLaw):
     """An observer with the state feedback u = -K (estimate - xd) + ud.
 
     The observer predicts z = (x, xi), the plant's state and that of the noise if it knows
@@ -155,6 +205,8 @@ class ObserverFeedback:
     tracked: tuple[int, ...] = ()
     recall: NDArray | None = None
     whiten: NDArray | None = None
+
+    estimates = True
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -212,82 +264,87 @@ class ObserverFeedback:
     def states(self) -> tuple[str, ...]:
         """Labels of its states, without the innovations that it recalls."""
         n = self.order_of_plant
-        known = _indexed("gammahat", len(self.A) - n)
-        sums = _indexed("z", len(self.tracked))
-        return (*_indexed("xhat", n), *known, *sums)
+        known = indexed("gammahat", len(self.A) - n)
+        sums = indexed("z", len(self.tracked))
+        return (*indexed("xhat", n), *known, *sums)
 
     @property
     def references(self) -> tuple[str, ...]:
         """Labels of its references."""
         if self.tracked:
-            return _indexed("r", len(self.tracked))
+            return indexed("r", len(self.tracked))
         m = self.B.shape[1]
-        return (*_indexed("xd", self.order_of_plant), *_indexed("ud", m))
+        return (*indexed("xd", self.order_of_plant), *indexed("ud", m))
 
-    def gains(self, t: int) -> tuple[NDArray, NDArray, NDArray]:
-        """K, correct and advance at sample t."""
-        K = self.K if self.K.ndim == 2 else self.K[t]
-        if self.advance.ndim == 2:
-            return K, self.correct, self.advance
-        return K, self.correct[t], self.advance[t]
-
-    def innovation(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """What the reading tells beyond the prediction, (p, q)."""
+    def expected(self, t: int, memory: NDArray) -> NDArray:
+        """Return the reading (p, q) that is predicted."""
         N = len(self.A)
-        surprise = sensed - product(self.C, memory[:N])
+        seen = product(self.C, memory[:N])
         if self.recall is None:
-            return surprise
-        return surprise - product(self.recall[t], memory[N + len(self.tracked) :])
+            return seen
+        return seen + product(self.recall[t], memory[N + len(self.tracked) :])
 
-    def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """The plant's state (n, q) that is fed back."""
+    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
+        """Return the innovation (p, q), what the reading tells beyond the prediction."""
+        return sensed - self.expected(t, memory)
+
+    def estimate(self, t: int, memory: NDArray, told: NDArray) -> NDArray:
+        """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
-        _, correct, _ = self.gains(t)
-        learned = product(correct[:n], self.innovation(t, memory, sensed))
-        return memory[:n] + learned
+        correct = gain_at(self.correct, t)
+        return memory[:n] + product(correct[:n], told)
 
-    def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    def feedback(
+        self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
     ) -> NDArray:
-        """The inputs (m, q) that it asks for."""
-        K, _, _ = self.gains(t)
-        n = self.order_of_plant
-        estimate = self.estimate(t, memory, sensed)
+        """Return the inputs (m, q) that it asks for at an estimate."""
+        K = gain_at(self.K, t)
         if self.tracked:
             N = len(self.A)
             sums = memory[N : N + len(self.tracked)]
             return -product(K, np.concatenate([estimate, sums]))
-        followed, fed = np.split(reference, [n])
-        return product(K, followed - estimate) + fed
+        n = self.order_of_plant
+        return product(K, reference[:n] - estimate) + reference[n:]
+
+    def decide(
+        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
+    ) -> NDArray:
+        """Return the inputs (m, q) that it asks for."""
+        return self.feedback(t, self.estimate(t, memory, told), memory, reference)
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        """Its next states (N, q), from the inputs that act."""
-        _, _, advance = self.gains(t)
+        """Return its next states (N, q), from the inputs that act."""
+        advance = gain_at(self.advance, t)
         N = len(self.A)
+        moved = product(self.A, memory[:N]) + product(self.B, acting)
+        moved += product(advance, told)
+        if N == len(memory):
+            return moved
         end = N + len(self.tracked)
-        innovation = self.innovation(t, memory, sensed)
         after = memory.copy()
-        after[:N] = product(self.A, memory[:N]) + product(self.B, acting)
-        after[:N] += product(advance, innovation)
+        after[:N] = moved
         if self.tracked:
             picked = list(self.tracked)
+            sensed = told + self.expected(t, memory)
             read = sensed[picked] + product(self.through[picked], acting)
             after[N:end] += reference - read
         if self.whiten is not None:
             p = len(self.C)
             own = slice(end + t * p, end + (t + 1) * p)
-            after[own] = product(self.whiten[t], innovation)
+            after[own] = product(self.whiten[t], told)
         return after
 
-    def check_linear(self) -> None:
-        """Accept, because it is linear."""
+
+def gain_at(gain: NDArray, t: int) -> NDArray:
+    """Return the gain of sample t, from one for all of them or from one for each."""
+    return gain if gain.ndim == 2 else gain[t]
 
 
 def general_controller(
@@ -324,7 +381,7 @@ def general_controller(
     solved = np.linalg.inv(np.eye(m) - D @ through)
     states = tuple(system.state_labels)
     if set(states) & set(plant.states):
-        states = _indexed("xc", system.nstates)
+        states = indexed("xc", system.nstates)
     return Controller(
         A=system.A,
         B=B,
@@ -334,7 +391,7 @@ def general_controller(
         D=solved @ D,
         H=solved @ system.D[:, p:],
         states=states,
-        references=_indexed("r", system.ninputs - p),
+        references=indexed("r", system.ninputs - p),
     )
 
 
@@ -476,7 +533,7 @@ def wiring(
         )
     inputs = list(range(system.ninputs))
     outputs = list(range(m))
-    published = _indexed("yhat", p)
+    published = indexed("yhat", p)
     for names in (published, plant.outputs):
         if set(names) <= set(system.input_labels):
             first = [system.input_labels.index(name) for name in names]
@@ -487,24 +544,30 @@ def wiring(
     return inputs, outputs
 
 
-def answer(
+def answered(
     law: Law,
     t: int,
     memory: NDArray,
     yhat: NDArray,
     reference: NDArray,
     through: NDArray,
-) -> tuple[NDArray, NDArray]:
-    """Inputs (m, q) and next states of a controller that reads yhat (p, q), D u included."""
-    asked = law.decide(t, memory, yhat, reference)
-    if through.any():
-        still = np.zeros((law.order, len(yhat)))
-        quiet = np.zeros((len(law.references), len(yhat)))
-        direct = law.decide(t, still, np.eye(len(yhat)), quiet)
-        asked = np.linalg.solve(np.eye(len(asked)) + direct @ through, asked)
-    sensed = yhat - through @ asked
-    return asked, law.follow(t, memory, sensed, asked, reference)
+) -> NDArray:
+    """Return the inputs (m, q) of a controller that reads yhat (p, q), D u included."""
+    asked = law.decide(t, memory, law.told(t, memory, yhat), reference)
+    if not through.any():
+        return asked
+    direct = at_once(law, t, np.eye(len(yhat)))
+    return np.linalg.solve(np.eye(len(asked)) + direct @ through, asked)
 
 
-def _indexed(name: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{name}[{i}]" for i in range(count))
+def at_once(law: Law, t: int, sensed: NDArray) -> NDArray:
+    """Return what a controller at rest answers to s (p, q) alone."""
+    count = sensed.shape[1]
+    still = np.zeros((law.order, count))
+    quiet = np.zeros((len(law.references), count))
+    return law.decide(t, still, law.told(t, still, sensed), quiet)
+
+
+def indexed(name: str, count: int) -> tuple[str, ...]:
+    """Return labels such as ``yhat[0]``, ``yhat[1]``."""
+    return tuple(numbered(name, count))

@@ -19,12 +19,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..channel.output_noise import OutputNoise
+from ..channel.parts import NoisePart
 from ..core._linalg import EPS
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
-from .gains import NO_KALMAN_GAIN
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64
@@ -54,36 +54,28 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
 
 
 def noise_model(
-    noise: OutputNoise | None, outputs: int, without: tuple = ()
+    noise: OutputNoise | None, outputs: int, kind: type = NoisePart
 ) -> tuple[LinearSystem, NDArray]:
-    """The noise as a system of fresh standard entries, and the root of its first state.
+    """Return the noise as a system of fresh standard entries, and the root of its state.
 
-    Parts of the kinds ``without`` are left out.
-    `ValueError` for correlated noise, which has no finite state.
+    Parts of another ``kind`` are left out. `ValueError` for correlated noise, which has no
+    finite state.
     """
-    systems = [LinearSystem.gain(np.zeros((outputs, 0)))]
-    roots = [np.zeros((0, 0))]
-    size = 1.0
-    if noise is not None:
-        size = np.sqrt(noise.unit_variance)
-        for part in noise.parts:
-            if isinstance(part, without):
-                continue
-            if part.model is None:
-                raise ValueError(
-                    "noise: it is correlated over the whole horizon, and has no finite state"
-                )
-            systems.append(part.model)
-            roots.append(part.state_root)
-    parts = [system.matrices for system in systems]
-    A, B, C, D = zip(*parts)
-    model = LinearSystem(
-        scipy.linalg.block_diag(*A),
-        size * scipy.linalg.block_diag(*B),
-        np.hstack(C),
-        size * np.hstack(D),
-    )
-    return model, size * scipy.linalg.block_diag(*roots)
+    model = LinearSystem.gain(np.zeros((outputs, 0)))
+    start = np.zeros((0, 0))
+    if noise is None:
+        return model, start
+    for part in noise.parts:
+        if not isinstance(part, kind):
+            continue
+        if part.model is None:
+            raise ValueError(
+                "noise: it is correlated over the whole horizon, and has no finite state"
+            )
+        model = model.plus(part.model)
+        start = scipy.linalg.block_diag(start, part.state_root)
+    size = np.sqrt(noise.unit_variance)
+    return LinearSystem(model.A, size * model.B, model.C, size * model.D), size * start
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +111,15 @@ class Knowledge:
         weights: Weights,
         noise: OutputNoise | None,
         P0: NDArray | None,
-        without: tuple = (),
+        kind: type = NoisePart,
     ) -> Knowledge:
         """What is known of a loop with disturbances of QN and RN, and of x(0) with covariance P0."""
         n = plant.order
         p = len(plant.C)
-        model, first = noise_model(noise, p, without)
+        model, first = noise_model(noise, p, kind)
         k = model.order
-        disturbed = weights.noise_roots["QN"]
-        measured = weights.noise_roots["RN"]
+        disturbed = weights.drive_roots["disturbance"]
+        measured = weights.drive_roots["noise"]
         moved = np.zeros((n + k, disturbed.shape[1] + p + model.B.shape[1]))
         moved[:n, : disturbed.shape[1]] = disturbed
         moved[n:, disturbed.shape[1] + p :] = model.B
@@ -200,14 +192,23 @@ class Knowledge:
             )
         except np.linalg.LinAlgError:
             covariance = None
-        if covariance is None:
-            raise ValueError(NO_KALMAN_GAIN)
-        weight = np.linalg.inv(C @ covariance @ C.T + measurement)
+        is_stable = False
+        if covariance is not None:
+            weight = np.linalg.inv(C @ covariance @ C.T + measurement)
+            advance = (A @ covariance @ C.T + cross) @ weight
+            left = np.linalg.eigvals(A - advance @ C)
+            is_stable = bool(np.abs(left).max(initial=0.0) < 1)
+        if not is_stable:
+            raise ValueError(
+                "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
+                "excite every mode that does not decay by itself, and RN should be "
+                "positive definite"
+            )
         return Step(
             spread=root(covariance),
             unknown=self.unknown[:, :0],
             correct=covariance @ C.T @ weight,
-            advance=(A @ covariance @ C.T + cross) @ weight,
+            advance=advance,
             unseen=self.unknown[:, :0],
             weight=weight,
         )
@@ -262,6 +263,11 @@ class Step:
     advance: NDArray
     unseen: NDArray
     weight: NDArray
+
+    @property
+    def covariance(self) -> NDArray:
+        """Error covariance (N, N) of the prediction, where all of it is known."""
+        return self.spread @ self.spread.T
 
     def unread(self) -> Step:
         """The same step where the reading is lost."""
@@ -389,7 +395,7 @@ class DenseKnowledge:
                 "P0: this noise is correlated over the whole horizon; the filter that "
                 "knows it needs a covariance of x(0)"
             )
-        disturbed = weights.noise_roots["QN"]
+        disturbed = weights.drive_roots["disturbance"]
         fresh = disturbed @ disturbed.T
         variances = np.empty((samples, n, n))
         seen = np.zeros((samples, n, samples, p))

@@ -1,56 +1,52 @@
 """Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
 
-What leaves the plant is yhat and u. Everything in the cloud is computed from them, so that the guarantee of the
-output noise is the guarantee of the loop, whatever the controller.
+What leaves the plant is yhat and u. Everything in the cloud is computed from them, so the
+guarantee of the output noise is the guarantee of the loop, whatever the controller.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.endless_noise import EndlessNoise
-from ..channel.iosystem import create_channel_iosystem
-from ..channel.jacobian import Region
-from ..channel.output_noise import OutputNoise
+from ..channel._noise_files import certified_noise, from_data
 from ..core._files import write
-from ..core._frozen import freeze_arrays
 from ..core._linalg import positive_integer, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
-from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
-from ..trajectory.linear import LinearSystem
-from ..trajectory.plant import Plant
-from ._loop_data import KIND, loop_to_dict
-from .checks import RunSignals, Weights, check_noise, known_keywords, root, span
-from .controller import Controller, Law, ObserverFeedback, general_controller
-from .dynamics import LoopDynamics, Rows
-from .iosystem import fixed_controller, varying_controller, varying_loop
+from . import iosystem
+from ._loop_data import KIND, LoopData
+from .checks import RunSignals, Weights, known_keywords
+from .controller import Controller, ObserverFeedback
 from .margins import knowledge, margins
-from .moments import LoopCost, expected_cost, mean_square_error
-from .nonlinear import NonlinearTruth, refuse_moments
+from .moments import (
+    LoopCost,
+    expected_cost,
+    mean_square_errors,
+    steady_state_cost,
+    steady_state_errors,
+)
 from .online import OnlineController
 from .optimum import Optimality, optimality
-from .own_law import OwnLaw
-from .regulator import LqgDesign, Regulation
+from .regulator import LqgDesign
 from .report import write_report
-from .signals import LoopSignals
+from .signals import over_run
 from .simulation import UserLaw, simulate
-from .steady import steady_state_cost, steady_state_error
+
+_LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PrivateLoop:
+class PrivateLoop(LoopData):
     """A plant controlled from its privatised outputs, made by `private_loop` and its kin.
 
     Attributes
@@ -82,69 +78,12 @@ class PrivateLoop:
     (['xd[0]', 'xd[1]', 'ud[0]', 'gamma[0]'], ['yhat[0]', 'u'])
     """
 
-    plant: Plant
-    law: Law
-    noise: OutputNoise | None
-    weights: Weights
-    controls: tuple[int, ...]
-    name: str
-    form: str = ""
-    history: tuple = ()
-    truth: NonlinearTruth | None = None
-    design: LqgDesign | None = None
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
-        if self.noise is not None:
-            check_noise(self.plant, self.noise)
-            if self.truth is not None:
-                self.truth.check_noise(self.noise, self.controls)
-
-    @property
-    def rest(self) -> NDArray:
-        """The state (n,) about which the controller acts; zero for linear plants."""
-        if self.truth is not None:
-            return self.truth.states
-        return np.zeros(self.plant.order)
-
-    @property
-    def region(self) -> Region:
-        """Where the guarantee for a nonlinear plant holds. `ValueError` for a linear one or without noise."""
-        if self.truth is None:
-            raise ValueError("region: the plant of this loop is linear")
-        return self.truth.check_noise(self.private_noise, self.controls)
-
     Q = property(lambda self: self.weights.Q, doc="Weight of the states, (n, n).")
     R = property(lambda self: self.weights.R, doc="Weight of the inputs, (m, m).")
     N = property(lambda self: self.weights.N, doc="Cross weight 2 x'N u, (n, m).")
     QN = property(lambda self: self.weights.QN, doc="Covariance of w, (q, q).")
     RN = property(lambda self: self.weights.RN, doc="Covariance of v, (p, p).")
     G = property(lambda self: self.weights.G, doc="Input matrix of w, (n, q).")
-
-    @property
-    def exogenous(self) -> tuple[int, ...]:
-        """The inputs of the plant that the controller does not drive."""
-        count = self.plant.B.shape[1]
-        return tuple(k for k in range(count) if k not in self.controls)
-
-    @property
-    def observer(self) -> ObserverFeedback | None:
-        """The controller, where it is an observer with a state feedback."""
-        return self.law if isinstance(self.law, ObserverFeedback) else None
-
-    @property
-    def estimates(self) -> bool:
-        """Whether the controller's first n states are an estimate of the plant's."""
-        return isinstance(self.law, ObserverFeedback) or (
-            isinstance(self.law, OwnLaw) and self.law.observer is not None
-        )
-
-    @property
-    def known_design(self) -> LqgDesign:
-        """What the loop was designed for. `ValueError` unless `private_lqg` made it."""
-        if self.design is None:
-            raise ValueError("expected a loop that private_lqg made")
-        return self.design
 
     @property
     def K(self) -> NDArray | None:
@@ -171,242 +110,37 @@ class PrivateLoop:
             return self.observer.advance
         return self.observer.correct
 
-    @property
-    def tracked(self) -> tuple[int, ...]:
-        """The outputs with integral action."""
-        return () if self.observer is None else self.observer.tracked
-
-    @property
-    def followed_outputs(self) -> tuple[int, ...]:
-        """The outputs that follow the references, one each, as far as that is known.
-
-        Those with integral action, and all where the controller acts on r - yhat.
-        """
-        if self.observer is not None or not isinstance(self.law, Controller):
-            return self.tracked
-        law = self.law
-        on_errors = [law.F.shape == law.B.shape, np.array_equal(law.F, -law.B)]
-        on_errors += [law.H.shape == law.D.shape, np.array_equal(law.H, -law.D)]
-        return tuple(range(len(self.plant.C))) if all(on_errors) else ()
-
-    @property
-    def follows_states(self) -> bool:
-        """Whether the reference is one for the plant's states (and inputs)."""
-        return self.observer is not None and not self.tracked
-
-    @cached_property
-    def dynamics(self) -> LoopDynamics:
-        """The recursion of plant and controller."""
-        return LoopDynamics(self.plant, self.controls, self.law)
-
-    @cached_property
-    def cost_rows(self) -> Rows:
-        """Rows whose squares add up to the cost, and to that of the state after the run."""
-        each = self.weights.cost_root
-        n = self.plant.order
-        last = np.zeros((len(each), n))
-        if self.design is not None:
-            task = Regulation.of(
-                self.plant, list(self.controls), self.weights, self.design
-            )
-            last[:n] = root(task.terminal(self.design)[:n, :n]).T
-        return Rows(each, last)
-
-    @property
-    def guarantee(self) -> PrivacyGuarantee:
-        """The privacy guarantee of everything that the loop publishes over the horizon. `ValueError` without noise."""
-        return self.private_noise.guarantee
-
-    @property
-    def private_noise(self) -> OutputNoise:
-        """The noise. `ValueError` if the loop has none."""
-        if self.noise is None:
-            raise ValueError(
-                "the loop has no noise, and so no guarantee: design some with "
-                "design_output_noise and pass it to with_noise; the public loop is "
-                ".system, for ct.forced_response"
-            )
-        return self.noise
-
-    def save(self, path: str | Path) -> None:
-        """Write plant, controller, weights and noise to a design file for `privcontrol.load`.
-
-        It raises `OSError` if ``path`` cannot be written, and `ValueError` if the plant is nonlinear.
-        """
-        if isinstance(self.law, OwnLaw):
-            raise ValueError(
-                "save: the controller's functions cannot be written to a file; save "
-                "the noise, loop.noise.save(path)"
-            )
-        if self.truth is not None:
-            raise ValueError(
-                "save: the functions of a nonlinear plant cannot be written to a file; "
-                "save its noise, loop.noise.save(path)"
-            )
-        write(path, KIND, loop_to_dict(self))
-
-    def with_noise(self, noise: OutputNoise | None) -> PrivateLoop:
-        """The same loop with other noise (or None), and with the filter that knows it, if it has one."""
-        loop = replace(self, noise=noise)
-        if isinstance(self.law, OwnLaw):
-            return replace(loop, law=self.law.for_loop(loop))
-        if self.design is None:
-            return loop
-        if self.design.is_kalman or isinstance(noise, EndlessNoise):
-            return replace(loop, law=self.law_for(noise))
-        return loop
-
-    def law_for(
-        self, noise: OutputNoise | None, samples: int | None = None
-    ) -> ObserverFeedback:
-        """The controller that the design has for a noise, or without noise for a number of samples."""
-        controls = list(self.controls)
-        return self.known_design.law(self.plant, controls, self.weights, noise, samples)
-
-    def with_gains(self, K: NDArray, L: NDArray) -> PrivateLoop:
-        """The same observer loop with other gains K (m, n) and L (n, p)."""
-        law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
-        design = self.design
-        if design is not None:
-            design = replace(design, estimator="observer")
-        return replace(self, law=law, design=design)
-
-    def idle(self) -> PrivateLoop:
-        """The same plant without control, u = 0, and without noise."""
-        controls = list(self.controls)
-        m = len(controls)
-        p = len(self.plant.C)
-        nothing = np.zeros((m, p))
-        still = ct.ss([], [], [], nothing, self.plant.dt)
-        law = general_controller(self.plant, controls, still)
-        return replace(self, law=law, noise=None, form="")
-
-    @property
-    def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
-        """The controller as a python-control system from (yhat, references) to the inputs that it drives.
-
-        Where gains vary it is a ``ct.nlsys`` that knows the time.
-        """
-        if self.law.varies:
-            self._check_state()
-            return varying_controller(self)
-        return fixed_controller(self)
-
-    def _check_state(self) -> None:
-        """Refuse controllers that are functions, or recall all that was published."""
-        self.law.check_linear()
-        if self.observer is not None and self.observer.recall is not None:
-            raise ValueError(
-                "this loop's noise has no finite state, and its controller recalls all "
-                "that was published: it is no system of python-control; loop.online() "
-                "runs it"
-            )
-
     def poles(self) -> NDArray:
         """Poles (N,) of the closed loop, without those of a noise model."""
         return self.dynamics.fixed.poles
 
     @property
-    def input_labels(self) -> list[str]:
-        """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), exogenous inputs by name, ``eta[i]``."""
-        free = [self.plant.inputs[k] for k in self.exogenous]
-        labels = [*self.law.references, *free]
-        if self.noise is not None:
-            labels += [f"eta[{i}]" for i in range(self.noise.channels)]
-        return labels
+    def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
+        """The controller from (yhat, references) to the inputs that it drives.
 
-    @property
-    def output_labels(self) -> list[str]:
-        """``yhat[i]``, then the labels of the inputs that the controller drives."""
-        published = [f"yhat[{i}]" for i in range(len(self.plant.C))]
-        return [*published, *(self.plant.inputs[k] for k in self.controls)]
-
-    @property
-    def state_labels(self) -> list[str]:
-        """The plant's labels, then the controller's (``xhat[i]`` of an observer)."""
-        return [*self.plant.states, *self.law.states]
+        Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is a
+        function, or recalls all that was published.
+        """
+        return iosystem.controller(self)
 
     @property
     def system(self) -> ct.StateSpace | ct.NonlinearIOSystem:
         """The loop with its noise model as a plain python-control StateSpace.
 
-        Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``, then the inputs that the
-        controller drives; states the plant's, the controller's, and ``xi[i]`` of structured noise, whose eta is its draw
-        at sample 0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
+        Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``,
+        then the inputs that the controller drives; states the plant's, the controller's,
+        and ``xi[i]`` of structured noise, whose eta is its draw at sample 0 and zero after.
+        Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
-        if self.law.varies:
-            self._check_state()
-            return varying_loop(self, with_noise=True)
-        public: Any = self.closed_loop
-        inputs = self.input_labels
-        if self.noise is None:
-            return public[:, : len(inputs)]
-        gate = create_channel_iosystem(self.noise)
-        drive = gate.B[:, len(self.plant.C) :]
-        tail = gate.D[:, len(self.plant.C) :]
-        known = len(inputs) - self.noise.channels
-        entry, into = np.split(public.B, [known], axis=1)
-        direct, through = np.split(public.D, [known], axis=1)
-        no_feedback = np.zeros((gate.nstates, public.nstates))
-        no_entry = np.zeros((gate.nstates, known))
-        return ct.ss(
-            np.block([[public.A, into @ gate.C], [no_feedback, gate.A]]),
-            np.block([[entry, into @ tail], [no_entry, drive]]),
-            np.hstack([public.C, through @ gate.C]),
-            np.hstack([direct, through @ tail]),
-            self.plant.dt,
-            inputs=inputs,
-            outputs=self.output_labels,
-            states=[*self.state_labels, *gate.state_labels],
-            name=self.name,
-        )
+        return iosystem.whole_loop(self)
 
     @property
     def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
-        """The loop driven by references, exogenous inputs and the output noise ``gamma[i]``, without the noise model."""
-        if self.law.varies:
-            self._check_state()
-            return varying_loop(self, with_noise=False)
-        fixed = self.dynamics.fixed
-        drives = ("reference", "exogenous", "noise")
-        noise = [f"gamma[{i}]" for i in range(len(self.plant.C))]
-        free = [self.plant.inputs[k] for k in self.exogenous]
-        return ct.ss(
-            fixed.A,
-            np.hstack([fixed.B[drive] for drive in drives]),
-            fixed.C,
-            np.hstack([fixed.D[drive] for drive in drives]),
-            self.plant.dt,
-            inputs=[*self.law.references, *free, *noise],
-            outputs=self.output_labels,
-            states=self.state_labels,
-            name=self.name,
-        )
+        """The loop driven by references, exogenous inputs and the noise ``gamma[i]``.
 
-    def noise_weight(
-        self, horizon: float
-    ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
-        """The map from output noise to the cost that it adds over a horizon.
-
-        It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of x'Q x + u'R u + 2 x'N u, where x and
-        u are the loop's response to gamma alone. With an infinite horizon it is the `LinearSystem` H itself. `ValueError`
-        if the loop has no Q and R, or is not stable and the horizon infinite.
+        It is without the noise model.
         """
-        self.law.check_linear()
-        rows = self.cost_rows
-        if not self.law.varies:
-            rows = Rows(rows.each, 0 * rows.last)
-        samples = span(horizon)
-        if samples == math.inf:
-            return self.dynamics.fixed.steady(rows.each)
-        samples = int(samples)
-
-        def half(columns: ArrayLike) -> NDArray:
-            gamma = np.asarray(columns).reshape(samples, len(self.plant.C), -1)
-            added = self.dynamics.errors(rows, {"noise": gamma}, samples)
-            return added.reshape(-1, added.shape[2])
-
-        return half
+        return iosystem.closed_loop(self)
 
     @known_keywords
     def simulate(
@@ -494,7 +228,7 @@ class PrivateLoop:
         [0.0, 5.0]
         """
         trials = positive_integer(trials, "trials")
-        loop, run = self._over_run(timepts, reference, trials=trials, **signals)
+        loop, run = over_run(self, timepts, reference, trials=trials, **signals)
         return simulate(
             loop, run, controller, saturation, trials, rng, executor, progress
         )
@@ -511,14 +245,15 @@ class PrivateLoop:
         """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
 
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design". The
-        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops by default. Where a
-        controller's own reference is followed, states that a followed output reads alone are to be as that output's
-        reference, and a ``ValueError`` asks for the target if others count. Without a reference it is zero.
+        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops
+        by default. Where a controller's own reference is followed, states that a followed
+        output reads alone are to be as that output's reference, and a ``ValueError`` asks
+        for the target if others count. Without a reference it is zero.
         """
-        refuse_moments(self, "mean_square_error")
-        return mean_square_error(
-            *self._over_run(timepts, reference, target=target, **signals)
-        )
+        self.refuse_moments("mean_square_error")
+        run = over_run(self, timepts, reference, target=target, **signals)
+        quiet, noisy = mean_square_errors(*run)
+        return quiet + noisy
 
     @known_keywords
     def cost(
@@ -540,63 +275,36 @@ class PrivateLoop:
         >>> loop.cost(range(5) * np.float64(0.1), initial_state=[1.0, 0.0], disturbance="design").privacy
         0.0
         """
-        refuse_moments(self, "cost")
+        self.refuse_moments("cost")
         return expected_cost(
-            *self._over_run(timepts, reference, target=target, **signals)
+            *over_run(self, timepts, reference, target=target, **signals)
         )
-
-    def _over_run(
-        self,
-        timepts: ArrayLike | None = None,
-        reference: ArrayLike | None = None,
-        *,
-        target: ArrayLike | None = None,
-        trials: int | None = None,
-        **signals: Unpack[RunSignals],
-    ) -> tuple[PrivateLoop, LoopSignals]:
-        """The loop for the samples of a run, with what drives it."""
-        loop = self
-        if isinstance(self.law, OwnLaw):
-            loop = replace(self, law=self.law.for_reference(reference))
-        run = LoopSignals.of(
-            loop, timepts, reference, target=target, trials=trials, **signals
-        )
-        if isinstance(self.noise, EndlessNoise):
-            return replace(loop, noise=self.noise.over(run.samples)), run
-        if isinstance(self.law, OwnLaw):
-            return loop, run
-        if self.noise is None and self.design is not None and self.design.is_kalman:
-            return replace(self, law=self.law_for(None, run.samples)), run
-        return loop, run
 
     def online(self) -> OnlineController:
         """The controller as it runs in the cloud, a sample at a time, from the start of a run."""
         return OnlineController(self)
 
-    @property
-    def prior_mean(self) -> NDArray:
-        """The public mean (n,) of x(0), the point at rest without one."""
-        if self.design is None or self.design.initial_state is None:
-            return self.rest
-        return self.design.initial_state
-
     @cached_property
     def estimate_covariance(self) -> NDArray:
-        """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t, under the design's law.
+        """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
 
-        (n, n) in steady state, without a horizon. Of what nothing is known the variance is inf, and nan the covariance
-        with it. `ValueError` for an observer that does not know the noise.
+        They are those under the design's law, (n, n) in steady state without a horizon. Of
+        what nothing is known the variance is inf, and nan the covariance with it.
+        `ValueError` for an observer that does not know the noise.
         """
         return self._covariance(predicted=False)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
-        """Error covariances (T, n, n) of x(t) less its prediction from what was published up to t - 1."""
+        """Error covariances (T, n, n) of x(t) less its prediction.
+
+        The prediction is that from what was published up to t - 1.
+        """
         return self._covariance(predicted=True)
 
     def _covariance(self, *, predicted: bool) -> NDArray:
         known = knowledge(self)
-        if isinstance(self.noise, EndlessNoise):
+        if self.never_ends:
             return known.covariance(known.settled(), predicted=predicted)
         return known.covariances(self.private_noise.horizon, predicted=predicted)
 
@@ -634,12 +342,12 @@ class PrivateLoop:
         np.float64(3.04)
         """
         if self.truth is not None:
-            refuse_moments(self, "margins")
+            self.refuse_moments("margins")
         along = real_array(direction, "direction", shape=(self.plant.order,))
         tail = positive_number(probability, "probability")
         if tail >= 1:
             raise ValueError(f"probability: expected a number below 1, got {tail:g}")
-        if self.noise is not None and not isinstance(self.noise, EndlessNoise):
+        if self.noise is not None and not self.never_ends:
             longest = int(self.noise.horizon)
             samples = (
                 longest if horizon is None else positive_integer(horizon, "horizon")
@@ -660,7 +368,7 @@ class PrivateLoop:
 
         `ValueError` unless it is a loop with a prior, and its noise hides states of a run with Gaussian noise.
         """
-        refuse_moments(self, "optimality")
+        self.refuse_moments("optimality")
         return optimality(self)
 
     def steady_state_cost(self) -> LoopCost:
@@ -678,13 +386,14 @@ class PrivateLoop:
         >>> round(loop.steady_state_cost().privacy, 5), loop.steady_state_error().round(4)
         (0.00649, array([0.0373]))
         """
-        refuse_moments(self, "steady_state_cost")
+        self.refuse_moments("steady_state_cost")
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
         """E x_i^2 (n,) in steady state, in the squared units of the states."""
-        refuse_moments(self, "steady_state_error")
-        return steady_state_error(self)
+        self.refuse_moments("steady_state_error")
+        quiet, noisy = steady_state_errors(self)
+        return quiet + noisy
 
     def report(
         self,
@@ -695,20 +404,51 @@ class PrivateLoop:
     ) -> Path:
         """Write one HTML page about the loop, for whoever answers for the data.
 
-        It holds the guarantee with its assumptions and what it does not hide, the noise, the eavesdropper's error, the
-        cost by cause and the error of the states. It holds no signal of any run. An existing file at ``path`` is
-        replaced. `ValueError` without noise, or with noise without a horizon. ``time_unit="h"`` and ``units={"y": "K"}``
+        It holds the guarantee with its assumptions and what it does not hide, the noise,
+        the eavesdropper's error, the cost by cause and the error of the states. It holds no
+        signal of any run. An existing file at ``path`` is replaced. `ValueError` without
+        noise, or with noise without a horizon. ``time_unit="h"`` and ``units={"y": "K"}``
         label times, outputs and states; dt is in seconds without the first.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
-        if isinstance(self.noise, EndlessNoise):
+        if self.never_ends:
             raise ValueError(
                 "report: expected noise with a horizon; give the loop its noise over a "
                 "run, with_noise(loop.noise.over(samples))"
             )
-        refuse_moments(self, "report")
+        self.refuse_moments("report")
         return write_report(self, path, time_unit, units)
+
+    def save(self, path: str | Path) -> None:
+        """Write plant, controller, weights and noise to a file for `privcontrol.load`.
+
+        It raises `OSError` if ``path`` cannot be written, and `ValueError` if plant or
+        controller are functions.
+        """
+        write(path, KIND, self.to_dict())
+
+    @classmethod
+    def certified(cls, data: dict[str, Any]) -> Self:
+        """Return the loop of a file, if what its noise claims holds when it is evaluated again."""
+        options = {name: _restored(value) for name, value in data.items()}
+        options["weights"] = Weights(**options["weights"])
+        options["plant"] = from_data(data["plant"])
+        if data["noise"] is not None:
+            options["noise"] = certified_noise(data["noise"])
+        if options["design"] is not None:
+            options["design"] = LqgDesign(**options["design"])
+        law = options["law"]
+        if law is not None:
+            options["law"] = _LAWS[law.pop("type")](**law)
+            return cls(**options)
+        options["law"] = options["design"].law(
+            options["plant"],
+            list(options["controls"]),
+            options["weights"],
+            options["noise"],
+        )
+        return cls(**options)
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""
@@ -728,3 +468,15 @@ class PrivateLoop:
             f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
             f"noise={self.noise!r})"
         )
+
+
+def _restored(value: Any) -> Any:
+    """Arrays read-only, and sequences as tuples, as loops hold them."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list):
+        return tuple(_restored(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _restored(part) for name, part in value.items()}
+    return value

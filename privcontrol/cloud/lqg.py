@@ -18,11 +18,10 @@ from ..core.errors import PrivacyWarning
 from ..trajectory.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, semidefinite
-from .gains import observer_gain
 from .loop import PrivateLoop
 from .moments import Expected
 from .optimum import optimal_loop
-from .regulator import LqgDesign
+from .regulator import LqgDesign, constant_filter
 from .signals import vector
 
 
@@ -147,7 +146,7 @@ def private_lqg(
     loop = assembled(loop)
     if not design.is_kalman and not tracked and not isinstance(noise, EndlessNoise):
         # x(0) is as uncertain as it is without privacy noise, whatever the noise
-        _warn_if_useless(loop, observer_gain(plant, weights, None, design.form)[1])
+        _warn_if_useless(loop, constant_filter(plant, weights, None).covariance)
     return loop
 
 

@@ -12,19 +12,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from ..channel.endless_noise import EndlessNoise
 from ..channel.parts import Structured, White
+from ._loop_data import LoopData
 from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
 
 #: Shares of the probability for the privacy noise, and largest number of epochs, that are tried.
 _SHARES = np.linspace(0.01, 0.99, 99)
@@ -36,7 +33,7 @@ _ROUNDED = 1 + 1e-9
 
 
 def margins(
-    loop: PrivateLoop, direction: NDArray, probability: float, samples: int
+    loop: LoopData, direction: NDArray, probability: float, samples: int
 ) -> NDArray:
     """Margins (T,) of `PrivateLoop.margins`."""
     variances = along(predicted_covariances(loop, samples), direction)
@@ -62,19 +59,19 @@ def margins(
     return best
 
 
-def predicted_covariances(loop: PrivateLoop, samples: int) -> NDArray:
-    """Error covariances (T, n, n) of the predictions of a run."""
-    if isinstance(loop.noise, EndlessNoise):
-        return np.broadcast_to(
-            loop.prediction_covariance, (samples, *loop.plant.A.shape)
-        )
-    return knowledge(loop).covariances(samples, predicted=True)
+def predicted_covariances(loop: LoopData, samples: int) -> NDArray:
+    """Return error covariances (T, n, n) of the predictions of a run."""
+    known = knowledge(loop)
+    if loop.never_ends:
+        settled = known.covariance(known.settled(), predicted=True)
+        return np.broadcast_to(settled, (samples, *settled.shape))
+    return known.covariances(samples, predicted=True)
 
 
-def knowledge(loop: PrivateLoop) -> Any:
+def knowledge(loop: LoopData) -> Any:
     """What the filter of a loop knows. `ValueError` unless it knows prior and noise."""
     design = loop.design
-    if design is None or not (design.is_kalman or isinstance(loop.noise, EndlessNoise)):
+    if design is None or not loop.knows_noise:
         raise ValueError(
             "the errors of this loop's observer are not what it believes: it does not know "
             "the noise; private_lqg(P0=...) has a filter that does, and "
@@ -93,7 +90,7 @@ def _is_smaller(found: NDArray, best: NDArray) -> bool:
 
 
 def _apart(
-    loop: PrivateLoop, direction: NDArray, samples: int
+    loop: LoopData, direction: NDArray, samples: int
 ) -> tuple[NDArray, NDArray, NDArray]:
     """What causes the error d'(x - prediction) of each sample.
 
@@ -103,9 +100,7 @@ def _apart(
     noise = loop.private_noise
     design = loop.known_design
     factor: Any = noise.factor
-    known = Knowledge.of(
-        loop.plant, loop.weights, noise, design.P0, without=(Structured,)
-    )
+    known = Knowledge.of(loop.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
     A = loop.plant.A
     response = factor  # of the prediction's error to eta

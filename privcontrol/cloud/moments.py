@@ -1,23 +1,23 @@
-"""Exact second moments of a private loop over its horizon, without a single draw."""
+"""Exact second moments of a private loop, over its horizon and in steady state."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.endless_noise import Filtered
+from ..channel.endless_noise import EndlessNoise, Filtered
+from ._loop_data import LoopData
 from .checks import root
 from .dynamics import Rows
-from .signals import LoopSignals
+from .signals import LoopSignals, over_run
 
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
-
-#: Numbers that the response of one group of columns may take, so that memory does not grow with their count.
+#: Numbers that the response of one group of columns may take, so that memory does not
+#: grow with their count.
 _GROUP = 4_000_000
 _DRAWN: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
 
@@ -31,8 +31,8 @@ class LoopCost:
     regulation : float
         Of reference and initial state alone.
     disturbance : float
-        What disturbances add. One that is given as an array acts together with reference and initial state, and may then
-        lower the cost.
+        What disturbances add. One that is given as an array acts together with reference
+        and initial state, and may then lower the cost.
     privacy : float
         What the output noise adds.
     terminal : float
@@ -63,27 +63,19 @@ class LoopCost:
         return self.regulation + self.disturbance + self.privacy
 
 
-def mean_square_error(loop: PrivateLoop, signals: LoopSignals) -> NDArray:
-    """E (x_i(t) - target_i(t))^2 as (n, T)."""
-    quiet, noisy = _square_errors(loop, signals)
-    return quiet + noisy
-
-
-def _square_errors(loop: PrivateLoop, signals: LoopSignals) -> tuple[NDArray, NDArray]:
-    """Mean square errors (n, T) without the privacy noise, and what the noise adds."""
+def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, NDArray]:
+    """Return E (x_i(t) - target_i(t))^2 (n, T) without the noise, and what it adds."""
     n = loop.plant.order
-    m = len(loop.controls)
-    rows = Rows(np.eye(n, n + m), np.eye(n))
-    mean = _mean_errors(loop, signals, rows)
-    quiet = mean**2
+    rows = Rows(np.eye(n, n + len(loop.controls)), np.eye(n))
+    quiet = _mean_errors(loop, signals, rows) ** 2
     quiet += _start_variances(loop, signals, rows)
     quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
     noisy = _noise_variances(loop, signals, rows)
     return quiet[:-1].T, noisy[:-1].T
 
 
-def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
-    """The cost over the signals' samples."""
+def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
+    """Return the cost over the signals' samples."""
     rows = loop.cost_rows
     regulation = _mean_errors(loop, signals, rows, "reference") ** 2
     drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
@@ -101,9 +93,9 @@ def expected_cost(loop: PrivateLoop, signals: LoopSignals) -> LoopCost:
 
 
 def _mean_errors(
-    loop: PrivateLoop, signals: LoopSignals, rows: Rows, *names: str
+    loop: LoopData, signals: LoopSignals, rows: Rows, *names: str
 ) -> NDArray:
-    """Rows applied to (x - target, u - ud), as (T + 1, k), for some or all drives that trials share.
+    """Rows of (x - target, u - ud) as (T + 1, k), for some or all drives that trials share.
 
     After the run the last target counts.
     """
@@ -119,7 +111,7 @@ def _mean_errors(
     return errors
 
 
-def _known_target(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+def _known_target(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """The target (T, n), refused where a state counts that has none."""
     weighed = rows.each[:, : loop.plant.order].any(axis=0) | rows.last.any(axis=0)
     open_ones = np.isnan(signals.target).any(axis=0) & weighed
@@ -133,18 +125,14 @@ def _known_target(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArra
     return np.nan_to_num(signals.target)
 
 
-def _start_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """Variances (T + 1, k) that the initial state's covariance causes."""
     if not signals.start.size:
         return np.zeros((signals.samples + 1, len(rows.each)))
-    n, count = signals.start.shape
-    start = np.zeros((loop.dynamics.size, count))
-    start[:n] = signals.start
-    errors = loop.dynamics.errors(rows, {}, signals.samples, start)
-    return _squares(errors)
+    return _squares(loop.dynamics.errors(rows, {}, signals.samples, signals.start))
 
 
-def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDArray:
+def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """Variances (T + 1, k) that the output noise causes."""
     samples = signals.samples
     noise = loop.noise
@@ -153,8 +141,9 @@ def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDA
     filtered = noise.part(Filtered)
     if isinstance(filtered, Filtered):
         known = {"noise": np.eye(noise.outputs)}
-        start = filtered.state_root @ filtered.state_root.T
-        total = loop.dynamics.variances(rows, known, samples, filtered.system, start)
+        total = loop.dynamics.variances(
+            rows, known, samples, filtered.system, filtered.state_root
+        )
     else:
         total = _response_variances(loop, rows, noise.responses[:samples])
     if noise.white.any():
@@ -164,9 +153,12 @@ def _noise_variances(loop: PrivateLoop, signals: LoopSignals, rows: Rows) -> NDA
 
 
 def _response_variances(
-    loop: PrivateLoop, rows: Rows, columns: NDArray, drive: str = "noise"
+    loop: LoopData, rows: Rows, columns: NDArray, drive: str = "noise"
 ) -> NDArray:
-    """Variances (T + 1, k) that noise columns (T, p, q) of unit variance cause, a group of columns at a time."""
+    """Variances (T + 1, k) that columns (T, p, q) of a drive cause, of unit variance.
+
+    They are computed a group of columns at a time.
+    """
     samples = len(columns)
     numbers = samples * loop.dynamics.size
     total = np.zeros((samples + 1, len(rows.each)))
@@ -179,37 +171,29 @@ def _response_variances(
 
 
 def _fresh_variances(
-    loop: PrivateLoop, rows: Rows, factors: Mapping[str, NDArray], samples: int
+    loop: LoopData, rows: Rows, factors: Mapping[str, NDArray], samples: int
 ) -> NDArray:
-    """Variances (T + 1, k) that drives cause of which each sample is drawn afresh, with covariances F F'."""
-    if not factors:
-        return np.zeros((samples + 1, len(rows.each)))
-    if loop.law.varies:
-        if loop.observer is None or loop.observer.recall is None:
-            return loop.dynamics.variances(rows, factors, samples)
-        total = np.zeros((samples + 1, len(rows.each)))
-        for name, factor in factors.items():
+    """Variances (T + 1, k) that drives cause which each sample draws, of covariance F F'."""
+    total = np.zeros((samples + 1, len(rows.each)))
+    recalls = loop.observer is not None and loop.observer.recall is not None
+    if factors and loop.law.varies and not recalls:
+        return loop.dynamics.variances(rows, factors, samples)
+    for name, factor in factors.items():
+        if recalls:
             columns = np.einsum("ts,pq->tpsq", np.eye(samples), factor)
             each = columns.reshape(samples, len(factor), -1)
             total += _response_variances(loop, rows, each, name)
-        return total
-    width = sum(factor.shape[1] for factor in factors.values())
-    impulses = {}
-    start = 0
-    for name, factor in factors.items():
-        size, count = factor.shape
-        impulses[name] = np.zeros((samples, size, width))
-        impulses[name][0, :, start : start + count] = factor
-        start += count
-    errors = loop.dynamics.errors(rows, impulses, samples)
-    total = np.zeros((samples + 1, len(rows.each)))
-    total[:-1] = np.cumsum(_squares(errors[:-1]), axis=0)
-    if rows.last.any():
-        states, _ = loop.dynamics.run(
-            np.zeros((loop.dynamics.size, 1)), impulses, samples
-        )
-        final = rows.last @ states[1:, : loop.plant.order]
-        total[-1] = np.sum(_squares(final), axis=0)
+            continue
+        # a loop that stays the same answers all samples as it answers the first
+        impulse = np.zeros((samples, *factor.shape))
+        impulse[0] = factor
+        errors = loop.dynamics.errors(rows, {name: impulse}, samples)
+        total[:-1] += np.cumsum(_squares(errors[:-1]), axis=0)
+        if rows.last.any():
+            rest = np.zeros((loop.dynamics.size, 1))
+            states, _ = loop.dynamics.run(rest, {name: impulse}, samples)
+            final = rows.last @ states[1:, : loop.plant.order]
+            total[-1] += np.sum(_squares(final), axis=0)
     return total
 
 
@@ -218,21 +202,80 @@ def _squares(answers: NDArray) -> NDArray:
     return np.einsum("tkq,tkq->tk", answers, answers)
 
 
+# -- in steady state, and under the law of the design ------------------------------------
+
+
+def steady_state_cost(loop: LoopData) -> LoopCost:
+    """Return the expected cost of a sample in steady state, with zero reference."""
+    rows = loop.weights.cost_root
+    quiet, noisy = (variances.sum() for variances in _steady_variances(loop, rows))
+    return LoopCost(0.0, float(quiet), float(noisy))
+
+
+def steady_state_errors(loop: LoopData) -> tuple[NDArray, NDArray]:
+    """Return E x_i^2 (n,) in steady state without the noise, and what the noise adds."""
+    n = loop.plant.order
+    return _steady_variances(loop, np.eye(n, n + len(loop.controls)))
+
+
+def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
+    """Variances (k,) of rows of (x, u) by QN and RN, and by the output noise."""
+    dynamics = loop.dynamics
+    sensed = dynamics.steady(rows, {"noise": np.eye(dynamics.outputs)})
+    quiet = np.zeros(len(rows))
+    noisy = np.zeros(len(rows))
+    factors = loop.weights.drive_roots
+    if factors:
+        quiet = dynamics.steady(rows, factors).variances()
+    if loop.noise is None:
+        return quiet, noisy
+    if not isinstance(loop.noise, EndlessNoise):
+        raise ValueError(
+            f"noise: it ends after {loop.noise.horizon} samples, so that the loop has no "
+            "steady state; design noise with horizon=np.inf, or ask for cost() and "
+            "mean_square_error()"
+        )
+    return quiet, sensed.after(loop.noise.model).variances()
+
+
+def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
+    """Return what a loop costs with its prior, QN and RN and zero reference.
+
+    The terminal term counts. Without a horizon it is the cost of a sample.
+    """
+    if loop.never_ends:
+        return steady_state_cost(loop).total
+    cost = expected_cost(*over_run(loop, timepts, initial_state="design", **_DRAWN))
+    return cost.total + cost.terminal
+
+
 @dataclass(frozen=True)
 class Expected:
-    """An initial state of covariance P0 and the signals given to `PrivateLoop.cost`."""
+    """What costs are expected over, with disturbances of QN and RN.
 
-    P0: NDArray
-    given: dict[str, Any]
+    The initial state has the covariance P0, and the signals of a run are ``given`` as to
+    `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample in
+    steady state.
+    """
 
-    def _run(self, loop: PrivateLoop) -> tuple[PrivateLoop, LoopSignals]:
-        loop, signals = loop._over_run(**self.given, **_DRAWN)
-        return loop, replace(signals, start=root(self.P0))
+    P0: NDArray | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
 
-    def cost(self, loop: PrivateLoop) -> LoopCost:
-        """The expected cost of a loop, over draws of the initial state too."""
-        return expected_cost(*self._run(loop))
+    def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
+        over, signals = over_run(loop, **self.given, **_DRAWN)
+        return over, replace(signals, start=root(P0))
 
-    def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
-        """E (x_i - xd_i)^2 (n, T) without the privacy noise, and what the noise adds."""
-        return _square_errors(*self._run(loop))
+    def cost(self, loop: LoopData) -> LoopCost:
+        """Return the expected cost of a loop, infinite without a steady state."""
+        if self.P0 is not None:
+            return expected_cost(*self._run(loop, self.P0))
+        if not loop.dynamics.stable:
+            return LoopCost(0.0, math.inf, 0.0)
+        return steady_state_cost(loop)
+
+    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+        """Return E (x_i - xd_i)^2 (n, T) without the noise, and what the noise adds."""
+        if self.P0 is not None:
+            return mean_square_errors(*self._run(loop, self.P0))
+        quiet, noisy = steady_state_errors(loop)
+        return quiet[:, None], noisy[:, None]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.endless_noise import EndlessNoise
 from ..core.errors import PrivacyError
-from .controller import ObserverFeedback, answer
+from ._loop_data import LoopData
+from .controller import ObserverFeedback, answered, gain_at
 from .kalman import Knowledge, Step
 from .margins import knowledge
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
 
 
 class OnlineController:
@@ -36,36 +35,33 @@ class OnlineController:
         controller without an observer.
     """
 
-    def __init__(self, loop: PrivateLoop) -> None:
-        plant = loop.plant
+    def __init__(self, loop: LoopData) -> None:
+        side = loop.dynamics.side
         self.time = 0
-        self._loop = loop
-        self._horizon = math.inf if loop.noise is None else loop.noise.horizon
-        self._rest_outputs = np.zeros(len(plant.C))
-        self._rest_inputs = np.zeros(len(loop.controls))
-        if loop.truth is not None:
-            self._rest_outputs = loop.truth.outputs
-            self._rest_inputs = loop.truth.inputs[list(loop.controls)]
-        self._through = plant.D[:, list(loop.controls)]
-        self._passes_on = bool(self._through.any())
-        self._memory = np.zeros(loop.law.order)
         self.estimate: NDArray | None = None
-        self._observer = loop.observer
-        self._recalls = self._observer is not None and self._observer.recall is not None
-        self._rest = loop.rest
-        if loop.estimates:
-            self._memory[: plant.order] = loop.prior_mean - self._rest
-        if self._observer is not None:
+        if loop.observer is not None:
             self.estimate = loop.prior_mean
-        self._reading: NDArray | None = None
-        self._silence = np.zeros(len(loop.law.references))
+        self._loop = loop
+        self._law = loop.law
+        self._observer = loop.observer
+        self._predicts = loop.observer is not None and loop.observer.recall is None
+        self._horizon = math.inf if loop.noise is None else loop.noise.horizon
+        self._rest = loop.rest
+        self._rest_outputs = side.outputs
+        self._rest_inputs = side.inputs
+        if loop.truth is not None:
+            self._rest_outputs = loop.truth.outputs[:, None]
+            self._rest_inputs = loop.truth.inputs[list(loop.controls), None]
+        self._through = side.through
+        self._passes_on = bool(side.through.any())
+        self._memory = loop.start[side.order :, None]
+        self._sensed: NDArray | None = None
+        self._told = np.zeros_like(self._rest_outputs)
+        self._silence = np.zeros((len(loop.law.references), 1))
         self._reference = self._silence
         self._asked = self._rest_inputs
-        self._advance = np.zeros((0, 0))
         self._lost: set[int] = set()
-        self._filter: Filtering | None = None
-        if loop.noise is None and loop.design is not None and loop.design.is_kalman:
-            self._filter = Filtering(knowledge(loop), self._lost)
+        self._is_public = loop.noise is None and loop.knows_noise
 
     def step(
         self,
@@ -109,21 +105,17 @@ class OnlineController:
             self._follow(applied)
         elif applied is not None:
             raise ValueError("applied: no input acted before the first sample")
-        self._reading = None
+        self._sensed = None
         if yhat is not None:
-            given = _vector(yhat, "yhat", len(self._rest_outputs))
-            self._reading = given - self._rest_outputs
+            given = _column(yhat, "yhat", len(self._rest_outputs))
+            self._sensed = given - self._rest_outputs
         self._reference = self._silence
         if reference is not None or feedforward is not None:
             self._take_reference(reference, feedforward)
-        observer = self._observer
-        if observer is None or self._recalls:
-            asked = self._decide()
-        else:
-            asked = self._observe(observer)
+        asked = self._decide()
         self.time += 1
         self._asked = asked + self._rest_inputs
-        return self._asked.copy()
+        return self._asked[:, 0].copy()
 
     @property
     def covariance(self) -> NDArray:
@@ -132,133 +124,108 @@ class OnlineController:
         `ValueError` before the first reading, and for loops whose observer does not know
         the noise.
         """
-        loop = self._loop
-        if isinstance(loop.noise, EndlessNoise):
-            return loop.estimate_covariance
+        known = self._known
+        if self._loop.never_ends:
+            return known.covariance(known.settled())
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
-        if self._recalls:
-            return loop.estimate_covariance[self.time - 1]
-        if self._filter is None:
-            self._filter = Filtering(knowledge(loop), self._lost)
-        step = self._filter.at(self.time - 1)
-        return self._filter.known.covariance(step)
+        if self._observer is not None and not self._predicts:
+            return self._recalled[self.time - 1]
+        return known.covariance(self._filtering.at(self.time - 1))
+
+    @cached_property
+    def _known(self) -> Any:
+        return knowledge(self._loop)
+
+    @cached_property
+    def _recalled(self) -> NDArray:
+        return self._known.covariances(int(self._horizon))
+
+    @cached_property
+    def _filtering(self) -> Filtering:
+        return Filtering(self._known, self._lost)
 
     def _take_reference(
         self, reference: ArrayLike | None, feedforward: ArrayLike | None
     ) -> None:
-        n = self._loop.plant.order
-        count = len(self._reference)
+        count = len(self._silence)
         self._reference = self._silence.copy()
-        if not self._loop.follows_states:
-            if feedforward is not None:
-                raise ValueError(
-                    "feedforward: only loops of an observer and a state feedback take one"
-                )
-            if reference is not None:
-                self._reference[:] = _vector(reference, "reference", count)
-            return
+        if self._loop.follows_states:
+            count = self._loop.plant.order
+        elif feedforward is not None:
+            raise ValueError(
+                "feedforward: only loops of an observer and a state feedback take one"
+            )
         if reference is not None:
-            self._reference[:n] = _vector(reference, "reference", n)
+            self._reference[:count] = _column(reference, "reference", count)
         if feedforward is not None:
             m = len(self._rest_inputs)
-            self._reference[n:] = _vector(feedforward, "feedforward", m)
-
-    def _observe(self, observer: ObserverFeedback) -> NDArray:
-        """The inputs that the state feedback asks for, in deviations from rest."""
-        t = self.time
-        n = observer.order_of_plant
-        K, correct, self._advance = self._gains(observer, t)
-        predicted = self._memory[: len(observer.A)]
-        estimate = predicted[:n]
-        if self._reading is not None:
-            innovation = self._reading - observer.C @ predicted
-            estimate = estimate + correct[:n] @ innovation
-        self.estimate = estimate + self._rest
-        if observer.tracked:
-            sums = self._memory[len(observer.A) :]
-            return -K[:, :n] @ estimate - K[:, n:] @ sums
-        if self._reference is self._silence:
-            return -K @ estimate
-        return K @ (self._reference[:n] - estimate) + self._reference[n:]
+            self._reference[count:] = _column(feedforward, "feedforward", m)
 
     def _decide(self) -> NDArray:
-        """The inputs that a controller of another kind asks for, in deviations from rest."""
-        law = self._loop.law
-        if self._reading is None:
+        """The inputs that the controller asks for, in deviations from rest."""
+        t = self.time
+        if self._sensed is None and not self._predicts:
             raise ValueError(
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
-        columns = (self._memory[:, None], self._reading[:, None])
-        if self._observer is not None:
-            found = self._observer.estimate(self.time, *columns)[:, 0]
-            self.estimate = found + self._rest
-        given = (*columns, self._reference[:, None])
-        return answer(law, self.time, *given, self._through)[0][:, 0]
+        observer = self._observer
+        if observer is not None and self._predicts:
+            self._law = observer = self._with_gains(observer, t)
+        law = self._law
+        memory = self._memory
+        if self._sensed is None:
+            self._told = np.zeros_like(self._rest_outputs)
+        elif self._passes_on:
+            given = (memory, self._sensed, self._reference, self._through)
+            asked = answered(law, t, *given)
+            self._told = law.told(t, memory, self._sensed - self._through @ asked)
+        else:
+            self._told = law.told(t, memory, self._sensed)
+        if observer is None:
+            return law.decide(t, memory, self._told, self._reference)
+        estimate = observer.estimate(t, memory, self._told)
+        self.estimate = estimate[:, 0] + self._rest
+        return observer.feedback(t, estimate, memory, self._reference)
 
     def _follow(self, applied: ArrayLike | None) -> None:
         """Move on from the sample before, with the inputs that acted there."""
+        t = self.time - 1
         acting = self._asked
         if applied is not None:
-            acting = _vector(applied, "applied", len(self._asked))
+            acting = _column(applied, "applied", len(self._asked))
         change = acting - self._rest_inputs
-        observer = self._observer
-        if observer is not None and not self._recalls:
-            self._predict(observer, change)
-        elif self._reading is not None:
-            sensed = self._reading - self._through @ change
-            columns = (self._memory, sensed, change, self._reference)
-            shaped = [column[:, None] for column in columns]
-            self._memory = self._loop.law.follow(self.time - 1, *shaped)[:, 0]
+        if self._passes_on and self._sensed is not None:
+            sensed = self._sensed - self._through @ change
+            self._told = self._law.told(t, self._memory, sensed)
+        self._memory = self._law.follow(
+            t, self._memory, self._told, change, self._reference
+        )
 
-    def _predict(self, observer: ObserverFeedback, change: NDArray) -> None:
-        predicted = self._memory[: len(observer.A)]
-        seen = observer.C @ predicted
-        moved = observer.A @ predicted + observer.B @ change
-        sensed = seen
-        if self._reading is not None:
-            sensed = self._reading
-            if self._passes_on:
-                sensed = sensed - observer.through @ change
-            moved += self._advance @ (sensed - seen)
-        if observer.tracked:
-            picked = list(observer.tracked)
-            read = sensed[picked] + observer.through[picked] @ change
-            sums = self._memory[len(observer.A) :] + self._reference - read
-            moved = np.concatenate([moved, sums])
-        self._memory = moved
-
-    def _gains(
-        self, observer: ObserverFeedback, t: int
-    ) -> tuple[NDArray, NDArray, NDArray]:
-        """K, correct and advance at sample t, computed again after a sample was lost."""
-        if self._reading is None and t not in self._lost and observer.varies:
+    def _with_gains(self, observer: ObserverFeedback, t: int) -> ObserverFeedback:
+        """The observer with the gains of sample t, computed again after one was lost."""
+        if self._sensed is None and observer.varies:
             self._lost.add(t)
-        if not self._lost and not self._is_public():
-            return observer.gains(t)
-        if self._filter is None:
-            self._filter = Filtering(knowledge(self._loop), self._lost)
-        step = self._filter.at(t)
+        if not self._lost and not self._is_public:
+            return observer
+        step = self._filtering.at(t)
         correct = step.correct
         if self._loop.form == "predictor":
             correct = np.zeros_like(correct)
-        return observer.gains(t)[0], correct, step.advance
-
-    def _is_public(self) -> bool:
-        return self._loop.noise is None and self._filter is not None
+        K = gain_at(observer.K, t)
+        return replace(observer, K=K, correct=correct, advance=step.advance)
 
 
 class Filtering:
     """A filter's steps as far as they were asked for, with samples that were lost."""
 
     def __init__(self, known: Knowledge, lost: set[int]) -> None:
-        self.known = known
         self._steps: Iterator[Step] = known.steps(sys.maxsize, lost)
         self._count = 0
         self._last: Step | None = None
 
     def at(self, t: int) -> Step:
-        """The step at sample t, never one before the last that was asked for."""
+        """Return the step at sample t, never one before the last that was asked for."""
         while self._count <= t:
             self._last = next(self._steps)
             self._count += 1
@@ -267,14 +234,12 @@ class Filtering:
         return self._last
 
 
-def _vector(value: ArrayLike, name: str, size: int) -> NDArray:
+def _column(value: ArrayLike, name: str, size: int) -> NDArray:
     array = np.asarray(value, float)
-    if array.shape == () and size == 1:
-        array = array.reshape(1)
-    if array.shape != (size,):
+    if array.shape not in ((size,), ()) or (array.ndim == 0 and size > 1):
         raise ct.ControlDimension(
             f"{name}: expected shape ({size},), got {array.shape}"
         )
     if not math.isfinite(array.sum()):
         raise ValueError(f"{name}: expected finite numbers")
-    return array
+    return array.reshape(size, 1)

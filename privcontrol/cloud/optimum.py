@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -27,13 +26,12 @@ from ..channel.output_noise import OutputNoise
 from ..channel.problem import DesignProblem
 from ..core._linalg import rank_tolerance
 from ..trajectory.disturbance import disturbances
+from ._loop_data import LoopData
 from .checks import root
 from .kalman import Knowledge
-from .regulator import Regulation
-from .turns import expected_total, in_turns, least_cost
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
+from .moments import expected_total
+from .signals import LoopT
+from .turns import in_turns, least_cost
 
 #: Largest noise of a co-design, relative to what one move needs.
 CAP = 10.0
@@ -78,7 +76,7 @@ class Optimality:
         return (self.cost - self.lower_bound) / self.cost
 
 
-def optimal_loop(loop: PrivateLoop, cap: float, progress: bool) -> PrivateLoop:
+def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
     """The loop with the noise of the same request that costs least with its own filter."""
     if cap <= 1:
         raise ValueError(f"cap: expected a number above 1, got {cap:g}")
@@ -148,7 +146,7 @@ class NoiseProgram:
     is_ball: bool = False
 
     @classmethod
-    def of(cls, loop: PrivateLoop) -> NoiseProgram:
+    def of(cls, loop: LoopData) -> NoiseProgram:
         """The program of a loop with a prior, for the request of its noise."""
         noise = loop.private_noise
         design = loop.known_design
@@ -159,8 +157,7 @@ class NoiseProgram:
         if not problem.moves.is_ball:
             basis, moves = _basis_of_moves(basis)
         samples = noise.horizon
-        task = Regulation.of(plant, list(loop.controls), loop.weights, design)
-        _, prices = task.gains(task.terminal(design), samples)
+        _, prices = loop.regulation.gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
         r = basis.shape[1]
         spread = np.empty((samples, len(prices[0]), r))
@@ -302,16 +299,12 @@ def _basis_of_moves(vectors: NDArray) -> tuple[NDArray, NDArray]:
     return basis * longest, moves / longest
 
 
-def optimality(loop: PrivateLoop) -> Optimality:
+def optimality(loop: LoopData) -> Optimality:
     """How far a loop is from the optimum. `ValueError` without a prior, or where no optimum is known."""
     noise = loop.private_noise
     design = loop.known_design
     _check_gaussian(noise)
-    if isinstance(noise, EndlessNoise):
-        cost = expected_total(loop)
-        lower = least_cost(loop)
-        return Optimality(cost, lower, (cost - lower) / lower)
-    if not design.is_kalman or design.P0 is None:
+    if not loop.never_ends and (not design.is_kalman or design.P0 is None):
         raise ValueError(
             "optimality: over a horizon it depends on what is known of x(0); pass the "
             "public covariance P0 to private_lqg"
@@ -321,12 +314,6 @@ def optimality(loop: PrivateLoop) -> Optimality:
         lower = least_cost(loop)
         return Optimality(cost, lower, (cost - lower) / lower)
     found = NoiseProgram.of(loop).solved(design.cap)
-    times = noise.timepts
-    quiet = replace(loop, noise=None, law=loop.law_for(None, len(times)))
-    drawn: dict[str, Any] = dict.fromkeys(
-        ("disturbance", "measurement_noise"), "design"
-    )
-    public = quiet.cost(times, initial_state="design", **drawn)
-    least = public.total + public.terminal
+    least = expected_total(loop.with_noise(None), noise.timepts)
     uncapped = least + found.uncapped
     return Optimality(cost, least + found.capped, (cost - uncapped) / uncapped)

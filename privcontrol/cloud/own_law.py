@@ -10,29 +10,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..channel.output_noise import OutputNoise
 from ..core._linalg import real_array
 from ..trajectory.plant import Plant
-from .controller import ObserverFeedback, check_timebase, wiring
-from .dynamics import LinearSide, clipped, stepped
-from .kalman import Knowledge
-from .nonlinear import NonlinearTruth, nonlinear_run
-from .signals import LoopSignals, drawn_start, trial_drives
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
+from .checks import Weights
+from .controller import BaseLaw, Law, ObserverFeedback, check_timebase, indexed, wiring
+from .kalman import Knowledge, is_dense
+from .nonlinear import NonlinearTruth
+from .regulator import LqgDesign
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OwnLaw(ABC):
+class OwnLaw(BaseLaw, ABC):
     """A controller of the user's own, in deviations from the point about which it acts.
 
     Attributes
@@ -57,8 +55,13 @@ class OwnLaw(ABC):
 
     observer: ObserverFeedback | None = None
 
-    #: It is no linear system that stays the same.
     varies = True
+    is_function = True
+
+    @property
+    def estimates(self) -> bool:
+        """Whether the user's code is given an estimate."""
+        return self.observer is not None
 
     @property
     def order(self) -> int:
@@ -73,18 +76,18 @@ class OwnLaw(ABC):
             "loop.simulate(trials=1000)"
         )
 
-    def for_reference(self, reference: ArrayLike | None) -> OwnLaw:
+    def for_reference(self, reference: ArrayLike | None) -> Self:
         """The controller with a label for each reference of a run."""
         count = 0
         if reference is not None:
             count = len(np.atleast_1d(real_array(reference, "reference")))
-        return replace(self, references=_numbered("r", count))
+        return replace(self, references=indexed("r", count))
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
     ) -> NDArray:
-        """The inputs (m, 1) that it asks for at sample t, from what is sensed (p, 1)."""
-        yhat = (sensed + self.outputs)[:, 0]
+        """Return the inputs (m, 1) that it asks for at sample t, told the reading (p, 1)."""
+        yhat = (told + self.outputs)[:, 0]
         given = self._answer(t, memory[:, 0], yhat, reference[:, 0])
         try:
             asked = np.asarray(given, float)
@@ -107,15 +110,17 @@ class OwnLaw(ABC):
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
         """Its next states (k, 1)."""
         return memory
 
-    def for_loop(self, loop: PrivateLoop) -> OwnLaw:
-        """The controller in a loop whose noise may be another."""
+    def knowing(
+        self, plant: Plant, controls: list[int], known: Knowledge, samples: float
+    ) -> OwnLaw:
+        """Return the controller with an estimate, if it takes one."""
         return self
 
     @abstractmethod
@@ -135,11 +140,16 @@ class FunctionLaw(OwnLaw):
     function: Function
     rest: NDArray
 
-    def for_loop(self, loop: PrivateLoop) -> FunctionLaw:
-        """The function with the Kalman filter that knows the loop's noise and prior."""
-        observer = _observer(loop)
-        states = () if observer is None else observer.states
-        return replace(self, observer=observer, states=states)
+    def knowing(
+        self, plant: Plant, controls: list[int], known: Knowledge, samples: float
+    ) -> FunctionLaw:
+        """Return the function with the Kalman filter of what is known."""
+        correct, advance = known.gains(samples)
+        none = np.zeros((len(controls), plant.order))
+        observer = ObserverFeedback.knowing(
+            plant, controls, none, known.A, known.C, correct, advance
+        )
+        return replace(self, observer=observer, states=observer.states)
 
     def _answer(
         self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
@@ -147,8 +157,10 @@ class FunctionLaw(OwnLaw):
         followed = reference.copy() if self.references else None
         estimate = None
         if self.observer is not None:
+            column = memory[:, None]
             sensed = yhat[:, None] - self.outputs
-            change = self.observer.estimate(t, memory[:, None], sensed)
+            told = self.observer.told(t, column, sensed)
+            change = self.observer.estimate(t, column, told)
             estimate = self.rest + change[:, 0]
         return self.function(t * self.step, yhat, estimate, followed)
 
@@ -156,13 +168,14 @@ class FunctionLaw(OwnLaw):
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
         if self.observer is None:
             return memory
-        return self.observer.follow(t, memory, sensed, acting, reference)
+        learned = self.observer.told(t, memory, told)
+        return self.observer.follow(t, memory, learned, acting, reference)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -187,10 +200,10 @@ class SystemLaw(OwnLaw):
         reads, drives = wiring(ctrl, plant, controls)
         states = tuple(ctrl.state_labels)
         if set(states) & set(plant.states):
-            states = _numbered("xc", ctrl.nstates)
+            states = indexed("xc", ctrl.nstates)
         return cls(
             states=states,
-            references=_numbered("r", ctrl.ninputs - len(plant.C)),
+            references=indexed("r", ctrl.ninputs - len(plant.C)),
             update=ctrl.updfcn if states else _still,
             read=ctrl.outfcn,
             params=dict(ctrl.params),
@@ -199,7 +212,7 @@ class SystemLaw(OwnLaw):
             **point,
         )
 
-    def for_reference(self, reference: ArrayLike | None) -> OwnLaw:
+    def for_reference(self, reference: ArrayLike | None) -> Self:
         return self
 
     def _answer(
@@ -215,42 +228,42 @@ class SystemLaw(OwnLaw):
         self,
         t: int,
         memory: NDArray,
-        sensed: NDArray,
+        told: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        seen = np.concatenate([sensed + self.outputs, reference])
+        seen = np.concatenate([told + self.outputs, reference])
         given = seen[self.reads, 0]
         moved = self.update(t * self.step, memory[:, 0], given, dict(self.params))
         return np.reshape(moved, memory.shape)
 
 
-def _observer(loop: PrivateLoop) -> ObserverFeedback | None:
-    """The filter of a loop with QN, RN and noise, without a feedback, else None."""
-    plant = loop.plant
-    noise = loop.noise
-    weights = loop.weights
-    P0 = None if loop.design is None else loop.design.P0
-    if P0 is not None and (weights.QN is None or weights.RN is None):
-        raise ValueError(
-            "P0: the estimate that starts from it needs the covariances of the plant's "
-            "disturbances and readings; pass QN and RN"
-        )
-    if noise is None or weights.QN is None or weights.RN is None:
-        return None
-    if P0 is None and any(part.model is None for part in noise.parts):
-        return None
-    known = Knowledge.of(plant, weights, noise, P0)
-    correct, advance = known.gains(noise.horizon)
-    controls = list(loop.controls)
-    none = np.zeros((len(controls), plant.order))
-    return ObserverFeedback.knowing(
-        plant, controls, none, known.A, known.C, correct, advance
-    )
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnDesign(LqgDesign):
+    """Hold the public prior of a controller of the user's own, whose gains are its own."""
 
+    own: OwnLaw
 
-def _numbered(name: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{name}[{i}]" for i in range(count))
+    def law(
+        self,
+        plant: Plant,
+        controls: list[int],
+        weights: Weights,
+        noise: OutputNoise | None,
+        samples: float | None = None,
+    ) -> Law:
+        """Return it with the filter that knows the noise, given QN, RN and a prior."""
+        if self.P0 is not None and (weights.QN is None or weights.RN is None):
+            raise ValueError(
+                "P0: the estimate that starts from it needs the covariances of the "
+                "plant's disturbances and readings; pass QN and RN"
+            )
+        if noise is None or weights.QN is None or weights.RN is None:
+            return self.own
+        if self.P0 is None and is_dense(noise):
+            return self.own
+        known = Knowledge.of(plant, weights, noise, self.P0)
+        return self.own.knowing(plant, controls, known, noise.horizon)
 
 
 def _still(t: float, states: NDArray, inputs: NDArray, params: Any) -> NDArray:
@@ -283,46 +296,3 @@ def own_law(
         return SystemLaw.of(controller, plant, controls, **point)
     rest = np.zeros(plant.order) if truth is None else truth.states
     return FunctionLaw(function=controller, rest=rest, **point)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnTrials:
-    """Trials of a loop with the user's own controller, one after the other."""
-
-    loop: PrivateLoop
-    law: OwnLaw
-    limits: NDArray | None
-    signals: LoopSignals
-
-    def __call__(
-        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
-    ) -> dict[str, NDArray]:
-        noise = self.loop.private_noise
-        samples = self.signals.samples
-        eta = noise.draw(generator, keep)
-        begun = drawn_start(generator, self.signals.start, block)
-        stretches = trial_drives(
-            noise, self.signals, generator, eta, block, samples, data
-        )
-        _, drives = next(stretches)
-        runs = []
-        for k in range(keep):
-            own = {}
-            for name, drive in drives.items():
-                own[name] = drive if drive.shape[2] == 1 else drive[:, :, [k]]
-            initial = self.signals.initial.copy()
-            initial[: len(self.signals.start), 0] += self.signals.start @ begun[k]
-            runs.append(self._run(own, initial))
-        out = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-        return {**out, "eta": eta}
-
-    def _run(self, drives: dict[str, NDArray], initial: NDArray) -> dict[str, NDArray]:
-        """States, published signals, and for a nonlinear plant whether it left its region."""
-        loop = self.loop
-        samples = self.signals.samples
-        if loop.truth is not None:
-            return nonlinear_run(loop, self.limits, self.signals, drives, initial)
-        side = LinearSide(loop.plant, list(loop.controls))
-        actuator = clipped(self.limits)
-        went, sent = stepped(side, self.law, initial, drives, samples, actuator)
-        return {"states": went[:-1].T, "published": sent.T}

@@ -10,21 +10,27 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import control as ct
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from ..channel.output_noise import OutputNoise
+from ..channel.parts import White
 from ..trajectory.plant import Plant
-from .checks import Weights, present
-from .controller import ObserverFeedback
-from .gains import observer_gain, regulator_gain, regulator_gains
-from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
+from .checks import Weights, present, root
+from .controller import Law, ObserverFeedback
+from .kalman import DenseKnowledge, Knowledge, Step, is_dense, noise_covariance
+
+
+def constant_filter(plant: Plant, weights: Weights, noise: OutputNoise | None) -> Step:
+    """Return the filter of ``ct.dlqe``, which knows independent noise and no other."""
+    return Knowledge.of(plant, weights, noise, None, kind=White).settled()
 
 
 @dataclass(frozen=True, eq=False)
 class LqgDesign:
-    """What an LQG loop was designed for, so that other noise can take the old one's place.
+    """Hold what an LQG loop was designed for, so other noise can take the old one's place.
 
     Attributes
     ----------
@@ -60,8 +66,8 @@ class LqgDesign:
         weights: Weights,
         noise: OutputNoise | None,
         samples: float | None = None,
-    ) -> ObserverFeedback:
-        """The controller for a noise, or without noise for a number of samples."""
+    ) -> Law:
+        """Return the controller for a noise, or without noise for a number of samples."""
         if noise is not None:
             samples = noise.horizon
         K = self.regulator(plant, controls, weights, samples)
@@ -71,13 +77,15 @@ class LqgDesign:
         if samples == math.inf or (self.is_kalman and samples is not None):
             known = Knowledge.of(plant, weights, noise, self.P0)
             correct, advance = known.gains(samples)
+            A, C = known.A, known.C
         else:
-            L, _ = observer_gain(plant, weights, noise, self.form)
-            return ObserverFeedback.of(plant, controls, K, L, self.form, self.tracked)
+            step = constant_filter(plant, weights, noise)
+            correct, advance = step.correct, step.advance
+            A, C = plant.A, plant.C
         if self.form == "predictor":
             correct = np.zeros_like(correct)
         return ObserverFeedback.knowing(
-            plant, controls, K, known.A, known.C, correct, advance, self.tracked
+            plant, controls, K, A, C, correct, advance, self.tracked
         )
 
     def regulator(
@@ -87,11 +95,14 @@ class LqgDesign:
         weights: Weights,
         samples: float | None,
     ) -> NDArray:
-        """K (m, n + j), or (T, m, n + j) for another terminal weight than the Riccati equation's."""
+        """Return K (m, n + j), or (T, m, n + j) for another terminal weight.
+
+        The weight of constant gains is the solution of the Riccati equation.
+        """
         task = Regulation.of(plant, controls, weights, self)
         if self.terminal is None or samples in (None, math.inf) or not self.is_kalman:
-            return task.gain
-        return task.gains(self.terminal, int(samples or 0))[0]
+            return task.settled[0]
+        return task.gains(int(samples or 0))[0]
 
     @property
     def is_kalman(self) -> bool:
@@ -101,20 +112,22 @@ class LqgDesign:
 
 @dataclass(frozen=True, eq=False)
 class Regulation:
-    """The plant and the sums of r - yhat of tracked outputs, with the cost of both.
+    """Pose the LQ problem of the plant and the sums of r - yhat of tracked outputs.
 
-    ``cost`` is [[Q, N], [N', R]] of size n + j + m.
+    ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after the
+    run, None for the solution of the Riccati equation.
     """
 
     A: NDArray
     B: NDArray
     cost: NDArray
+    weight: NDArray | None
 
     @classmethod
     def of(
         cls, plant: Plant, controls: list[int], weights: Weights, design: LqgDesign
     ) -> Regulation:
-        """The problem of a design."""
+        """Return the problem of a design."""
         n = plant.order
         picked = list(design.tracked)
         j = len(picked)
@@ -128,29 +141,45 @@ class Regulation:
         if weights.N is not None:
             cost[:n, n + j :] = weights.N
             cost[n + j :, :n] = weights.N.T
-        return cls(A, B, cost)
+        return cls(A, B, cost, design.terminal)
 
     @cached_property
-    def _settled(self) -> tuple[NDArray, NDArray]:
+    def settled(self) -> tuple[NDArray, NDArray]:
+        """The gain (m, n + j) of ``ct.dlqr``, and the solution of its Riccati equation."""
         n = len(self.A)
-        return regulator_gain(
-            self.A, self.B, self.cost[:n, :n], self.cost[n:, n:], self.cost[:n, n:]
-        )
+        weights = (self.cost[:n, :n], self.cost[n:, n:], self.cost[:n, n:])
+        try:
+            gain, value, poles = ct.dlqr(self.A, self.B, *weights, method="scipy")
+        except (ValueError, ct.ControlArgument):
+            poles = [np.inf]
+        if not np.abs(poles).max() < 1:
+            raise ValueError(
+                "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
+                "every mode that does not decay by itself, and R should be positive "
+                "definite"
+            )
+        return gain, value
 
     @property
-    def gain(self) -> NDArray:
-        """K (m, n + j) of ``ct.dlqr``."""
-        return self._settled[0]
-
-    @property
-    def value(self) -> NDArray:
-        """The solution (n + j, n + j) of its Riccati equation."""
-        return self._settled[1]
-
-    def terminal(self, design: LqgDesign) -> NDArray:
+    def terminal(self) -> NDArray:
         """The weight (n + j, n + j) of the state after the run."""
-        return self.value if design.terminal is None else design.terminal
+        return self.settled[1] if self.weight is None else self.weight
 
-    def gains(self, terminal: NDArray, samples: int) -> tuple[NDArray, NDArray]:
-        """Gains and prices of errors of a run, see `regulator_gains`."""
-        return regulator_gains(self.A, self.B, self.cost, terminal, samples)
+    def gains(self, samples: int) -> tuple[NDArray, NDArray]:
+        """Return gains K_t (T, m, n + j), and roots W_t of the price of an error.
+
+        An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the run.
+        """
+        n, m = self.B.shape
+        both = np.hstack([self.A, self.B])
+        gains = np.empty((samples, m, n))
+        prices = np.empty((samples, m, n))
+        value = self.terminal
+        for t in reversed(range(samples)):
+            stage = self.cost + both.T @ value @ both
+            by_input = stage[n:, n:]
+            gains[t] = np.linalg.pinv(by_input, hermitian=True) @ stage[n:, :n]
+            prices[t] = root(by_input).T @ gains[t]
+            value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
+            value = (value + value.T) / 2
+        return gains, prices

@@ -10,16 +10,15 @@ import html
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from ..channel._eavesdropper import eavesdropper
 from ..core._shown import time_axis, with_units
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
+from ._loop_data import LoopData
+from .moments import expected_cost, mean_square_errors
+from .signals import over_run
 
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
@@ -31,7 +30,7 @@ _HIDDEN = "cannot be estimated"
 
 
 def write_report(
-    loop: PrivateLoop,
+    loop: LoopData,
     path: str | Path,
     time_unit: str | None,
     units: Mapping[str, str] | None,
@@ -71,7 +70,7 @@ def write_report(
     return written
 
 
-def _known_to_others(loop: PrivateLoop, states: list[str]) -> str:
+def _known_to_others(loop: LoopData, states: list[str]) -> str:
     """The error of the best linear estimate of each state, at the start and at the end of the run."""
     spy = eavesdropper(loop)
     rows = []
@@ -90,14 +89,16 @@ def _known_to_others(loop: PrivateLoop, states: list[str]) -> str:
     return explanation + _table(head, rows)
 
 
-def _cost(loop: PrivateLoop) -> str:
+def _cost(loop: LoopData) -> str:
     """The expected cost by cause, if the loop has weights."""
-    if loop.Q is None or loop.R is None:
+    if loop.weights.Q is None or loop.weights.R is None:
         return "<p>The loop has no weights Q and R.</p>"
-    cost = loop.cost(
-        disturbance=None if loop.QN is None else "design",
-        measurement_noise=None if loop.RN is None else "design",
-    )
+    drawn = {}
+    if loop.weights.QN is not None:
+        drawn["disturbance"] = "design"
+    if loop.weights.RN is not None:
+        drawn["measurement_noise"] = "design"
+    cost = expected_cost(*over_run(loop, **drawn))
     rows = [
         ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
         ("Privacy noise", f"{cost.privacy:.4g}"),
@@ -107,10 +108,10 @@ def _cost(loop: PrivateLoop) -> str:
     return _table(head, rows)
 
 
-def _errors(loop: PrivateLoop, states: list[str], time_unit: str | None) -> str:
+def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     """A figure of the root mean square error that the privacy noise causes."""
     times = loop.private_noise.timepts
-    sizes = np.sqrt(loop.mean_square_error())
+    sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(states, sizes):
         axes.plot(times, size, label=name)

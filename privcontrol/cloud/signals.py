@@ -1,29 +1,26 @@
 """What drives a loop in one simulation or moment computation, checked and brought to one layout.
 
-Inside, every signal is (time, signal, run), as `ClosedLoop.run` takes it. Runs are 1 where all trials share a
+Inside, every signal is (time, signal, run), as `LoopDynamics.run` takes it. Runs are 1 where all trials share a
 signal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.output_noise import OutputNoise
-from ..core._linalg import product, real_array
-from .checks import Weights, matrix, root
+from ..channel.endless_noise import EndlessNoise
+from ..core._linalg import real_array
+from ._loop_data import LoopData
+from .checks import matrix, root
+from .regulator import LqgDesign
 
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
-    from .regulator import LqgDesign
-
-#: Trials whose noise is computed together, always as many.
-_NOISE_GROUP = 32
+LoopT = TypeVar("LoopT", bound=LoopData)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +33,7 @@ class LoopSignals:
     initial : ndarray, shape (N, 1)
         Initial states of the plant, then of the controller.
     shared : dict of str to ndarray, shapes (T, size, 1)
-        Drives that are the same in every trial, by the names of `ClosedLoop`. Measurement noise is ``noise``.
+        Drives that are the same in every trial, by the names of `LoopDynamics`. Measurement noise is ``noise``.
     each : dict of str to ndarray, shapes (trials, T, size)
         Drives that differ between trials.
     roots : dict of str to ndarray, shapes (size, q)
@@ -59,7 +56,7 @@ class LoopSignals:
     @classmethod
     def of(
         cls,
-        loop: PrivateLoop,
+        loop: LoopData,
         timepts: ArrayLike | None = None,
         reference: ArrayLike | None = None,
         *,
@@ -87,18 +84,14 @@ class LoopSignals:
             goal = _followed_states(loop, followed)
         if target is not None:
             goal = _signal(target, "target", n, samples)
-        mean = loop.prior_mean
-        initial = np.zeros(loop.dynamics.size)
-        initial[:n] = mean
+        initial = loop.start
         start = np.zeros((n, 0))
         if isinstance(initial_state, str):
             start = _drawn_start(initial_state, loop.design)
         elif initial_state is not None:
             initial[:n] = vector(initial_state, "initial_state", n)
-        if loop.estimates:
-            initial[n : 2 * n] = mean - loop.rest
         if initial_estimate is not None:
-            if not loop.estimates:
+            if not loop.law.estimates:
                 raise ValueError(
                     "initial_estimate: this loop has a controller of its own, without "
                     "an observer; its states are zero at the start"
@@ -120,8 +113,13 @@ class LoopSignals:
         )
         for drive, name, value, source, size in disturbances:
             if isinstance(value, str):
-                _check_design(value, name, source, loop.weights)
-                signals.roots[drive] = loop.weights.noise_roots[source]
+                _check_design(value, name)
+                if drive not in loop.weights.drive_roots:
+                    raise ValueError(
+                        f'{name}="design" draws from {source}, which the loop was not '
+                        f"given; pass {source} to it"
+                    )
+                signals.roots[drive] = loop.weights.drive_roots[drive]
             elif value is not None:
                 given = _disturbance(value, name, size, samples, trials)
                 signals._add(drive, given)
@@ -143,74 +141,29 @@ class LoopSignals:
         return len(self.timepts)
 
 
-def trial_drives(
-    noise: OutputNoise,
-    signals: LoopSignals,
-    generator: np.random.Generator,
-    eta: NDArray,
-    block: int,
-    length: int,
-    data: Mapping[str, NDArray],
-) -> Iterator[tuple[slice, dict[str, NDArray]]]:
-    """Stretches of the horizon, and what drives the trials of a block in them, as `ClosedLoop.run` takes it.
+def over_run(
+    loop: LoopT,
+    timepts: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
+    **signals: Any,
+) -> tuple[LoopT, LoopSignals]:
+    """Return the loop for the samples of a run, with what drives it.
 
-    Disturbances are drawn in time order for the whole block. Of noise and given signals only
-    the first trials are known, and the others repeat the last of them.
+    Further keywords are those of `LoopSignals.of`.
     """
-    sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
-    gamma = _noise_of(noise, eta, signals.samples)
-    for start in range(0, signals.samples, length):
-        stop = min(start + length, signals.samples)
-        part = slice(start, stop)
-        drives = {}
-        for name, common in signals.shared.items():
-            drives[name] = common[part]
-        for name, factor in signals.roots.items():
-            shape = (stop - start, factor.shape[1], block)
-            drawn = sources[name].standard_normal(shape)
-            drives[name] = product(factor, drawn)
-        for name, given in data.items():
-            by_trial = given[:, part]
-            drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
-        noise_of_part = _widened(gamma[part], block)
-        drives["noise"] = drives.get("noise", 0.0) + noise_of_part
-        yield part, drives
-
-
-def drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> NDArray:
-    """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
-    count = start.shape[1]
-    if not count:
-        return np.empty((block, 0))
-    return generator.spawn(1)[0].standard_normal((block, count))
-
-
-def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
-    """The output noise (T, p, trials) of entries eta, by groups of one size for the sake of the last bits."""
-    p = noise.outputs
-    gamma = np.empty((samples, p, len(eta)))
-    for start in range(0, len(eta), _NOISE_GROUP):
-        drawn = eta[start : start + _NOISE_GROUP]
-        count = len(drawn)
-        group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
-        group[:count] = drawn
-        if noise.drawn_once:
-            responses = noise.responses[:samples].reshape(samples * p, -1)
-            part = product(responses, group.T).reshape(samples, p, -1)
-        else:
-            part = noise.signal(group)[:, :samples].transpose(1, 2, 0)
-        gamma[:, :, start : start + count] = part[:, :, :count]
-    return gamma
-
-
-def _widened(given: NDArray, block: int) -> NDArray:
-    """Signals (T, size, keep) of the first trials as those of a block."""
-    missing = block - given.shape[2]
-    return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")
+    law = loop.law.for_reference(reference)
+    if law is not loop.law:
+        loop = replace(loop, law=law)
+    run = LoopSignals.of(loop, timepts, reference, **signals)
+    if isinstance(loop.noise, EndlessNoise):
+        return replace(loop, noise=loop.noise.over(run.samples)), run
+    if loop.noise is None and loop.knows_noise:
+        return replace(loop, law=loop.law_for(None, run.samples)), run
+    return loop, run
 
 
 def _references(
-    loop: PrivateLoop,
+    loop: LoopData,
     reference: ArrayLike | None,
     feedforward: ArrayLike | None,
     samples: int,
@@ -230,7 +183,7 @@ def _references(
     return followed, _signal(feedforward, "feedforward", len(loop.controls), samples)
 
 
-def _followed_states(loop: PrivateLoop, reference: NDArray) -> NDArray:
+def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
     """What the states (T, n) are to be where outputs follow a reference (T, r).
 
     A state follows if an output with a reference of its own reads it alone. What the others
@@ -245,7 +198,7 @@ def _followed_states(loop: PrivateLoop, reference: NDArray) -> NDArray:
     return goal
 
 
-def _timepts(loop: PrivateLoop, timepts: ArrayLike | None) -> NDArray:
+def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
     plant = loop.plant
     noise = loop.noise
     if timepts is None:
@@ -304,10 +257,7 @@ def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
 
 def _drawn_start(value: str, prior: LqgDesign | None) -> NDArray:
     """Root (n, n) of the prior's covariance, for "design"."""
-    if value != "design":
-        raise ValueError(
-            'initial_state: expected an array, None or "design", got another text'
-        )
+    _check_design(value, "initial_state")
     if prior is None or prior.P0 is None:
         raise ValueError(
             'initial_state="design" draws from the prior P0, which the loop was not '
@@ -316,16 +266,11 @@ def _drawn_start(value: str, prior: LqgDesign | None) -> NDArray:
     return root(prior.P0)
 
 
-def _check_design(value: str, name: str, source: str, weights: Weights) -> None:
-    """Refuse a text other than "design", and "design" without the covariance."""
+def _check_design(value: str, name: str) -> None:
+    """Refuse a text other than "design"."""
     if value != "design":
         raise ValueError(
             f'{name}: expected an array, None or "design", got another text'
-        )
-    if source not in weights.noise_roots:
-        raise ValueError(
-            f'{name}="design" draws from {source}, which the loop was not given; pass '
-            f"{source} to it"
         )
 
 
@@ -345,7 +290,7 @@ def _disturbance(
 
 
 def _exogenous(
-    loop: PrivateLoop,
+    loop: LoopData,
     given: Mapping[str, ArrayLike] | None,
     samples: int,
     trials: int | None,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
 
 from .._signals import Pulse
 from .._trials import run_trials
@@ -19,19 +20,22 @@ from ..core._linalg import product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..response import PrivateResponse
+from ._loop_data import LoopData
 from .checks import secret_inputs
-from .controller import ObserverFeedback
+from .controller import ObserverFeedback, at_once
 from .dynamics import LoopDynamics
-from .nonlinear import NonlinearTrials, warn_of_left_region
-from .own_law import OwnLaw, OwnTrials
-from .signals import LoopSignals, drawn_start, trial_drives
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
+from .nonlinear import NonlinearSide
+from .signals import LoopSignals
 
 #: A user's own control law, from the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
 UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 
+#: Trials whose noise is computed together, always as many.
+_NOISE_GROUP = 32
+#: How far a trial among many may be from the same trial alone.
+_SAME = 1e-9
+#: Probability below which more trials have left the region than was stated.
+_UNLIKELY = 0.01
 #: Numbers of one sample of a block, so that a step stays in the cache.
 _CACHED = 2**13
 #: States up to which one product for all samples beats stepping, whatever the noise's rank.
@@ -41,7 +45,7 @@ _CHUNK = 250_000
 
 
 def simulate(
-    loop: PrivateLoop,
+    loop: LoopData,
     signals: LoopSignals,
     controller: UserLaw | None,
     saturation: ArrayLike | None,
@@ -65,7 +69,7 @@ def simulate(
     )
     left = out.get("left")
     if left is not None:
-        warn_of_left_region(left, loop)
+        _warn_of_left_region(left, loop)
     response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
@@ -86,46 +90,61 @@ def simulate(
     return response
 
 
-def _followed(loop: PrivateLoop, signals: LoopSignals) -> dict[int, NDArray]:
+def _followed(loop: LoopData, signals: LoopSignals) -> dict[int, NDArray]:
     """The references (T,) of the outputs that follow one."""
     references = signals.shared["reference"][:, :, 0].T
     return dict(zip(loop.followed_outputs, references))
 
 
 def _task(
-    loop: PrivateLoop,
+    loop: LoopData,
     signals: LoopSignals,
     controller: UserLaw | None,
     saturation: ArrayLike | None,
-) -> SuperposedTrials | SteppedTrials | NonlinearTrials | OwnTrials:
-    """What computes a block of trials, by the kind of the plant and of the drives."""
-    limits = None
-    if saturation is not None:
-        limits = _limits(saturation, len(loop.controls))
-    if isinstance(loop.law, OwnLaw):
-        if controller is not None:
-            raise ValueError(
-                "controller: this loop has a function of its own already, "
-                "private_loop(controller=...); make another loop"
-            )
-        return OwnTrials(loop, loop.law, limits, signals)
-    if loop.truth is not None:
-        if controller is not None:
-            raise ValueError(
-                "controller: a loop around a nonlinear plant has a linear controller; "
-                "make the loop with K and L, or with controller=..."
-            )
-        return NonlinearTrials(loop, loop.truth, limits, signals)
-    actuation = _actuation(loop, signals, controller, limits)
+) -> SuperposedTrials | SteppedTrials:
+    """Return what computes a block of trials."""
+    if controller is not None and loop.law.is_function:
+        raise ValueError(
+            "controller: this loop has a function of its own already, "
+            "private_loop(controller=...); make another loop"
+        )
+    if controller is not None and loop.truth is not None:
+        raise ValueError(
+            "controller: a loop around a nonlinear plant has a linear controller; "
+            "make the loop with K and L, or with controller=..."
+        )
+    actuation = _actuation(loop, signals, controller, saturation)
     noise = loop.private_noise
-    is_linear = actuation is None and not signals.each and not signals.roots
+    dynamics = loop.dynamics
+    if loop.truth is not None:
+        times = signals.timepts
+        side = NonlinearSide(loop.truth, loop.controls, loop.region, times)
+        dynamics = LoopDynamics(side, loop.law)
+    is_linear = dynamics.side.is_linear and not loop.law.is_function
+    is_shared = actuation is None and not signals.each and not signals.roots
     has_few_entries = noise.channels < max(loop.plant.order, _SMALL + 1)
-    if is_linear and noise.drawn_once and has_few_entries:
+    if is_linear and is_shared and noise.drawn_once and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
-    return SteppedTrials(loop.dynamics, noise, signals, actuation)
+    return SteppedTrials(dynamics, noise, signals, actuation)
 
 
-def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
+def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
+    """`PrivacyWarning` where more trials left the region than the guarantee counts."""
+    count = int(left.sum())
+    counted = loop.private_noise.request.miss
+    if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
+        warnings.warn(
+            f"{count} of {len(left)} trials left the region "
+            f"{loop.region.text()}: the guarantee counts such runs "
+            f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
+            "with saturation=, make the region invariant, or state a larger probability "
+            "(leaving=); response.left_region tells the trials",
+            PrivacyWarning,
+            stacklevel=5,
+        )
+
+
+def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
     """The inputs of ``loop.system``, as references, exogenous signals and eta."""
     blocks = []
     if loop.law.references:
@@ -141,7 +160,7 @@ def _inputs(loop: PrivateLoop, signals: LoopSignals, eta: NDArray) -> list:
     return [*blocks, drawn[:, :, : signals.samples]]
 
 
-def _warn_of_published_secrets(loop: PrivateLoop, signals: LoopSignals) -> None:
+def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
     secret = secret_inputs(loop.plant, loop.noise)
     driven = [loop.plant.inputs[k] for k in loop.controls]
@@ -172,11 +191,11 @@ class Actuation:
     target: NDArray
 
     def __call__(
-        self, t: int, memory: NDArray, sensed: NDArray, asked: NDArray
+        self, t: int, memory: NDArray, told: NDArray, asked: NDArray
     ) -> NDArray:
         """The inputs (m, q) at sample t, see `Actuator`."""
         if self.law is not None and self.observer is not None:
-            estimate = self.observer.estimate(t, memory, sensed)
+            estimate = self.observer.estimate(t, memory, told)
             asked = self._of_law(self.law, t, estimate, asked)
         if self.limits is None:
             return asked
@@ -203,14 +222,17 @@ class Actuation:
 
 
 def _actuation(
-    loop: PrivateLoop,
+    loop: LoopData,
     signals: LoopSignals,
     controller: UserLaw | None,
-    limits: NDArray | None,
+    saturation: ArrayLike | None,
 ) -> Actuation | None:
     """What changes the controller's inputs, or None where they act as they are."""
-    if controller is None and limits is None:
+    if controller is None and saturation is None:
         return None
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, len(loop.controls))
     if controller is not None and not callable(controller):
         raise TypeError(
             "controller: expected a function controller(t, xhat, xd), got "
@@ -225,21 +247,13 @@ def _actuation(
             "whose estimates a function could be given; make the loop with K and L"
         )
     through = loop.plant.D[:, loop.controls]
-    if observer is None and _answers_at_once(loop, through):
+    is_own = observer is None and loop.truth is None and not loop.law.is_function
+    if is_own and at_once(loop.law, 0, through).any():
         raise ValueError(
             "saturation: this controller answers the feedthrough of its own input at "
             "once, and its saturated input is not defined; delay it by one sample"
         )
     return Actuation(controller, limits, observer, signals.timepts, signals.target)
-
-
-def _answers_at_once(loop: PrivateLoop, through: NDArray) -> bool:
-    """Whether the controller answers the feedthrough of its own input at once."""
-    law = loop.law
-    count = through.shape[1]
-    still = np.zeros((law.order, count))
-    quiet = np.zeros((len(law.references), count))
-    return bool(law.decide(0, still, through, quiet).any())
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
@@ -277,7 +291,7 @@ class SuperposedTrials:
 
     @classmethod
     def of(
-        cls, loop: PrivateLoop, noise: OutputNoise, signals: LoopSignals
+        cls, loop: LoopData, noise: OutputNoise, signals: LoopSignals
     ) -> SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
@@ -299,7 +313,7 @@ class SuperposedTrials:
         self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
-        begun = drawn_start(generator, self.start, block)
+        begun = _drawn_start(generator, self.start, block)
         drawn = np.hstack([eta, begun, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
         width = _CHUNK // block
@@ -317,10 +331,14 @@ class SuperposedTrials:
 
 @dataclass(frozen=True, eq=False)
 class SteppedTrials:
-    """Trials of a loop around a linear plant, step by step.
+    """Trials of a loop, step by step.
 
-    A block is always stepped at its full width, so that a trial has the same bits however many are kept. Only the
-    kept ones are stored, and only a stretch of the horizon is held at full width at a time.
+    A block around a linear plant is always stepped at its full width, so that a trial has
+    the same bits however many are kept. Only the kept ones are stored, and only a stretch
+    of the horizon is held at full width at a time. A controller that is a function is
+    called for one kept trial after the other. The functions of a nonlinear plant are given
+    whole columns of trials, and one trial at a time where they do not take columns, or mix
+    them.
     """
 
     dynamics: LoopDynamics
@@ -330,29 +348,153 @@ class SteppedTrials:
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
-    ) -> dict[str, NDArray]:
+    ) -> dict[str, NDArray | None]:
         samples = self.signals.samples
-        plant = self.dynamics.plant
-        order = self.dynamics.size
-        count = len(plant.C) + len(self.dynamics.controls)
+        dynamics = self.dynamics
+        n = dynamics.side.order
         eta = self.noise.draw(generator, keep)
-        shown = plant.order + len(self.dynamics.law.states)
+        now = np.repeat(self.signals.initial, block, axis=1)
+        begun = _drawn_start(generator, self.signals.start, block)
+        now[: len(self.signals.start)] += self.signals.start @ begun.T
+        count = dynamics.outputs + len(dynamics.side.inputs)
+        length = samples
+        if dynamics.side.is_linear and not dynamics.law.is_function:
+            length = max(1, _CHUNK // (block * (dynamics.size + count)))
+        shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))
-        now = np.repeat(self.signals.initial, block, axis=1)
-        begun = drawn_start(generator, self.signals.start, block)
-        now[: plant.order] += self.signals.start @ begun.T
-        numbers = block * (order + count)
-        length = max(1, _CHUNK // numbers)
-        stretches = trial_drives(
+        left = None
+        stretches = _trial_drives(
             self.noise, self.signals, generator, eta, block, length, data
         )
         for part, drives in stretches:
-            first = part.start
-            went, sent = self.dynamics.run(
-                now, drives, part.stop - first, self.actuation, first
-            )
+            went, sent = self._run(now, drives, part, keep)
             states[part] = went[:-1, :shown, :keep]
             published[part] = sent[:, :, :keep]
             now = went[-1]
-        return {"states": states.T, "published": published.T, "eta": eta}
+            free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
+            acting = sent[:, dynamics.outputs :]
+            left = dynamics.side.left(
+                went[:-1, :n], acting, free[:, :, : sent.shape[2]]
+            )
+        out = {"states": states.T, "published": published.T, "eta": eta}
+        return {**out, "left": None if left is None else left[:keep]}
+
+    def _run(
+        self, now: NDArray, drives: dict[str, NDArray], part: slice, keep: int
+    ) -> tuple[NDArray, NDArray]:
+        """States and published signals of a block, or of the kept trials."""
+        runs = range(keep)
+        if not self.dynamics.law.is_function:
+            if self.dynamics.side.is_linear:
+                return self._moved(now, drives, part)
+            with suppress(Exception):  # the functions take one trial at a time only
+                with np.errstate(all="ignore"):
+                    together = self._moved(now, drives, part)
+                if all(
+                    self._agrees(together, now, drives, part, k) for k in {0, keep - 1}
+                ):
+                    return together
+        alone = [self._moved(now, drives, part, k) for k in runs]
+        went, sent = zip(*alone)
+        return np.concatenate(went, axis=2), np.concatenate(sent, axis=2)
+
+    def _moved(
+        self,
+        now: NDArray,
+        drives: dict[str, NDArray],
+        part: slice,
+        k: int | None = None,
+    ) -> tuple[NDArray, NDArray]:
+        """The same of all trials of a block together, or of trial k alone."""
+        if k is not None:
+            now = now[:, [k]]
+            drives = dict(drives)
+            for name, drive in drives.items():
+                if drive.shape[2] > 1:
+                    drives[name] = drive[:, :, [k]]
+        samples = part.stop - part.start
+        return self.dynamics.run(now, drives, samples, self.actuation, part.start)
+
+    def _agrees(
+        self,
+        together: tuple[NDArray, NDArray],
+        now: NDArray,
+        drives: dict[str, NDArray],
+        part: slice,
+        k: int,
+    ) -> bool:
+        """Whether a trial among many comes out as it does alone."""
+        for found, alone in zip(together, self._moved(now, drives, part, k)):
+            expected = alone[:, :, 0]
+            size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
+            same = np.isclose(found[:, :, k], expected, _SAME, size, equal_nan=True)
+            if not same.all():
+                return False
+        return True
+
+
+def _trial_drives(
+    noise: OutputNoise,
+    signals: LoopSignals,
+    generator: np.random.Generator,
+    eta: NDArray,
+    block: int,
+    length: int,
+    data: Mapping[str, NDArray],
+) -> Iterator[tuple[slice, dict[str, NDArray]]]:
+    """Stretches of the horizon, and what drives the trials of a block in them, as `LoopDynamics.run` takes it.
+
+    Disturbances are drawn in time order for the whole block. Of noise and given signals only
+    the first trials are known, and the others repeat the last of them.
+    """
+    sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
+    gamma = _noise_of(noise, eta, signals.samples)
+    for start in range(0, signals.samples, length):
+        stop = min(start + length, signals.samples)
+        part = slice(start, stop)
+        drives = {}
+        for name, common in signals.shared.items():
+            drives[name] = common[part]
+        for name, factor in signals.roots.items():
+            shape = (stop - start, factor.shape[1], block)
+            drawn = sources[name].standard_normal(shape)
+            drives[name] = product(factor, drawn)
+        for name, given in data.items():
+            by_trial = given[:, part]
+            drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
+        noise_of_part = _widened(gamma[part], block)
+        drives["noise"] = drives.get("noise", 0.0) + noise_of_part
+        yield part, drives
+
+
+def _drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> NDArray:
+    """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
+    count = start.shape[1]
+    if not count:
+        return np.empty((block, 0))
+    return generator.spawn(1)[0].standard_normal((block, count))
+
+
+def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
+    """The output noise (T, p, trials) of entries eta, by groups of one size for the sake of the last bits."""
+    p = noise.outputs
+    gamma = np.empty((samples, p, len(eta)))
+    for start in range(0, len(eta), _NOISE_GROUP):
+        drawn = eta[start : start + _NOISE_GROUP]
+        count = len(drawn)
+        group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
+        group[:count] = drawn
+        if noise.drawn_once:
+            responses = noise.responses[:samples].reshape(samples * p, -1)
+            part = product(responses, group.T).reshape(samples, p, -1)
+        else:
+            part = noise.signal(group)[:, :samples].transpose(1, 2, 0)
+        gamma[:, :, start : start + count] = part[:, :, :count]
+    return gamma
+
+
+def _widened(given: NDArray, block: int) -> NDArray:
+    """Signals (T, size, keep) of the first trials as those of a block."""
+    missing = block - given.shape[2]
+    return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")

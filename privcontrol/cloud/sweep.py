@@ -30,12 +30,12 @@ from ..core.calibration import kappa_inverse
 from ..core.loss import PrivacyLoss
 from ..trajectory.modes import warn_of_costly_modes
 from .checks import known_keywords, semidefinite, span
-from .gains import observer_gain
 from .loop import PrivateLoop
 from .lqg import private_lqg
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
 from .plots import log_plot, single_axes
+from .regulator import constant_filter
 from .turns import in_turns
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Tradeoff:
         Of the loop that uses no measurement, L = 0: where a design costs as much, its measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost.
-    expected : Expected or SteadyState
+    expected : Expected
         What the costs are expected over.
 
     Examples
@@ -97,7 +97,7 @@ class Tradeoff:
     public: LoopCost
     open_loop: LoopCost
     loops: dict[str, tuple[PrivateLoop, ...]]
-    expected: Expected | SteadyState = field(repr=False)
+    expected: Expected = field(repr=False)
 
     def total(self, design: str) -> NDArray:
         """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
@@ -444,8 +444,8 @@ def tradeoff(
         weight = semidefinite(terminal, "terminal", plant.order)
         public = replace(public, design=replace(public.known_design, terminal=weight))
     if P0 is None:
-        P0 = observer_gain(plant, public.weights, None, public.form)[1]
-    expected: Expected | SteadyState = SteadyState()
+        P0 = constant_filter(plant, public.weights, None).covariance
+    expected = Expected()
     if samples != math.inf:
         given = {
             "reference": reference,
@@ -468,7 +468,7 @@ def tradeoff(
     costs = {}
     loops = {}
     for name, found in every.items():
-        if isinstance(expected, Expected):
+        if samples != math.inf:
             _let_fall(found, losses, expected, name)
         costs[name], loops[name] = zip(*found)
     public_cost = expected.cost(public)
@@ -478,22 +478,6 @@ def tradeoff(
 
 
 Result = tuple[LoopCost, PrivateLoop]
-
-
-@dataclass(frozen=True)
-class SteadyState:
-    """Loops that never stop, with disturbances of QN and RN acting."""
-
-    def cost(self, loop: PrivateLoop) -> LoopCost:
-        """The expected cost of a sample in steady state, infinite if there is none."""
-        if not loop.dynamics.fixed.stable:
-            return LoopCost(0.0, math.inf, 0.0)
-        return loop.steady_state_cost()
-
-    def errors(self, loop: PrivateLoop) -> tuple[NDArray, NDArray]:
-        """E x_i^2 (n, 1) without the privacy noise, and what the noise adds."""
-        quiet = loop.with_noise(None).steady_state_error()[:, None]
-        return quiet, loop.steady_state_error()[:, None] - quiet
 
 
 def _evaluated(task: tuple[PrivateLoop, Any, str, Request]) -> Result:
@@ -537,7 +521,7 @@ def _is_blind(loop: PrivateLoop) -> bool:
 
 
 def _candidates(
-    public: PrivateLoop, expected: Any, design: str, request: Request
+    public: PrivateLoop, expected: Expected, design: str, request: Request
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
     tried = [_with_request(public, design, request)]
@@ -547,7 +531,8 @@ def _candidates(
     if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.plant, family="iid-gaussian")
-    retuned = observer_gain(public.plant, public.weights, independent, public.form)[0]
+    step = constant_filter(public.plant, public.weights, independent)
+    retuned = step.correct if public.form == "filter" else step.advance
     regulator: Any = public.K
     other = public.with_gains(regulator, retuned)
     tried.append(_with_request(other, design, request))

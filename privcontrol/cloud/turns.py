@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -22,19 +22,17 @@ from numpy.typing import NDArray
 
 from ..channel.correlated import is_energy_ball
 from ..channel.design import designed
-from ..channel.endless_noise import EndlessNoise
 from ..channel.problem import DesignProblem
 from ..core._linalg import rank_tolerance
 from ..core._progress import progress_bar
 from ..core.noise import GaussianNoise
 from ..trajectory.secret import all_responses, secret_inputs
+from ._loop_data import LoopData
 from .dynamics import LoopDynamics
 from .kalman import DenseKnowledge, noise_covariance
 from .margins import knowledge
-from .regulator import Regulation
-
-if TYPE_CHECKING:
-    from .loop import PrivateLoop
+from .moments import expected_total, steady_state_cost
+from .signals import LoopT
 
 #: Turns at most, and the part of the cost below which a turn is the last one.
 _TURNS = 40
@@ -43,18 +41,7 @@ _SMALL_TURN = 1e-7
 _FREQUENCIES = 4096
 
 
-def expected_total(loop: PrivateLoop) -> float:
-    """What a loop costs with its prior, QN and RN and zero reference, with the terminal term."""
-    if isinstance(loop.noise, EndlessNoise):
-        return loop.steady_state_cost().total
-    drawn: dict[str, Any] = dict.fromkeys(
-        ("disturbance", "measurement_noise"), "design"
-    )
-    cost = loop.cost(initial_state="design", **drawn)
-    return cost.total + cost.terminal
-
-
-def in_turns(loop: PrivateLoop, progress: bool) -> PrivateLoop:
+def in_turns(loop: LoopT, progress: bool) -> LoopT:
     """The loop whose noise and filter were chosen for each other, as long as the cost fell."""
     noise = loop.private_noise
     before = expected_total(loop)
@@ -75,10 +62,10 @@ def in_turns(loop: PrivateLoop, progress: bool) -> PrivateLoop:
     return replace(loop, history=tuple(history))
 
 
-def least_cost(loop: PrivateLoop) -> float:
+def least_cost(loop: LoopData) -> float:
     """A lower bound of what a loop with other noise for the same request costs, nan if none is known."""
     noise = loop.private_noise
-    if isinstance(noise, EndlessNoise):
+    if loop.never_ends:
         return expected_total(loop) - _endless_excess(loop)
     if is_energy_ball(noise.request.adjacency):
         return expected_total(loop)  # its noise is below every other one
@@ -96,13 +83,10 @@ def least_cost(loop: PrivateLoop) -> float:
     plant = loop.plant
     driven = list(loop.controls)
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
-    law = known.law(
-        driven,
-        design.regulator(plant, driven, loop.weights, noise.horizon),
-        design.form,
-    )
+    K = design.regulator(plant, driven, loop.weights, noise.horizon)
+    law = known.law(driven, K, design.form)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
-    dynamics = LoopDynamics(plant, loop.controls, law)
+    dynamics = LoopDynamics(loop.dynamics.side, law)
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
@@ -112,14 +96,11 @@ def least_cost(loop: PrivateLoop) -> float:
     return expected_total(loop) - _saved(loop, known) - bound
 
 
-def _saved(loop: PrivateLoop, known: DenseKnowledge) -> float:
+def _saved(loop: LoopData, known: DenseKnowledge) -> float:
     """What a loop costs more than the one whose filter has other errors."""
     samples = loop.private_noise.horizon
     predicted = loop.form == "predictor"
-    task = Regulation.of(
-        loop.plant, list(loop.controls), loop.weights, loop.known_design
-    )
-    _, prices = task.gains(task.terminal(loop.known_design), samples)
+    _, prices = loop.regulation.gains(samples)
     mine = knowledge(loop).covariances(samples, predicted=predicted)
     others = known.covariances(samples, predicted=predicted)
     weighted = prices @ (mine - others)
@@ -143,7 +124,7 @@ def _price(slope: NDArray, moves: NDArray) -> float:
     return float(prices.sum()) + max(0.0, float(share)) * moves.shape[1]
 
 
-def _endless_excess(loop: PrivateLoop) -> float:
+def _endless_excess(loop: LoopData) -> float:
     """How far the cost of a sample may be above the optimum: for one output, else nan."""
     noise: Any = loop.noise
     request = noise.request
@@ -168,4 +149,4 @@ def _endless_excess(loop: PrivateLoop) -> float:
     prices = np.ones(seen.shape[1])
     found = scipy.optimize.linprog(prices, A_ub=-seen, b_ub=-slope / unit)
     allowed = GaussianNoise.allowed_shift(request.budget, request.releases) ** 2
-    return allowed * unit * float(found.fun) - loop.steady_state_cost().privacy
+    return allowed * unit * float(found.fun) - steady_state_cost(loop).privacy

@@ -28,6 +28,8 @@ def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArra
     """
     inner, columns = right.shape[-2:]
     if out is None:
+        if len(left) * inner * columns <= ONE_THREAD:
+            return left @ right
         shape = (*right.shape[:-2], len(left), columns)
         out = np.empty(shape)
     row = max(1, inner * columns)

@@ -16,6 +16,7 @@ from privcontrol.channel.problem import DesignProblem
 from privcontrol.cloud.kalman import DenseKnowledge, noise_covariance
 from privcontrol.cloud.moments import expected_cost
 from privcontrol.cloud.optimum import NoiseProgram
+from privcontrol.cloud.signals import over_run
 from privcontrol.trajectory.secret import all_responses
 
 DRAWN = {
@@ -565,7 +566,7 @@ def test_a_wrong_prior_claims_what_does_not_hold(P0, true):
     noise = vehicle_noise({"position": 1.0}, horizon=60)
     loop = vehicle_loop(noise, P0=P0, terminal=0)
     right = vehicle_loop(noise, P0=4.0, terminal=0)
-    signals = right._over_run(**DRAWN)[1]
+    signals = over_run(right, **DRAWN)[1]
     assert expected_cost(loop, signals).total == pytest.approx(true, rel=2e-3)
 
 

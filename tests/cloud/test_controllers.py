@@ -491,9 +491,11 @@ def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
     times = loop.plant.step * np.arange(3000)
     exact = quiet.mean_square_error(times, **DRAWN)[:, -1]
     system, n = loop.dynamics.fixed, loop.plant.order
-    onto = system.B["disturbance"] @ loop.G
+    places = loop.dynamics.places
+    onto = system.B[:, places["disturbance"]] @ loop.G
     covariance = onto @ loop.QN @ onto.T
-    covariance += system.B["noise"] @ loop.RN @ system.B["noise"].T
+    read = system.B[:, places["noise"]]
+    covariance += read @ loop.RN @ read.T
     steady = scipy.linalg.solve_discrete_lyapunov(system.A, covariance)
     np.testing.assert_allclose(exact, np.diag(steady)[:n], rtol=1e-6)
 

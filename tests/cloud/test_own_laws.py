@@ -283,7 +283,6 @@ def test_a_function_acts_on_a_nonlinear_plant_with_whole_signals():
         lambda loop: loop.poles(),
         lambda loop: loop.closed_loop,
         lambda loop: loop.system,
-        lambda loop: loop.controller,
         lambda loop: loop.noise_weight(5)(np.eye(5)),
         lambda loop: loop.report("page.html"),
     ],
@@ -301,6 +300,8 @@ def test_a_loop_of_a_function_is_shown_but_not_saved(tmp_path):
     noise = cases.vehicle_noise(horizon=5)
     loop = pc.private_loop(pc.plants.vehicle(), controller=proportional, noise=noise)
     assert "Poles" not in loop._repr_html_() and "position" in loop._repr_html_()
+    with pytest.raises(ValueError, match=r"^controller: .*loop\.online\(\) runs it"):
+        _ = loop.controller
     with pytest.raises(ValueError, match=r"functions cannot be written to a file"):
         loop.save(tmp_path / "loop.json")
 

@@ -22,6 +22,7 @@ from scipy.stats import norm
 import privcontrol as pc
 from privcontrol.cloud.moments import expected_cost
 from privcontrol.cloud.optimum import NoiseProgram
+from privcontrol.cloud.signals import over_run
 
 DRAWN = {
     "initial_state": "design",
@@ -171,7 +172,7 @@ def ratios(count=100):
         if best.observer.recall is None:
             blind = {name: value for name, value in given.items() if name != "P0"}
             unknown = pc.private_lqg(plant, **blind, estimator="kalman")
-            signals = best._over_run(**DRAWN)[1]
+            signals = over_run(best, **DRAWN)[1]
 
             spent = expected_cost(unknown, signals)
             beside["observer, without a prior"].append(
