@@ -31,7 +31,7 @@ class Broker:
             "broker.conf",
             f"listener {self.port} 127.0.0.1\nallow_anonymous false\n"
             f"password_file {passwords}\nacl_file {self._written('acl', ACL.read_text())}\n"
-            "message_size_limit 100000\nuser root\n",
+            "max_packet_size 100000\nuser root\n",
         )
 
     def __enter__(self):

@@ -230,15 +230,12 @@ def _places(epoch: float | None) -> set[str]:
 
 def _number(value: Any) -> float:
     """Return a value as a finite number."""
-    try:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError
-        number = float(value)
-        if math.isfinite(number):
-            return number
-        raise ValueError
-    except (ValueError, OverflowError):
-        raise _Refused("expected finite numbers") from None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+    raise _Refused("expected finite numbers")
 
 
 # -- sources and sinks ---------------------------------------------------------------
