@@ -326,9 +326,11 @@ class DisturbanceAdjacency(PlantAdjacency):
             return f"the disturbance {sizes} {energy} {when}"
         changes = self._once
         if self.events > 1:
-            changes = f"at each of {self.events} times of {self._when}"
-        if self.events > 1 and self.separation:
-            changes += f", at least {self.separation} samples apart"
+            changes = f"at each of {self.events} times"
+            if self.times is not None or not self.separation:
+                changes += f" of {self._when}"
+            if self.separation:
+                changes += f" at least {self.separation} samples apart"
         lasting = ""
         if self.profiles is not None:
             lasting = f", with one of {len(self.profiles)} given profiles"
@@ -355,8 +357,8 @@ class DisturbanceAdjacency(PlantAdjacency):
         if self.events == 1 or not self.separation:
             return ()
         return (
-            f"more than {self.events} changes in the whole run, or changes less than "
-            f"{self.separation} samples apart",
+            f"more than {self.events} changes, or any less than {self.separation} samples "
+            "apart",
         )
 
     def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
