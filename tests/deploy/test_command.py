@@ -160,12 +160,13 @@ def test_a_parquet_file_is_replayed(design, tmp_path):
 
 
 def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
-    given = (
-        '{"y": 1, "time": 100.02}\n{"y": 1, "time": 100.04}\n{"y": 1, "time": 100.49}\n'
-    )
+    times = [100.02, 100.04, 100.49, 100.2, 99.0, 1e9, 100.71, 100.6]
+    given = "".join(f'{{"y": 1, "time": {time}}}\n' for time in times)
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS, "--epoch", "100")
     code, out, err = ran(*arguments, given=given)
-    assert code == 0 and indices(out) == [0, 5] and "line 2 refused" in err
+    assert code == 0 and indices(out) == [0, 5, 7]
+    assert re.findall(r"line (\d+) refused", err) == ["2", "4", "5", "6", "8"]
+    assert "samples 1 to 4 were lost" in err and "samples 6 to 6 were lost" in err
 
 
 def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
