@@ -98,6 +98,8 @@ class PrivateResponse(ct.TimeResponseData):
     ((30,), (2, 30))
     """
 
+    _plots_states = True
+
     def __init__(
         self,
         time: ArrayLike,
@@ -488,7 +490,7 @@ class PrivateResponse(ct.TimeResponseData):
         if signals is not None:
             return [(None, self._panels(self._find(signals), reference, units))]
         groups = {"Published outputs": self._find("outputs")}
-        if self.x is not None:
+        if self.x is not None and self._plots_states:
             own = [place for place in self._find(None) if not self._is_past(place[1])]
             groups = {"States (private)": own, **groups}
         columns = []

@@ -52,7 +52,7 @@ _PADDING = 1e-13
 
 _UNSTABLE = (
     "models: no bound for runs of any length exists or was found: the plant may vary so "
-    "that a hidden change never dies out. Narrow the polytope, take out vertices that are "
+    "that a hidden change never dies out. Narrow the models, take out those that are "
     "unstable, or protect over a finite horizon with a white floor"
 )
 
@@ -481,7 +481,7 @@ def varying_shift_within(secret: VaryingSecret, horizon: int) -> float:
     if secret.energies is not None:
         raise ValueError(
             'adjacency: norm="l2" under a plant that varies needs a plant that forgets; '
-            "protect single changes or a duration, or narrow the polytope"
+            "protect single changes or a duration, or narrow the models"
         )
     with working_bits(_BITS):
         squares = [

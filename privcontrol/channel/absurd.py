@@ -174,4 +174,6 @@ def _looser_budget(noise: OutputNoise, ratio: float) -> str:
     if budget.gdp is not None:
         return f"a budget of gdp = {shift:.3g}"
     epsilon = PrivacyLoss.gaussian(shift).epsilon(budget.delta)
+    if not math.isfinite(epsilon):
+        return f"a budget of gdp = {shift:.3g}"
     return f"epsilon = {epsilon:.3g} at delta = {budget.delta:g}"

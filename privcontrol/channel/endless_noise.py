@@ -304,6 +304,8 @@ class EndlessNoise(OutputNoise):
     ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what a loop lets pass.
 
+        A secret that lasts is drawn at its full length.
+
         Parameters
         ----------
         ax : Axes, optional
@@ -317,7 +319,9 @@ class EndlessNoise(OutputNoise):
         if ax is None:
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         secret = self.design.secret  # type: ignore[attr-defined]
-        curves = {"noise": self.model, "secret": secret}
+        lasts = self._longest_change()
+        hidden = "secret" if lasts == 1 else f"secret, {lasts} samples long"
+        curves = {"noise": self.model, hidden: secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
         angles = np.geomspace(1e-3, np.pi, _PLOTTED)
@@ -326,6 +330,9 @@ class EndlessNoise(OutputNoise):
         for label, curve in curves.items():
             responses = curve.frequency_response(np.exp(1j * angles))
             gains = np.linalg.norm(responses, axis=(1, 2))
+            if label == hidden:
+                delays = np.exp(-1j * np.outer(angles, np.arange(lasts)))
+                gains = gains * np.abs(delays.sum(axis=1))
             style = "k" if label == "noise" else ""
             lines += ax.loglog(frequencies, gains, style, label=label)
         unit = "cycles per sample" if self.plant_data.dt is True else "Hz"
@@ -339,6 +346,12 @@ class EndlessNoise(OutputNoise):
         legend = ax.legend(fontsize="small")
         shown = np.array([[lines]], dtype=object)
         return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
+
+    def _longest_change(self) -> int:
+        """Samples of the longest hidden change that keeps its value."""
+        adjacency = None if self.request is None else self.request.adjacency
+        parts = () if adjacency is None else adjacency.parts
+        return max([getattr(part, "duration", 1) for part in parts], default=1)
 
     def __repr__(self) -> str:
         return super().__repr__().replace("horizon inf", "no horizon")

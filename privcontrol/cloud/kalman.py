@@ -22,6 +22,7 @@ from ..channel.output_noise import OutputNoise
 from ..channel.parts import NoisePart
 from ..core._linalg import EPS
 from ..trajectory.linear import LinearSystem
+from ..trajectory.modes import unseen_mode
 from ..trajectory.plant import Plant
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
@@ -94,6 +95,8 @@ class Knowledge:
         Directions of z(0) of which nothing is known.
     order : int
         Number n of the plant's states.
+    states : tuple of str
+        Names (N,), for errors.
     """
 
     A: NDArray
@@ -103,6 +106,7 @@ class Knowledge:
     start: NDArray
     unknown: NDArray
     order: int
+    states: tuple[str, ...]
 
     @classmethod
     def of(
@@ -137,6 +141,7 @@ class Knowledge:
             start=scipy.linalg.block_diag(known, first),
             unknown=unknown,
             order=n,
+            states=(*plant.states, *(f"noise {i}" for i in range(k))),
         )
 
     def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
@@ -199,6 +204,14 @@ class Knowledge:
             left = np.linalg.eigvals(A - advance @ C)
             is_stable = bool(np.abs(left).max(initial=0.0) < 1)
         if not is_stable:
+            unseen = unseen_mode(A, C, self.states)
+            if unseen:
+                raise ValueError(
+                    "no stabilising Kalman gain: (A, C) is not detectable, as the outputs "
+                    f"do not see the mode {unseen}, which does not decay; measure it, let "
+                    "a local loop stabilise it (with_local_loop), or leave it out of the "
+                    "model"
+                )
             raise ValueError(
                 "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
                 "excite every mode that does not decay by itself, and RN should be "

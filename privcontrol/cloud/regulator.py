@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..channel.output_noise import OutputNoise
 from ..channel.parts import White
+from ..trajectory.modes import unseen_mode
 from ..trajectory.plant import Plant
 from .checks import Weights, present, root
 from .controller import Law, ObserverFeedback
@@ -153,6 +154,14 @@ class Regulation:
         except (ValueError, ct.ControlArgument):
             poles = [np.inf]
         if not np.abs(poles).max() < 1:
+            names = [f"state {k}" for k in range(n)]
+            unreached = unseen_mode(self.A.T, self.B.T, names)
+            if unreached:
+                raise ValueError(
+                    "no stabilising feedback gain: (A, B) is not stabilisable, as the "
+                    f"inputs do not reach the mode {unreached}, which does not decay; add "
+                    "an input, or let a local loop stabilise it (with_local_loop)"
+                )
             raise ValueError(
                 "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
                 "every mode that does not decay by itself, and R should be positive "

@@ -179,7 +179,9 @@ def _references(
         )
     if not size and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
-    followed = _signal(reference, "reference", size, samples)
+    labels = loop.plant.states if loop.follows_states else loop.law.references
+    whose = f"one for each of {', '.join(labels)}"
+    followed = _signal(reference, "reference", size, samples, whose)
     return followed, _signal(feedforward, "feedforward", len(loop.controls), samples)
 
 
@@ -234,8 +236,13 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
     return times
 
 
-def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDArray:
-    """A signal (T, size) from (size,) or (size, T), zero for None."""
+def _signal(
+    value: ArrayLike | None, name: str, size: int, samples: int, whose: str = ""
+) -> NDArray:
+    """A signal (T, size) from (size,) or (size, T), zero for None.
+
+    ``whose`` says in an error what its entries stand for.
+    """
     if value is None:
         return np.zeros((samples, size))
     array = real_array(value, name)
@@ -243,8 +250,10 @@ def _signal(value: ArrayLike | None, name: str, size: int, samples: int) -> NDAr
         return np.broadcast_to(array, (samples, size))
     if array.shape == (size, samples):
         return array.T
+    entries = f", {whose}" if whose else ""
     raise ct.ControlDimension(
-        f"{name}: expected shape ({size},) or ({size}, {samples}), got {array.shape}"
+        f"{name}: expected shape ({size},) or ({size}, {samples}){entries}, got "
+        f"{array.shape}"
     )
 
 

@@ -115,9 +115,11 @@ class Propagation:
 class ConsensusResponse(PrivateResponse):
     """Trials of private consensus, made by `PrivateConsensus.simulate`.
 
-    Outputs are the messages, states the private x_i(t). With ``keep_states=False`` it holds
-    the messages of the last step only and no states. The squared errors cover all steps
-    either way.
+    Outputs are the messages, states the private x_i(t). Use the messages, which agree.
+    With noise that cancels the states stay apart by as much as it, however accurate the
+    average, and plots leave them out unless they are asked for by name. With
+    ``keep_states=False`` it holds the messages of the last step only and no states. The
+    squared errors cover all steps either way.
 
     Parameters
     ----------
@@ -141,6 +143,8 @@ class ConsensusResponse(PrivateResponse):
     >>> response.squared_error("state").shape, response.outputs.shape
     ((1000, 4), (2, 1000, 1))
     """
+
+    _plots_states = False
 
     def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
         self._squared_errors = squared_errors

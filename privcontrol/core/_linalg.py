@@ -186,7 +186,8 @@ def positive_number(value: object, name: str, *, zero: bool = False) -> float:
 def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
     """Return an integer of at least one (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
+        kind = "a whole number of samples" if name == "horizon" else "an integer"
+        raise TypeError(f"{name}: expected {kind}, got {type(value).__name__}")
     if abs(int(value)) > 2**53:
         raise ValueError(f"{name}: expected an integer from 1 to 2^53")
     least = 0 if zero else 1

@@ -40,6 +40,8 @@ COSTLY = 30.0
 
 #: Part of the largest share from which on a state takes part in a mode.
 _SHARE = 0.3
+#: A mode is unseen where the smallest singular value is this small a part of the largest.
+_UNSEEN = 1e-10
 
 
 @dataclass(frozen=True)
@@ -122,17 +124,35 @@ def growing_mode(plant: Plant) -> str:
     largest = np.abs(values).argmax()
     value = values[largest]
     upper = complex(value.real, abs(value.imag))
-    states = _leading_states(plant, np.abs(vectors[:, largest]))
+    states = _leading_states(plant.states, np.abs(vectors[:, largest]))
     mode = Mode(upper, "unstable", states, np.empty(0), np.inf)
     return mode.name
 
 
-def _leading_states(plant: Plant, shares: NDArray) -> tuple[str, ...]:
+def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
+    """Return the name of a mode of A that does not decay and that C does not see, or "".
+
+    By the rank of [A - z I; C] (Popov, Belevitch and Hautus); of A' and B' it is a mode
+    that no input reaches.
+    """
+    for value in np.linalg.eigvals(A):
+        if abs(value) < 1:
+            continue
+        pencil = np.vstack([A - value * np.eye(len(A)), C])
+        sizes, rows = np.linalg.svd(pencil)[1:]
+        if sizes[-1] <= _UNSEEN * sizes[0]:
+            upper = complex(value.real, abs(value.imag))
+            named = _leading_states(states, np.abs(rows[-1]))
+            return Mode(upper, "unstable", named, np.empty(0), np.inf).name
+    return ""
+
+
+def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:
     """Names of the at most three states that take part most."""
     relative = (shares / shares.max()).round(6)  # ties stay in the plant's order
     order = np.argsort(-relative, kind="stable")
     leading = order[relative[order] > _SHARE]
-    names = [plant.states[k] for k in leading[:3]]
+    names = [states[k] for k in leading[:3]]
     return tuple(names)
 
 
@@ -260,7 +280,7 @@ def _mode(
     return Mode(
         eigenvalue=complex(middle.real, abs(middle.imag)),
         kind=_kind(largest, len(values), growth),
-        states=_leading_states(plant, shares),
+        states=_leading_states(plant.states, shares),
         sizes=peaks,
         growth=growth,
     )

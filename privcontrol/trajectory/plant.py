@@ -183,9 +183,15 @@ class Plant(SampledSystem, LinearSystem):
             elif is_position and 0 <= int(name) < self.order:
                 index.append(int(name))
             else:
+                hint = ""
+                if name in self.inputs:
+                    hint = (
+                        f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
+                        "what enters there"
+                    )
                 raise ValueError(
                     f"{what}: {name!r} is no state of the plant; "
-                    f"known states: {', '.join(self.states)}"
+                    f"known states: {', '.join(self.states)}{hint}"
                 )
         if len(set(index)) != len(index):
             raise ValueError(
@@ -220,6 +226,11 @@ def _check_discrete(sys: Any) -> None:
         raise ct.ControlArgument(
             "sys: expected a StateSpace, got a TransferFunction; convert it with "
             "ct.ss(sys)"
+        )
+    if isinstance(sys, ct.FrequencyResponseData):
+        raise ct.ControlArgument(
+            "sys: expected a StateSpace, got frequency responses (FRD); fit a model to "
+            "them first, or to recorded data with identify_outputs"
         )
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(

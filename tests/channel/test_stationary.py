@@ -209,9 +209,24 @@ def test_fewer_secrets_than_outputs():
 def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
     plot = noise.plot()
     lines = plot.axes[0, 0].get_lines()
-    assert [line.get_label() for line in lines] == ["noise", "secret"]
-    amplitude = lines[1].get_ydata()[0]
+    assert [line.get_label() for line in lines] == [
+        "noise",
+        "secret, 4 samples long",
+    ]
+    amplitude = lines[1].get_ydata()[0] / 4
     assert amplitude == pytest.approx(0.3 * abs(ROOM.dcgain().item()), rel=1e-3)
+
+
+def test_the_plot_draws_a_stay_at_its_full_length():
+    """At frequency zero a change of twelve samples is twelve times one of a single sample."""
+    secret = pc.DisturbanceAdjacency({ROOM.input_labels[0]: 0.3}, duration=12)
+    stay = pc.design_output_noise(
+        ROOM, horizon=np.inf, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    line = stay.plot().axes[0, 0].get_lines()[1]
+    assert line.get_label() == "secret, 12 samples long"
+    least = 12 * 0.3 * abs(ROOM.dcgain().item())
+    assert line.get_ydata()[0] == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize(

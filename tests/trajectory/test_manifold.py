@@ -111,7 +111,7 @@ def test_plants_that_cannot_be_used_are_refused(system, error, message):
     "arguments, error, message",
     [
         ((0,), ValueError, "horizon: expected an integer >= 1, got 0"),
-        ((2.5,), TypeError, "horizon: expected an integer, got float"),
+        ((2.5,), TypeError, "horizon: expected a whole number of samples, got float"),
         (
             (5, np.zeros((1, 4))),
             ct.ControlDimension,
