@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import rank_tolerance, round_up, smallest
 from ..core.adjacency import Adjacency
-from ..core.ellipsoid import weight_triangle
+from ..core.ellipsoid import rough_shape, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
@@ -43,6 +43,12 @@ _GAP = 1e-7
 _SHARP = 1e-9
 #: The least scale, where the floor alone is nearly enough.
 _LEAST = 1e-150
+#: Dimensions from which on a design ends at the gap that was asked for.
+_MANY = 128
+#: Least relative price of a direction, and rounding of responses, in many dimensions.
+_LEAST_PRICE = 1e-6
+_ROUNDED = 1e-10
+_MARGIN = 1e-8
 NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
@@ -115,7 +121,13 @@ def dense_noise(
 
 
 def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, float]:
-    """A root (m, r) of the cheapest covariance beyond the floor, and its least cost."""
+    """A root (m, r) of the cheapest covariance beyond the floor, and its least cost.
+
+    In hundreds of dimensions it is the cheapest one within the ``gap`` of the request.
+    """
+    nearly = _nearly_cheapest(problem, responses)
+    if nearly is not None:
+        return nearly
     allowed = problem.allowed_beside_grid
     covered = [responses.points / allowed]
     covered += [ball / allowed for ball in responses.balls]
@@ -135,14 +147,56 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
     return basis @ factor, found.lower_bound
 
 
+def _nearly_cheapest(
+    problem: DesignProblem, responses: Responses
+) -> tuple[NDArray, float] | None:
+    """The same in many dimensions. None in few, or if it does not come within the gap."""
+    few = len(responses.points) < _MANY
+    if few or responses.balls or problem.floor.any():
+        return None
+    points = responses.points / problem.allowed_beside_grid
+    span = _span(points)
+    span[~responses.moved] = 0.0  # no noise where rounding alone would put some
+    if span.shape[1] < _MANY:
+        return None
+    triangle = weight_triangle(problem.weight_root(span))
+    prices = np.abs(np.diag(triangle))
+    if prices.min() < _LEAST_PRICE * prices.max():
+        return None
+    gap = problem.request.gap
+    found = rough_shape(triangle.T @ (span.T @ points), 0.9 * gap)
+    if not found.cost <= found.lower_bound * (1 + gap):
+        return None
+    factor = scipy.linalg.solve_triangular(triangle.T, found.factor)
+    factor *= 1 + _MARGIN  # so the first evaluation meets the budget
+    return span @ factor, found.lower_bound * (1 - 1e-9)
+
+
+def _span(columns: NDArray) -> NDArray:
+    """Orthonormal columns (m, r) that span the others.
+
+    The first ones may do, as single changes do for those that last.
+    """
+    first = columns[:, : len(columns)]
+    span, _ = _pivoted(first)
+    outside = columns - span @ (span.T @ columns)
+    if np.abs(outside).max() > _ROUNDED * np.abs(columns).max():
+        span, _ = _pivoted(columns)
+    return span
+
+
 def _basis(columns: NDArray) -> NDArray:
     """Columns that span the others with small coordinates."""
-    _, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
+    _, chosen = _pivoted(columns)
+    return columns[:, np.sort(chosen)]
+
+
+def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
+    """An orthonormal basis (m, r) of columns, and the indices (r,) of some that span it."""
+    span, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
     pivots = np.abs(np.diag(triangle))
-    tolerance = rank_tolerance(columns, pivots)
-    rank = np.count_nonzero(pivots > tolerance)
-    chosen = np.sort(order[:rank])
-    return columns[:, chosen]
+    rank = np.count_nonzero(pivots > rank_tolerance(columns, pivots))
+    return span[:, :rank], order[:rank]
 
 
 def _fitted(

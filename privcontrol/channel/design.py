@@ -97,7 +97,7 @@ def design_output_noise(
         What must be hidden. A list is protected jointly, all moves in one design. Noise for
         a disturbance is correlated over the whole horizon and causal. Except for an l2 ball
         the run time of its design grows with the cube of the horizon, and memory with the
-        square of T p. From 300 samples on it is noise of low order wherever that is
+        square of T p. From 50 samples on it is noise of low order wherever that is
         certified to be within ``gap``.
     family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
         Structured noise, or independent noise of one size on every sample and output.
@@ -140,8 +140,9 @@ def design_output_noise(
         Without a horizon: number of states of the system that shapes the noise, the least
         one within ``gap`` by default.
     gap : float, optional
-        Without a horizon, and for disturbances over long ones: largest relative distance
-        of the cost to the lower bound of any Gaussian noise.
+        Without a horizon, and for disturbances over 50 samples and more: largest relative
+        distance of the cost to the lower bound of any Gaussian noise. Dense noise of fewer
+        than 128 dimensions comes within 1e-6.
     constraints : callable, optional
         A function from the covariance Gamma (T p, T p) of Gaussian noise over the horizon,
         time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.

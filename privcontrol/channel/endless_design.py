@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.fft
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, real_array
-from ..core.ellipsoid import weight_root
+from ..core._linalg import real_array
+from ..core.ellipsoid import rough_shape, weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..trajectory.disturbance import DisturbanceAdjacency
+from ..trajectory.disturbance import DisturbanceAdjacency, causal_map
 from ..trajectory.linear import LinearSystem
 from ..trajectory.plant import Plant
 from ..trajectory.secret import MOST_LENGTHS, SecretInputs
@@ -34,7 +35,15 @@ from .stationary import (
 )
 
 #: Samples from which on noise of low order is tried before a dense design.
-_LONG = 300
+_LONG = 50
+#: Dimensions up to which the bound for a run is searched for, and updates of the search.
+_MOST_DIMENSIONS = 3000
+_OF_A_BOUND = 24
+#: Moves that a bound is made of. Of more only those count whose stationary weight is not
+#: small beside the largest.
+_MOST_MOVES = 8000
+_LEAST_SHARE = 1e-3
+_LIGHTEST = 1e-6
 #: Largest shift of noise beside a floor that almost suffices, over the allowed one.
 _MOST_LEFT = 1e3
 
@@ -149,7 +158,9 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
     cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))
-    bound = _bound_of_run(secret, price, design.multipliers, horizon) / allowed**2
+    enough = cost / (1 + request.gap) * allowed**2
+    bound = _bound_of_run(secret, price, design.multipliers, horizon, enough)
+    bound = bound / allowed**2
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
@@ -183,37 +194,59 @@ def _is_long_and_plain(request: Request, weight: Any) -> bool:
 
 
 def _bound_of_run(
-    secret: SecretInputs, price: LinearSystem, multipliers: NDArray, horizon: int
+    secret: SecretInputs,
+    price: LinearSystem,
+    multipliers: NDArray,
+    horizon: int,
+    enough: float,
 ) -> float:
     """No Gaussian noise of a finite run, for a shift of one, costs less than this.
 
-    For probability weights of the moves it is the squared nuclear norm of the weighted
-    responses. The weights are the stationary ones, alike for all times.
+    For probability weights of the moves it is the squared nuclear norm of their weighted
+    responses. The stationary weights do in long runs. Otherwise a search for better ones
+    ends at a bound of ``enough``.
     """
-    shares = multipliers / multipliers.sum() / horizon
-    changes = secret.changes(horizon)
+    least = 0.0
+    if horizon * len(multipliers) > _MOST_MOVES:
+        least = _LEAST_SHARE
+    chosen = multipliers >= least * multipliers.max()
+    shares = np.maximum(multipliers[chosen], _LIGHTEST * multipliers.max())
+    shares /= shares.sum()
+    changes = secret.changes(horizon)[:, :, chosen]
     priced = price.after(secret.system)
-    impulse = priced.respond(changes * np.sqrt(shares))
-    return nuclear_norm(impulse) ** 2 * (1 - 1e-9)
+    bound = nuclear_norm_below(priced.respond(changes * np.sqrt(shares)))
+    dimensions = horizon * min(secret.inputs, price.output_count)
+    if bound >= enough or dimensions > _MOST_DIMENSIONS:
+        return bound
+    (responses,) = scipy.linalg.qr(
+        causal_map(priced.impulse_response(horizon)), mode="r"
+    )
+    points = responses[: responses.shape[1]] @ causal_map(changes)
+    weights = np.tile(shares / horizon, horizon)
+    found = rough_shape(
+        points, 0.0, weights=weights, enough=enough, updates=_OF_A_BOUND
+    )
+    return found.lower_bound
 
 
-def nuclear_norm(impulse: NDArray) -> float:
-    """Sum of the singular values, from below, of a causal map over T samples.
+def nuclear_norm_below(impulse: NDArray) -> float:
+    """A bound of the squared nuclear norm of a causal map with weights of times.
 
-    ``impulse`` (T, k, q) is its response to an impulse.
+    ``impulse`` (T, k, q) is the response to an impulse. The inner product with a matrix of
+    norm one is below the nuclear norm. This one is a part of the circulant matrix whose
+    blocks at each frequency are the polar factors of the map's. Its product with the
+    responses to impulses at each time is h(t), and weights h(t)^2 with sum one give
+    sum h(t)^2.
     """
-    samples, outputs, inputs = impulse.shape
-    blocks = np.zeros((samples, outputs, samples, inputs))
-    for t in range(samples):
-        blocks[t:, :, t] = impulse[: samples - t]
-    dense = blocks.reshape(samples * outputs, samples * inputs)
-    if inputs > outputs:
-        dense = dense.T
-    gram = dense.T @ dense
-    values = scipy.linalg.eigvalsh(gram, overwrite_a=True, driver="evd")
-    rounding = 8 * EPS * len(values) * values[-1]
-    squares = np.maximum(values - rounding, 0.0)
-    return float(np.sqrt(squares).sum())
+    samples = len(impulse)
+    count = scipy.fft.next_fast_len(2 * samples, real=True)
+    left, _, right = np.linalg.svd(
+        np.fft.rfft(impulse, count, axis=0), full_matrices=False
+    )
+    phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
+    products = np.cumsum(np.sum(phases * impulse, axis=(1, 2)))
+    products = np.maximum(products, 0.0)
+    return float(products @ products) * (1 - 1e-9)
 
 
 def refuse_what_has_no_end(request: Request) -> None:

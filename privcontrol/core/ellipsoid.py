@@ -47,6 +47,18 @@ _KERNEL_TOL = 1e-10
 _LOOSE_KERNEL_TOL = 1e-3
 _EXACT_STEPS = 32
 
+#: Multiplicative updates in hundreds of dimensions between two looks at all points, and
+#: how much lighter than the heaviest point one is that rests until then.
+_LOOK_AROUND = 8
+_REMOTE = 20.0  # in logarithms
+#: Power of a scaling (two is Newton's where no two points share a direction), what is
+#: kept of the last one, and the least logarithm of a weight.
+_POWER = 1.9
+_MOMENTUM = 0.8
+_LEAST_LOG = 60.0
+#: Variance, relative to the largest, of directions in which no point lies.
+_NO_VARIANCE = 1e-16
+
 #: Relative enlargement of all directions that a thin one may cause before it is enlarged
 #: instead.
 _NEGLIGIBLE = 1e-11
@@ -205,6 +217,78 @@ def weight_triangle(rows: NDArray) -> NDArray:
         )
     missing = np.zeros((size - len(upper), size))
     return np.vstack([upper, missing]).T
+
+
+# -- a shape within a percent, in hundreds of dimensions -----------------------------
+
+
+@dataclass(frozen=True)
+class RoughShape:
+    """A factor (r, r) of a covariance around points, and how cheap it is.
+
+    ``cost`` is the trace, and no covariance around the points has less than
+    ``lower_bound``. The factor holds the points up to rounding.
+    """
+
+    factor: NDArray
+    cost: float
+    lower_bound: float
+
+
+def rough_shape(
+    points: NDArray,
+    tol: float,
+    *,
+    weights: NDArray | None = None,
+    enough: float | None = None,
+    updates: int = 120,
+) -> RoughShape:
+    """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
+
+    For probability weights w_i and K = sum of w_i p_i p_i^T none costs less than
+    (tr K^1/2)^2, and K^1/2 times the largest c_i = p_i^T K^-1/2 p_i holds all points.
+    At the optimum the c_i of all weights that are not zero are alike, so the weights are
+    scaled by powers of the c_i, with momentum. Some 40 eigenvalue problems make the gap a
+    percent, whatever r is. The search ends at a gap of ``tol``, at a bound of
+    ``enough``, when a cost shows that there is no such bound, or after ``updates``.
+    """
+    size, count = points.shape
+    logs = np.zeros(count) if weights is None else np.log(weights)
+    step = np.zeros(count)
+    active = np.arange(count)
+    bound = 0.0
+    best = RoughShape(np.zeros((size, 0)), np.inf, 0.0)
+    for update in range(1, updates + 1):
+        near = points[:, active]
+        shares = np.exp(logs[active] - logs[active].max())
+        kernel = (near * (shares / shares.sum())) @ near.T
+        values, vectors = scipy.linalg.eigh(kernel, driver="evd")
+        rounding = gamma(len(active) + 8 * size) * kernel.trace()
+        certain = np.sqrt(np.maximum(values - rounding, 0.0)).sum()
+        bound = max(bound, float(certain**2) * (1 - 1e-9))
+        roots = np.sqrt(np.maximum(values, _NO_VARIANCE * values[-1]))
+        unit = roots.sum()
+        inverse_root = (vectors / roots) @ vectors.T
+        limits = np.einsum("ij,ij->j", near, inverse_root @ near)
+        if limits.max() * unit <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
+            limits = np.einsum("ij,ij->j", points, inverse_root @ points)
+            worst = limits.max()
+            if worst * unit < best.cost:
+                factor = vectors * np.sqrt(roots * worst)
+                best = RoughShape(factor, float(worst * unit), 0.0)
+            weighs = logs > logs.max() - _REMOTE
+            active = np.flatnonzero(weighs | (limits > unit))
+            limits = limits[active]
+        if best.cost <= bound * (1 + tol):
+            break
+        if enough is not None and not bound < enough <= best.cost:
+            break
+        slope = np.log(np.maximum(limits / unit, _NO_VARIANCE))
+        onward = step[active]
+        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
+        step[active] += _POWER * slope
+        logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
+    return RoughShape(best.factor, best.cost, bound)
 
 
 # -- the search over working points --------------------------------------------------

@@ -20,9 +20,15 @@ from privcontrol.channel._spectrum import (
     outer_factors,
     spectral_factor,
 )
-from privcontrol.channel.endless_design import nuclear_norm
+from privcontrol.channel.endless_design import (
+    _bound_of_run,
+    nuclear_norm_below,
+    price_of,
+)
 from privcontrol.channel.stationary import stationary_design
+from privcontrol.core.ellipsoid import enclosing_ellipsoid, rough_shape
 from privcontrol.core.errors import UncertifiableError
+from privcontrol.trajectory.disturbance import causal_map
 from privcontrol.trajectory.linear import LinearSystem
 from privcontrol.trajectory.plant import Plant
 from privcontrol.trajectory.secret import SignalMoves
@@ -440,16 +446,31 @@ def test_noise_whose_inverse_is_unstable_is_not_certified():
 
 
 @pytest.mark.parametrize("outputs, inputs", [(1, 1), (3, 2), (2, 4)])
-def test_the_nuclear_norm_of_a_causal_map_is_that_of_its_matrix_from_below(
-    outputs, inputs
-):
-    impulse = np.random.default_rng(0).standard_normal((30, outputs, inputs))
-    impulse *= 0.8 ** np.arange(30)[:, None, None]
-    dense = np.zeros((30, outputs, 30, inputs))
-    for start in range(30):
-        dense[start:, :, start] = impulse[: 30 - start]
-    exact = np.linalg.norm(dense.reshape(30 * outputs, -1), "nuc")
-    assert exact * (1 - 1e-5) <= nuclear_norm(impulse) <= exact * (1 + 1e-12)
+def test_the_nuclear_norm_of_a_causal_map_is_bounded_from_below(outputs, inputs):
+    impulse = np.random.default_rng(0).standard_normal((200, outputs, inputs))
+    impulse *= 0.8 ** np.arange(200)[:, None, None]
+    for samples, share in ((3, 0.5), (30, 0.85), (200, 0.97)):
+        dense = causal_map(impulse[:samples])
+        weights = np.full(samples, 1 / samples)
+        exact = np.linalg.norm(dense * np.sqrt(np.repeat(weights, inputs)), "nuc")
+        bound = nuclear_norm_below(impulse[:samples])
+        assert share * exact**2 <= bound
+        assert bound <= inputs * rough_shape(dense, 1e-3).cost
+
+
+def test_a_long_run_costs_at_least_its_bound():
+    plant = Plant.of(lag(0.9))
+    secret = endless_secret(pc.DisturbanceAdjacency(1.0, duration=3), plant)
+    price = price_of(None, 1)
+    multipliers = stationary_design(secret, 1.0, price).multipliers
+    impulse = price.after(secret.system).respond(secret.changes(120))
+    points = causal_map(impulse)
+    moved = points[1:, points.any(axis=0)]  # the input acts one sample later
+    least = enclosing_ellipsoid(moved)
+    searched = _bound_of_run(secret, price, multipliers, 120, 0.995 * least.cost)
+    at_once = nuclear_norm_below(impulse * np.sqrt(multipliers / multipliers.sum()))
+    assert 0.995 * least.cost <= searched <= least.cost
+    assert 0.8 * least.cost <= at_once <= least.cost
 
 
 def test_a_linear_system_responds_as_in_python_control():

@@ -10,6 +10,7 @@ from privcontrol.core.ellipsoid import (
     cost_above,
     cost_below,
     enclosing_ellipsoid,
+    rough_shape,
     row_permuted_triangle,
     solution_error,
 )
@@ -359,3 +360,25 @@ def test_costs_beyond_a_double_are_refused():
     for scale in (1e-300, 1e300):
         with pytest.raises(UncertifiableError, match="between 1e-270 and 1e270"):
             enclosing_ellipsoid(scale * np.eye(2), np.eye(2) / scale)
+
+
+def test_a_rough_shape_holds_all_points_and_its_bound_is_below_the_optimum():
+    rng = np.random.default_rng(0)
+    for size, count in ((3, 40), (12, 200), (40, 90)):
+        points = rng.normal(size=(size, count)) * np.logspace(0, -3, size)[:, None]
+        best = enclosing_ellipsoid(points)
+        rough = rough_shape(points, 1e-2)
+        solved = np.linalg.solve(rough.factor, points)
+        assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
+        assert np.sum(rough.factor**2) == pytest.approx(rough.cost, rel=1e-9)
+        assert rough.lower_bound <= best.cost
+        assert best.lower_bound <= rough.cost <= rough.lower_bound * 1.01
+
+
+def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound():
+    points = np.hstack([np.eye(4), np.zeros((4, 3)), 0.1 * np.eye(4)])
+    assert rough_shape(points, 1e-3).cost == pytest.approx(4, rel=1e-3)
+    reached = rough_shape(points, 0.0, enough=3.5)
+    assert 3.5 <= reached.lower_bound <= 4
+    hopeless = rough_shape(points, 0.0, enough=5.0)
+    assert hopeless.lower_bound <= 4 <= hopeless.cost < 5
