@@ -2,7 +2,7 @@
 
 Every page with cells is run, and written with what its cells print and draw to
 ``docs/rendered`` (Markdown and figures) and ``docs/notebooks`` (executed notebooks).
-With ``--check`` nothing is written: the pages are run anew and compared with what is
+With ``--check`` nothing is written: the pages are run again and compared with what is
 committed. Text has to agree, figures have to look alike.
 
     python docs/render.py                 all pages

@@ -1,7 +1,7 @@
 """Run Monte-Carlo trials in blocks, serially or on any ``concurrent.futures.Executor``.
 
 The numbers depend on the seed alone. Every block has its own generator and is computed at
-full size, whatever the executor, its workers and the number of trials asked for.
+full size, for any executor, its workers and the number of trials asked for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_trials(
 ) -> dict[str, Any]:
     """Run trials of a task in blocks, with the same numbers on every executor.
 
-    Block i draws from child i of one seed, so that ``trials=k`` is bit for bit the
+    Block i draws from child i of one seed, so ``trials=k`` is bit for bit the
     beginning of ``trials=n``. The first exception cancels the blocks that have not
     started, and the executor stays open.
 
@@ -53,7 +53,7 @@ def run_trials(
     a whole block. Process pools pickle the task. Each block gets its part of the arrays in
     ``data`` as a keyword.
 
-    Other sizes of ``block`` are other numbers, so that it must depend on the problem, never
+    Other sizes of ``block`` are other numbers, so it must depend on the problem, never
     on ``trials`` or the workers.
 
     Examples

@@ -217,7 +217,7 @@ def test_e10_sizes():
 
 
 def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
-    """Example 1 with k = 1: the two chunks are one number, so that their privacy losses add."""
+    """Example 1 with k = 1: the two chunks are one number, so their privacy losses add."""
     coupled = pc.AffineManifold([[1.0, -1.0]])
 
     def guarantee(F, scales):

@@ -156,7 +156,7 @@ def test_another_plant_is_refused(path):
 
 
 def test_flipped_bits_are_refused_or_harmless(path):
-    """One bit in 23, so that all bits of all bytes have their turn.
+    """One bit in 23, so all bits of all bytes have their turn.
 
     ``tests/stress/flip_design_files.py`` flips every bit.
     """

@@ -371,7 +371,7 @@ def test_figure_6_of_ip(networks, digits):
 
 
 def test_an_accuracy_is_one_number_wherever_it_is_asked_for(digits):
-    """One generator for each seed and setting, whatever was drawn before."""
+    """One generator for each seed and setting, what was drawn before."""
     first = digits.Classifiers(1)
     second = digits.Classifiers(1)
     setting = (1.0, 0.2, "analytic")

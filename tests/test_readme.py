@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def without_docstring(text):
-    """The syntax tree of a module, whatever its line breaks, without its docstring."""
+    """The syntax tree of a module, for any line breaks, without its docstring."""
     tree = ast.parse(text)
     tree.body = tree.body[1:]
     return tree

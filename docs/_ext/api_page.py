@@ -33,7 +33,7 @@ _GROUPS = (
     (
         "privcontrol._files",
         "Design files",
-        "Noise and loops that were saved, certified anew when they are loaded.",
+        "Noise and loops that were saved, certified again when they are loaded.",
     ),
     (
         "privcontrol.cloud",

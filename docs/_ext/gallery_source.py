@@ -1,4 +1,4 @@
-"""The scripts of ``examples/``, prepared for sphinx-gallery in a folder of their own, so that none writes to its source.
+"""The scripts of ``examples/``, prepared for sphinx-gallery in a folder of their own, so none writes to its source.
 
 The first line of a script's docstring becomes its title. Figures are the PNG files that a script writes.
 """
@@ -126,7 +126,7 @@ def position(script):
 
 
 def no_arguments(_gallery_conf, script_vars):
-    """Arguments of the scripts: none, so that figures are written where the script runs.
+    """Arguments of the scripts: none, so figures are written where the script runs.
 
     sphinx-gallery does not define ``__file__``, by which scripts find their data, and this
     is the only place where it says the whole path of a script.

@@ -1,5 +1,5 @@
 """The plant: a vehicle whose sensor counts millimetres. It sends readings to the gateway
-alone, and drives with whatever the cloud sends.
+alone, and drives with what the cloud sends.
 
     python plant.py FOLDER SAMPLES PERIOD --source CONTROLS --sink READINGS
 """

@@ -3,7 +3,7 @@
 Many users, x+ = a x + w and y = x + v each; the estimate of the sum of their states is
 published, and one user's arrival, which lifts its state by 1 and fades, is the secret.
 Users alike are one plant with an individual's move. Unlike users are their covariances,
-added up: T x T, whatever their number. Without a curator everybody adds a share of the
+added up: T x T, for any number of them. Without a curator everybody adds a share of the
 noise, and neighbours noise that cancels in the sum. Run it as ``python fleet.py
 [folder]``; the figure is written to the folder.
 """

@@ -8,7 +8,7 @@ may move by 0.02 in l2. Gradient tracking sends x_i and the tracked gradient s_i
 
 with messages y = x + noise, z = s + noise. Who sees all messages knows what a move does to
 its agent alone: ds+ = (I - a H_i) ds, dx+ = dx - a ds, so each further round costs. *What
-holds:* noise of `private_consensus` on g_i, drawn once before tracking begins; whatever is
+holds:* noise of `private_consensus` on g_i, drawn once before tracking begins; what is
 sent later is computed from it, for any number of rounds. *What does not:* the same kept
 draw on the messages, which hides a constant and not what dx does, and noise that fades,
 whose loss grows without end. Run it as ``python gradient_tracking.py [folder]``.

@@ -2,7 +2,7 @@
 
 Every agent adds white noise to what it sends of its own state; the cloud runs LQG. The
 secret is the state's trajectory, in an l2 ball of radius b, so the noise is that of
-s1(C) b, for whatever b the moves of a secret reach.
+s1(C) b, for the b that moves of a secret reach.
 """
 
 import dataclasses

@@ -193,7 +193,7 @@ class Classifiers:
     ) -> float:
         """Per cent of images whose largest released score answers a question.
 
-        The generator is that of the seed, the setting and the part, whatever else was
+        The generator is that of the seed, the setting and the part, no matter what else was
         drawn before.
         """
         numbers = [round(1e6 * number) for number in setting[:2]]

@@ -86,7 +86,7 @@ class Eavesdropper:
         """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
 
         Under the flat prior what cannot be estimated has variance ``np.inf``, and
-        covariance +-inf with whatever else moves along.
+        covariance +-inf with what else moves along.
 
         Raises
         ------
@@ -236,8 +236,8 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     """The adversary who knows the model, the gains, and all of yhat and u over the horizon.
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For
-    structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, whatever
-    the horizon. For independent noise the information on x(0) accumulates.
+    structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, for any
+    horizon. For independent noise the information on x(0) accumulates.
 
     The estimate is the best of all for Gaussian noise and prior, and the best linear one
     for Laplace noise. Process and measurement disturbances are taken to be zero. Where they
@@ -396,7 +396,7 @@ def _updated(
 
     With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
     and e standard. The root is [root - gain seen_root, -gain error], in which rounding is
-    set to zero, so that what is published exactly has no error.
+    set to zero, so what is published exactly has no error.
     """
     spread = np.hstack([seen_root, error])
     units = _sizes(spread, 1)

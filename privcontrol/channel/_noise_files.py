@@ -1,4 +1,4 @@
-"""Read output noise from a design file, and certify it anew."""
+"""Read output noise from a design file, and certify it again."""
 
 from __future__ import annotations
 
@@ -137,11 +137,11 @@ def _adjacency_from_dict(data: dict) -> Adjacency:
     return _ADJACENCIES[kind](**options)
 
 
-# -- certified anew ------------------------------------------------------------------
+# -- certified again ------------------------------------------------------------------
 
 
 def certified_noise(data: dict) -> OutputNoise:
-    """The noise of a file, if what it claims holds when it is evaluated anew.
+    """The noise of a file, if what it claims holds when it is evaluated again.
 
     What the guarantee is about follows from the request, and its loss is evaluated for the
     parts. What the file says of both is only compared with that.
@@ -155,7 +155,7 @@ def certified_noise(data: dict) -> OutputNoise:
     request: Any = noise.request
     if request is None:
         raise PrivacyError(
-            "path: the file does not say what its noise hides, so that its claim cannot "
+            "path: the file does not say what its noise hides, so its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
     if request.horizon != noise.horizon:

@@ -1,6 +1,6 @@
 """Evaluate responses of all outputs to hidden moves, and how far noise covers them.
 
-Responses are rounded from balls, so that each entry is right to two units in its last
+Responses are rounded from balls, so each entry is right to two units in its last
 place. The bounds of the triangular solves count that too.
 """
 

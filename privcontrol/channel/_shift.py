@@ -69,7 +69,7 @@ def certified_shift(
 def joint_shift(first: float, second: float) -> float:
     """The largest shift of a sum of two noises, each of which hides a secret.
 
-    1 / (s^T Gamma^-1 s) is superadditive in Gamma, so that the squares of the reciprocals
+    1 / (s^T Gamma^-1 s) is superadditive in Gamma, so the squares of the reciprocals
     of the shifts add up for every move s.
     """
     return float(round_up((first**-2 + second**-2) ** -0.5, 4))

@@ -37,7 +37,7 @@ class FrequencyGrid:
     """Points on the upper half of the unit circle, denser where slow poles need it.
 
     With z = (s + b) / (1 + b s), points even in s are dense in z around 1 for b > 0. The
-    map sends the disc to itself, so that causal stays causal and outer stays outer. A pole
+    map sends the disc to itself, so causal stays causal and outer stays outer. A pole
     p becomes (p - b) / (1 - b p). One number b brings 0.999 and 0 to plus and minus 0.956.
     """
 
@@ -267,7 +267,7 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
     """Coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
 
     M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
-    from the outer factors of the diagonal, so that a scalar spectrum is factored at once.
+    from the outer factors of the diagonal, so a scalar spectrum is factored at once.
     """
     size = spectrum.shape[1]
     factor = np.zeros_like(spectrum)

@@ -3,7 +3,7 @@
 Let z+ = A z + B w, v = C z + D w be what is left of a secret w after the noise is undone,
 with matrices that may be those of any vertex at any sample. If a matrix P >= 0 obeys
 P >= A^T P A + C^T C at every vertex, then the energy of v after a state z is at most
-z^T P z, whatever the sequence of vertices, and so it is for everything between them (the
+z^T P z, for any sequence of vertices, and so it is for everything between them (the
 right side is convex in the matrices). Semidefinite programs find P. Ball arithmetic
 verifies every inequality, and only what is verified is returned.
 """
@@ -106,7 +106,7 @@ class VaryingSecret:
         """The same with free inputs gains (f, n + q) times the state and the inputs.
 
         Each vertex has gains of its own. Between vertices the free inputs are the same
-        weighted means as the matrices, so that they still bound what is left.
+        weighted means as the matrices, so they still bound what is left.
         """
         vertices = []
         for vertex, gain in zip(self.vertices, gains):

@@ -1,8 +1,8 @@
 """The white floor that makes a design cheapest, for all of its models and its grid at once.
 
 A large floor costs by itself. A small one leaves much of the budget to what the models and
-the sensor's grid add, so that the structured part grows. The cost of the best design for a
-given floor is convex in the floor's variances, so that scipy's searches find the least one.
+the sensor's grid add, so the structured part grows. The cost of the best design for a
+given floor is convex in the floor's variances, so scipy's searches find the least one.
 """
 
 from __future__ import annotations

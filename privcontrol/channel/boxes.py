@@ -1,7 +1,7 @@
 """Guarantees over whole intervals of plants, whose entries are known to within half-widths.
 
 The response to a hidden move is expanded to first order about the middle of a box. The norm
-in which privacy is measured is convex, so that the linear part is worst at a corner, and
+in which privacy is measured is convex, so the linear part is worst at a corner, and
 the rest is bounded by matrices of absolute values. Boxes are halved until upper and lower
 bounds meet. Where they do not, nothing is certified.
 

@@ -75,8 +75,8 @@ def models_guarantee(
 
     For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
     its own move and Gamma the covariance of the noise, as it was designed for the nominal
-    plant (DPAM Theorem 1). It is computed with n x n matrices in ball arithmetic, whatever
-    the horizon.
+    plant (DPAM Theorem 1). It is computed with n x n matrices in ball arithmetic, for any
+    horizon.
     """
     if isinstance(models, IdentifiedPlant):
         models = models.box
@@ -208,7 +208,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
     """
     request = noise.request
     if request is None:
-        raise ValueError("the noise does not say what it hides; design it anew")
+        raise ValueError("the noise does not say what it hides; design it again")
     old = noise.design
     if not isinstance(old, NoiseDesign):
         raise ValueError(
@@ -321,7 +321,7 @@ def grid_shift(parts: Sequence[NoisePart], resolution: NDArray, horizon: int) ->
     Raises
     ------
     PrivacyError
-        If no part is drawn afresh at every output and sample.
+        If no part is drawn again at every output and sample.
     """
     bounds = []
     white = np.sqrt(sum(part.white**2 for part in parts))
@@ -336,7 +336,7 @@ def grid_shift(parts: Sequence[NoisePart], resolution: NDArray, horizon: int) ->
             bounds.append(float(round_up(gain * (1 + 1e-9))))
     if not bounds:
         raise PrivacyError(
-            "resolution: readings on a grid need noise that is drawn afresh at every "
+            "resolution: readings on a grid need noise that is drawn again at every "
             "output and sample; add a white floor (floor=...)"
         )
     return min(bounds)
@@ -441,7 +441,7 @@ def squares_of(
 
 
 def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | None:
-    """The largest shift of the entries of driven noise, whatever the zeros of the plant.
+    """The largest shift of the entries of driven noise, for any zeros of the plant.
 
     A change dw of the signal that drives the noise is a shift of eta by dw / sizes. Where
     several enter alike, the variances of the noise add up, and so do the squared radii of

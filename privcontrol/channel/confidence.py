@@ -92,7 +92,7 @@ def predictable_weights(regressors: NDArray, first: int) -> NDArray:
     Weights at a sample depend on the regressors (N, k) up to that sample alone. Column j
     follows the plan w = c^T phi that, if the samples to come are like those that were, is
     orthogonal to all regressors but j, and spends its norm. The plan is made again and
-    again, so that what it missed is made good. The last weight spends the rest.
+    again, so what it missed is made good. The last weight spends the rest.
     """
     count, unknowns = regressors.shape
     energy = regressors[:first].T @ regressors[:first]
@@ -133,7 +133,7 @@ def energy_bound(
 
     The first samples give a first estimate. From there on each target is predicted from
     all earlier ones (Student's t of the conjugate prior). The product of the predicted
-    densities over the likelihood of the true parameters has expectation one, so that it
+    densities over the likelihood of the true parameters has expectation one, so it
     exceeds 1 / miss with probability at most ``miss`` (Markov). The likelihood is bounded
     by its maximum over the size of the noise, which its energy tells.
     """
@@ -203,7 +203,7 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     parts = np.abs(regressors) @ np.abs(estimate) + np.abs(targets)
     if not residue > _ROUNDING**2 * float(np.sum(parts**2)):
         raise ValueError(
-            "data: they follow the model to the last digits, so that there is no noise to "
+            "data: they follow the model to the last digits, so there is no noise to "
             "judge an error by; pass a PlantBox of what you know"
         )
     return estimate, residue

@@ -120,7 +120,7 @@ def design_output_noise(
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
         needs a floor for it. A box or polytope contains ``sys`` and covers every plant in
-        it. For a plant that varies the noise is drawn afresh at every sample. The
+        it. For a plant that varies the noise is drawn again at every sample. The
         probability that the region misses the plant is part of delta. ``"exact"`` says that
         you know A and C exactly, and silences the warning about it.
     factor : array_like, shape (n, r) or (T p, r), optional

@@ -1,6 +1,6 @@
 """Output noise for runs of any length, a linear system that is driven by white noise.
 
-It starts in its stationary law. Then a run that is interrupted and begun anew leaves no old
+It starts in its stationary law. Then a run that is interrupted and begun again leaves no old
 change less hidden than a new one.
 """
 
@@ -251,7 +251,7 @@ class EndlessNoise(OutputNoise):
         return self.over(horizon).sample(trials, rng)
 
     def covariance(self, lag: int = 0, s: int | None = None) -> NDArray:
-        """Covariance (p, p) of gamma(t + lag) and gamma(t), whatever t.
+        """Covariance (p, p) of gamma(t + lag) and gamma(t), for any t.
 
         With s it is that of gamma(lag) and gamma(s), as for finite horizons.
         """

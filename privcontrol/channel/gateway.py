@@ -60,10 +60,10 @@ _PASSED_AT_ONCE = 4096
 #: Longest jump over samples on which the later noise depends. It takes some seconds.
 _LONGEST_JUMP = 50_000
 #: What a finite horizon takes for granted of the samples before it.
-_ANEW = "the run begins anew with this gateway"
+_ANEW = "the run begins again with this gateway"
 _CONTINUED = "earlier windows of the run are counted with windows_guarantee"
 _UNPLANNED_GRID = (
-    "resolution: the noise was not designed for readings on a grid, so that the gateway "
+    "resolution: the noise was not designed for readings on a grid, so the gateway "
     "promises less than the noise: gateway.guarantee says what; pass resolution= to "
     "design_output_noise too, with a floor"
 )
@@ -101,7 +101,7 @@ class Gateway:
         the gateway ends with its process.
     ledger : PrivacyLedger, optional
         Is charged ``guarantee`` before the first sample, and notes how far the gateway has
-        come, so that an older copy of the file is refused.
+        come, so an older copy of the file is refused.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add, and
@@ -275,7 +275,7 @@ class Gateway:
         self._size = self._least_block  # of the next block
         self._taken = math.nan  # when the first sample of the block was asked for
         self._ahead: Future[_Block] | None = None
-        # It alone draws and writes, so that nothing interrupts it: signals go to the main
+        # It alone draws and writes, so nothing interrupts it: signals go to the main
         # thread, which only waits.
         self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
         self._closed = False

@@ -97,7 +97,7 @@ class IdentifiedPlant(ByContent):
         return self.plant.statespace()
 
     def contains(self, sys: ct.StateSpace) -> bool:
-        """Whether A and B of a plant are in the box, whatever its names.
+        """Whether A and B of a plant are in the box, for any names.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ def identify_states(
     data : {"feedback", "open-loop", "independent"}, optional
         How the data were recorded.
 
-        - "feedback": whatever was applied and measured before a step may depend on all
+        - "feedback": what was applied and measured before a step may depend on all
           earlier noise. Several runs count as recorded one after the other.
         - "open-loop": the same, since feedback costs nothing here.
         - "independent": states and inputs before a step are independent of the noise of

@@ -99,7 +99,7 @@ def create_noise_iosystem(
 
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
     sample 0, driven noise the plant itself from fresh eta, and independent noise a static
-    gain. Noise correlated in another way has no system of finite order, so that its own
+    gain. Noise correlated in another way has no system of finite order, so its own
     samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``.
     To publish a measurement use `create_channel_iosystem`.
 

@@ -77,7 +77,7 @@ class OutputNoise(SummedNoise):
         Returns
         -------
         OutputNoise
-            With the guarantee that this noise level buys, certified anew.
+            With the guarantee that this noise level buys, certified again.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class OutputNoise(SummedNoise):
         return models_guarantee(self, models, adjacency=adjacency)
 
     def save(self, path: str | Path) -> None:
-        """Write the noise to a design file, from which `privcontrol.load` certifies it anew.
+        """Write the noise to a design file, from which `privcontrol.load` certifies it again.
 
         The file is JSON with exact numbers. It is public: it says how large the noise is,
         and nothing of a draw.

@@ -1,8 +1,8 @@
 """The parts that output noise is a sum of.
 
 A part is linear in independent standard entries eta. Some of them are drawn once, before
-the first sample, and the others afresh at every sample. All parts answer the same
-questions, so that whoever uses output noise need not know what it is made of.
+the first sample, and the others again at every sample. All parts answer the same
+questions, so whoever uses output noise need not know what it is made of.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Structured(NoisePart):
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         responses = self.responses(fresh.shape[1])
         gamma = np.zeros((len(first), *responses.shape[:2]))
-        # one term at a time: the same sums whatever the number of trials
+        # one term at a time: the same sums for any number of trials
         for k in range(self.once):
             gamma += first[:, k, None, None] * responses[:, :, k]
         return gamma
@@ -266,7 +266,7 @@ class Correlated(NoisePart):
         return self.signal(fresh[:, 0, :0], fresh)
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        # trial by trial: the same sums whatever the number of trials
+        # trial by trial: the same sums for any number of trials
         return np.stack([self.advance(np.zeros(0), drawn)[0] for drawn in fresh])
 
     def start(self, first: NDArray) -> NDArray:
@@ -297,7 +297,7 @@ class Correlated(NoisePart):
 
 @dataclass(frozen=True, eq=False)
 class White(NoisePart):
-    """Independent noise of the given size at each output, drawn afresh at each sample."""
+    """Independent noise of the given size at each output, drawn again at each sample."""
 
     scale: NDArray  # (p,)
 

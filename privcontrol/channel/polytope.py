@@ -211,7 +211,7 @@ class PlantPolytope(ByContent, PlantRegion):
         return f"A, B, C and D between {count} given plants, {manner}{exception}"
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """The vertices, whatever the secret."""
+        """The vertices, for any secret."""
         return self.vertices
 
     def _holds(self, plant: Plant) -> bool:

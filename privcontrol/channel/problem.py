@@ -62,7 +62,7 @@ WeightRoot = Callable[[NDArray], NDArray]
 class DesignProblem:
     """A request for a plant, with what designs ask about it again and again.
 
-    ``weight_root`` maps columns B (T p, r) of output noise to H B with H^T H = W, so that
+    ``weight_root`` maps columns B (T p, r) of output noise to H B with H^T H = W, so
     the squares of its entries add up to the cost.
     """
 
@@ -116,7 +116,7 @@ class DesignProblem:
         return shift
 
     def size_for(self, loss: PrivacyLoss) -> float:
-        """How many times larger noise of a loss is to be, so that it meets the budget."""
+        """How many times larger noise of a loss is to be, so it meets the budget."""
         shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
@@ -320,7 +320,7 @@ def _of_run(request: Request, lasts: bool) -> tuple[str, ...]:
     """What is taken for granted of the run."""
     if request.horizon == math.inf:
         return (
-            "the noise never begun anew (k new beginnings count as k + 1 releases)",
+            "the noise never begun again (k new beginnings count as k + 1 releases)",
             _WITHOUT_SECRET,
         )
     if lasts and request.region is None:

@@ -2,7 +2,7 @@
 
 For a plant that stays the same, noise is designed for corners of the region, certified for
 all of it, and designed again for a smaller budget until that meets the one asked for. For a
-plant that varies, and without a horizon, noise is drawn afresh at every sample. It is
+plant that varies, and without a horizon, noise is drawn again at every sample. It is
 filtered for the worst vertices, or white, whichever is cheaper, and scaled to the budget
 that is certified for every sequence of vertices.
 """
@@ -137,7 +137,7 @@ def _promised(noise: OutputNoise, loss: PrivacyLoss, lower_bound: float) -> Outp
 
 
 def noise_of_varying_plant(plant: Plant, request: Request, weight: Any) -> OutputNoise:
-    """Noise that is drawn afresh at every sample, for every sequence of vertices.
+    """Noise that is drawn again at every sample, for every sequence of vertices.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def noise_of_varying_plant(plant: Plant, request: Request, weight: Any) -> Outpu
     if request.family not in _AFRESH or request.factor is not None:
         raise ValueError(
             "models: a plant that varies, or models without a horizon, need Gaussian "
-            "noise that is drawn afresh at every sample; leave factor and covariance out, "
+            "noise that is drawn again at every sample; leave factor and covariance out, "
             'and pass family="gaussian" or family="iid-gaussian"'
         )
     if request.horizon == math.inf:

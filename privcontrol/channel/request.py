@@ -148,7 +148,7 @@ class Request:
 
     @property
     def drawn_afresh(self) -> bool:
-        """Whether noise is asked for that is drawn afresh at every sample.
+        """Whether noise is asked for that is drawn again at every sample.
 
         So it is for a plant that may vary, and for models without a horizon.
         """

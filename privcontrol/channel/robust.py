@@ -230,7 +230,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     """The covering problem, in coordinates of directions that the outputs see.
 
     Moves of a state have free responses. What the floor leaves of O z follows from n x n
-    matrices, whatever the horizon.
+    matrices, for any horizon.
     """
     floor = problem.floor[:, None]
     basis = _seen_basis(problem)

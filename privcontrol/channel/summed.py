@@ -56,7 +56,7 @@ class SummedNoise(ByContent):
     def __post_init__(self) -> None:
         """Bind the guarantee to what it is about.
 
-        ``promised`` holds what the guarantee was made for, so that `dataclasses.replace`
+        ``promised`` holds what the guarantee was made for, so `dataclasses.replace`
         cannot keep it for other noise.
         """
         about = (self.plant_data, self.horizon, self.family, self.parts, self.guarantee)
@@ -191,7 +191,7 @@ class SummedNoise(ByContent):
         """Standard entries eta, (trials, T, channels), or (trials, channels) if drawn once.
 
         In the first shape the entries that are drawn once stand at the first sample, with
-        zeros after. They are drawn trial by trial in time order, so that fewer trials are a
+        zeros after. They are drawn trial by trial in time order, so fewer trials are a
         prefix of more. ``rng`` is a seed or a generator.
         """
         trials = positive_integer(trials, "trials")

@@ -1,7 +1,7 @@
 """Noise for plants that change from sample to sample, within a polytope.
 
 Structured noise, which is drawn once, has no guarantee for such a plant. Noise that is
-drawn afresh at every sample has one: a white floor, filtered noise, and noise that enters
+drawn again at every sample has one: a white floor, filtered noise, and noise that enters
 the plant with the secret, beside a floor.
 """
 
@@ -42,7 +42,7 @@ _BITS = 192
 _SHORT = 1000
 
 _DRAWN_ONCE = (
-    "models: the noise needs a part that is drawn afresh at every sample and reaches every "
+    "models: the noise needs a part that is drawn again at every sample and reaches every "
     "output, since noise that is drawn once is known after some samples and hides nothing "
     "of a plant that varies; add a white floor (floor=...)"
 )

@@ -43,7 +43,7 @@ from .output_noise import OutputNoise
 from .parts import Structured, White
 from .problem import uncovered, weight_root_of
 
-_FRESH = "the noise of each window drawn once and afresh"
+_FRESH = "the noise of each window drawn once, for itself"
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
 

@@ -129,7 +129,7 @@ def private_loop(
         If there are neither gains nor a controller, or both.
     ValueError
         If the noise was designed for another plant, a covariance or weight is not positive semidefinite, or plant and
-        controller both pass their input on at once, so that what is published would depend on itself.
+        controller both pass their input on at once, so what is published would depend on itself.
 
     Warns
     -----

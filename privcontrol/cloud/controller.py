@@ -457,7 +457,7 @@ def _linear_at_rest(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
         return None
     # differences of a linear map are exact for any step, so the step may be one
     linear = ctrl.linearize(rest, silence, eps=1.0)
-    # the covariance settles by itself, whatever the inputs
+    # the covariance settles by itself, for any inputs
     reached = linear.B.any(axis=1)
     for _ in range(ctrl.nstates):
         reached = reached | (linear.A[:, reached] != 0).any(axis=1)

@@ -27,7 +27,7 @@ Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
 _DOUBLED = 1000
-#: Samples that are computed together, so that they stay in the cache.
+#: Samples that are computed together, so they stay in the cache.
 _STRETCH = 2048
 
 

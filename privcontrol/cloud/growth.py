@@ -39,7 +39,7 @@ class HorizonGrowth:
     modes : tuple of Mode
         The modes that protected moves excite and outputs see, the largest first, each with
         its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the true error
-        that the noise causes at the end of the horizon, whatever the controller.
+        that the noise causes at the end of the horizon, for any controller.
 
     Examples
     --------

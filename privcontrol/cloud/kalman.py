@@ -4,7 +4,7 @@
 
 with independent standard a and e, and b of which nothing is known: it is the limit of a
 covariance kappa I, taken exactly. The first n states are the plant's, the others those of
-the noise. Covariances are kept as roots, so that what is known exactly stays exact.
+the noise. Covariances are kept as roots, so what is known exactly stays exact.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Knowledge:
     def settled(self) -> Step:
         """The filter without a horizon.
 
-        Noise may move its own state and the output at once, so that process and measurement
+        Noise may move its own state and the output at once, so process and measurement
         noise are correlated.
         """
         A = self.A

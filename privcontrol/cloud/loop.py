@@ -1,7 +1,7 @@
 """Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
 
 What leaves the plant is yhat and u. Everything in the cloud is computed from them, so the
-guarantee of the output noise is the guarantee of the loop, whatever the controller.
+guarantee of the output noise is the guarantee of the loop, for any controller.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def private_lqg(
     warn_of_public_secret(loop)
     loop = assembled(loop)
     if not design.is_kalman and not tracked and not isinstance(noise, EndlessNoise):
-        # x(0) is as uncertain as it is without privacy noise, whatever the noise
+        # x(0) is as uncertain as it is without privacy noise, for any noise
         _warn_if_useless(loop, constant_filter(plant, weights, None).covariance)
     return loop
 

@@ -94,7 +94,7 @@ def _apart(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """What causes the error d'(x - prediction) of each sample.
 
-    Deviations (T,) of what is drawn afresh, deviations (T,) that the noise's one vector
+    Deviations (T,) of what is drawn again, deviations (T,) that the noise's one vector
     causes, and F_t (T, r, r) of what was read before each sample.
     """
     noise = loop.private_noise

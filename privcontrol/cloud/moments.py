@@ -16,7 +16,7 @@ from .checks import root
 from .dynamics import Rows
 from .signals import LoopSignals, over_run
 
-#: Numbers that the response of one group of columns may take, so that memory does not
+#: Numbers that the response of one group of columns may take, so memory does not
 #: grow with their count.
 _GROUP = 4_000_000
 _DRAWN: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
@@ -231,7 +231,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
         return quiet, noisy
     if not isinstance(loop.noise, EndlessNoise):
         raise ValueError(
-            f"noise: it ends after {loop.noise.horizon} samples, so that the loop has no "
+            f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
             "steady state; design noise with horizon=np.inf, or ask for cost() and "
             "mean_square_error()"
         )

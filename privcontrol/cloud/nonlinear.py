@@ -60,8 +60,8 @@ class NonlinearTruth(ByContent):
         box = getattr(noise.request, "region", None)
         if isinstance(box, JacobianPolytope) and box.plant is None:
             raise ValueError(
-                "noise: a design file holds no functions, so that nothing is known of "
-                "this plant; design the noise anew for jacobian_polytope(sys, region)"
+                "noise: a design file holds no functions, so nothing is known of "
+                "this plant; design the noise again for jacobian_polytope(sys, region)"
             )
         if not isinstance(box, JacobianPolytope) or box.plant != self.plant:
             raise ValueError(

@@ -1,7 +1,7 @@
 """Controllers that are functions of what is published: an MPC, a network, a `ct.nlsys`.
 
 They are called once per run and sample, and one run follows the other. What they compute is
-post-processing, so that the guarantee of the noise is that of the loop. Exact moments,
+post-processing, so the guarantee of the noise is that of the loop. Exact moments,
 poles and design files of such loops do not exist.
 """
 
@@ -281,7 +281,7 @@ def own_law(
     if plant.D[:, controls].any():
         raise ValueError(
             "controller: the plant passes an input that the controller drives on at "
-            "once, so that what is published would depend on the controller's answer "
+            "once, so what is published would depend on the controller's answer "
             "to it; delay that input by one sample (with_delays)"
         )
     point: dict[str, Any] = {

@@ -37,7 +37,7 @@ class LoopSignals:
     each : dict of str to ndarray, shapes (trials, T, size)
         Drives that differ between trials.
     roots : dict of str to ndarray, shapes (size, q)
-        Square roots of the covariances of drives that are drawn afresh at each sample.
+        Square roots of the covariances of drives that are drawn again at each sample.
     target, feedforward : ndarray, shapes (T, n), (T, m)
         What states and inputs are compared with.
     start : ndarray, shape (n, k)

@@ -36,9 +36,9 @@ _NOISE_GROUP = 32
 _SAME = 1e-9
 #: Probability below which more trials have left the region than was stated.
 _UNLIKELY = 0.01
-#: Numbers of one sample of a block, so that a step stays in the cache.
+#: Numbers of one sample of a block, so a step stays in the cache.
 _CACHED = 2**13
-#: States up to which one product for all samples beats stepping, whatever the noise's rank.
+#: States up to which one product for all samples beats stepping, for any noise's rank.
 _SMALL = 32
 #: Numbers of the states that are stepped at a time, about 2 MB.
 _CHUNK = 250_000
@@ -333,7 +333,7 @@ class SuperposedTrials:
 class SteppedTrials:
     """Trials of a loop, step by step.
 
-    A block around a linear plant is always stepped at its full width, so that a trial has
+    A block around a linear plant is always stepped at its full width, so a trial has
     the same bits however many are kept. Only the kept ones are stored, and only a stretch
     of the horizon is held at full width at a time. A controller that is a function is
     called for one kept trial after the other. The functions of a nonlinear plant are given

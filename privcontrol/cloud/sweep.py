@@ -138,7 +138,7 @@ class Tradeoff:
     ) -> PrivateLoop:
         """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
 
-        For a budget, such as `budget_at` gives, the noise is designed anew for the gains behind each cost, and the
+        For a budget, such as `budget_at` gives, the noise is designed again for the gains behind each cost, and the
         cheapest loop is returned, first of those whose errors are within ``rms``. `ValueError` if the ``design`` or the
         ``epsilon`` was not asked for.
         """
@@ -188,7 +188,7 @@ class Tradeoff:
         PrivacyBudget
             With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget, rms=rms)`` makes the loop.
             `TypeError` if neither a cost nor errors are given, `ValueError` if a design or state is unknown, or no loop
-            stays within what is allowed, whatever the noise.
+            stays within what is allowed, for any noise.
         """
         if cost is None and not rms:
             raise TypeError(

@@ -41,7 +41,7 @@ class InitialValues:
     known_total: bool = False
     names: str = ""  # a fingerprint of the nodes and their order
     coalition: str = ""  # against whom alone the guarantee holds, if not against any
-    node: str = ""  # of whose value alone it is, in whatever network
+    node: str = ""  # of whose value alone it is, in any network
 
     #: Initial values are no trajectory. The guarantee covers any number of steps.
     horizon: ClassVar[None] = None
@@ -127,7 +127,7 @@ class NodeAdjacency(Adjacency):
     moves : {"one", "pair", "known-total"}, optional
         ``one``: one node's value moves by at most its radius. ``pair``: two nodes' values
         move, each by at most its own radius and in any direction. ``known-total``: the sum
-        of the initial values is public, so that one node moves by at most its radius and
+        of the initial values is public, so one node moves by at most its radius and
         another one by the opposite amount, the minimal moves on the affine manifold
         {sum x(0) = total} (DPAM Definition 4).
     node : int, optional
@@ -138,7 +138,7 @@ class NodeAdjacency(Adjacency):
     dimension : int, optional
         Each node's value is a vector of so many entries, and moves in a ball of its radius.
     named : bool, optional
-        The node is known by its label in whatever network, and its position is left out of
+        The node is known by its label in any network, and its position is left out of
         the description. So its guarantees in several networks add.
 
     Raises

@@ -1,7 +1,7 @@
 """Run one agent of private consensus, where its value is known.
 
 An agent publishes its value once, hidden behind noise, and then moves its message towards
-those of its neighbours. All that it publishes is computed from published messages, so that
+those of its neighbours. All that it publishes is computed from published messages, so
 lost, late and repeated messages change what the agents agree on, and never the guarantee.
 """
 
@@ -160,7 +160,7 @@ class Agent:
         """What the agent publishes now, (d,) of vectors, the same however often asked.
 
         The first call draws the agent's noise from the operating system. The sum of real
-        numbers is rounded once, so that the guarantee holds for the doubles that are sent.
+        numbers is rounded once, so the guarantee holds for the doubles that are sent.
         With a path the message is on disk before it is returned.
         """
         self._check_process()
@@ -393,7 +393,7 @@ class Agent:
         if not np.isfinite(self._published).all():
             raise PrivacyError(
                 f"path: the file of agent {self.node} is damaged; what it published is not "
-                "known, so that it must not publish again with the same value and secrets"
+                "known, so it must not publish again with the same value and secrets"
             )
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """Bound what an eavesdropper and a coalition learn where neighbours share noise.
 
-The coalition knows the values and noises of its members, so that the noise that the other,
+The coalition knows the values and noises of its members, so the noise that the other,
 honest agents share with them hides nothing. The noise of the honest agents has covariance
 Sigma = diag(s^2) + s_D^2 L, with L the Laplacian of the network among them (weight one on
 every edge). A move z of honest values is y-GDP with y^2 = z^T Sigma^-1 z, exactly
@@ -326,7 +326,7 @@ class Honest:
 def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     """Shared noise that brings the agents within `AUTO_EXCESS` of its limit.
 
-    More of it would lower the square of y by this share at most, whatever a coalition of
+    More of it would lower the square of y by this share at most, for any coalition of
     `count` agents knows; in large networks, the square of the bound.
     """
     needed = 0.0
@@ -350,7 +350,7 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
 def star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> Costs:
     """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
 
-    Any neighbours may be left, so that each counts as the one with least noise.
+    Any neighbours may be left, so each counts as the one with least noise.
     """
     n = len(scales)
     weight = scales**2

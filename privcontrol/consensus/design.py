@@ -47,7 +47,7 @@ def private_consensus(
     eq. (30)) or radius / epsilon (Laplace, eq. (31)).
 
     With ``pairwise_std`` neighbours also share noise, which one adds and the other
-    subtracts, so that it hides values and leaves the average alone (Sabater, Bellet, Ramon
+    subtracts, so it hides values and leaves the average alone (Sabater, Bellet, Ramon
     2022). Without a coalition and with much shared noise the average is as accurate as that
     of a trusted curator with the same guarantee, which is n times less variance than
     independent noise has.

@@ -1,6 +1,6 @@
 """Average privately. Every agent hides its initial value behind noise that it keeps.
 
-All messages are then a function of the one release y(0) = x(0) + gamma, whatever the number
+All messages are then a function of the one release y(0) = x(0) + gamma, for any number
 of steps. States x_i(t) are never published: beside its message, a state gives the noise and
 with it the initial value away.
 """
@@ -265,7 +265,7 @@ class PrivateConsensus(Frozen):
         """The guarantee of one node, for moves in which it takes part.
 
         With ``moves="one"`` it is about the initial value of the node of this name,
-        whatever the network: guarantees of a node in several networks, each with a fresh
+        for any network: guarantees of a node in several networks, each with a fresh
         draw of noise, add. Those of a matrix, whose rows have no names, add in networks of
         the same size only.
 
@@ -733,7 +733,7 @@ def check_hidden(members: int, nodes: int, moves: str) -> None:
     needed = 1 if moves == "one" else 2
     if nodes - members < needed:
         raise ValueError(
-            f"coalition: expected at most {nodes - needed} of {nodes} agents, so that "
+            f"coalition: expected at most {nodes - needed} of {nodes} agents, so "
             f"{needed} of them can be hidden, got {members}"
         )
 

@@ -1,7 +1,7 @@
 """Lower bounds on epsilon, with stated confidence, from what a mechanism really draws.
 
 A region tells releases at two adjacent inputs apart. It is chosen on draws of its own and
-counted on fresh ones, so that the bound holds whatever the choice rested on. An audit can
+counted on fresh ones, so the bound holds for any choice. An audit can
 refute a claim, and passing it proves nothing.
 
 Along the worst moves of a linear mechanism a region is a level set of the likelihood
@@ -384,7 +384,7 @@ def _batched(
             gap = np.linalg.norm((first - second).ravel(), float(ball["norm"]))
             if gap > ball["radius"] * (1 + 1e-9):
                 raise ValueError(
-                    "inputs: expected two that the claim calls adjacent, so that "
+                    "inputs: expected two that the claim calls adjacent, so "
                     f"{claim.scope.statement}; got two further apart, which refute "
                     "nothing"
                 )
@@ -556,7 +556,7 @@ def _largest_bound(
     for pair in pairs:
         regions += _regions(pair, size, delta, level, rng)
     region = max(regions, key=lambda region: region.bound)
-    # Each draw comes from either input by the toss of a coin, so that hits share out as
+    # Each draw comes from either input by the toss of a coin, so hits share out as
     # P(S) : Q(S) exactly.
     size = int(rng.binomial(left, 0.5))
     hits = region.count(0, size, rng)

@@ -252,7 +252,7 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
 
     The matrix is a symmetric matrix of doubles S plus a rest. The computed eigenvalue
     of S is enlarged until ``bound I - S`` is proven positive definite. The radius of
-    the ball is the Frobenius norm of the rest, so that a wide ball asks for more bits.
+    the ball is the Frobenius norm of the rest, so a wide ball asks for more bits.
     """
     middle = midpoints(matrix)
     if not np.isfinite(middle).all():

@@ -19,7 +19,7 @@ from .errors import PrivacyError, UncertifiableError
 
 #: Relative amount by which a returned covariance may miss a constraint.
 TOLERANCE = 1e-6
-#: Relative variance added to all entries, so that the factor is not singular.
+#: Relative variance added to all entries, so the factor is not singular.
 _PADDING = 1e-9
 _ROUNDS = 50
 

@@ -128,10 +128,10 @@ def real_array(
         )
     try:
         array = np.array(value, copy=copy or None)
-    except Exception as error:  # whatever a user's object raises
+    except Exception as error:  # what a user's object raises
         kind = type(error).__name__
         array = None
-    if array is None:  # outside the handler, so that nothing refers to that error
+    if array is None:  # outside the handler, so nothing refers to that error
         raise ValueError(
             f"{name}: expected a rectangular array of real numbers, got a "
             f"{type(value).__name__} that numpy cannot read ({kind}; its text is "

@@ -18,7 +18,7 @@ Seed = (
 
 
 def generator(rng: Seed) -> np.random.Generator:
-    """Return a numpy Generator from whatever ``np.random.default_rng`` accepts.
+    """Return a numpy Generator from what ``np.random.default_rng`` accepts.
 
     A seed that is refused is never shown, because it determines the noise.
     """
@@ -31,7 +31,7 @@ def generator(rng: Seed) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-    raise kind(  # outside, so that numpy's error, which shows the seed, is not its context
+    raise kind(  # outside, so numpy's error, which shows the seed, is not its context
         "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or "
         f"Generator, got {type(rng).__name__} that numpy refuses; see np.random.default_rng"
     )

@@ -35,7 +35,7 @@ _ATTEMPT = 0.05
 #: What SQLite leaves beside a file, and rolls back into whichever file has its name.
 _JOURNALS = ("-journal", "-wal", "-shm")
 
-# Held for every attempt and every fork, so that no child inherits half a transaction.
+# Held for every attempt and every fork, so no child inherits half a transaction.
 _lock = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -295,7 +295,7 @@ class FileStore(Store):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        # The connection lives no longer than the transaction, so that neither threads nor
+        # The connection lives no longer than the transaction, so neither threads nor
         # forks ever share one.
         deadline = time.monotonic() + _PATIENCE
         with self._translated():

@@ -54,7 +54,7 @@ class AdaptiveReleases:
     """Data, a release, a public answer, the next data: one run under one budget.
 
     Two runs that publish the same numbers differ by a tangent move z of the manifold,
-    whatever the answers b(Y) were. A release shows Lambda^+ F N z of it, which is added
+    for any answers b(Y). A release shows Lambda^+ F N z of it, which is added
     up for each hidden move (squared for Gaussian noise). Where eta is drawn once, the
     releases are one, with their F and Lambda stacked, as in the paper. A release that
     would take a move beyond the budget is refused, so the budget holds for the whole run,

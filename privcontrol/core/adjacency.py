@@ -174,7 +174,7 @@ class ManifoldAdjacency(Adjacency):
 
     Two data sets are adjacent if they differ by a circuit v, a tangent vector of minimal
     support, some protected entry i of which moves by at most mu_i. The worst move has the
-    scale max mu_i / |v_i|, so that a tiny v_i makes a huge move: this adjacency is
+    scale max mu_i / |v_i|, so a tiny v_i makes a huge move: this adjacency is
     discontinuous in the constraints. Zeros are decided exactly. For plants prefer the
     block charts of `StateAdjacency`. All charts cost C(n, q + 1) candidates for q
     constraints on n entries, and what would take more than 10 s is refused.
@@ -565,7 +565,7 @@ class _Radii(dict):
 def public_radius(radius: object) -> Radius:
     """Return a radius as adjacencies hold it, a float, a tuple of floats or a dict.
 
-    A dict is sorted by name, so that equal adjacencies number their moves alike.
+    A dict is sorted by name, so equal adjacencies number their moves alike.
     """
     if isinstance(radius, Mapping):
         named = {}

@@ -1,7 +1,7 @@
 """Sizes of Gaussian and Laplace noise.
 
 Here are the curve kappa of DPAM eq. (7), its inverse, and the standard deviation or scale
-that a budget asks for. Whatever is inverted is rounded towards more noise. A rule of the
+that a budget asks for. What is inverted is rounded towards more noise. A rule of the
 literature that would break its own claim is refused rather than followed.
 """
 

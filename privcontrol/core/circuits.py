@@ -1,7 +1,7 @@
 """Circuits of an affine manifold, which are the moves of DPAM Definition 4.
 
 A circuit is a tangent vector of smallest support. Whether an entry of it is zero decides
-which moves exist at all, so that no tolerance is safe. The numbers of the constraints, or
+which moves exist at all, so no tolerance is safe. The numbers of the constraints, or
 of a given kernel, are read as exact rationals, and circuits are computed in integers.
 Entries that no constraint ties together are treated apart.
 """

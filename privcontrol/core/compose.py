@@ -281,7 +281,7 @@ def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:
 
 
 def _ratio(radius: float, known: float) -> Fraction:
-    """Return radius / known as decimals, so that 0.9 is three times 0.3."""
+    """Return radius / known as decimals, so 0.9 is three times 0.3."""
     return decimal(radius) / decimal(known)
 
 

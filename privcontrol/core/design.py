@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 #: Relative excess over the budget beyond which a shape is refused, not enlarged.
 _LARGEST_EXCESS = 1e-4
-#: Relative cost below which two designs count as equal, so that round-off does not
+#: Relative cost below which two designs count as equal, so round-off does not
 #: choose between them.
 _CLEARLY = 1e-6
 
@@ -79,7 +79,7 @@ class NoiseDesign:
         S with factor = G S, for noise that is the query's response to a random tangent
         move S eta.
     universal_bound : float
-        No unbiased mechanism that promises as much zCDP costs less, whatever its
+        No unbiased mechanism that promises as much zCDP costs less, for any
         distribution: lower_bound y^2 / (exp(y^2) - 1) for a design that is y-GDP, by
         the inequality of :cite:t:`ChapmanRobbins1951`. It compares all data of the
         manifold, of which any two neighbours may change places. NaN for Laplace noise.
@@ -662,7 +662,7 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
 
     With U a basis of the hidden moves' responses, U (U^T Gamma^+ U)^{-1} U^T has the same
     privacy shift for every hidden move as Gamma, and is below Gamma in the Loewner order:
-    whatever linear loop, convex cost or time one looks at, it disturbs no more. Gamma may
+    it disturbs no linear loop more, at any time and for any convex cost. Gamma may
     hide other moves as well, which this one does not.
 
     Parameters

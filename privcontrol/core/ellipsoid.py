@@ -20,7 +20,7 @@ from ._linalg import EPS, real_array
 from .errors import UncertifiableError
 from .query import MoveBasis
 
-#: Points per pass, so that a pass stays in cache.
+#: Points per pass, so a pass stays in cache.
 _CHUNK = 16384
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024
@@ -249,7 +249,7 @@ def rough_shape(
     (tr K^1/2)^2, and K^1/2 times the largest c_i = p_i^T K^-1/2 p_i holds all points.
     At the optimum the c_i of all weights that are not zero are alike, so the weights are
     scaled by powers of the c_i, with momentum. Some 40 eigenvalue problems make the gap a
-    percent, whatever r is. The search ends at a gap of ``tol``, at a bound of
+    percent, for any r. The search ends at a gap of ``tol``, at a bound of
     ``enough``, when a cost shows that there is no such bound, or after ``updates``.
     """
     size, count = points.shape
@@ -519,7 +519,7 @@ def _worst_of_each_direction(
 #
 # The dual maximises 2 t(lam) - sum(lam) over lam >= 0, where t is the trace of the Sigma
 # that solves Sigma W Sigma = sum_i lam_i p_i p_i^T. Everything happens in coordinates in
-# which that Sigma is the identity and W is diagonal, so that directions whose costs
+# which that Sigma is the identity and W is diagonal, so directions whose costs
 # differ by twenty decades are treated alike. The results are proposals: nothing here is
 # certified.
 
@@ -550,7 +550,7 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     """One predictor-corrector step of Mehrotra's method, from a relative duality gap.
 
     The linearised conditions are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i. The
-    targets follow `_Iterate.ceiling`, so that points in cheap directions converge like
+    targets follow `_Iterate.ceiling`, so points in cheap directions converge like
     the others.
     """
     lam = it.multiplier
@@ -636,7 +636,7 @@ def _factorise(matrix: NDArray) -> NDArray:
 # -- the certificate -----------------------------------------------------------------
 #
 # The computed solution x of a triangular system S x = p solves (S + dS) x = p exactly
-# with |dS| <= gamma(r) |S|, entry by entry and whatever the scaling of the rows; `gamma`
+# with |dS| <= gamma(r) |S|, entry by entry and for any scaling of the rows; `gamma`
 # is twice the textbook constant r u / (1 - r u).
 
 
@@ -680,7 +680,7 @@ def row_permuted_triangle(basis: NDArray) -> tuple[NDArray, NDArray]:
     """An order and L, lower triangular of positive diagonal, with L L^T = basis basis^T.
 
     The rows of basis are taken in that order. Column pivoting sorts them by what each
-    adds: no entry exceeds the diagonal entry of its column, so that Gaussian elimination
+    adds: no entry exceeds the diagonal entry of its column, so Gaussian elimination
     with partial pivoting of the factor is plain substitution in this order.
     """
     upper, order = qr(basis.T, mode="r", pivoting=True)
@@ -715,7 +715,7 @@ def certified_factor(
     """S with S S^T close to basis basis^T, and ||S^{-1} p||_2 <= 1 for every point.
 
     Each column is first enlarged on account of its own rounding error, balanced against
-    its share of the cost, so that a thin direction beside long ones does not enlarge the
+    its share of the cost, so a thin direction beside long ones does not enlarge the
     long ones. Then all are enlarged by the worst point.
     """
     order, lower = row_permuted_triangle(basis)

@@ -260,7 +260,7 @@ class PrivacyGuarantee:
             What the release promises for this adjacency, taken at its word.
         adjacency : Adjacency or Scope
             What the promise hides. The scope of another guarantee stands for its secret,
-            so that the two compose.
+            so the two compose.
         manifold : AffineManifold, optional
             Where the data live. Without it the release composes with other foreign
             releases for the same adjacency only.

@@ -1,7 +1,7 @@
 """The shape of Laplace noise, a cheap factor whose 1-ball holds every hidden move.
 
 A factor B (r, K) of r directions is represented by a left inverse C (K, r), C B = I for
-K = r. A move p is the combination C p of the columns of B, so that ||C p||_1 bounds its
+K = r. A move p is the combination C p of the columns of B, so ||C p||_1 bounds its
 epsilon. The problem is not convex. A descent improves the best of some bases that
 Algorithm 2 of DPAM scales, and a lower bound that holds for all factors says how much a
 better search could still gain.
@@ -59,7 +59,7 @@ def laplace_factors(basis: MoveBasis, rows: NDArray) -> tuple[list[NDArray], flo
 
     One has r columns. The other is independent noise of one size on the published entries,
     cut to the span of the moves' responses: B = C^+ costs least among all B with B C = I,
-    whatever the weight. With many columns, which take long to evaluate for a delta above
+    for any weight. With many columns, which take long to evaluate for a delta above
     0, it is returned only if it is the cheaper one.
     """
     shape = laplace_shape(basis, rows)

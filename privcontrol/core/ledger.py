@@ -40,7 +40,7 @@ _FORMAT = "privcontrol ledger 3"
 _KIND = Kind(
     "privacy ledger",
     0o666,  # less what the process withholds
-    "do not release; restore the newest backup, and charge by hand whatever was released "
+    "do not release; restore the newest backup, and charge by hand what was released "
     "since",
 )
 #: Relative part of what is left that is kept for rounding.
@@ -54,7 +54,7 @@ class PrivacyLedger:
 
     ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one,
     ``PrivacyLedger.open(path)`` demands an existing one. A chain of digests over the
-    charges is verified whenever the file is read, so that an emptied, truncated, altered
+    charges is verified whenever the file is read, so an emptied, truncated, altered
     or replaced file is refused. A new process cannot tell an older copy from the newest
     file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps
     against somebody who may write the file and wants to deceive.

@@ -6,7 +6,7 @@ Laplace coordinates, of black boxes and of mixtures comes from the privacy-loss
 distributions of dp-accounting (extra ``accounting``), rounded up. Without it the least of
 several closed-form upper bounds stands in. All other numbers have a closed form.
 
-Sizes accumulate as exact rationals and are rounded once, so that releases which fill a
+Sizes accumulate as exact rationals and are rounded once, so releases which fill a
 budget to the last digit are neither refused nor let through.
 """
 
@@ -64,7 +64,7 @@ _LARGEST = 1e6
 
 
 def decimal(value: float) -> Fraction:
-    """Return the decimal that a float prints as, so that ten times 0.1 make one."""
+    """Return the decimal that a float prints as, so ten times 0.1 make one."""
     return Fraction(repr(float(value)))
 
 
@@ -110,7 +110,7 @@ def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
 class Coordinate(ABC):
     """One independent part of a release, about which a hidden move tells something.
 
-    Its two laws may be exchanged, so that one curve serves both directions. Every number
+    Its two laws may be exchanged, so one curve serves both directions. Every number
     is rounded up.
     """
 
@@ -329,7 +329,7 @@ class Product:
         """The probability 1 - prod(1 - delta) of black boxes, and that of assumptions.
 
         Boxes of epsilon = 0 stand for assumptions, such as that a run stays in a region.
-        They may fail together with anything else, so that their probabilities are added.
+        They may fail together with anything else, so their probabilities are added.
         """
         independent: list[tuple[float, int]] = []
         assumed: list[tuple[float, int]] = []
@@ -429,7 +429,7 @@ class Product:
 def _distribution(releases: Product) -> PLDPmf | None:
     """Return the discretised loss, given that no black box fails.
 
-    The grid is a power of two, so that parts of a growing product are in the cache.
+    The grid is a power of two, so parts of a growing product are in the cache.
     Returns None if dp-accounting is not installed.
     """
     spread = math.sqrt(2 * releases.zcdp)
@@ -507,7 +507,7 @@ class PrivacyLoss:
 
     Of black boxes only (epsilon, delta) is known. The worst mechanism of such a pair fails
     openly with probability delta and otherwise is randomised response. Their product
-    bounds delta(epsilon) of all mechanisms of these numbers, whatever they are composed
+    bounds delta(epsilon) of all mechanisms of these numbers, no matter what they are composed
     with (Kairouz, Oh and Viswanath 2015; Zhu, Dong and Wang 2022, Theorem 10).
     """
 

@@ -1,6 +1,6 @@
 """Affine manifolds, the public constraints D x + b = 0 of the data, and their tangents.
 
-Everything downstream works in tangent coordinates z, x = origin + N z, so that nothing of
+Everything downstream works in tangent coordinates z, x = origin + N z, so nothing of
 the data's own dimension squared is ever formed. Entries that the manifold pins are public
 and are refused by name.
 """
@@ -373,7 +373,7 @@ class AffineManifold(Frozen):
 
         It prepares data that were rounded off the manifold. The guarantee is about what
         it returns: two projected data sets must be neighbours. Points at a distance r are
-        projected to points at most r apart, so that a `BallAdjacency` keeps its radius. A
+        projected to points at most r apart, so a `BallAdjacency` keeps its radius. A
         raw entry that moves alone moves several, which a `ManifoldAdjacency` need not
         hide.
 

@@ -60,7 +60,7 @@ _SHARP = 1e-10
 _NAMED = 1e-10
 
 #: What every release of this package's mechanisms takes for granted.
-FRESH = "every release draws its noise afresh"
+FRESH = "every release draws new noise"
 
 #: What to do about a query, a LinearOperator of the user's, that fails on the data.
 _PUBLIC_TRIAL = "Try the query on public data of this shape"
@@ -313,7 +313,7 @@ class Mechanism:
         """Return `shifts` for noise with fewer directions than published entries.
 
         Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
-        noise, so that its norm bounds the shift, whatever the rounding of u.
+        noise, so its norm bounds the shift, for any rounding of u.
         """
         shifts, rounding, rest, bounds = self._solution(moves)
         padded = self._padded_sizes(rest + bounds)

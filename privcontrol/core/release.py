@@ -3,7 +3,7 @@
 Guarantees are about real numbers. Noise in double precision does not have them: the
 last bits of a sum tell something about its terms (Mironov 2012). A release made here is
 the real number F x + Lambda eta, enclosed in intervals that are refined until they
-decide how it is rounded, and rounded once. Rounding is post-processing, so that the
+decide how it is rounded, and rounded once. Rounding is post-processing, so the
 guarantee of the ideal mechanism holds unchanged.
 
 The random bits are the operating system's. There is no seed.
@@ -36,7 +36,7 @@ from ._balls import (
 from ._linalg import one_of, real_array
 
 #: Bits of an entry of eta that are drawn at first. The nearest double needs 53 of them
-#: and as many more as the sum cancels, so that one release in 2^60 asks for more.
+#: and as many more as the sum cancels, so one release in 2^60 asks for more.
 FIRST_BITS = 128
 
 #: Bits drawn on top of them where they do not decide a rounding.
@@ -223,7 +223,7 @@ _LARGEST_STEP = Fraction(10**_MOST_DIGITS)
 def step_size(value: object, name: str) -> Rational:
     """Return a grid's step as an exact rational number.
 
-    A float stands for the decimal number that Python prints for it, so that 0.001 is
+    A float stands for the decimal number that Python prints for it, so 0.001 is
     1/1000 and not the double next to it.
     """
     if isinstance(value, (float, np.floating)):

@@ -377,7 +377,7 @@ def _taken_up(
         if state.with_name(f"{state.name}.lock").exists():
             raise PrivacyError(
                 f"--state: the gateway's file at {str(state)!r} is gone, and its lock file "
-                "is left: put the file back. If the run begins anew, delete the lock file"
+                "is left: put the file back. If the run begins again, delete the lock file"
             )
         return Gateway(noise, path=state, ledger=ledger, **steps)
     gateway = Gateway.resume(state, ledger=ledger)

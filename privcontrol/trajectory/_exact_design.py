@@ -1,7 +1,7 @@
 """Structured noise for a plant's moves, certified on the doubles that are returned.
 
 The moves of a trajectory differ in size by hundreds of decades. Their coordinates are
-taken in ball arithmetic, in a basis of the moves themselves, so that the design problem
+taken in ball arithmetic, in a basis of the moves themselves, so the design problem
 is well scaled. The finished factor S is then checked against every move in balls. What
 the check does not prove is not returned.
 """

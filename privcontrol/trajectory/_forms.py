@@ -3,7 +3,7 @@
 Let Gamma = O S S^T O^T + F^2, with F the independent part of the noise, and let s = O' z be
 the outputs of a plant with another A' and C'. Woodbury's identity makes s^T Gamma^-1 s a
 quadratic form in z. Its Gramians are sums over time of n x n matrices, formed by doubling,
-so that no T x T matrix appears. Balls carry as many digits as the cancellation takes.
+so no T x T matrix appears. Balls carry as many digits as the cancellation takes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def window_squares(
 ) -> NDArray:
     """Return certified y^2 of each move of a run, or of the worst one of a ball.
 
-    The noises of windows are independent, so that their squared shifts add up.
+    The noises of windows are independent, so their squared shifts add up.
     """
     every = []
     most = _BITS

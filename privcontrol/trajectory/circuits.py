@@ -1,7 +1,7 @@
 """Circuits of a plant's trajectories x(t) = A^t z.
 
 For a nonsingular A the circuit of a set of entries that starts at time 0 is v(t) = A^t z
-for all t. Its shift by s is the window -s, ..., T-1-s of the same v, so that all shifts
+for all t. Its shift by s is the window -s, ..., T-1-s of the same v, so all shifts
 share one pass. A singular A has no such shifts, and its circuits are enumerated plainly.
 All of this is exact; moves are rounded once.
 """

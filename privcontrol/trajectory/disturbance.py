@@ -63,7 +63,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     u reacts to w, it does so through what is published.
 
     ``single`` hides nothing that lasts longer than ``duration``. What lasts k samples at mu
-    has the energy k mu^2, so that l2 with the radius sqrt(k) mu covers it, at a higher
+    has the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher
     price than ``duration=k``. A step of any length is one entry at the input of an
     integrator: give the plant a state load(t+1) = load(t) in place of the input, and pass
     ``DisturbanceAdjacency({"load": mu})``.

@@ -134,7 +134,7 @@ def _system_of(sys: Any) -> LinearSystem:
 
 
 def _balanced(system: LinearSystem) -> LinearSystem:
-    """The same system with its states scaled by powers of two, so that units do not matter.
+    """The same system with its states scaled by powers of two, so units do not matter.
 
     It is returned as it was if entries underflow or overflow.
     """
@@ -372,7 +372,7 @@ class _Decay:
     outputs: NDArray
 
     def norm(self, X: NDArray) -> NDArray:
-        """At least the P-norm of every column of X, whatever its signs."""
+        """At least the P-norm of every column of X, for any signs."""
         X = np.abs(X) + 1e-140  # more than what underflows
         return np.sqrt(np.sum(X * (np.abs(self.P) @ X), axis=0))
 

@@ -1,7 +1,7 @@
 """The manifold of a plant's trajectories, and what is published of them.
 
 The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the initial
-state, so that everything is computed with n columns.
+state, so everything is computed with n columns.
 """
 
 from __future__ import annotations

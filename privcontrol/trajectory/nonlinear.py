@@ -54,7 +54,7 @@ class NonlinearPlant(SampledSystem):
         if not ct.isdtime(sys, strict=True):
             raise ct.ControlArgument(
                 "sys: expected a discrete-time system, got continuous time; sample it "
-                "with sample_nonlinear(sys, Ts), so that the Jacobians and the "
+                "with sample_nonlinear(sys, Ts), so the Jacobians and the "
                 "simulation are those of one and the same integrator"
             )
         if not sys.nstates or not sys.noutputs:
@@ -128,7 +128,7 @@ class NonlinearPlant(SampledSystem):
             values, slopes = differentiate(both, [(0.0, math.inf), *box])
         except NotEnclosedError as error:
             refusal = str(error)
-        except Exception as error:  # whatever the user's own function raises
+        except Exception as error:  # what the user's own function raises
             refusal = f"the function raised a {type(error).__name__} on intervals"
         if refusal:
             raise ValueError(

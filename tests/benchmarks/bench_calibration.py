@@ -103,7 +103,7 @@ def _errors(function, budgets):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 std = float(function(float(epsilon), float(delta)))
-        except Exception:  # whatever a peer raises is a refusal here
+        except Exception:  # what a peer raises is a refusal here
             refused += 1
             continue
         with ctx.workprec(200):

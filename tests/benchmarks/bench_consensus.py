@@ -4,7 +4,7 @@
 
 runs one case by itself, in its own process, which resets peak memory. A case is: nodes, edges of a random network with
 Metropolis weights, steps, trials, and how often to run it, 5 unless told. Runs of blocks on all cores, runs on one core, bare
-products and simulations of one block take turns, so that all see the same machine. The goal is at most 1.3 times the
+products and simulations of one block take turns, so all see the same machine. The goal is at most 1.3 times the
 bare products.
 """
 

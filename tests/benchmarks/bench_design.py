@@ -204,7 +204,7 @@ def _outcome(function, points):
             cost, outside = cost_and_violation(points, precision)
     except UncertifiableError:
         return "refused"
-    except Exception as error:  # whatever a solver raises
+    except Exception as error:  # what a solver raises
         return type(error).__name__
     bound = BOUNDS[points.tobytes()]
     if outside > 1e-6 or cost > bound * (1 + 1e-6):

@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m pytest tests/benchmarks/bench_*.py --tables docs/benchmarks.md
 
-Functions that are compared take turns, at least five each, so that all see the same machine; wall and processor times
+Functions that are compared take turns, at least five each, so all see the same machine; wall and processor times
 are medians, ratios are those of the processor times. Without ``--tables`` the tables are only printed.
 """
 

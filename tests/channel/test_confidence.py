@@ -205,7 +205,7 @@ def test_data_that_tell_nothing_are_refused(intervals, regressors, targets, caus
 def test_parameters_share_the_probability_of_a_miss(monkeypatch):
     """Six intervals that each missed with 20 % would all hold in a quarter of the fits.
 
-    The energy is the true one here, so that nothing but the shares decides. A share of .8
+    The energy is the true one here, so nothing but the shares decides. A share of .8
     of 600 fits is found within .08.
     """
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""A gateway publishes exact noise once, whatever happens to its process."""
+"""A gateway publishes exact noise once, what happens to its process."""
 
 import json
 import logging
@@ -538,7 +538,7 @@ def test_a_gateway_says_that_its_run_begins_anew():
     whole = window_noise(pc.plants.vehicle(), 20)
     for beginning in (whole, first):
         words = " ".join(Gateway(beginning).guarantee.explain().split())
-        assert "begins anew with this gateway" in words
+        assert "begins again with this gateway" in words
     for before, after, start in ((first, second, 0), (whole, whole, 20)):
         ledger = pc.PrivacyLedger(LARGE)
         Gateway(before, ledger=ledger).publish(0.0)

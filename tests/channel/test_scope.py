@@ -174,7 +174,7 @@ def told_names(noise):
 
 
 def test_states_of_which_the_outputs_tell_only_a_difference_are_not_called_told():
-    """An output p0 - p1 tells neither of them, whatever has no noise."""
+    """An output p0 - p1 tells neither of them, what has no noise."""
     pair = ct.ss(
         np.diag([0.9, 0.9, 0.5]), np.zeros((3, 1)), [[1, -1, 0], [0, 0, 1]], 0, 1
     )

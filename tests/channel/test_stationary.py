@@ -85,7 +85,7 @@ def test_a_stream_takes_constant_memory(noise):
 def test_samples_have_the_stationary_covariance_from_the_first_on(noise):
     """Empirical moments of 40,000 runs; the limit is five standard errors.
 
-    Five standard errors are 3.5 %, so that noise 10 % too small fails.
+    Five standard errors are 3.5 %, so noise 10 % too small fails.
     """
     runs = noise.sample(trials=40_000, rng=1, horizon=6)[0]
     error = 5 * np.sqrt(2 / 40_000)
@@ -307,7 +307,7 @@ def test_long_runs_get_noise_of_low_order_within_the_gap():
 
 
 def test_a_grid_of_readings_is_not_forgotten_in_long_runs():
-    """Noise of low order has no floor for roundings, so that it must not be used."""
+    """Noise of low order has no floor for roundings, so it must not be used."""
     with pytest.raises(pc.PrivacyError, match="floor"):
         pc.design_output_noise(
             ROOM,

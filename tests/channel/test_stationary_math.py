@@ -186,7 +186,7 @@ def test_two_hundred_random_plants_up_to_two_thousand_samples():
 
 @pytest.mark.parametrize("zero", [0.5, 7.5])
 def test_fewer_secrets_than_outputs_are_hidden_where_they_enter(zero):
-    """With one input and two outputs the shift is that of the shaping, whatever the zeros."""
+    """With one input and two outputs the shift is that of the shaping, for any zeros."""
     plant = ct.ss(
         [[0.5, 1.0], [0.0, 0.2]],
         [[0.0], [1.0]],

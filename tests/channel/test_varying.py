@@ -308,7 +308,7 @@ def test_noise_that_is_drawn_once_has_no_guarantee_for_a_varying_plant():
     polytope = spread(vehicle, 0.01)
     noise = cases.vehicle_noise(horizon=10)
     secret = pc.StateAdjacency({"position": 1.0}, times=0)
-    with pytest.raises(ValueError, match="drawn afresh"):
+    with pytest.raises(ValueError, match="drawn again"):
         noise.guarantee_for(polytope, adjacency=secret)
     laplace = cases.vehicle_noise(family="iid-laplace", horizon=10)
     with pytest.raises(ValueError, match="needs Gaussian noise"):

@@ -246,7 +246,7 @@ def test_nothing_known_is_the_limit_of_a_large_prior(kind, outputs):
     )
     np.testing.assert_allclose(nothing.L, large.L, rtol=1e-4, atol=1e-5)
     assert nothing.estimate_covariance[0].diagonal().max() == np.inf
-    for t in range(9):  # unbiased whatever the start, once it is known
+    for t in range(9):  # unbiased for any start, once it is known
         assert np.isfinite(nothing.L[t]).all()
 
 

@@ -1,6 +1,6 @@
 """Observer loops give the numbers that an earlier, separate recursion of observers gave.
 
-`python tests/cloud/test_golden.py` writes the file anew. Sizes of designed noise are divided out, so that the numbers
+`python tests/cloud/test_golden.py` writes the file again. Sizes of designed noise are divided out, so the numbers
 are those of the loop alone.
 """
 

@@ -74,7 +74,7 @@ def test_a_finite_run_approaches_the_steady_state(noise, form):
 def test_the_observer_is_python_controls_filter_of_plant_and_noise(noise, form):
     """With independent process and measurement noise the gain is that of ``ct.dlqe``.
 
-    The noise's state is moved one sample earlier, so that nothing acts at once on both.
+    The noise's state is moved one sample earlier, so nothing acts at once on both.
     """
     model = noise.model
     k = model.order

@@ -153,8 +153,8 @@ def test_no_design_is_above_the_open_loop_and_its_budget_can_be_asked_for():
         assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.1, delta=1e-2))
         budget = found.budget_at(1.01 * found.open_loop.total, design=design)
         assert budget.epsilon <= 0.1
-        anew = found.loop(design, budget)
-        assert anew.guarantee.satisfies(budget)
+        again = found.loop(design, budget)
+        assert again.guarantee.satisfies(budget)
 
 
 def test_laplace_noise_promises_epsilon_without_a_delta():

@@ -257,7 +257,7 @@ def test_laplace_noise_of_scale_mu_over_epsilon_passes_an_audit_and_the_authors_
 
 
 def test_all_messages_say_no_more_than_the_first_ones():
-    """The best linear estimate from all messages has the variance of the noise, whatever the number of steps."""
+    """The best linear estimate from all messages has the variance of the noise, for any number of steps."""
     consensus = unequal("gaussian", 1.0)
     W = consensus.network.iteration.toarray()
     H = np.vstack([np.linalg.matrix_power(W, t) for t in range(12)])

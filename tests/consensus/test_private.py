@@ -71,7 +71,7 @@ def test_agents_that_do_not_follow_the_rule_learn_no_more():
     """What the node adds to its first message is a function of the messages: two pairs (x, gamma) of one sum agree."""
     sent = np.random.default_rng(1).normal(
         scale=100, size=(STEPS, 10)
-    )  # whatever the others send
+    )  # for any others send
     runs = []
     for x, gamma in ((5.0, -1.0), (6.0, -2.0)):
         start, answers = x, []

@@ -416,6 +416,6 @@ PENDING: dict[str, str] = {}
 
 
 def is_filtered(name: str) -> bool:
-    """Whether the noise is drawn afresh at every sample, by a filter."""
+    """Whether the noise is drawn again at every sample, by a filter."""
     request = noise_requests()[name]
     return request.varying or request.asked["horizon"] == np.inf

@@ -1,4 +1,4 @@
-"""What every design of output noise promises, whatever its kind.
+"""What every design of output noise promises, for any kind.
 
 Moves are drawn from definitions (`moves`), covariances are the noise's own, dense.
 """

@@ -22,7 +22,7 @@ def read() -> dict[str, dict]:
 
 
 def written(golden: dict[str, dict]) -> str:
-    """One request a line, so that a change shows as lines of a diff."""
+    """One request a line, so a change shows as lines of a diff."""
     lines = [f"{json.dumps(name)}: {json.dumps(golden[name])}" for name in golden]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -88,7 +88,7 @@ def hockey_stick(ratios, epsilon):
 def test_an_adversary_who_chooses_noise_and_answers_learns_what_the_budget_says():
     """The privacy loss of 700 attacked runs is that of one Gaussian release.
 
-    The adversary spends the budget to the end, so that delta is exactly kappa(eps, 1):
+    The adversary spends the budget to the end, so delta is exactly kappa(eps, 1):
     .38 at 0 and .127 at 1, each within four standard errors (false alarm 1e-4). Noise
     that is 15 % too small raises the second by six standard errors, and is noticed.
     """
@@ -115,7 +115,7 @@ def test_attacked_laplace_runs_never_tell_more_than_epsilon():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_run_without_choices_spends_what_its_stack_costs(seed):
-    """The stacked mechanism on the manifold, whatever offsets arrived."""
+    """The stacked mechanism on the manifold, what offsets arrived."""
     rng = np.random.default_rng(seed)
     steps, states = 4, 2
     A = rng.normal(size=(states, states))

@@ -401,7 +401,7 @@ def test_structured_equivalent_says_what_it_expects(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_algorithm_1_of_the_short_paper_scales_a_basis(seed):
-    """sigma = max ||basis^+ G z|| / y, whatever the basis's size, by a pseudo-inverse."""
+    """sigma = max ||basis^+ G z|| / y, for any basis's size, by a pseudo-inverse."""
     query, adjacency, weight = cases.random_problem(seed, weighted=seed % 2 == 1)
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     best = pc.design_gaussian(query, adjacency, budget, weight=weight)

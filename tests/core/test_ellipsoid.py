@@ -96,7 +96,7 @@ def test_certificate_is_true_in_exact_arithmetic(seed):
     weight_factor = rng.standard_normal((size, size + 1))
     found = enclosing_ellipsoid(points, weight_factor)
     assert_certified(found, points, weight_factor)
-    # tight, so that a factor smaller by a millionth of a millionth fails the same check
+    # tight, so a factor smaller by a millionth of a millionth fails the same check
     assert exact_largest_square(found.factor * (1 - 1e-12), points) > 1
 
 

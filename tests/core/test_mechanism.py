@@ -243,7 +243,7 @@ def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
     design = pc.design_gaussian(query, pc.ManifoldAdjacency({"a": 0.05}), BUDGET)
     for part in (
         "a by at most 0.05",
-        "assumes every release draws its noise afresh",
+        "assumes every release draws new noise",
         "does not hide anything outside the noise's column space, which is published exactly: c and d among it",
         "two such moves at once, moves of c or d that leave the protected entry in place",
     ):

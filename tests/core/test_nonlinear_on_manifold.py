@@ -93,7 +93,7 @@ def test_a_network_that_looks_across_the_manifold_needs_little_noise():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_linear_model_has_the_guarantee_of_its_mechanism_or_more_noise(seed):
-    """One published number: the bound is attained, so that both are equal."""
+    """One published number: the bound is attained, so both are equal."""
     rng = np.random.default_rng(seed)
     manifold = AffineManifold(rng.normal(size=(2, 4)))
     F = rng.normal(size=(1, 4))

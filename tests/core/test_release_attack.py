@@ -1,7 +1,7 @@
 """The attack on floating point (Mironov 2012), on trajectories, scalars and long inputs.
 
 Published doubles are sums that were rounded. A secret is excluded with certainty if no
-noise whatever explains all of its roundings. In simulations neighbours are; in exact
+noise what explains all of its roundings. In simulations neighbours are; in exact
 releases they never are.
 """
 

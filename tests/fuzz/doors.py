@@ -1,7 +1,7 @@
 """One valid call of every public callable: the seeds that the fuzzer mutates.
 
 A door is a name, a callable, its positional arguments and its keywords. A test asks that
-every public name has a door here, so that a new one cannot be forgotten.
+every public name has a door here, so a new one cannot be forgotten.
 """
 
 import tempfile
