@@ -218,6 +218,21 @@ def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     assert code == 0 and 0 < first < indices(out)[0] - 1
 
 
+def test_a_disk_without_space_is_tried_again(design, tmp_path):
+    """No state is left that looks like one, and nothing is published."""
+    resource = pytest.importorskip("resource")
+
+    def short():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    process = command(*arguments, preexec_fn=short)
+    out, err = process.communicate('{"y": -20}\n', timeout=300)
+    assert process.returncode == 75 and out == ""
+    assert "space left on the disk" in err and not list(tmp_path.iterdir())
+    assert ran(*arguments, given='{"y": -20}\n')[0] == 0
+
+
 def test_two_signals_end_a_relay_once(design, tmp_path):
     """The second one comes while the first one is under way."""
     published = []
