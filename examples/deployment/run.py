@@ -157,7 +157,7 @@ def report(folder, samples):
     print(f"charged {len(ledger.history)} time: {ledger}")
     with pc.Gateway.resume(folder / "gateway.sqlite", ledger=ledger) as gateway:
         print(f"samples that may still be published: {gateway.remaining}")
-        print(gateway.guarantee)
+        print(gateway.guarantee.explain())
 
 
 def plot(folder, path):

@@ -336,7 +336,7 @@ def _show(options: argparse.Namespace) -> None:
     design = load(options.design)
     print(repr(design))
     print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
-    print(design.guarantee)
+    print(design.guarantee.explain())
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -59,7 +59,8 @@ def indices(out):
 def test_show_and_check_print_the_guarantee(design, capfd):
     assert main(["show", str(design)]) == 0
     out = capfd.readouterr().out
-    assert "Budget:" in out and "OutputNoise(gaussian" in out
+    assert "OutputNoise(gaussian" in out
+    assert "Budget:" in out and "Assumes:" in out
     assert main(["check", str(design)]) == 0
     assert capfd.readouterr().out.startswith("holds: epsilon = 1 at delta = 0.01")
 
