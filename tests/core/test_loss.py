@@ -442,6 +442,38 @@ def test_too_many_moves_are_one_bound(monkeypatch):
     assert bound.pure == full.pure and bound.delta(0.2) >= full.delta(0.2)
 
 
+def test_releases_compose_move_by_move():
+    first = PrivacyLoss.laplace([[0.1, 0.2, 0.3], [0.5, 0.0, 0.2]])
+    second = PrivacyLoss.laplace([[0.2, 0.4, 0.1]])
+    both = composed(first, second)
+    assert [row.shifts for row in both.rows] == [
+        ((0.5, 1), (0.2, 1), (0.1, 1)),
+        ((0.4, 1), (0.2, 1)),
+        ((0.3, 1), (0.2, 1), (0.1, 1)),
+    ]
+    assert both.moves == ((0,), (1,), (2,)) and both.attained and both.aligned
+    gaussian = PrivacyLoss.gaussian(0.5, (1, 2))
+    for mixed_loss in (composed(both, gaussian), composed(gaussian, both)):
+        assert mixed_loss.kinds == ("Gaussian", "Laplace") and not mixed_loss.attained
+        assert [row.shifts for row in mixed_loss.rows] == [r.shifts for r in both.rows]
+        assert {row.square for row in mixed_loss.rows} == {Fraction(1, 4)}
+        assert mixed_loss.moves == ((), (1,), (2,))
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_losses_of_unlike_moves_compose_to_a_bound_of_all_pairs(aligned):
+    moves = None if aligned else (4, 7)
+    first = PrivacyLoss.laplace([[0.1, 0.4], [0.6, 0.2]], moves=moves)
+    others = [[0.3, 0.2, 0.5], [0.1, 0.4, 0.0]][: 2 if aligned else 1]
+    second = PrivacyLoss.laplace(np.array(others)[:, : 3 if aligned else 2])
+    both = composed(first, second)
+    assert len(both.rows) == 1 and both.moves == ((),) and not both.attained
+    assert both.pure == pytest.approx(first.pure + second.pure, rel=1e-15)
+    for row, other in itertools.product(first.rows, second.rows):
+        for epsilon in (0.0, 0.3, 0.9):
+            assert (row + other).delta(epsilon) <= both.delta(epsilon) * (1 + 1e-9)
+
+
 def test_losses_survive_their_dictionaries():
     for known in (
         PrivacyLoss.gaussian(0.3, (1, 2)),
