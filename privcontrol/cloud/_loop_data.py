@@ -1,7 +1,7 @@
-"""A private loop as data: plant, controller and noise, and what follows from them alone.
+"""A private loop as data: plant, controller, noise, and what follows from them.
 
-What simulates, prices or shows a loop needs no more than this. The doors to all that stand
-on `PrivateLoop`.
+What simulates, prices or shows a loop needs no more than this. The doors to all that
+stand on `PrivateLoop`.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class LoopData:
 
     @cached_property
     def cost_rows(self) -> Rows:
-        """Rows whose squares add up to the cost, and to that of the state after the run."""
+        """Rows whose squares add up to the cost, and to that of the last state."""
         each = self.weights.cost_root
         n = self.plant.order
         last = np.zeros((len(each), n))
@@ -230,9 +230,9 @@ class LoopData:
         """The map from output noise to the cost that it adds over a horizon.
 
         It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of
-        x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone. With
-        an infinite horizon it is the `LinearSystem` H itself. `ValueError` if the loop has
-        no Q and R, or is not stable and the horizon infinite.
+        x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone.
+        With an infinite horizon it is the `LinearSystem` H itself. `ValueError` if the
+        loop has no Q and R, or is not stable and the horizon infinite.
         """
         self.law.check_linear()
         rows = self.cost_rows
@@ -252,7 +252,7 @@ class LoopData:
         return half
 
     def refuse_moments(self, name: str) -> None:
-        """`ValueError` if plant or controller are nonlinear: nobody knows their moments."""
+        """Raise a `ValueError` if plant or controller are nonlinear."""
         self.law.check_linear()
         if self.truth is not None:
             raise ValueError(
@@ -265,7 +265,7 @@ class LoopData:
 
     @property
     def input_labels(self) -> list[str]:
-        """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), exogenous inputs, ``eta[i]``."""
+        """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), free inputs, ``eta[i]``."""
         labels = [*self.law.references, *self.free_labels]
         if self.noise is not None:
             labels += indexed("eta", self.noise.channels)
@@ -284,8 +284,8 @@ class LoopData:
     def to_dict(self) -> dict[str, Any]:
         """Plant, controller, noise, weights and names, for a design file.
 
-        Of gains that vary only what they are designed for is written. `ValueError` where
-        plant or controller are functions.
+        Of gains that vary only what they are designed for is written. `ValueError`
+        where plant or controller are functions.
         """
         functions = ""
         if self.law.is_function:

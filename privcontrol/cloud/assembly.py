@@ -43,7 +43,8 @@ from .signals import vector
 FORMS = ("predictor", "filter")
 #: A move of which less than this part is known beforehand is hidden.
 _KNOWN = 1e-9
-#: How far outside the unit circle rounding may throw the poles of a chain of integrators.
+#: How far outside the unit circle rounding may throw the poles of a chain of
+#: integrators.
 _ROUNDED = 1e-6
 
 
@@ -63,56 +64,69 @@ def private_loop(
     name: str | None = None,
     **given: Unpack[WeightOptions],
 ) -> PrivateLoop:
-    """Close a loop in the cloud on privatised outputs, by an observer and a state feedback or by any controller.
+    """Close a loop in the cloud on privatised outputs, by gains or by any controller.
 
-    With K and L the cloud runs u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L (yhat - C xhat - D u), with
-    yhat = y + gamma (DPAM eq. (24)). The filter form feeds back the filtered estimate xhat + L (yhat - C xhat - D u)
-    in place of xhat. With ``controller`` it runs u = controller (yhat, r).
+    With K and L the cloud runs u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L
+    (yhat - C xhat - D u), with yhat = y + gamma (DPAM eq. (24)). The filter form feeds
+    back the filtered estimate xhat + L (yhat - C xhat - D u) in place of xhat. With
+    ``controller`` it runs u = controller (yhat, r).
 
     Parameters
     ----------
     sys : control.StateSpace or control.NonlinearIOSystem
-        Discrete-time plant with n states, p outputs, and m inputs that the controller drives. A nonlinear plant needs
-        noise that was designed with ``models=jacobian_polytope(sys, region)``. Its own functions are simulated.
+        Discrete-time plant with n states, p outputs, and m inputs that the controller
+        drives. A nonlinear plant needs noise that was designed with
+        ``models=jacobian_polytope(sys, region)``. Its own functions are simulated.
     K : array_like, shape (m, n)
         State-feedback gain, as from ``ct.dlqr``; (n,) for one input.
     L : array_like, shape (n, p)
-        Observer gain of the form: of the predictor as from ``ct.dlqe`` (its L is already A times the filter gain), of
-        the filter P C' (C P C' + RN)^-1; (n,) for one output.
+        Observer gain of the form: of the predictor as from ``ct.dlqe`` (its L is
+        already A times the filter gain), of the filter P C' (C P C' + RN)^-1; (n,) for
+        one output.
     noise : OutputNoise, optional
-        Designed for this plant. Without it the loop is public: it can be analysed, not simulated.
-    controller : control.StateSpace, control.TransferFunction, control.NonlinearIOSystem or callable, optional
-        Discrete-time controller from the p published outputs, then its references r, to the m inputs, in place of K
-        and L. There is no hidden sign. Inputs and outputs that are named like the plant's (or ``yhat[i]``) are matched
-        by name, others by order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
-        ``ct.create_estimator_iosystem`` are taken, the last with its covariance settled, and a warning. The states
-        start at zero. A function ``f(t, yhat, estimate, reference)`` returns the inputs (m,), such as an MPC, and a
-        ``ct.nlsys`` is run as it is. They are called once per run and sample with the time t in seconds, yhat (p,),
-        an estimate (n,) or None, and the reference (k,) of `PrivateLoop.simulate` or None. With QN and RN the estimate
-        is that of the Kalman filter that knows the law of the noise and the prior, after the reading at t; a noise
-        that is correlated over the whole horizon has none without P0. Runs follow each other,
-        t = 0 begins one. The guarantee is that of any other controller, since all that they see is published. Exact
-        moments, poles and design files of such loops do not exist.
+        Designed for this plant. Without it the loop is public: it can be analysed, not
+        simulated.
+    controller : system of python-control or callable, optional
+        Discrete-time controller from the p published outputs, then its references r, to
+        the m inputs, in place of K and L. There is no hidden sign. Inputs and outputs
+        that are named like the plant's (or ``yhat[i]``) are matched by name, others by
+        order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
+        ``ct.create_estimator_iosystem`` are taken, the last with its covariance
+        settled, and a warning. The states start at zero. A function ``f(t, yhat,
+        estimate, reference)`` returns the inputs (m,), such as an MPC, and a
+        ``ct.nlsys`` is run as it is. They are called once per run and sample with the
+        time t in seconds, yhat (p,), an estimate (n,) or None, and the reference (k,)
+        of `PrivateLoop.simulate` or None. With QN and RN the estimate is that of the
+        Kalman filter that knows the law of the noise and the prior, after the reading
+        at t; a noise that is correlated over the whole horizon has none without P0.
+        Runs follow each other, t = 0 begins one. The guarantee is that of any other
+        controller, since all that they see is published. Exact moments, poles and
+        design files of such loops do not exist.
     controls : sequence of str or int, optional
-        The inputs that the controller drives; all by default. The others are exogenous, see `PrivateLoop.simulate`.
+        The inputs that the controller drives; all by default. The others are exogenous,
+        see `PrivateLoop.simulate`.
     Q, R, N : array_like, shapes (n, n), (m, m) and (n, m), optional
-        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for noise designed for this loop; a
-        number is a multiple of I.
+        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for
+        noise designed for this loop; a number is a multiple of I.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
-        Covariances of the disturbances that ``"design"`` draws in `PrivateLoop.simulate` and `PrivateLoop.cost`.
+        Covariances of the disturbances that ``"design"`` draws in
+        `PrivateLoop.simulate` and `PrivateLoop.cost`.
     G : array_like, shape (n, q), optional
         Input matrix of the process disturbance; identity by default.
     form : {"predictor", "filter"}, optional
         Whether u(t) uses yhat(t) itself.
     operating_point : control.OperatingPoint or (states, inputs), optional
-        Of a nonlinear plant: the point that its controller acts about, zero by default. References, feedforward and
-        the initial estimate of `simulate` count from it. States, outputs and inputs of responses do not.
+        Of a nonlinear plant: the point that its controller acts about, zero by default.
+        References, feedforward and the initial estimate of `simulate` count from it.
+        States, outputs and inputs of responses do not.
     P0 : array_like, shape (n, n) or (n,), or float, optional
-        With a controller that is a function or a ``ct.nlsys``: public covariance of x(0), or its variances. Without it
-        nothing is known of x(0). A wrong one costs accuracy, never privacy; one that is computed from the secret gives
-        the secret away.
+        With a controller that is a function or a ``ct.nlsys``: public covariance of
+        x(0), or its variances. Without it nothing is known of x(0). A wrong one costs
+        accuracy, never privacy; one that is computed from the secret gives the secret
+        away.
     initial_state : array_like, shape (n,), optional
-        The public mean of x(0) beside it, zero by default (the operating point of a nonlinear plant).
+        The public mean of x(0) beside it, zero by default (the operating point of a
+        nonlinear plant).
     name : str, optional
         Name of the system.
 
@@ -123,19 +137,22 @@ def private_loop(
     Raises
     ------
     control.ControlArgument, control.ControlDimension
-        If ``sys`` is not a discrete-time StateSpace, the controller is no system or has another sampling time, K or L
-        is a system, or a matrix or the controller has another shape.
+        If ``sys`` is not a discrete-time StateSpace, the controller is no system or has
+        another sampling time, K or L is a system, or a matrix or the controller has
+        another shape.
     TypeError
         If there are neither gains nor a controller, or both.
     ValueError
-        If the noise was designed for another plant, a covariance or weight is not positive semidefinite, or plant and
-        controller both pass their input on at once, so what is published would depend on itself.
+        If the noise was designed for another plant, a covariance or weight is not
+        positive semidefinite, or plant and controller both pass their input on at once,
+        so what is published would depend on itself.
 
     Warns
     -----
     PrivacyWarning
-        If structured noise excites an unstable mode that grows more than 30 times over the horizon, or if ``controls``
-        is left out and the noise hides disturbances at some of the inputs, but not at all.
+        If structured noise excites an unstable mode that grows more than 30 times over
+        the horizon, or if ``controls`` is left out and the noise hides disturbances at
+        some of the inputs, but not at all.
     UserWarning
         If the closed loop is unstable; it names the largest pole.
 
@@ -214,7 +231,8 @@ def private_feedback(
     Parameters
     ----------
     C : control.StateSpace, control.TransferFunction or array_like
-        Controller from the p errors to the m inputs; a number or an array (m, p) is a gain.
+        Controller from the p errors to the m inputs; a number or an array (m, p) is a
+        gain.
     sign : {-1, 1}, optional
         Sign of the feedback, negative by default.
     sys, noise, controls, Q, R, QN, RN, G, N, operating_point, name : optional
@@ -230,9 +248,11 @@ def private_feedback(
     A discrete PI controller on a tank with a level of 2:
 
     >>> import control as ct, numpy as np, privcontrol as pc
-    >>> tank = ct.ss(0.9, 0.1, 1, 0, 1.0, states=["level"], inputs=["flow"], outputs=["reading"])
-    >>> noise = pc.design_output_noise(tank, horizon=60, adjacency=pc.StateAdjacency({"level": 0.1}, times=0),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> names = {"states": ["level"], "inputs": ["flow"], "outputs": ["reading"]}
+    >>> tank = ct.ss(0.9, 0.1, 1, 0, 1.0, **names)
+    >>> level = pc.StateAdjacency({"level": 0.1}, times=0)
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> noise = pc.design_output_noise(tank, horizon=60, adjacency=level, budget=budget)
     >>> loop = pc.private_feedback(tank, ct.tf([2.0, -1.6], [1, -1], 1.0), noise)
     >>> loop.simulate(reference=[2.0], trials=100, rng=0).mean()["level"][-1].round(2)
     np.float64(2.0)
@@ -293,7 +313,7 @@ def _with_prior(
     P0: ArrayLike | None,
     initial_state: ArrayLike | None,
 ) -> PrivateLoop:
-    """The loop of the user's own controller with a public prior, and with an estimate for it."""
+    """The loop of the user's own controller with a public prior and an estimate."""
     n = loop.plant.order
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
     mean = None
@@ -306,7 +326,7 @@ def _with_prior(
 
 
 def assembled(loop: PrivateLoop) -> PrivateLoop:
-    """The loop, after warnings about an unstable one and about noise that an unstable mode makes grow."""
+    """Warn of an unstable loop, and of noise that an unstable mode makes grow."""
     noise = loop.noise
     if noise is not None and noise.factor is not None and noise.request is not None:
         warn_of_costly_modes(
@@ -364,7 +384,7 @@ def driven_inputs(
     controls: Sequence[str | int] | None,
     noise: OutputNoise | None = None,
 ) -> list[int]:
-    """Indices of the inputs that the controller drives, all of them without ``controls``.
+    """Indices of the inputs that the controller drives, all without ``controls``.
 
     Then `PrivacyWarning` says where the noise hides some of them, but not all.
     """

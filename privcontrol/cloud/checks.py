@@ -1,7 +1,7 @@
 """What a user passes to a loop, checked once and brought to arrays.
 
-Messages name shapes, types and public numbers. They never show an entry of a signal, nor the text of an exception
-that somebody else's code raised.
+Messages name shapes, types and public numbers. They never show an entry of a signal,
+nor the text of an exception that somebody else's code raised.
 """
 
 from __future__ import annotations
@@ -141,9 +141,10 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 
 
 def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
-    """A symmetric positive semidefinite matrix (size, size) from it, its diagonal, or a multiple of the identity.
+    """A symmetric positive semidefinite matrix (size, size).
 
-    ``hint`` ends the message about another shape.
+    It is made of itself, its diagonal, or a multiple of the identity. ``hint`` ends the
+    message about another shape.
     """
     array = real_array(value, name)
     if array.shape in ((), (size,)):
@@ -176,7 +177,7 @@ def root(covariance: NDArray) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Cost weights and covariances of a loop with n states, m driven inputs and p outputs.
+    """Cost weights and covariances of a loop: n states, m driven inputs, p outputs.
 
     Attributes
     ----------
@@ -236,7 +237,7 @@ class Weights:
 
     @cached_property
     def drive_roots(self) -> dict[str, NDArray]:
-        """Square roots of G QN G' and RN, of those that are given, by the drives' names."""
+        """Square roots of G QN G' and RN as far as given, by the drives' names."""
         roots = {}
         if self.QN is not None:
             roots["disturbance"] = self.G @ root(self.QN)
@@ -257,7 +258,7 @@ def _given(
 def _cross_weight(
     N: ArrayLike | None, Q: NDArray | None, R: NDArray | None
 ) -> NDArray | None:
-    """The cross weight N (n, m) of x'Q x + u'R u + 2 x'N u, with which the cost stays convex."""
+    """The cross weight N (n, m), with which the cost stays convex."""
     if N is None:
         return None
     if Q is None or R is None:
@@ -269,7 +270,7 @@ def _cross_weight(
 
 
 def fitting_plant(sys: ct.StateSpace | Plant, noise: OutputNoise | None) -> Plant:
-    """The plant of a loop, which is the noise's own where there is noise that belongs to it."""
+    """The plant of a loop, the noise's own where there is noise that belongs to it."""
     plant = Plant.of(sys)
     if noise is None:
         return plant

@@ -2,8 +2,9 @@
 
     x_c+ = A x_c + B s + E u + F r,    u = C x_c + D s + H r,    s = yhat - D_plant u
 
-The controller reads what is published. It knows its own input u, so it can take the feedthrough of u out of yhat. The
-difference s = C_plant x + (measurement noise) + gamma does not depend on u(t), and no algebraic loop arises.
+The controller reads what is published. It knows its own input u, so it can take the
+feedthrough of u out of yhat. The difference s = C_plant x + (measurement noise) + gamma
+does not depend on u(t), and no algebraic loop arises.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..trajectory.plant import Plant
 
-#: Steps that a nonlinear system is given to settle, when it is asked for its linear steady state.
+#: Steps that a nonlinear system is given to settle, when it is asked for its linear
+#: steady state.
 _SETTLING = 20_000
 
 
 class Law(Protocol):
-    """A controller as the loop asks it, in deviations from the point about which it acts.
+    """A controller as the loop asks it, in deviations from its operating point.
 
     Attributes
     ----------
@@ -86,7 +88,7 @@ class Law(Protocol):
 
 
 class BaseLaw:
-    """What most controllers answer: all of a reading is told, and references are known."""
+    """What most controllers answer: all is told, and references are known."""
 
     is_function = False
 
@@ -114,7 +116,7 @@ class BaseLaw:
 
 @dataclass(frozen=True, eq=False)
 class Controller(BaseLaw):
-    """A linear controller with k states, p published outputs, m inputs that it drives and references.
+    """A linear controller: k states, p published outputs, m driven inputs, references.
 
     Attributes
     ----------
@@ -170,9 +172,9 @@ class Controller(BaseLaw):
 class ObserverFeedback(BaseLaw):
     """An observer with the state feedback u = -K (estimate - xd) + ud.
 
-    The observer predicts z = (x, xi), the plant's state and that of the noise if it knows
-    its law. With the innovation i = s - C z its estimate is z + correct i, and its next
-    prediction A z + B u + advance i. Gains may have a leading axis of samples.
+    The observer predicts z = (x, xi), the plant's state and that of the noise if it
+    knows its law. With the innovation i = s - C z its estimate is z + correct i, and
+    its next prediction A z + B u + advance i. Gains may have a leading axis of samples.
 
     Attributes
     ----------
@@ -181,15 +183,16 @@ class ObserverFeedback(BaseLaw):
     through : ndarray, shape (p, m)
         D of the plant.
     K : ndarray, shape (m, n + j) or (T, m, n + j)
-        State feedback of the plant's part, and of the sums z of r - yhat of j tracked outputs.
+        State feedback of the plant's part, and of the sums z of r - yhat of j tracked
+        outputs.
     correct, advance : ndarray, shape (n + k, p) or (T, n + k, p)
     order_of_plant : int
         n.
     tracked : tuple of int
         The outputs with integral action. With any, references are theirs.
     recall : ndarray, shape (T, p, T p), or None
-        What earlier innovations, of size one, tell about the noise of a reading. It is for
-        noise without a finite state, and they are then part of the memory.
+        What earlier innovations, of size one, tell about the noise of a reading. It is
+        for noise without a finite state, and they are then part of the memory.
     whiten : ndarray, shape (T, p, p), or None
         Makes an innovation of size one.
     """
@@ -243,7 +246,10 @@ class ObserverFeedback(BaseLaw):
         advance: NDArray,
         tracked: tuple[int, ...] = (),
     ) -> ObserverFeedback:
-        """The controller whose observer also estimates a noise's state: A and C are those of both."""
+        """Return the controller whose observer estimates a noise's state too.
+
+        A and C are those of plant and noise together.
+        """
         B = np.zeros((len(A), len(controls)))
         B[: plant.order] = plant.B[:, controls]
         through = plant.D[:, controls]
@@ -256,7 +262,7 @@ class ObserverFeedback(BaseLaw):
 
     @property
     def order(self) -> int:
-        """Number of states, of the observer and of the sums, and of innovations that it recalls."""
+        """Number of states, sums and recalled innovations."""
         recalled = 0 if self.recall is None else self.recall.shape[2]
         return len(self.A) + len(self.tracked) + recalled
 
@@ -285,7 +291,7 @@ class ObserverFeedback(BaseLaw):
         return seen + product(self.recall[t], memory[N + len(self.tracked) :])
 
     def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """Return the innovation (p, q), what the reading tells beyond the prediction."""
+        """Return the innovation (p, q), what a reading tells beyond the prediction."""
         return sensed - self.expected(t, memory)
 
     def estimate(self, t: int, memory: NDArray, told: NDArray) -> NDArray:
@@ -396,7 +402,10 @@ def general_controller(
 
 
 def linear_system(ctrl: object, name: str) -> ct.StateSpace:
-    """The StateSpace of a linear system, or of one that settles to it as ``ct.create_estimator_iosystem`` does."""
+    """Return the StateSpace of a linear system, or of one that settles to one.
+
+    ``ct.create_estimator_iosystem`` makes such ones.
+    """
     if isinstance(ctrl, ct.StateSpace):
         return ctrl
     if isinstance(ctrl, ct.TransferFunction):
@@ -412,8 +421,8 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
 def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
     """The linear system of one that carries a covariance, which is taken as settled.
 
-    None if inputs reach all of its states, or if it is not linear. A warning says that the
-    covariance's start counts for nothing.
+    None if inputs reach all of its states, or if it is not linear. A warning says that
+    the covariance's start counts for nothing.
     """
     if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
         return None
@@ -430,7 +439,7 @@ def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
 
 
 def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
-    """The linear system that a system with an autonomous covariance settles to, with zero input."""
+    """What a system with an autonomous covariance settles to, with zero input."""
     system = None
     if ct.isdtime(ctrl, strict=True):
         system = _linear_at_rest(ctrl)
@@ -444,7 +453,7 @@ def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
 
 
 def _linear_at_rest(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
-    """What inputs reach, linearised where zero input leads to, or None if it answers otherwise."""
+    """What inputs reach, linearised at rest, or None if it is not linear there."""
     rest = np.zeros(ctrl.nstates)
     silence = np.zeros(ctrl.ninputs)
     for _ in range(_SETTLING):

@@ -1,8 +1,8 @@
 """The loop's recursion: plant and controller take turns, sample by sample.
 
 Signals have one layout inside: (time, signal, run). Runs are trials of a simulation, or
-columns of a map. Where nothing varies the loop is one linear system, and the recursion is
-that of its matrices.
+columns of a map. Where nothing varies the loop is one linear system, and the recursion
+is that of its matrices.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LinearSide:
 
 
 class Rows(NamedTuple):
-    """Rows whose squares add up to a cost: of (x, u) at each sample, of x after the last."""
+    """Rows of (x, u) at each sample, of x after the last, whose squares are a cost."""
 
     each: NDArray  # (k, n + m)
     last: NDArray  # (k, n)
@@ -112,11 +112,11 @@ class Rows(NamedTuple):
 class LoopDynamics:
     """A plant in a loop with a controller, whose gains may vary.
 
-    States are those of plant and controller, N = n + k. Published are yhat (p), then the
-    inputs u (m) that the controller drives. The drives are, by name: ``reference`` r, for
-    the controller; ``noise`` (p), what is added to the outputs (measurement noise and
-    gamma); ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that the
-    controller does not drive.
+    States are those of plant and controller, N = n + k. Published are yhat (p), then
+    the inputs u (m) that the controller drives. The drives are, by name: ``reference``
+    r, for the controller; ``noise`` (p), what is added to the outputs (measurement
+    noise and gamma); ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that
+    the controller does not drive.
     """
 
     side: Side
@@ -184,7 +184,7 @@ class LoopDynamics:
     def sensed(
         self, t: int, rows: NDArray, factors: Mapping[str, NDArray]
     ) -> LinearSystem:
-        """Return the map at sample t from what enters drives by factors to rows of (x, u)."""
+        """Return the map from what enters drives by factors to rows of (x, u), at t."""
         system = self.at(t) if self.law.varies else self.fixed
         n = self.side.order
         by_input = rows[:, n:]
@@ -299,7 +299,7 @@ class LoopDynamics:
         samples: int,
         initial: NDArray | None = None,
     ) -> NDArray:
-        """Return rows of (x, u) of runs side by side (T + 1, k, q), from rest by default.
+        """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest.
 
         ``initial`` may leave out the controller's states, which are zero then.
         """
@@ -349,7 +349,8 @@ class LoopDynamics:
 def march(A: NDArray, states: NDArray) -> None:
     """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
-    ``states`` (T, N, q) holds the initial state, then what the drives add at each sample.
+    ``states`` (T, N, q) holds the initial state, then what the drives add at each
+    sample.
     """
     samples, order, runs = states.shape
     if order * order * runs <= _DOUBLED:

@@ -1,4 +1,4 @@
-"""How the noise that privacy needs, and its error, grow with the horizon, mode by mode."""
+"""How the noise that privacy needs grows with the horizon, mode by mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
 
 @dataclass(frozen=True)
 class HorizonGrowth:
-    """Sizes of the noise that an adjacency needs over horizons, for a privacy shift of one.
+    """Sizes of the noise that an adjacency needs over horizons, for a shift of one.
 
     They are in the outputs' units. Noise for a budget has 1/y times these sizes,
     y = ``kappa_inverse(epsilon, delta)``.
@@ -34,12 +34,12 @@ class HorizonGrowth:
     ----------
     horizons : ndarray, shape (H,)
     least_noise : ndarray, shape (H,)
-        Root mean square over samples and outputs below which no Gaussian noise hides the
-        adjacency; infinite where it exceeds double precision.
+        Root mean square over samples and outputs below which no Gaussian noise hides
+        the adjacency; infinite where it exceeds double precision.
     modes : tuple of Mode
-        The modes that protected moves excite and outputs see, the largest first, each with
-        its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the true error
-        that the noise causes at the end of the horizon, for any controller.
+        The modes that protected moves excite and outputs see, the largest first, each
+        with its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the
+        true error that the noise causes at the end of the horizon, for any controller.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class HorizonGrowth:
 
     @property
     def explanations(self) -> tuple[str, ...]:
-        """One sentence for each growing mode about what grows, why, and what would help."""
+        """One sentence for each growing mode: what grows, why, what would help."""
         last = int(self.horizons[-1])
         sentences = []
         for mode in self.modes:
@@ -64,7 +64,7 @@ class HorizonGrowth:
         return tuple(sentences)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
-        """Plot the sizes over the horizon, both axes logarithmic, on ``ax`` or a new figure."""
+        """Plot the sizes over the horizon on logarithmic axes, or on ``ax``."""
         ax = single_axes(ax)
         shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
         lines = ax.loglog(
@@ -102,12 +102,13 @@ class HorizonGrowth:
 def horizon_growth(
     sys: ct.StateSpace, adjacency: Adjacency, horizons: int | Sequence[int]
 ) -> HorizonGrowth:
-    """How noise that hides an adjacency grows with the horizon, and which modes make it grow.
+    """How noise that hides an adjacency grows with the horizon, by which modes.
 
-    Noise of bounded size hides a move at every time j of any horizon if and only if A^-j v
-    stays bounded, as far as outputs see it: not if v excites a contracting mode, nor along
-    a growing chain of integrators. An unstable mode that the noise excites makes the true
-    error grow like A^t xi, since the observer cannot tell the noise from the state.
+    Noise of bounded size hides a move at every time j of any horizon if and only if
+    A^-j v stays bounded, as far as outputs see it: not if v excites a contracting mode,
+    nor along a growing chain of integrators. An unstable mode that the noise excites
+    makes the true error grow like A^t xi, since the observer cannot tell the noise from
+    the state.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def horizon_growth(
     Raises
     ------
     control.ControlArgument, TypeError, ValueError
-        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the plant's
-        state, or the horizons do not increase.
+        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the
+        plant's state, or the horizons do not increase.
 
     Examples
     --------

@@ -3,8 +3,8 @@
     z+ = A z + B u + G e,    s = C z + F e,    z(0) = mean + R a + U b,    z = (x, xi)
 
 with independent standard a and e, and b of which nothing is known: it is the limit of a
-covariance kappa I, taken exactly. The first n states are the plant's, the others those of
-the noise. Covariances are kept as roots, so what is known exactly stays exact.
+covariance kappa I, taken exactly. The first n states are the plant's, the others those
+of the noise. Covariances are kept as roots, so what is known exactly stays exact.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def is_dense(noise: OutputNoise) -> bool:
 
 
 def noise_covariance(noise: OutputNoise) -> NDArray:
-    """Covariance (T p, T p) of all samples. `ValueError` if it takes too much memory."""
+    """Covariance (T p, T p) of all samples.
+
+    `ValueError` if it takes too much memory.
+    """
     size = noise.horizon * noise.outputs
     if size > _DENSE:
         raise ValueError(
@@ -59,8 +62,8 @@ def noise_model(
 ) -> tuple[LinearSystem, NDArray]:
     """Return the noise as a system of fresh standard entries, and the root of its state.
 
-    Parts of another ``kind`` are left out. `ValueError` for correlated noise, which has no
-    finite state.
+    Parts of another ``kind`` are left out. `ValueError` for correlated noise, which has
+    no finite state.
     """
     model = LinearSystem.gain(np.zeros((outputs, 0)))
     start = np.zeros((0, 0))
@@ -117,7 +120,7 @@ class Knowledge:
         P0: NDArray | None,
         kind: type = NoisePart,
     ) -> Knowledge:
-        """What is known of a loop with disturbances of QN and RN, and of x(0) with covariance P0."""
+        """What is known of a loop with disturbances of QN and RN, and P0 of x(0)."""
         n = plant.order
         p = len(plant.C)
         model, first = noise_model(noise, p, kind)
@@ -168,7 +171,7 @@ class Knowledge:
             unknown = self.A @ step.unseen
 
     def gains(self, samples: float) -> tuple[NDArray, NDArray]:
-        """Gains (T, N, p) of the estimates and of the predictions, (N, p) without a horizon."""
+        """Gains (T, N, p) of estimates and predictions, (N, p) without a horizon."""
         if samples == math.inf:
             settled = self.settled()
             return settled.correct, settled.advance

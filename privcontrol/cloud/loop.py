@@ -1,7 +1,7 @@
 """Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
 
-What leaves the plant is yhat and u. Everything in the cloud is computed from them, so the
-guarantee of the output noise is the guarantee of the loop, for any controller.
+What leaves the plant is yhat and u. Everything in the cloud is computed from them, so
+the guarantee of the output noise is the guarantee of the loop, for any controller.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class PrivateLoop(LoopData):
         The controller in the form that the loop is computed with.
     noise : OutputNoise or None
     weights : Weights
-        Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN`` and ``G``.
+        Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN``
+        and ``G``.
     controls : tuple of int
         The m inputs of the plant that the controller drives. The others are exogenous.
     name : str
@@ -65,8 +66,9 @@ class PrivateLoop(LoopData):
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
     truth : NonlinearTruth or None
-        The nonlinear plant that is simulated, with its operating point. ``plant`` is the linear one that its noise
-        was designed for, `closed_loop`, `system` and `poles` are those of that one, and exact moments are refused.
+        The nonlinear plant that is simulated, with its operating point. ``plant`` is
+        the linear one that its noise was designed for, `closed_loop`, `system` and
+        `poles` are those of that one, and exact moments are refused.
     design : LqgDesign or None
         What the gains of `private_lqg` were designed for.
 
@@ -98,9 +100,10 @@ class PrivateLoop(LoopData):
     def L(self) -> NDArray | None:
         """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p) where it varies.
 
-        The plant's rows come first, then those of the k states of the noise that it knows.
-        Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i. Of the
-        filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u. None for noise without a finite state.
+        The plant's rows come first, then those of the k states of the noise that it
+        knows. Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i.
+        Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
+        None for noise without a finite state.
         """
         if self.observer is None:
             return None
@@ -118,8 +121,8 @@ class PrivateLoop(LoopData):
     def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
         """The controller from (yhat, references) to the inputs that it drives.
 
-        Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is a
-        function, or recalls all that was published.
+        Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is
+        a function, or recalls all that was published.
         """
         return iosystem.controller(self)
 
@@ -128,9 +131,9 @@ class PrivateLoop(LoopData):
         """The loop with its noise model as a plain python-control StateSpace.
 
         Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``,
-        then the inputs that the controller drives; states the plant's, the controller's,
-        and ``xi[i]`` of structured noise, whose eta is its draw at sample 0 and zero after.
-        Where gains vary it is a ``ct.nlsys`` that knows the time.
+        then the inputs that the controller drives; states the plant's, the
+        controller's, and ``xi[i]`` of structured noise, whose eta is its draw at sample
+        0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
         return iosystem.whole_loop(self)
 
@@ -163,31 +166,38 @@ class PrivateLoop(LoopData):
         timepts : array_like, shape (T,), optional
             Time points 0, dt, 2 dt, ..; the noise's whole horizon by default.
         reference : array_like, shape (n,) or (n, T), optional
-            xd, public; zero by default. It is followed where (xd, ud) is a trajectory of the plant: a constant xd
-            needs the ud that holds it, see the example. Of loops with a controller of their own, and with integral
-            action: its references r, (r,) or (r, T).
+            xd, public; zero by default. It is followed where (xd, ud) is a trajectory
+            of the plant: a constant xd needs the ud that holds it, see the example. Of
+            loops with a controller of their own, and with integral action: its
+            references r, (r,) or (r, T).
         feedforward : array_like, shape (m,) or (m, T), optional
             ud, public, and published as it is; zero by default. Observer loops take it.
         initial_state : array_like, shape (n,), or "design", optional
-            x(0), private; the mean of the prior by default, or zero without one. "design" draws it from the prior.
+            x(0), private; the mean of the prior by default, or zero without one.
+            "design" draws it from the prior.
         initial_estimate : array_like, shape (n,), optional
-            xhat(0), public; the mean of the prior by default. Computed from x(0) it would void the guarantee.
+            xhat(0), public; the mean of the prior by default. Computed from x(0) it
+            would void the guarantee.
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
-            Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear plant is not certified to stay in
-            its region under it; give it an input for what disturbs it.
+            Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear
+            plant is not certified to stay in its region under it; give it an input for
+            what disturbs it.
         measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; "design" draws it with covariance RN.
         exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
-            Signals at inputs that the controller does not drive, by name, private; zero by default.
+            Signals at inputs that the controller does not drive, by name, private; zero
+            by default.
         controller : callable, optional
-            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials) (filtered in the filter form) and the
-            reference (n, 1) returns the inputs (m, trials), or (m,) for all trials alike, in place of
-            -K (xhat - xd) + ud. It is called for whole blocks of trials, and must not know the secret. Loops of K and
-            L take it.
+            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials)
+            (filtered in the filter form) and the reference (n, 1) returns the inputs
+            (m, trials), or (m,) for all trials alike, in place of -K (xhat - xd) + ud.
+            It is called for whole blocks of trials, and must not know the secret. Loops
+            of K and L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
-            Largest sizes of the inputs, or their least and largest values. What is published is the limited input. An
-            observer is told of it and does not wind up. An integrator in a controller of your own does, unless it reads
-            its own limited input back.
+            Largest sizes of the inputs, or their least and largest values. What is
+            published is the limited input. An observer is told of it and does not wind
+            up. An integrator in a controller of your own does, unless it reads its own
+            limited input back.
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -198,33 +208,38 @@ class PrivateLoop(LoopData):
         Returns
         -------
         PrivateResponse
-            Arrays (signal, trial, time): outputs are exactly what is published, states the truth. ``yhat[i]`` is the
-            plant's output i as published, and is found under that output's own label too; ``xd[i]`` and ``xhat[i]``
-            belong to state i, ``ud[i]`` to input i.
+            Arrays (signal, trial, time): outputs are exactly what is published, states
+            the truth. ``yhat[i]`` is the plant's output i as published, and is found
+            under that output's own label too; ``xd[i]`` and ``xhat[i]`` belong to state
+            i, ``ud[i]`` to input i.
 
         Raises
         ------
         ValueError, control.ControlDimension
-            If the loop has no noise, the time points do not fit its step, do not start at 0 or exceed its horizon, or a
-            signal has another shape.
+            If the loop has no noise, the time points do not fit its step, do not start
+            at 0 or exceed its horizon, or a signal has another shape.
 
         Warns
         -----
         PrivacyWarning
-            If a feedforward is given for an input at which the noise hides a disturbance.
+            If a feedforward is given for an input at which the noise hides a
+            disturbance.
 
         Examples
         --------
         The equilibrium at which the output is 5, as reference and feedforward:
 
         >>> import control as ct, numpy as np, privcontrol as pc
-        >>> tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 0.1, states=["level", "valve"])
-        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=pc.StateAdjacency({"level": 0.1}, times=0),
-        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+        >>> tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 0.1,
+        ...              states=["level", "valve"])
+        >>> level = pc.StateAdjacency({"level": 0.1}, times=0)
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=level, budget=budget)
         >>> loop = pc.private_lqg(tank, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise)
         >>> rows = np.block([[tank.A - np.eye(2), tank.B], [tank.C, np.zeros((1, 1))]])
         >>> xd, ud = np.split(np.linalg.solve(rows, [0, 0, 5.0]), [2])
-        >>> loop.simulate(reference=xd, feedforward=ud, trials=20, rng=0).mean()["level"][[0, 79]].round(2).tolist()
+        >>> response = loop.simulate(reference=xd, feedforward=ud, trials=20, rng=0)
+        >>> response.mean()["level"][[0, 79]].round(2).tolist()
         [0.0, 5.0]
         """
         trials = positive_integer(trials, "trials")
@@ -244,11 +259,12 @@ class PrivateLoop(LoopData):
     ) -> NDArray:
         """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
 
-        Parameters are those of `simulate`; disturbances are None, one array (n, T) for all trials, or "design". The
-        ``target`` (n,) or (n, T) is what the states are to be. It is xd of observer loops
-        by default. Where a controller's own reference is followed, states that a followed
-        output reads alone are to be as that output's reference, and a ``ValueError`` asks
-        for the target if others count. Without a reference it is zero.
+        Parameters are those of `simulate`; disturbances are None, one array (n, T) for
+        all trials, or "design". The ``target`` (n,) or (n, T) is what the states are to
+        be. It is xd of observer loops by default. Where a controller's own reference is
+        followed, states that a followed output reads alone are to be as that output's
+        reference, and a ``ValueError`` asks for the target if others count. Without a
+        reference it is zero.
         """
         self.refuse_moments("mean_square_error")
         run = over_run(self, timepts, reference, target=target, **signals)
@@ -266,13 +282,15 @@ class PrivateLoop(LoopData):
     ) -> LoopCost:
         """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
 
-        Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the loop has no Q and R.
+        Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the
+        loop has no Q and R.
 
         Examples
         --------
         >>> import privcontrol as pc
         >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
-        >>> loop.cost(range(5) * np.float64(0.1), initial_state=[1.0, 0.0], disturbance="design").privacy
+        >>> times = range(5) * np.float64(0.1)
+        >>> loop.cost(times, initial_state=[1.0, 0.0], disturbance="design").privacy
         0.0
         """
         self.refuse_moments("cost")
@@ -281,15 +299,15 @@ class PrivateLoop(LoopData):
         )
 
     def online(self) -> OnlineController:
-        """The controller as it runs in the cloud, a sample at a time, from the start of a run."""
+        """The controller as it runs in the cloud, a sample at a time, from the start."""
         return OnlineController(self)
 
     @cached_property
     def estimate_covariance(self) -> NDArray:
         """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
 
-        They are those under the design's law, (n, n) in steady state without a horizon. Of
-        what nothing is known the variance is inf, and nan the covariance with it.
+        They are those under the design's law, (n, n) in steady state without a horizon.
+        Of what nothing is known the variance is inf, and nan the covariance with it.
         `ValueError` for an observer that does not know the noise.
         """
         return self._covariance(predicted=False)
@@ -311,11 +329,13 @@ class PrivateLoop(LoopData):
     def margins(
         self, direction: ArrayLike, *, probability: float, horizon: int | None = None
     ) -> NDArray:
-        """Margins (T,) that the prediction of a direction exceeds at no sample of the run, but with a probability.
+        """Margins (T,) that a prediction's error exceeds with a probability in a run.
 
-        P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the prediction from what was published up
-        to t - 1. An input decided at t - 1 moves x(t), so a constraint on x(t) is to be met with this margin. It holds
-        for any controller of what is published, over draws of x(0), the disturbances and the noise.
+        P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the
+        prediction from what was published up to t - 1. An input decided at t - 1 moves
+        x(t), so a constraint on x(t) is to be met with this margin. It holds for any
+        controller of what is published, over draws of x(0), the disturbances and the
+        noise.
 
         Parameters
         ----------
@@ -324,7 +344,8 @@ class PrivateLoop(LoopData):
         probability : float
             Of one run, 0.01 is 1 %.
         horizon : int, optional
-            Number of samples T; required without noise, or with noise without a horizon.
+            Number of samples T; required without noise, or with noise without a
+            horizon.
 
         Returns
         -------
@@ -335,9 +356,12 @@ class PrivateLoop(LoopData):
         --------
         >>> import privcontrol as pc
         >>> vehicle = pc.plants.vehicle()
-        >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2), models="exact")
-        >>> loop = pc.private_lqg(vehicle, Q=1, R=5, QN=[1e-4, 1e-2], RN=1e-2, noise=noise, P0=1.0)
+        >>> position = pc.StateAdjacency({"position": 1.0})
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=position,
+        ...                                budget=budget, models="exact")
+        >>> weights = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
+        >>> loop = pc.private_lqg(vehicle, **weights, noise=noise, P0=1.0)
         >>> loop.margins([1, 0], probability=0.01)[-1].round(2)
         np.float64(3.04)
         """
@@ -354,7 +378,8 @@ class PrivateLoop(LoopData):
             )
             if samples > longest:
                 raise ValueError(
-                    f"horizon: expected at most the {longest} samples of the noise, got {samples}"
+                    f"horizon: expected at most the {longest} samples of the noise, "
+                    f"got {samples}"
                 )
         elif horizon is None:
             raise ValueError("horizon: expected the number of samples of a run")
@@ -366,24 +391,30 @@ class PrivateLoop(LoopData):
     def optimality(self) -> Optimality:
         """How far the loop is from the best one for its secret, budget and prior.
 
-        `ValueError` unless it is a loop with a prior, and its noise hides states of a run with Gaussian noise.
+        `ValueError` unless it is a loop with a prior, and its noise hides states of a
+        run with Gaussian noise.
         """
         self.refuse_moments("optimality")
         return optimality(self)
 
     def steady_state_cost(self) -> LoopCost:
-        """Expected cost of a sample in steady state, with disturbances of QN and RN and zero reference.
+        """Expected cost of a sample in steady state.
 
-        `ValueError` if the loop is not stable, has no Q and R, or its noise has a horizon.
+        Disturbances of QN and RN act, and the reference is zero. `ValueError` if the
+        loop is not stable, has no Q and R, or its noise has a horizon.
 
         Examples
         --------
         >>> import control as ct, numpy as np, privcontrol as pc
-        >>> room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, states=["air"], inputs=["heat", "people"], outputs=["reading"])
-        >>> noise = pc.design_output_noise(room, horizon=np.inf, adjacency=pc.DisturbanceAdjacency({"people": 1.0}),
-        ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
-        >>> loop = pc.private_lqg(room, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise, controls=["heat"])
-        >>> round(loop.steady_state_cost().privacy, 5), loop.steady_state_error().round(4)
+        >>> room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, states=["air"],
+        ...              inputs=["heat", "people"], outputs=["reading"])
+        >>> people = pc.DisturbanceAdjacency({"people": 1.0})
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(room, horizon=np.inf, adjacency=people,
+        ...                                budget=budget)
+        >>> loop = pc.private_lqg(room, 1, 1, 1e-2, 1e-2, noise, controls=["heat"])
+        >>> error = loop.steady_state_error()
+        >>> round(loop.steady_state_cost().privacy, 5), error.round(4)
         (0.00649, array([0.0373]))
         """
         self.refuse_moments("steady_state_cost")
@@ -404,11 +435,12 @@ class PrivateLoop(LoopData):
     ) -> Path:
         """Write one HTML page about the loop, for whoever answers for the data.
 
-        It holds the guarantee with its assumptions and what it does not hide, the noise,
-        the eavesdropper's error, the cost by cause and the error of the states. It holds no
-        signal of any run. An existing file at ``path`` is replaced. `ValueError` without
-        noise, or with noise without a horizon. ``time_unit="h"`` and ``units={"y": "K"}``
-        label times, outputs and states; dt is in seconds without the first.
+        It holds the guarantee with its assumptions and what it does not hide, the
+        noise, the eavesdropper's error, the cost by cause and the error of the states.
+        It holds no signal of any run. An existing file at ``path`` is replaced.
+        `ValueError` without noise, or with noise without a horizon. ``time_unit="h"``
+        and ``units={"y": "K"}`` label times, outputs and states; dt is in seconds
+        without the first.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
@@ -430,7 +462,7 @@ class PrivateLoop(LoopData):
 
     @classmethod
     def certified(cls, data: dict[str, Any]) -> Self:
-        """Return the loop of a file, if what its noise claims holds when it is evaluated again."""
+        """Return the loop of a file, if its noise's claim holds when evaluated again."""
         options = {name: _restored(value) for name, value in data.items()}
         options["weights"] = Weights(**options["weights"])
         options["plant"] = from_data(data["plant"])

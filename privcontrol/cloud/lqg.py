@@ -50,66 +50,79 @@ def private_lqg(
 ) -> PrivateLoop:
     """An LQG loop whose cloud sees only privatised outputs.
 
-    With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K xhat with the gains of the LQ
-    recursion and the Kalman estimate of the plant's state and the noise's together. No other function of what is
-    published costs less over the horizon (for Laplace noise no other linear one). The filter is post-processing, so
-    the guarantee is the noise's own. A prior that is wrong but public keeps it, and costs accuracy. One that is
-    computed from the secret gives the secret away.
+    With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K
+    xhat with the gains of the LQ recursion and the Kalman estimate of the plant's state
+    and the noise's together. No other function of what is published costs less over the
+    horizon (for Laplace noise no other linear one). The filter is post-processing, so
+    the guarantee is the noise's own. A prior that is wrong but public keeps it, and
+    costs accuracy. One that is computed from the secret gives the secret away.
 
-    Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the papers. Their filter is told of
-    independent output noise. Structured noise C A^t xi it cannot tell from the plant's own free response, and a loop
-    with small QN and RN may then trust its measurements too much. Noise without a horizon is a linear system whose
-    state the filter estimates as well; no other linear controller costs less in steady state.
+    Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the
+    papers. Their filter is told of independent output noise. Structured noise C A^t xi
+    it cannot tell from the plant's own free response, and a loop with small QN and RN
+    may then trust its measurements too much. Noise without a horizon is a linear system
+    whose state the filter estimates as well; no other linear controller costs less in
+    steady state.
 
     Parameters
     ----------
     sys : control.StateSpace
-        Discrete-time plant x+ = A x + B u + G w, y = C x + D u + v with n states, m inputs, p outputs.
+        Discrete-time plant x+ = A x + B u + G w, y = C x + D u + v with n states, m
+        inputs, p outputs.
     Q, R : array_like, shapes (n, n) and (m, m)
-        Weights of x'Q x + u'R u; a number is that multiple of the identity, here and below.
+        Weights of x'Q x + u'R u; a number is that multiple of the identity, here and
+        below.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p)
-        Covariances of w and v, which tune the observer. They act where ``"design"`` asks for them, as in
-        `PrivateLoop.simulate`.
+        Covariances of w and v, which tune the observer. They act where ``"design"``
+        asks for them, as in `PrivateLoop.simulate`.
     noise, controls, G, N, form, name : optional
-        As in `private_loop`, which names the errors too. G is ``sys.B`` for disturbances at the inputs.
+        As in `private_loop`, which names the errors too. G is ``sys.B`` for
+        disturbances at the inputs.
     integral : str, sequence of str, or mapping of str to float, optional
-        Outputs with integral action. The loop then takes references r for them, one for each, and their published
-        values settle at r. The sum z of r - yhat has weight 1 in the design, or the weight given. K is (m, n + k).
+        Outputs with integral action. The loop then takes references r for them, one for
+        each, and their published values settle at r. The sum z of r - yhat has weight 1
+        in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
-        Choose the noise too, for the same request. Over a horizon that needs P0. The noise is then the best one for
-        this loop among those of std at most ``cap``/y in every direction, y the privacy shift of the budget, and
-        `PrivateLoop.optimality` has its certified gap. Without a horizon observer and noise change in turns.
+        Choose the noise too, for the same request. Over a horizon that needs P0. The
+        noise is then the best one for this loop among those of std at most ``cap``/y in
+        every direction, y the privacy shift of the budget, and `PrivateLoop.optimality`
+        has its certified gap. Without a horizon observer and noise change in turns.
     cap : float, optional
     P0 : array_like, shape (n, n) or (n,), or float, optional
         Public covariance of x(0), its diagonal, or a multiple of I.
     initial_state : array_like, shape (n,), optional
-        Public mean of x(0), zero by default. Computed from the secret it would void the guarantee.
+        Public mean of x(0), zero by default. Computed from the secret it would void the
+        guarantee.
     estimator : {"kalman", "observer"}, optional
-        "kalman" is the default with P0. Without P0 nothing is known of x(0): the limit of P0 = kappa I, exactly.
-        "observer" keeps the constant gains of the papers.
+        "kalman" is the default with P0. Without P0 nothing is known of x(0): the limit
+        of P0 = kappa I, exactly. "observer" keeps the constant gains of the papers.
     terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
-        Weight of x(T) after the last sample. With the solution of the Riccati equation K is constant; 0 is the pure cost
-        over the horizon.
+        Weight of x(T) after the last sample. With the solution of the Riccati equation
+        K is constant; 0 is the pure cost over the horizon.
     progress : bool, optional
         Show a tqdm bar over the turns of a co-design.
 
     Returns
     -------
     PrivateLoop
-        `ValueError` if no stabilising gain exists, or a co-design has no noise to start from.
+        `ValueError` if no stabilising gain exists, or a co-design has no noise to start
+        from.
 
     Warns
     -----
     PrivacyWarning
-        If P0 is 0 along a direction that the noise hides, or a loop without a prior costs more over its horizon than no
-        control at all would; `private_loop` lists the others.
+        If P0 is 0 along a direction that the noise hides, or a loop without a prior
+        costs more over its horizon than no control at all would; `private_loop` lists
+        the others.
 
     Examples
     --------
     >>> import privcontrol as pc
     >>> vehicle = pc.plants.vehicle()
-    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=pc.StateAdjacency({"position": 1.0}),
-    ...                                budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+    >>> position = pc.StateAdjacency({"position": 1.0})
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=position,
+    ...                                budget=budget)
     >>> loop = pc.private_lqg(vehicle, Q=20, R=1, QN=2, RN=1, noise=noise)
     >>> loop.K.round(4), loop.L.round(4)
     (array([[3.424 , 4.3095]]), array([[0.8266],

@@ -1,8 +1,8 @@
 """Margins of a prediction that hold at all samples of a run together.
 
 x(t) is predicted from what was published up to t - 1. The part of the error that the
-privacy noise causes is nearly one random vector eta for the whole run, so its margin need
-not grow with the run. With F_t = I + S' H_t S the vector F_t (eta - etahat_t) has
+privacy noise causes is nearly one random vector eta for the whole run, so its margin
+need not grow with the run. With F_t = I + S' H_t S the vector F_t (eta - etahat_t) has
 independent increments and covariance F_t. In an epoch in which F_t <= q F_start Levy's
 inequality bounds all samples by the last one. The rest of the error counts by samples.
 """
@@ -23,7 +23,8 @@ from ..channel.parts import Structured, White
 from ._loop_data import LoopData
 from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
 
-#: Shares of the probability for the privacy noise, and largest number of epochs, that are tried.
+#: Shares of the probability for the privacy noise, and largest number of epochs, that
+#: are tried.
 _SHARES = np.linspace(0.01, 0.99, 99)
 _EPOCHS = 12
 #: Relative size to which the growth of so many epochs is found.

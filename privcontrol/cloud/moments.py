@@ -31,13 +31,13 @@ class LoopCost:
     regulation : float
         Of reference and initial state alone.
     disturbance : float
-        What disturbances add. One that is given as an array acts together with reference
-        and initial state, and may then lower the cost.
+        What disturbances add. One that is given as an array acts together with
+        reference and initial state, and may then lower the cost.
     privacy : float
         What the output noise adds.
     terminal : float
-        E x_T' S x_T after the last sample, which is not part of the total. S is the design's
-        ``terminal`` weight, zero without one.
+        E x_T' S x_T after the last sample, which is not part of the total. S is the
+        design's ``terminal`` weight, zero without one.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
 def _mean_errors(
     loop: LoopData, signals: LoopSignals, rows: Rows, *names: str
 ) -> NDArray:
-    """Rows of (x - target, u - ud) as (T + 1, k), for some or all drives that trials share.
+    """Rows of (x - target, u - ud) as (T + 1, k), for drives that trials share.
 
     After the run the last target counts.
     """
@@ -173,7 +173,7 @@ def _response_variances(
 def _fresh_variances(
     loop: LoopData, rows: Rows, factors: Mapping[str, NDArray], samples: int
 ) -> NDArray:
-    """Variances (T + 1, k) that drives cause which each sample draws, of covariance F F'."""
+    """Variances (T + 1, k) by drives drawn at each sample, of covariance F F'."""
     total = np.zeros((samples + 1, len(rows.each)))
     recalls = loop.observer is not None and loop.observer.recall is not None
     if factors and loop.law.varies and not recalls:
@@ -202,7 +202,8 @@ def _squares(answers: NDArray) -> NDArray:
     return np.einsum("tkq,tkq->tk", answers, answers)
 
 
-# -- in steady state, and under the law of the design ------------------------------------
+# -- in steady state, and under the law of the design
+# ------------------------------------
 
 
 def steady_state_cost(loop: LoopData) -> LoopCost:
@@ -253,9 +254,9 @@ def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
 class Expected:
     """What costs are expected over, with disturbances of QN and RN.
 
-    The initial state has the covariance P0, and the signals of a run are ``given`` as to
-    `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample in
-    steady state.
+    The initial state has the covariance P0, and the signals of a run are ``given`` as
+    to `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample
+    in steady state.
     """
 
     P0: NDArray | None = None

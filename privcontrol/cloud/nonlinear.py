@@ -1,8 +1,8 @@
-"""Loops around a nonlinear plant: the plant itself is simulated, its controller is linear.
+"""Loops around a nonlinear plant, which is simulated itself.
 
-The controller and the noise belong to a linearisation of the plant. The guarantee is the
-one of the noise over the polytope of the plant's Jacobians, and says nothing of runs that
-leave its region.
+The controller and the noise belong to a linearisation of the plant. The guarantee is
+the one of the noise over the polytope of the plant's Jacobians, and says nothing of
+runs that leave its region.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class NonlinearTruth(ByContent):
         return cls(plant, states, inputs, outputs)
 
     def check_noise(self, noise: OutputNoise, controls: tuple[int, ...]) -> Region:
-        """The region for which noise was designed over this plant's Jacobians. `ValueError` if it was not."""
+        """The region for which noise was designed over this plant's Jacobians.
+
+        `ValueError` if it was not.
+        """
         box = getattr(noise.request, "region", None)
         if isinstance(box, JacobianPolytope) and box.plant is None:
             raise ValueError(
@@ -81,7 +84,10 @@ class NonlinearTruth(ByContent):
     def called(
         self, function: Callable, t: float, states: NDArray, inputs: NDArray
     ) -> NDArray:
-        """The plant's function on columns of trials. What it raises for a single one may show the state."""
+        """The plant's function on columns of trials.
+
+        What it raises for a single one may show the state.
+        """
         if states.shape[1] > 1:
             return function(t, states, inputs)
         kind = ""

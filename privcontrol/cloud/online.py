@@ -31,8 +31,8 @@ class OnlineController:
     time : int
         The sample that `step` takes next.
     estimate : ndarray, shape (n,), or None
-        Of x at the last sample, after its reading; the prior's mean at first. None for a
-        controller without an observer.
+        Of x at the last sample, after its reading; the prior's mean at first. None for
+        a controller without an observer.
     """
 
     def __init__(self, loop: LoopData) -> None:
@@ -76,7 +76,8 @@ class OnlineController:
         Parameters
         ----------
         yhat : array_like, shape (p,), float, or None
-            The published outputs. None is a sample that was lost: the prediction is used.
+            The published outputs. None is a sample that was lost: the prediction is
+            used.
         reference : array_like, shape (n,) or (r,), optional
             Public reference, as in `PrivateLoop.simulate`.
         feedforward : array_like, shape (m,), optional
@@ -121,8 +122,8 @@ class OnlineController:
     def covariance(self) -> NDArray:
         """Error covariance (n, n) of `estimate`, with inf and nan where nothing is known.
 
-        `ValueError` before the first reading, and for loops whose observer does not know
-        the noise.
+        `ValueError` before the first reading, and for loops whose observer does not
+        know the noise.
         """
         known = self._known
         if self._loop.never_ends:

@@ -1,13 +1,13 @@
 """The noise of a request that costs a loop least, when its filter knows the noise.
 
-For secrets of the state it is C A^t xi with xi = U s, and the cost of privacy is a convex
-function of the information J of s:
+For secrets of the state it is C A^t xi with xi = U s, and the cost of privacy is a
+convex function of the information J of s:
 
     f(J) = sum_t |D_t (J + H_t)^(-1/2)|^2,    c_i' J c_i <= y^2,    J >= rho I,
 
 where the moves are U c_i. The least value without the last constraint is usually not
-attained by finite noise. Newton's method on the logarithmic barrier finds the optimum, and
-the dual of the linear problem at the point it reaches certifies the gap.
+attained by finite noise. Newton's method on the logarithmic barrier finds the optimum,
+and the dual of the linear problem at the point it reaches certifies the gap.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CAP = 10.0
 #: Relative gap at which the barrier ends, and the factor by which its weight falls.
 _GAP = 2e-7
 _COOLING = 0.05
-#: Newton steps for one weight of the barrier, and the decrement that ends them. Below the
-#: second one the steps converge quadratically, and rounding hides what they gain.
+#: Newton steps for one weight of the barrier, and the decrement that ends them. Below
+#: the second one the steps converge quadratically, and rounding hides what they gain.
 _STEPS = 60
 _CONVERGED = 1e-15
 _NEAR = 1e-3
@@ -53,8 +53,8 @@ _INSIDE = 0.5
 class Optimality:
     """How far a loop is from the best one for its secret and budget.
 
-    All costs are those of a run with the design's prior, QN and RN and zero reference, with
-    the terminal term.
+    All costs are those of a run with the design's prior, QN and RN and zero reference,
+    with the terminal term.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Optimality:
 
 
 def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
-    """The loop with the noise of the same request that costs least with its own filter."""
+    """The loop with the noise of its request that costs least with its filter."""
     if cap <= 1:
         raise ValueError(f"cap: expected a number above 1, got {cap:g}")
     loop = replace(loop, design=replace(loop.known_design, cap=cap))
@@ -124,7 +124,8 @@ class NoiseProgram:
     Attributes
     ----------
     basis : ndarray, shape (n, r)
-        U, of which every move is a combination with a coefficient vector of length at most 1.
+        U, of which every move is a combination with a coefficient vector of length at
+        most 1.
     moves : ndarray, shape (r, s)
         The coefficients c_i.
     shift : float
@@ -134,8 +135,8 @@ class NoiseProgram:
     seen : ndarray, shape (T, r, r)
         H_t / y^2, what the readings up to t tell about s by themselves.
     is_ball : bool
-        Whether all moves U c with |c| <= 1 are hidden. The noise U / y is then below every
-        other one, and X = I the optimum.
+        Whether all moves U c with |c| <= 1 are hidden. The noise U / y is then below
+        every other one, and X = I the optimum.
     """
 
     basis: NDArray
@@ -300,7 +301,10 @@ def _basis_of_moves(vectors: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def optimality(loop: LoopData) -> Optimality:
-    """How far a loop is from the optimum. `ValueError` without a prior, or where no optimum is known."""
+    """How far a loop is from the optimum.
+
+    `ValueError` without a prior, or where no optimum is known.
+    """
     noise = loop.private_noise
     design = loop.known_design
     _check_gaussian(noise)

@@ -1,8 +1,8 @@
 """Controllers that are functions of what is published: an MPC, a network, a `ct.nlsys`.
 
-They are called once per run and sample, and one run follows the other. What they compute is
-post-processing, so the guarantee of the noise is that of the loop. Exact moments,
-poles and design files of such loops do not exist.
+They are called once per run and sample, and one run follows the other. What they
+compute is post-processing, so the guarantee of the noise is that of the loop. Exact
+moments, poles and design files of such loops do not exist.
 """
 
 from __future__ import annotations
@@ -276,7 +276,8 @@ def own_law(
 ) -> OwnLaw:
     """The controller of a function or a `ct.nlsys`.
 
-    `ValueError` if what is published at a sample would depend on the controller's answer.
+    `ValueError` if what is published at a sample would depend on the controller's
+    answer.
     """
     if plant.D[:, controls].any():
         raise ValueError(

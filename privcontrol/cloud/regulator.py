@@ -1,7 +1,7 @@
 """From weights, a prior and noise to the gains of an LQG loop.
 
-The regulator is that of the LQ recursion. The observer is the Kalman filter that knows the
-prior of x(0) and the law of the noise, or that of the papers, with constant gains.
+The regulator is that of the LQ recursion. The observer is the Kalman filter that knows
+the prior of x(0) and the law of the noise, or that of the papers, with constant gains.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class LqgDesign:
 class Regulation:
     """Pose the LQ problem of the plant and the sums of r - yhat of tracked outputs.
 
-    ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after the
-    run, None for the solution of the Riccati equation.
+    ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after
+    the run, None for the solution of the Riccati equation.
     """
 
     A: NDArray
@@ -177,7 +177,8 @@ class Regulation:
     def gains(self, samples: int) -> tuple[NDArray, NDArray]:
         """Return gains K_t (T, m, n + j), and roots W_t of the price of an error.
 
-        An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the run.
+        An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the
+        run.
         """
         n, m = self.B.shape
         both = np.hstack([self.A, self.B])

@@ -1,6 +1,7 @@
 """One page about a private loop, for whoever answers for the data.
 
-The page is public. It holds the model, the gains and the guarantee, and no signal of any run.
+The page is public. It holds the model, the gains and the guarantee, and no signal of
+any run.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def write_report(
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
-    """The error of the best linear estimate of each state, at the start and at the end of the run."""
+    """The errors of the best linear estimates, at the start and end of the run."""
     spy = eavesdropper(loop)
     rows = []
     for name, std in zip(states, spy.std):

@@ -1,7 +1,7 @@
-"""What drives a loop in one simulation or moment computation, checked and brought to one layout.
+"""What drives a loop in a simulation or moment computation, in one layout.
 
-Inside, every signal is (time, signal, run), as `LoopDynamics.run` takes it. Runs are 1 where all trials share a
-signal.
+Inside, every signal is (time, signal, run), as `LoopDynamics.run` takes it. Runs are 1
+where all trials share a signal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class LoopSignals:
     initial : ndarray, shape (N, 1)
         Initial states of the plant, then of the controller.
     shared : dict of str to ndarray, shapes (T, size, 1)
-        Drives that are the same in every trial, by the names of `LoopDynamics`. Measurement noise is ``noise``.
+        Drives that are the same in every trial, by the names of `LoopDynamics`.
+        Measurement noise is ``noise``.
     each : dict of str to ndarray, shapes (trials, T, size)
         Drives that differ between trials.
     roots : dict of str to ndarray, shapes (size, q)
@@ -41,7 +42,8 @@ class LoopSignals:
     target, feedforward : ndarray, shapes (T, n), (T, m)
         What states and inputs are compared with.
     start : ndarray, shape (n, k)
-        Root of the covariance of the plant's initial state, without columns where it is given.
+        Root of the covariance of the plant's initial state, without columns where it is
+        given.
     """
 
     timepts: NDArray
@@ -69,7 +71,10 @@ class LoopSignals:
         measurement_noise: ArrayLike | str | None = None,
         exogenous: Mapping[str, ArrayLike] | None = None,
     ) -> LoopSignals:
-        """Signals from the keywords of `PrivateLoop.simulate`, None of them by trial without ``trials``."""
+        """Check the keywords of `PrivateLoop.simulate`.
+
+        None of them may differ by trial without ``trials``.
+        """
         n = loop.plant.order
         p = len(loop.plant.C)
         times = _timepts(loop, timepts)
@@ -129,7 +134,7 @@ class LoopSignals:
         return signals
 
     def _add(self, name: str, array: NDArray) -> None:
-        """File a given drive under what all trials share, (T, size), or what differs, (trials, T, size)."""
+        """File a drive that all trials share, (T, size), or (trials, T, size)."""
         if array.ndim == 2:
             self.shared[name] = array[:, :, None]
         else:
@@ -168,7 +173,7 @@ def _references(
     feedforward: ArrayLike | None,
     samples: int,
 ) -> tuple[NDArray, NDArray]:
-    """The reference (T, n) or (T, r) and the feedforward (T, m), zero where they are not given."""
+    """The reference (T, n) or (T, r) and the feedforward (T, m), zero by default."""
     size = len(loop.law.references)
     if loop.follows_states:
         size = loop.plant.order
@@ -188,8 +193,8 @@ def _references(
 def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
     """What the states (T, n) are to be where outputs follow a reference (T, r).
 
-    A state follows if an output with a reference of its own reads it alone. What the others
-    are to be is not known, which is nan.
+    A state follows if an output with a reference of its own reads it alone. What the
+    others are to be is not known, which is nan.
     """
     goal = np.full((len(reference), loop.plant.order), np.nan)
     for output, wanted in zip(loop.followed_outputs, reference.T):

@@ -27,7 +27,8 @@ from .dynamics import LoopDynamics
 from .nonlinear import NonlinearSide
 from .signals import LoopSignals
 
-#: A user's own control law, from the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
+#: A user's own control law, from the time, the estimates (n, trials) and the reference
+#: (n, 1) to the inputs.
 UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 
 #: Trials whose noise is computed together, always as many.
@@ -181,7 +182,8 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
 class Actuation:
     """The inputs (m, q) that act in place of those that a linear controller asks for.
 
-    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound each input.
+    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound
+    each input.
     """
 
     law: UserLaw | None
@@ -257,7 +259,7 @@ def _actuation(
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
-    """Least and largest value (m, 2) of each input, from sizes () or (m,), or from pairs (m, 2)."""
+    """Least and largest values (m, 2), from sizes () or (m,), or pairs (m, 2)."""
     given = real_array(saturation, "saturation")
     if given.shape in ((), (inputs,)):
         size = np.broadcast_to(given, inputs)
@@ -280,9 +282,9 @@ def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
 class SuperposedTrials:
     """All trials of a linear loop whose noise is drawn once, as one product.
 
-    ``maps`` holds, for the states and for what is published, the responses (signals, T, r + 1)
-    to each entry of eta and of the initial state and, last, to what all trials have in common. The vehicle's trials
-    take a quarter of the time of `SteppedTrials`.
+    ``maps`` holds, for the states and for what is published, the responses (signals, T,
+    r + 1) to each entry of eta and of the initial state and, last, to what all trials
+    have in common. The vehicle's trials take a quarter of the time of `SteppedTrials`.
     """
 
     noise: OutputNoise
@@ -334,11 +336,11 @@ class SteppedTrials:
     """Trials of a loop, step by step.
 
     A block around a linear plant is always stepped at its full width, so a trial has
-    the same bits however many are kept. Only the kept ones are stored, and only a stretch
-    of the horizon is held at full width at a time. A controller that is a function is
-    called for one kept trial after the other. The functions of a nonlinear plant are given
-    whole columns of trials, and one trial at a time where they do not take columns, or mix
-    them.
+    the same bits however many are kept. Only the kept ones are stored, and only a
+    stretch of the horizon is held at full width at a time. A controller that is a
+    function is called for one kept trial after the other. The functions of a nonlinear
+    plant are given whole columns of trials, and one trial at a time where they do not
+    take columns, or mix them.
     """
 
     dynamics: LoopDynamics
@@ -443,10 +445,11 @@ def _trial_drives(
     length: int,
     data: Mapping[str, NDArray],
 ) -> Iterator[tuple[slice, dict[str, NDArray]]]:
-    """Stretches of the horizon, and what drives the trials of a block in them, as `LoopDynamics.run` takes it.
+    """Yield stretches of the horizon, and what drives the trials of a block there.
 
-    Disturbances are drawn in time order for the whole block. Of noise and given signals only
-    the first trials are known, and the others repeat the last of them.
+    Drives are as `LoopDynamics.run` takes them.
+    Disturbances are drawn in time order for the whole block. Of noise and given signals
+    only the first trials are known, and the others repeat the last of them.
     """
     sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
     gamma = _noise_of(noise, eta, signals.samples)
@@ -477,7 +480,10 @@ def _drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> 
 
 
 def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
-    """The output noise (T, p, trials) of entries eta, by groups of one size for the sake of the last bits."""
+    """The output noise (T, p, trials) of entries eta.
+
+    Groups have one size, so the last bits do not depend on the number of trials.
+    """
     p = noise.outputs
     gamma = np.empty((samples, p, len(eta)))
     for start in range(0, len(eta), _NOISE_GROUP):

@@ -1,7 +1,7 @@
 """The exact cost of an LQG loop against epsilon, for several designs of its noise.
 
-Structured and independent noise are comparable over the same horizon and for the same gains only. Of two given gains
-every design takes the better.
+Structured and independent noise are comparable over the same horizon and for the same
+gains only. Of two given gains every design takes the better.
 """
 
 from __future__ import annotations
@@ -49,13 +49,15 @@ DESIGNS = {
     "codesign": "structured, gains and noise co-designed",
     "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
 }
-#: A loop without measurements that costs more than this many times the dearest private one is off the plot.
+#: A loop without measurements that costs more than this many times the dearest private
+#: one is off the plot.
 _FAR = 3.0
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 #: An error that exceeds its limit by less than this part is within it.
 _ROUNDED = 1e-9
-#: How far outside the unit circle rounding may throw the poles of a chain of integrators.
+#: How far outside the unit circle rounding may throw the poles of a chain of
+#: integrators.
 _OUTSIDE = 1e-6
 
 
@@ -72,9 +74,11 @@ class Tradeoff:
     costs : dict of str to tuple of LoopCost
         By design, one for each epsilon.
     public : LoopCost
-        Of the loop without privacy noise, with the gains of ``ct.dlqr`` and ``ct.dlqe``.
+        Of the loop without privacy noise, with the gains of ``ct.dlqr`` and
+        ``ct.dlqe``.
     open_loop : LoopCost
-        Of the loop that uses no measurement, L = 0: where a design costs as much, its measurements are of no use.
+        Of the loop that uses no measurement, L = 0: where a design costs as much, its
+        measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost.
     expected : Expected
@@ -83,7 +87,8 @@ class Tradeoff:
     Examples
     --------
     >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0],
     ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
     >>> metres = result.rms("loop", "position")[1]
     >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
@@ -125,7 +130,10 @@ class Tradeoff:
         return np.sqrt(errors)
 
     def detections(self, design: str, false_alarm: float) -> NDArray:
-        """Largest detection rates (E,) of tests with a rate ``false_alarm`` of false alarms, for a ``design``."""
+        """Largest detection rates (E,) of tests with a rate of false alarms.
+
+        They are those of a ``design``, at a rate ``false_alarm``.
+        """
         guarantees = [loop.guarantee for loop in self._loops(design)]
         return np.array([one.detection(false_alarm) for one in guarantees])
 
@@ -138,9 +146,10 @@ class Tradeoff:
     ) -> PrivateLoop:
         """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
 
-        For a budget, such as `budget_at` gives, the noise is designed again for the gains behind each cost, and the
-        cheapest loop is returned, first of those whose errors are within ``rms``. `ValueError` if the ``design`` or the
-        ``epsilon`` was not asked for.
+        For a budget, such as `budget_at` gives, the noise is designed again for the
+        gains behind each cost, and the cheapest loop is returned, first of those whose
+        errors are within ``rms``. `ValueError` if the ``design`` or the ``epsilon`` was
+        not asked for.
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
@@ -170,25 +179,28 @@ class Tradeoff:
     ) -> PrivacyBudget:
         """The strictest budget at which a loop costs no more, or errs no more, than is allowed.
 
-        Every loop of the trade-off is followed as its noise is scaled up until that is used up. Cost and mean square
-        errors grow with the square of the noise, so the budget is exact for that loop. A loop that uses no measurement
-        costs the same with any noise, and counts at its own epsilon.
+        Every loop of the trade-off is followed as its noise is scaled up until that is
+        used up. Cost and mean square errors grow with the square of the noise, so the
+        budget is exact for that loop. A loop that uses no measurement costs the same
+        with any noise, and counts at its own epsilon.
 
         Parameters
         ----------
         cost : float, optional
             The total cost that is allowed, in the units of the weights.
         rms : mapping of str to float, optional
-            The root-mean-square errors that are allowed at every sample, by state, in the states' units.
+            The root-mean-square errors that are allowed at every sample, by state, in
+            the states' units.
         design : str, optional
             One of the designs; the best of all by default.
 
         Returns
         -------
         PrivacyBudget
-            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design, budget, rms=rms)`` makes the loop.
-            `TypeError` if neither a cost nor errors are given, `ValueError` if a design or state is unknown, or no loop
-            stays within what is allowed, for any noise.
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
+            budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
+            are given, `ValueError` if a design or state is unknown, or no loop stays
+            within what is allowed, for any noise.
         """
         if cost is None and not rms:
             raise TypeError(
@@ -269,9 +281,10 @@ class Tradeoff:
         return PrivacyLoss.gaussian(shift).epsilon(self.delta)
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
-        """Plot the total cost against epsilon, both axes logarithmic, on ``ax`` or a new figure.
+        """Plot the total cost against epsilon, both axes logarithmic.
 
-        The costs of no privacy and of no measurement are level lines.
+        It is drawn on ``ax`` or a new figure.         The costs of no privacy and of no
+        measurement are level lines.
         """
         ax = single_axes(ax)
         lines: list = []
@@ -305,7 +318,10 @@ class Tradeoff:
         return log_plot(ax, lines)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per design and epsilon with the total cost and its parts. It needs pandas."""
+        """One row per design and epsilon with the total cost and its parts.
+
+        It needs pandas.
+        """
         package = pandas()
         rows = []
         for design, costs in self.costs.items():
@@ -353,20 +369,23 @@ def tradeoff(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Tradeoff:
-    """The exact expected cost of a private LQG loop against epsilon, for several designs of its noise.
+    """The exact expected cost of a private LQG loop against epsilon, by design of noise.
 
-    The cost counts reference, initial state, disturbances of QN and RN, and privacy noise. Every design is computed for
-    the Kalman gain of ``ct.dlqe``, for that re-tuned to the independent noise of the same budget, for the gains of
-    stricter budgets, and without measurements (L = 0) unless the plant is strictly unstable; the best one is kept. So no
-    design is above the open loop, and no cost rises with epsilon.
+    The cost counts reference, initial state, disturbances of QN and RN, and privacy
+    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
+    re-tuned to the independent noise of the same budget, for the gains of stricter
+    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
+    best one is kept. So no design is above the open loop, and no cost rises with
+    epsilon.
 
     Parameters
     ----------
     sys, Q, R, QN, RN, controls, G, N, form
         The loop, as in `private_lqg`.
     horizon : int or inf
-        Number of samples T, the same for all designs. With ``np.inf`` the costs are those of a sample in steady state:
-        of the designs there are "trace", "loop", "iid" and "codesign", each with the observer that knows its noise, and
+        Number of samples T, the same for all designs. With ``np.inf`` the costs are
+        those of a sample in steady state: of the designs there are "trace", "loop",
+        "iid" and "codesign", each with the observer that knows its noise, and
         reference, initial state and ``P0`` do not count.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
         What must be hidden, as in `design_output_noise`.
@@ -375,19 +394,23 @@ def tradeoff(
     delta : float
         In (0, 1).
     designs : sequence of str, optional
-        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise that costs this loop least;
-        ``"iid"``: independent noise; ``"codesign"``: the noise that costs least with its own filter, which over a horizon
-        needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which promises epsilon
-        at delta = 0, not for a disturbance.
+        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise
+        that costs this loop least; ``"iid"``: independent noise; ``"codesign"``: the
+        noise that costs least with its own filter, which over a horizon needs ``P0``,
+        see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
+        promises epsilon at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
-        Covariance of the initial state; the steady-state covariance of the Kalman filter by default. If it is given, it
-        is public, and every design has the filter that knows it, see `private_lqg`.
+        Covariance of the initial state; the steady-state covariance of the Kalman
+        filter by default. If it is given, it is public, and every design has the filter
+        that knows it, see `private_lqg`.
     estimator : {"kalman", "observer"}, optional
         "observer" keeps the gains of the papers with ``P0``.
     terminal : "dare" or array_like, optional
-        Weight of the state after the run in the design of those loops, as in `private_lqg`. It is not part of the costs.
+        Weight of the state after the run in the design of those loops, as in
+        `private_lqg`. It is not part of the costs.
     reference, initial_state : array_like, optional
-        Public reference and mean of the initial state, as in `PrivateLoop.simulate`; zero by default.
+        Public reference and mean of the initial state, as in `PrivateLoop.simulate`;
+        zero by default.
     executor : concurrent.futures.Executor, optional
         Where designs are computed; the numbers do not depend on it.
     progress : bool, optional
@@ -401,7 +424,8 @@ def tradeoff(
     Examples
     --------
     >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20, delta=1e-2, epsilons=[0.1, 1.0],
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0],
     ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> result
     Tradeoff(trace, loop, iid; epsilon 0.1 .. 1, delta 0.01, 20 samples)

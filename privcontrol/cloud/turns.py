@@ -1,12 +1,14 @@
-"""Filter and noise in turns, for secrets that are no state, and how far the end is from the optimum.
+"""Filter and noise in turns for secrets that are no state, and the certified gap.
 
-The cost of privacy with the best filter is a convex function of J, the inverse covariance
-of the noise. The noise that costs the filter of another noise least never costs more. At
-any noise the dual of the linear problem bounds the optimum from below:
+The cost of privacy with the best filter is a convex function of J, the inverse
+covariance of the noise. The noise that costs the filter of another noise least never
+costs more. At any noise the dual of the linear problem bounds the optimum from below:
 
-    f - (y^2 sum lambda - tr Gr J),    Gr = Gamma W Gamma,    sum lambda_i s_i s_i' >= Gr,
+    f - (y^2 sum lambda - tr Gr J),    Gr = Gamma W Gamma,    sum lambda_i s_i s_i' >=
+    Gr,
 
-where W prices the noise for its own filter, and s_i are what the moves add to the outputs.
+where W prices the noise for its own filter, and s_i are what the moves add to the
+outputs.
 """
 
 from __future__ import annotations
@@ -63,7 +65,10 @@ def in_turns(loop: LoopT, progress: bool) -> LoopT:
 
 
 def least_cost(loop: LoopData) -> float:
-    """A lower bound of what a loop with other noise for the same request costs, nan if none is known."""
+    """Bound the cost of loops with other noise for the same request from below.
+
+    It is nan where no bound is known.
+    """
     noise = loop.private_noise
     if loop.never_ends:
         return expected_total(loop) - _endless_excess(loop)

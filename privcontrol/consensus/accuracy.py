@@ -47,15 +47,15 @@ def optimal_consensus_epsilon(
 ) -> float:
     """The least epsilon with which private consensus reaches an accuracy.
 
-    With equal noise sigma the total error in the limit is v sigma^2 (message readout) or
-    v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy shift,
-    epsilon of Laplace noise, is mu / sigma.
+    With equal noise sigma the total error in the limit is v sigma^2 (message readout)
+    or v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy
+    shift, epsilon of Laplace noise, is mu / sigma.
 
     Parameters
     ----------
     mse : float
-        Accepted mean-square error, total over the nodes, in squared units of the initial
-        values.
+        Accepted mean-square error, total over the nodes, in squared units of the
+        initial values.
     nodes : int
         n, at least 2.
     radius : float
@@ -64,7 +64,8 @@ def optimal_consensus_epsilon(
         In [0, 1); Gaussian noise needs delta > 0.
     family : {"gaussian", "laplace"}, optional
     readout : {"message", "state"}, optional
-        What each agent uses: its message, or its state, which is n - 1 times less accurate.
+        What each agent uses: its message, or its state, which is n - 1 times less
+        accurate.
 
     Returns
     -------
@@ -160,9 +161,9 @@ def optimal_consensus_scales(
     family, readout
         As for `optimal_consensus_epsilon`.
     least_scales : array_like, shape (n,), optional
-        s_i >= 0, such as the ``scales`` of `private_consensus` with each node's own budget,
-        which the result then meets; 0 by default. A ``ValueError`` says which accuracy they
-        allow if they exceed `mse` already.
+        s_i >= 0, such as the ``scales`` of `private_consensus` with each node's own
+        budget, which the result then meets; 0 by default. A ``ValueError`` says which
+        accuracy they allow if they exceed `mse` already.
 
     Returns
     -------

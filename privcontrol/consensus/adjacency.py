@@ -1,7 +1,7 @@
 """Say which initial values of a network must look alike.
 
-The secret is the vector x(0) in R^n of a network's initial values. The worst move against
-independent noise is found in O(n). Nothing of size n x n is formed, except by
+The secret is the vector x(0) in R^n of a network's initial values. The worst move
+against independent noise is found in O(n). Nothing of size n x n is formed, except by
 `NodeAdjacency.moves` for general mechanisms on small networks.
 """
 
@@ -122,21 +122,22 @@ class NodeAdjacency(Adjacency):
     Parameters
     ----------
     radius : float or array_like, shape (n,)
-        mu: largest change of a node's initial value, in its unit; one for all nodes, or one
-        for each.
+        mu: largest change of a node's initial value, in its unit; one for all nodes, or
+        one for each.
     moves : {"one", "pair", "known-total"}, optional
-        ``one``: one node's value moves by at most its radius. ``pair``: two nodes' values
-        move, each by at most its own radius and in any direction. ``known-total``: the sum
-        of the initial values is public, so one node moves by at most its radius and
-        another one by the opposite amount, the minimal moves on the affine manifold
-        {sum x(0) = total} (DPAM Definition 4).
+        ``one``: one node's value moves by at most its radius. ``pair``: two nodes'
+        values move, each by at most its own radius and in any direction.
+        ``known-total``: the sum of the initial values is public, so one node moves by
+        at most its radius and another one by the opposite amount, the minimal moves on
+        the affine manifold {sum x(0) = total} (DPAM Definition 4).
     node : int, optional
-        Position of a node: only moves in which this node moves by at most its radius. Of a
-        node known by name ask `PrivateConsensus.guarantee_of`.
+        Position of a node: only moves in which this node moves by at most its radius.
+        Of a node known by name ask `PrivateConsensus.guarantee_of`.
     label : str, optional
         The node's name for the statement.
     dimension : int, optional
-        Each node's value is a vector of so many entries, and moves in a ball of its radius.
+        Each node's value is a vector of so many entries, and moves in a ball of its
+        radius.
     named : bool, optional
         The node is known by its label in any network, and its position is left out of
         the description. So its guarantees in several networks add.
@@ -271,8 +272,8 @@ class NodeAdjacency(Adjacency):
         Raises
         ------
         ValueError
-            Above 200 nodes, or if the manifold excludes the moves (a known total excludes
-            those of one node).
+            Above 200 nodes, or if the manifold excludes the moves (a known total
+            excludes those of one node).
         """
         if self.dimension > 1:
             raise ValueError(

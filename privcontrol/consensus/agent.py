@@ -1,8 +1,9 @@
 """Run one agent of private consensus, where its value is known.
 
-An agent publishes its value once, hidden behind noise, and then moves its message towards
-those of its neighbours. All that it publishes is computed from published messages, so
-lost, late and repeated messages change what the agents agree on, and never the guarantee.
+An agent publishes its value once, hidden behind noise, and then moves its message
+towards those of its neighbours. All that it publishes is computed from published
+messages, so lost, late and repeated messages change what the agents agree on, and never
+the guarantee.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 
     In the field two neighbours agree on theirs over a private channel, such as a key
     exchange. A key is for one run. Shared noise that is used twice cancels for whoever
-    subtracts the messages of two runs. Each node of the network gets a dict with 32 bytes
-    of the operating system for each neighbour, the same at both ends.
+    subtracts the messages of two runs. Each node of the network gets a dict with 32
+    bytes of the operating system for each neighbour, the same at both ends.
 
     Examples
     --------
@@ -159,9 +160,9 @@ class Agent:
     def message(self) -> float | NDArray:
         """What the agent publishes now, (d,) of vectors, the same however often asked.
 
-        The first call draws the agent's noise from the operating system. The sum of real
-        numbers is rounded once, so the guarantee holds for the doubles that are sent.
-        With a path the message is on disk before it is returned.
+        The first call draws the agent's noise from the operating system. The sum of
+        real numbers is rounded once, so the guarantee holds for the doubles that are
+        sent. With a path the message is on disk before it is returned.
         """
         self._check_process()
         with self._lock:
@@ -170,9 +171,10 @@ class Agent:
     def update(self, messages: Mapping[Hashable, ArrayLike]) -> None:
         """Take the step y_i + sum w_ij (y_j - y_i) towards messages of neighbours.
 
-        Messages of some neighbours may be missing, late or old. The guarantee stays, and
-        the average moves by w_ij (y_i - y_j) / n where i missed j's message and j heard that
-        of i. The mean of all messages less that of the first ones tells how far it moved.
+        Messages of some neighbours may be missing, late or old. The guarantee stays,
+        and the average moves by w_ij (y_i - y_j) / n where i missed j's message and j
+        heard that of i. The mean of all messages less that of the first ones tells how
+        far it moved.
 
         Parameters
         ----------
@@ -210,11 +212,11 @@ class Agent:
         """Take out the noise that is shared with neighbours who never sent a message.
 
         Once all neighbours of a missing agent have repaired theirs, they agree on the
-        average of those who are left. That tells what they shared with the missing agent,
-        who so counts as one of the coalition, and must not publish its first message any
-        more. So repair after the time by which first messages must have been sent. What is
-        shared with a neighbour who was heard is never taken out: it protects the message
-        that was sent.
+        average of those who are left. That tells what they shared with the missing
+        agent, who so counts as one of the coalition, and must not publish its first
+        message any more. So repair after the time by which first messages must have
+        been sent. What is shared with a neighbour who was heard is never taken out: it
+        protects the message that was sent.
 
         Parameters
         ----------
@@ -224,8 +226,8 @@ class Agent:
         Raises
         ------
         PrivacyError
-            If this agent has not sent a message itself: its neighbours may have repaired
-            theirs. If it has heard one of the missing.
+            If this agent has not sent a message itself: its neighbours may have
+            repaired theirs. If it has heard one of the missing.
         """
         if isinstance(missing, str) or not isinstance(missing, list | tuple | set):
             raise TypeError(
@@ -306,7 +308,8 @@ class Agent:
     ) -> NDArray:
         """Values behind noise of these sizes, summed exactly and rounded once.
 
-        The ``own`` first sizes are drawn from the operating system, the rest from the keys.
+        The ``own`` first sizes are drawn from the operating system, the rest from the
+        keys.
         """
         exact, _ = exact_data(values, "value")
         factor = np.kron(np.eye(len(values)), sizes)

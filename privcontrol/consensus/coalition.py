@@ -1,16 +1,16 @@
 """Bound what an eavesdropper and a coalition learn where neighbours share noise.
 
 The coalition knows the values and noises of its members, so the noise that the other,
-honest agents share with them hides nothing. The noise of the honest agents has covariance
-Sigma = diag(s^2) + s_D^2 L, with L the Laplacian of the network among them (weight one on
-every edge). A move z of honest values is y-GDP with y^2 = z^T Sigma^-1 z, exactly
-(Sabater, Bellet, Ramon 2022).
+honest agents share with them hides nothing. The noise of the honest agents has
+covariance Sigma = diag(s^2) + s_D^2 L, with L the Laplacian of the network among them
+(weight one on every edge). A move z of honest values is y-GDP with y^2 = z^T Sigma^-1
+z, exactly (Sabater, Bellet, Ramon 2022).
 
-Upper bounds come from flows. Let a move flow along the edges and be absorbed at the nodes:
-f on the edges and a = z - B f at the nodes. Then y^2 <= sum a_i^2 / s_i^2 + sum f_e^2 / s_D^2
-for every flow, with equality for the best one (Thomson's principle). So an inaccurate flow
-costs privacy on paper and never in truth, and its cost is a sum of squares that floating
-point evaluates well.
+Upper bounds come from flows. Let a move flow along the edges and be absorbed at the
+nodes: f on the edges and a = z - B f at the nodes. Then y^2 <= sum a_i^2 / s_i^2 + sum
+f_e^2 / s_D^2 for every flow, with equality for the best one (Thomson's principle). So
+an inaccurate flow costs privacy on paper and never in truth, and its cost is a sum of
+squares that floating point evaluates well.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _EXACT_ENTRIES = 1e7
 #: Sizes that differ by no more, relatively, count as equal where one is named.
 _TIED = 1e-9
 
-#: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in variance.
+#: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in
+#: variance.
 AUTO_EXCESS = 0.01
 
 #: What a unit move costs at most: absorption, and the sum of squared flows.
@@ -54,9 +55,9 @@ Costs = tuple[NDArray | float, NDArray | float]
 class Exposure:
     """How well the worst coalition tells moves of each node apart.
 
-    ``sizes`` (n,) are y of the worst move in which a node takes part, rounded up, and 0 for
-    members of the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the
-    node most, and ``exact`` (n,) whether the size is attained.
+    ``sizes`` (n,) are y of the worst move in which a node takes part, rounded up, and 0
+    for members of the coalition. ``choice`` (n,) says which of the ``coalitions``
+    exposes the node most, and ``exact`` (n,) whether the size is attained.
     """
 
     sizes: NDArray
@@ -279,8 +280,8 @@ class Honest:
     def tree_costs(self) -> Costs:
         """Costs (h,) of a unit move that flows along a tree and is absorbed everywhere.
 
-        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the part. The sum
-        of squared flows is found for the tree re-rooted at every agent in turn.
+        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the part. The
+        sum of squared flows is found for the tree re-rooted at every agent in turn.
         """
         h = len(self.scales)
         weight = self.scales**2
@@ -370,9 +371,10 @@ def star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> 
 def spread_costs(noise: AgentNoise, count: int) -> Costs | None:
     """Costs of a unit move that spreads over all whom any coalition leaves.
 
-    Returns None if a coalition of this size may cut the network, or if that is not known.
-    The flows are bounded along a path through all honest agents, and by the algebraic
-    connectivity, of which every agent that leaves takes at most one (Fiedler 1973).
+    Returns None if a coalition of this size may cut the network, or if that is not
+    known. The flows are bounded along a path through all honest agents, and by the
+    algebraic connectivity, of which every agent that leaves takes at most one (Fiedler
+    1973).
     """
     n = len(noise.scales)
     honest = n - count

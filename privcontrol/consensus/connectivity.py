@@ -36,8 +36,8 @@ def is_connected_without(graph: sparse.csr_array, count: int) -> bool:
     """Whether the network is known to stay connected without any `count` agents.
 
     One agent is looked for among the cut nodes. Several are by Menger's theorem: one of
-    count + 1 hubs stays, and is cut from a stranger only if fewer than count + 1 disjoint
-    paths lead there.
+    count + 1 hubs stays, and is cut from a stranger only if fewer than count + 1
+    disjoint paths lead there.
     """
     n = graph.shape[0]
     degrees = np.diff(graph.indptr)
@@ -71,8 +71,8 @@ def is_connected_without(graph: sparse.csr_array, count: int) -> bool:
 def has_cut_node(graph: sparse.csr_array) -> bool:
     """Whether some node joins parts that fall asunder without it.
 
-    In a depth-first tree such a node has a subtree whose edges lead no higher than to the
-    node (Hopcroft and Tarjan 1973). True also where this is not known.
+    In a depth-first tree such a node has a subtree whose edges lead no higher than to
+    the node (Hopcroft and Tarjan 1973). True also where this is not known.
     """
     n = graph.shape[0]
     order, parent = depth_first_order(graph, 0, directed=False)

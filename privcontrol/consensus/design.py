@@ -42,53 +42,54 @@ def private_consensus(
 ) -> PrivateConsensus:
     """Average consensus that hides the initial values (DPAM eq. (25) with Theorem 4).
 
-    x(t+1) = x(t) - L y(t), y(t) = x(t) + gamma, with gamma_i = sigma_i eta_i drawn once.
-    sigma_i is the least that meets node i's budget, radius / kappa_eps^-1(delta) (Gaussian,
-    eq. (30)) or radius / epsilon (Laplace, eq. (31)).
+    x(t+1) = x(t) - L y(t), y(t) = x(t) + gamma, with gamma_i = sigma_i eta_i drawn
+    once. sigma_i is the least that meets node i's budget, radius / kappa_eps^-1(delta)
+    (Gaussian, eq. (30)) or radius / epsilon (Laplace, eq. (31)).
 
     With ``pairwise_std`` neighbours also share noise, which one adds and the other
     subtracts, so it hides values and leaves the average alone (Sabater, Bellet, Ramon
-    2022). Without a coalition and with much shared noise the average is as accurate as that
-    of a trusted curator with the same guarantee, which is n times less variance than
-    independent noise has.
+    2022). Without a coalition and with much shared noise the average is as accurate as
+    that of a trusted curator with the same guarantee, which is n times less variance
+    than independent noise has.
 
     Parameters
     ----------
     graph : networkx.Graph, array_like (n, n) or sparse matrix (n, n)
         Connected and undirected, with positive weights w_ij.
     budget : PrivacyBudget, sequence of n, or mapping from node to PrivacyBudget
-        One for all nodes, or each node's own. Laplace noise meets (epsilon, 0) and makes no
-        use of a delta.
+        One for all nodes, or each node's own. Laplace noise meets (epsilon, 0) and
+        makes no use of a delta.
     radius : float, array_like (n,) or mapping from node to float
         How far a node's initial value may move, in its unit.
     family : {"gaussian", "laplace"}, optional
         For one release Laplace noise is often the smaller one, and needs no delta: at
-        epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta =
-        1e-3. Where the same values are released again and again Gaussian noise wins.
+        epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta
+        = 1e-3. Where the same values are released again and again Gaussian noise wins.
     weights, weight : str, optional
         See `read_network`.
     moves : {"one", "pair", "known-total"}, optional
-        Which initial values differ, see `NodeAdjacency`; the last two need one budget for
-        all nodes.
+        Which initial values differ, see `NodeAdjacency`; the last two need one budget
+        for all nodes.
     pairwise_std : float or "auto", optional
         Standard deviation of the Gaussian noise that every two neighbours share, in the
         unit of the values; 0 for independent noise. ``"auto"`` takes so much that the
-        variance is within 1 % of its limit. The values need more steps to settle the more
-        noise is shared.
+        variance is within 1 % of its limit. The values need more steps to settle the
+        more noise is shared.
     coalition : int, optional
         How many agents may pool what they know with the eavesdropper. To be given with
-        ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves make
-        it 1 at least.
+        ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves
+        make it 1 at least.
     dimension : int, optional
         d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
-        noise of its own and of the same size, which hides the ball as it hides a number.
+        noise of its own and of the same size, which hides the ball as it hides a
+        number.
 
     Raises
     ------
     ValueError, TypeError
         If `read_network` refuses the graph; if budgets or radii are of another kind or
-        number; if Gaussian noise is asked for with delta = 0; if shared noise comes without
-        a coalition or with Laplace noise, or vectors with Laplace noise.
+        number; if Gaussian noise is asked for with delta = 0; if shared noise comes
+        without a coalition or with Laplace noise, or vectors with Laplace noise.
 
     Examples
     --------
@@ -188,8 +189,8 @@ def _shared_noise(
 ) -> AgentNoise:
     """Noise with the least share of `noise.scales` that the agents need to draw alone.
 
-    ``noise`` has the scales of independent noise. Its `pairwise_std` is kept; 0 stands for
-    as much as makes no difference beyond 1 % of the variance.
+    ``noise`` has the scales of independent noise. Its `pairwise_std` is kept; 0 stands
+    for as much as makes no difference beyond 1 % of the variance.
     """
 
     def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:

@@ -1,8 +1,8 @@
 """Evaluate the mean-square error of private consensus, exactly or with an interval.
 
 With y(t) = (I - L)^t (x(0) + gamma) and x(t) = y(t) - gamma both readouts are sums over
-the modes of I - L. Where these cannot be computed, random probes estimate the trace that
-the noise contributes.
+the modes of I - L. Where these cannot be computed, random probes estimate the trace
+that the noise contributes.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def exact_error(
 def limit_error(noise: AgentNoise, readout: str) -> float:
     """The limit of `exact_error` for many steps.
 
-    The messages keep the variance of the noise's average, on every node. The states keep
-    the rest of the noise. What neighbours share is no part of the average.
+    The messages keep the variance of the noise's average, on every node. The states
+    keep the rest of the noise. What neighbours share is no part of the average.
     """
     one_of(readout, "readout", READOUTS)
     average = float(noise.own_variance.sum()) / len(noise.scales)
@@ -116,9 +116,9 @@ def estimated_error(
 ) -> MeanSquareErrorEstimate:
     """`exact_error` for networks of any size, with a random trace for the noise.
 
-    A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the mean
-    over probes estimates the trace (Girard 1989; Hutchinson 1990). The consensus mode,
-    which would dominate its variance, is split off and added exactly.
+    A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the
+    mean over probes estimates the trace (Girard 1989; Hutchinson 1990). The consensus
+    mode, which would dominate its variance, is split off and added exactly.
     """
     one_of(readout, "readout", READOUTS)
     probes = positive_integer(probes, "probes")
@@ -163,8 +163,8 @@ def _gain_bound(
 ) -> NDArray:
     """An upper bound (steps + 1,) of the largest gain of the noise's energy in a mode.
 
-    For messages, whose gain is that of (I - L)^2t without the consensus mode, it holds with
-    probability 1 - failure. For states it holds surely, by Gershgorin's circles.
+    For messages, whose gain is that of (I - L)^2t without the consensus mode, it holds
+    with probability 1 - failure. For states it holds surely, by Gershgorin's circles.
     """
     times = np.arange(steps + 1)
     if readout == "message":
@@ -201,8 +201,8 @@ def trace_interval(
     """Lower and upper ends of the traces that do not exclude a mean over so many probes.
 
     By Chernoff's bound a mean r T of trace T, with eigenvalues of at most a, has a
-    probability of at most exp(-m k (r - 1 - log r) / 2) for m probes and k = max(1, T / a),
-    on its side of r = 1.
+    probability of at most exp(-m k (r - 1 - log r) / 2) for m probes and k = max(1, T /
+    a), on its side of r = 1.
     """
     tiny = np.finfo(float).tiny
     surplus = 2 * log_odds / probes

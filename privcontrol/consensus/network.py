@@ -141,7 +141,8 @@ class Network:
         """Return the domain of the secret x(0) for a guarantee.
 
         It holds a fingerprint of the nodes' names unless these are 0 .. n-1.
-        ``known_total``: the sum of x(0) is public. ``coalition``: who pools what they know.
+        ``known_total``: the sum of x(0) is public. ``coalition``: who pools what they
+        know.
         """
         names = ""
         if tuple(self.nodes) != tuple(range(len(self))):
@@ -151,7 +152,8 @@ class Network:
     def per_node(self, value: Any, name: str) -> Any:
         """Return a mapping by node as a list in the network's order.
 
-        Any other ``value`` is returned as it is; ``name`` is the argument that errors name.
+        Any other ``value`` is returned as it is; ``name`` is the argument that errors
+        name.
         """
         if not isinstance(value, Mapping):
             return value
@@ -191,7 +193,8 @@ class Network:
     def spectrum(self) -> tuple[NDArray, NDArray]:
         """Ascending eigenvalues (n,) of I - L and orthonormal eigenvectors (n, n).
 
-        The last eigenvalue is exactly 1. Above `DENSE_NODES` nodes it is a ``ValueError``.
+        The last eigenvalue is exactly 1. Above `DENSE_NODES` nodes it is a
+        ``ValueError``.
         """
         if len(self) > DENSE_NODES:
             raise ValueError(
@@ -265,8 +268,8 @@ def read_network(
     Raises
     ------
     ValueError
-        If the graph is directed, disconnected, has a weight that is missing, negative or
-        not finite, or weights on which averaging does not converge.
+        If the graph is directed, disconnected, has a weight that is missing, negative
+        or not finite, or weights on which averaging does not converge.
 
     Examples
     --------
@@ -391,9 +394,9 @@ def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
 def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
     """Refuse an averaging matrix with a second eigenvalue on or outside the unit circle.
 
-    With row sums of at most one, I - L is a stochastic matrix. On a connected graph only
-    -1 could remain on the circle. It does exactly when no agent keeps a part of its own
-    value and the graph is bipartite.
+    With row sums of at most one, I - L is a stochastic matrix. On a connected graph
+    only -1 could remain on the circle. It does exactly when no agent keeps a part of
+    its own value and the graph is bipartite.
     """
     smallest = 0.0
     if diagonal.min() < 0:

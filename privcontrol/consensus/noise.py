@@ -1,8 +1,9 @@
 """Draw the noise of the agents, their own and what neighbours share.
 
-gamma = s eta + s_D B Delta, with independent standard entries. B (n, m) is the incidence
-matrix of the network: of each shared draw one end adds what the other end subtracts
-(Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum alone.
+gamma = s eta + s_D B Delta, with independent standard entries. B (n, m) is the
+incidence matrix of the network: of each shared draw one end adds what the other end
+subtracts (Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum
+alone.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def plot_trajectories(
 ) -> Axes:
     """Plot the mean error of every agent over the trials, with the exact mean over it.
 
-    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact curve,
-    and of more only two exact curves are drawn.
+    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact
+    curve, and of more only two exact curves are drawn.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def plot_error(
 ) -> Axes:
     """Plot the total mean-square error over the agents against the steps.
 
-    Solid lines are messages, dashed ones states beside them. Beyond 4000 nodes an estimate
-    with its 99 % confidence band replaces the exact curve.
+    Solid lines are messages, dashed ones states beside them. Beyond 4000 nodes an
+    estimate with its 99 % confidence band replaces the exact curve.
 
     Parameters
     ----------
@@ -235,13 +235,14 @@ def plot_network(
     consensus : PrivateConsensus
         Of at most 500 nodes.
     delta : float, optional
-        The delta at which epsilon is read; the one that the guarantee quotes by default.
+        The delta at which epsilon is read; the one that the guarantee quotes by
+        default.
     pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
         Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
         networkx' Kamada-Kawai layout by default.
     coalition : sequence of nodes, optional
-        Agents who pool what they know, drawn as crossed squares; the colours then say what
-        they learn of each of the others.
+        Agents who pool what they know, drawn as crossed squares; the colours then say
+        what they learn of each of the others.
     ax : Axes, optional
 
     Examples

@@ -1,8 +1,8 @@
 """Average privately. Every agent hides its initial value behind noise that it keeps.
 
 All messages are then a function of the one release y(0) = x(0) + gamma, for any number
-of steps. States x_i(t) are never published: beside its message, a state gives the noise and
-with it the initial value away.
+of steps. States x_i(t) are never published: beside its message, a state gives the noise
+and with it the initial value away.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ from .simulation import (
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
-#: Shared noise at most, over what an agent draws alone: sums of doubles keep the latter.
+#: Shared noise at most, over what an agent draws alone: sums of doubles keep the
+#: latter.
 MOST_SHARED = 1e9
 
 #: Members of a coalition that a text names.
@@ -95,8 +96,8 @@ class PrivateConsensus(Frozen):
     network : Network
         From `read_network`.
     scales : array_like, shape (n,) or float
-        sigma_i, or s_i beside shared noise: standard deviation of Gaussian, scale of Laplace
-        noise that an agent draws alone, in the unit of the initial values.
+        sigma_i, or s_i beside shared noise: standard deviation of Gaussian, scale of
+        Laplace noise that an agent draws alone, in the unit of the initial values.
     adjacency : NodeAdjacency
         Which initial values must look alike.
     family, pairwise_std, coalition : optional
@@ -116,8 +117,8 @@ class PrivateConsensus(Frozen):
     ------
     ValueError
         If a scale is not positive, numbers of scales or radii do not fit the network,
-        shared noise comes without a coalition or with Laplace noise, or a coalition leaves
-        nobody to hide.
+        shared noise comes without a coalition or with Laplace noise, or a coalition
+        leaves nobody to hide.
 
     Examples
     --------
@@ -220,10 +221,11 @@ class PrivateConsensus(Frozen):
         """What all messages of all steps together promise (DPAM Theorem 4).
 
         They are post-processing of the one release x(0) + gamma, also where the network
-        changes on the way, loses messages or runs without a clock. With independent noise
-        the adversary may be all agents but the one or two that move. Where neighbours share
-        noise it is the eavesdropper with any `coalition` agents; in large networks the
-        number is then an upper bound, and the guarantee is not called exact.
+        changes on the way, loses messages or runs without a clock. With independent
+        noise the adversary may be all agents but the one or two that move. Where
+        neighbours share noise it is the eavesdropper with any `coalition` agents; in
+        large networks the number is then an upper bound, and the guarantee is not
+        called exact.
         """
         return self._guarantee(self.adjacency)
 
@@ -238,8 +240,8 @@ class PrivateConsensus(Frozen):
         Parameters
         ----------
         moves : {"one", "pair", "known-total"}, optional
-            The adjacency's own by default. For larger groups ask the mechanism, with one
-            column of radii for each group that moves together.
+            The adjacency's own by default. For larger groups ask the mechanism, with
+            one column of radii for each group that moves together.
         coalition : sequence of nodes, optional
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
@@ -264,10 +266,10 @@ class PrivateConsensus(Frozen):
     ) -> PrivacyGuarantee:
         """The guarantee of one node, for moves in which it takes part.
 
-        With ``moves="one"`` it is about the initial value of the node of this name,
-        for any network: guarantees of a node in several networks, each with a fresh
-        draw of noise, add. Those of a matrix, whose rows have no names, add in networks of
-        the same size only.
+        With ``moves="one"`` it is about the initial value of the node of this name, for
+        any network: guarantees of a node in several networks, each with a fresh draw of
+        noise, add. Those of a matrix, whose rows have no names, add in networks of the
+        same size only.
 
         Parameters
         ----------
@@ -311,8 +313,9 @@ class PrivateConsensus(Frozen):
     def worst_coalition(self) -> tuple:
         """Names of the `coalition` agents against whom the guarantee is weakest.
 
-        They surround the most exposed node, or cut it off from most of the others. Empty
-        for independent noise, and where a bound knows no coalition that attains it.
+        They surround the most exposed node, or cut it off from most of the others.
+        Empty for independent noise, and where a bound knows no coalition that attains
+        it.
         """
         if not self.pairwise_std:
             return ()
@@ -424,11 +427,11 @@ class PrivateConsensus(Frozen):
     def to_statespace(self) -> ct.StateSpace:
         """The small network as a python-control system with agent names as labels.
 
-        Its states are x and the held noise ``xi[node]``, its outputs
-        the messages, and dt = 1 is one averaging step. Inputs ``eta[node]``, and
-        ``delta[node,node]`` of neighbours that share noise, are standard noise entries at
-        the first step and zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k],
-        X0)`` with X0 = [x(0); 0] is trial k of a response r.
+        Its states are x and the held noise ``xi[node]``, its outputs the messages, and
+        dt = 1 is one averaging step. Inputs ``eta[node]``, and ``delta[node,node]`` of
+        neighbours that share noise, are standard noise entries at the first step and
+        zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 =
+        [x(0); 0] is trial k of a response r.
         """
         self._check_dense("to_statespace")
         labels = entry_labels(self.network.labels, self.dimension)
@@ -470,12 +473,12 @@ class PrivateConsensus(Frozen):
         value : float, or array_like (d,)
             x_i(0), private.
         shared : mapping from neighbour to bytes, optional
-            To be given with shared noise: 32 secret bytes that both ends of each link hold,
-            fresh for this run; see `pair_keys`.
+            To be given with shared noise: 32 secret bytes that both ends of each link
+            hold, fresh for this run; see `pair_keys`.
         path : path, optional
-            File that keeps what the agent published. An agent that is started again with
-            the same path goes on with the same messages. Without one it would draw new
-            noise, and a second first message halves what hides the value.
+            File that keeps what the agent published. An agent that is started again
+            with the same path goes on with the same messages. Without one it would draw
+            new noise, and a second first message halves what hides the value.
 
         Examples
         --------
@@ -519,11 +522,11 @@ class PrivateConsensus(Frozen):
         steps : int
             Averaging steps; a response holds t = 0 .. steps.
         keep_states : bool, optional
-            False keeps the last messages and the squared errors of all steps, and takes the
-            memory of some 30 vectors and a second copy of the network's weights.
+            False keeps the last messages and the squared errors of all steps, and takes
+            the memory of some 30 vectors and a second copy of the network's weights.
         trials, rng, executor, progress
-            As for `PrivateLoop.simulate`. Blocks of 10 (large networks) to 250 trials are
-            shared out to the executor; ``ThreadPoolExecutor(cores)`` serves.
+            As for `PrivateLoop.simulate`. Blocks of 10 (large networks) to 250 trials
+            are shared out to the executor; ``ThreadPoolExecutor(cores)`` serves.
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")
@@ -548,7 +551,8 @@ class PrivateConsensus(Frozen):
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """E readout_i(t) - mean(x(0)), shape (n d, steps + 1), alike for both readouts.
 
-        It vanishes (DPAM Proposition 1 (ii)). Arguments are those of `mean_square_error`.
+        It vanishes (DPAM Proposition 1 (ii)). Arguments are those of
+        `mean_square_error`.
         """
         error, _ = self._deviation(initial_values)
         errors = [error]
@@ -567,8 +571,8 @@ class PrivateConsensus(Frozen):
         initial_values, steps
             As for `simulate`; the result (steps + 1,) is for t = 0 .. steps.
         readout : {"message", "state"}, optional
-            ``message``: each agent uses its own y_i, n - 1 times better in the limit for
-            equal scales. ``state``: x_i, the metric of DPAM section 6.
+            ``message``: each agent uses its own y_i, n - 1 times better in the limit
+            for equal scales. ``state``: x_i, the metric of DPAM section 6.
 
         Raises
         ------
@@ -595,8 +599,9 @@ class PrivateConsensus(Frozen):
         initial_values, steps, readout
             As for `mean_square_error`.
         probes : int, optional
-            Random vectors behind the estimate; each costs as much as a trial. The interval
-            is about 2 sqrt(log(2 / (1 - confidence)) / (probes n)) wide, relatively.
+            Random vectors behind the estimate; each costs as much as a trial. The
+            interval is about 2 sqrt(log(2 / (1 - confidence)) / (probes n)) wide,
+            relatively.
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
@@ -614,17 +619,18 @@ class PrivateConsensus(Frozen):
     def limit_mean_square_error(self, *, readout: str = "message") -> float:
         """The limit of `mean_square_error` for many steps.
 
-        For messages it is the mean of the variances v_i of what the agents draw alone. States
-        keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is shared.
+        For messages it is the mean of the variances v_i of what the agents draw alone.
+        States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
+        shared.
         """
         return self.dimension * limit_error(self.noise, readout)
 
     def error_bound(self, initial_values: Values, steps: int) -> NDArray:
         """Bound (steps + 1,) of the states' mean-square error, from Proposition 1's proof.
 
-        alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances of
-        the agents' noise (DPAM, appendix D, the last inequality). It takes every mode for the
-        slowest one. Arguments are those of `mean_square_error`.
+        alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances
+        of the agents' noise (DPAM, appendix D, the last inequality). It takes every
+        mode for the slowest one. Arguments are those of `mean_square_error`.
         """
         deviation, _ = self._deviation(initial_values)
         decay = self._decay(steps)
@@ -649,8 +655,8 @@ class PrivateConsensus(Frozen):
         initial_values, steps
             As for `simulate`.
         noise : array_like, shape (n d,) or (n d, trials)
-            The drawn noise gamma: the first message of every agent less its value. It is as
-            secret as the values.
+            The drawn noise gamma: the first message of every agent less its value. It
+            is as secret as the values.
         """
         x = self.network.initial_values(initial_values, self.dimension)
         drawn = real_array(noise, "noise")
