@@ -120,13 +120,21 @@ def draw_panels(
     return BandPlot(lines, axes, figure, legend=legend)
 
 
-def readable_log_ticks(ax: Axes) -> None:
-    """Put plain numbers on logarithmic axes that span less than a decade."""
+def log_plot(ax: Axes, lines: list) -> ct.ControlPlot:
+    """Finish logarithmic axes, and return them and their lines as a `ControlPlot`.
+
+    Plain numbers stand on axes that span less than a decade.
+    """
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         if high < 10 * low:
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("{x:g}")
+    ax.grid(alpha=0.3, which="major")
+    legend = ax.legend(fontsize="small")
+    return ct.ControlPlot(
+        np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend
+    )
 
 
 def _new_axes(shape: tuple[int, int]) -> Any:

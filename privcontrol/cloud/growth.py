@@ -10,7 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from .._bands import log_plot
 from ..core._linalg import real_array
+from ..core._shown import own_axes
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..trajectory.disturbance import disturbances
@@ -18,7 +20,6 @@ from ..trajectory.manifold import output_query
 from ..trajectory.modes import Mode, modes
 from ..trajectory.plant import Plant
 from .checks import known_keywords
-from .plots import log_plot, single_axes
 
 _MODES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
 
@@ -65,7 +66,7 @@ class HorizonGrowth:
 
     def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
         """Plot the sizes over the horizon on logarithmic axes, or on ``ax``."""
-        ax = single_axes(ax)
+        ax = own_axes(ax)
         shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
         lines = ax.loglog(
             self.horizons[shown],

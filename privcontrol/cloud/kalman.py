@@ -184,6 +184,26 @@ class Knowledge:
             advance[t] = step.advance
         return correct, advance
 
+    def told_of(
+        self, columns: NDArray, samples: int
+    ) -> Iterator[tuple[tuple[NDArray, NDArray], tuple[NDArray, NDArray]]]:
+        """Yield what each reading tells of a vector eta that adds C A^t S eta to all.
+
+        ``columns`` (N, r) are S. Before the reading and after it, there are the error
+        (N, r) of the state by eta, and the information (r, r) about eta.
+        """
+        response = columns
+        moved = columns  # A^t S
+        information = np.zeros((columns.shape[1], columns.shape[1]))
+        for step in self.steps(samples):
+            before = (moved - response, information)
+            read = self.C @ response
+            information = information + read.T @ step.weight @ read
+            response = response - step.correct @ read
+            yield before, (moved - response, information)
+            response = self.A @ response
+            moved = self.A @ moved
+
     def settled(self) -> Step:
         """The filter without a horizon.
 

@@ -103,20 +103,14 @@ def _apart(
     factor: Any = noise.factor
     known = Knowledge.of(loop.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
-    A = loop.plant.A
-    response = factor  # of the prediction's error to eta
-    moved = factor  # A^t S
-    information = np.eye(factor.shape[1])
+    prior = np.eye(factor.shape[1])
     caused = np.empty(samples)
-    seen = np.empty((samples, *information.shape))
-    for t, step in enumerate(known.steps(samples)):
-        error = direction @ (moved - response)
-        caused[t] = np.sqrt(error @ np.linalg.solve(information, error))
-        seen[t] = information
-        read = loop.plant.C @ response
-        information = information + read.T @ step.weight @ read
-        response = A @ (response - step.correct @ read)
-        moved = A @ moved
+    seen = np.empty((samples, *prior.shape))
+    for t, (before, _) in enumerate(known.told_of(factor, samples)):
+        errors, information = before
+        seen[t] = prior + information
+        error = direction @ errors
+        caused[t] = np.sqrt(error @ np.linalg.solve(seen[t], error))
     return rest, caused, seen
 
 

@@ -163,17 +163,9 @@ class NoiseProgram:
         r = basis.shape[1]
         spread = np.empty((samples, len(prices[0]), r))
         seen = np.empty((samples, r, r))
-        response = basis  # of the prediction's error to s
-        moved = basis  # A^t U
-        information = np.zeros((r, r))
-        for t, step in enumerate(known.steps(samples)):
-            read = plant.C @ response
-            information = information + read.T @ step.weight @ read
-            response = response - step.correct @ read
-            spread[t] = prices[t] @ (moved - response)
-            seen[t] = information
-            response = plant.A @ response
-            moved = plant.A @ moved
+        for t, (_, after) in enumerate(known.told_of(basis, samples)):
+            errors, seen[t] = after
+            spread[t] = prices[t] @ errors
         shift = problem.allowed
         return cls(
             basis,

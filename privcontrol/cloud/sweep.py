@@ -18,12 +18,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
+from .._bands import log_plot
 from .._signals import pandas
 from .._trials import checked_executor
 from ..channel.design import designed
 from ..channel.request import Request, joined
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
+from ..core._shown import own_axes
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.calibration import kappa_inverse
@@ -34,9 +36,7 @@ from .loop import PrivateLoop
 from .lqg import private_lqg
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
-from .plots import log_plot, single_axes
 from .regulator import constant_filter
-from .turns import in_turns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,7 +286,7 @@ class Tradeoff:
         It is drawn on ``ax`` or a new figure.         The costs of no privacy and of no
         measurement are level lines.
         """
-        ax = single_axes(ax)
+        ax = own_axes(ax)
         lines: list = []
         dearest = 0.0
         for design in self.costs:
@@ -507,28 +507,9 @@ Result = tuple[LoopCost, PrivateLoop]
 def _evaluated(task: tuple[PrivateLoop, Any, str, Request]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
     public, expected, design, request = task
-    if request.horizon == math.inf:
-        tried = _endless_candidates(public, design, request)
-    else:
-        tried = _candidates(public, expected, design, request)
+    tried = _candidates(public, design, request)
     priced = [(expected.cost(loop), loop) for loop in tried]
     return min(priced, key=lambda pair: pair[0].total)
-
-
-def _endless_candidates(
-    public: PrivateLoop, design: str, request: Request
-) -> list[PrivateLoop]:
-    """Loops of a design without a horizon for a budget."""
-    if design == "iid":
-        request = replace(request, family="iid-gaussian")
-    noise: Any = designed(request, public.plant)
-    if design == "codesign":
-        return [in_turns(public.with_noise(noise), progress=False)]
-    loops = [public.with_noise(noise)]
-    if design == "loop":
-        shaped: Any = designed(request, public.plant, weight=loops[0])
-        loops.append(public.with_noise(shaped))
-    return loops
 
 
 def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
@@ -538,18 +519,14 @@ def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
     return loop.with_gains(observer.K, still)
 
 
-def _is_blind(loop: PrivateLoop) -> bool:
-    """Whether nothing that an observer loop reads moves its inputs."""
-    observer: Any = loop.observer
-    return not (observer.K.any() and observer.advance.any())
-
-
 def _candidates(
-    public: PrivateLoop, expected: Expected, design: str, request: Request
+    public: PrivateLoop, design: str, request: Request
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
     tried = [_with_request(public, design, request)]
-    if public.known_design.is_kalman:
+    if tried[0].never_ends and design == "loop":
+        tried.append(_with_request(public, "trace", request))
+    if tried[0].knows_noise:
         return tried  # no other gains cost less
     silent = _unmeasured(tried[0])
     if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
@@ -569,13 +546,15 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
         budget = replace(request.budget, delta=0.0)
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":
-        return loop.with_noise(designed(request, loop.plant, family="iid-gaussian"))
+        request = replace(request, family="iid-gaussian")
     plain = loop.with_noise(designed(request, loop.plant))
-    if design == "trace" or _is_blind(loop):
+    observer: Any = loop.observer
+    is_blind = not (observer.K.any() and observer.advance.any())
+    if design in ("trace", "iid") or is_blind:
         return plain  # no noise costs a loop without feedback
     if design == "codesign":
         return optimal_loop(plain, CAP, progress=False)
-    weight = plain if loop.known_design.is_kalman else loop
+    weight = plain if plain.knows_noise else loop
     return loop.with_noise(designed(request, loop.plant, weight=weight))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._bands import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
+from ..core._shown import own_axes
 from ..core.loss import checked_delta
 from .error import deviation_from_mean, step_count
 from .network import DENSE_NODES, Values
@@ -77,7 +77,7 @@ def plot_trajectories(
     exact = consensus.mean_error(initial_values, len(response.time) - 1)
     values = consensus.network.initial_values(initial_values, consensus.dimension)
     _, average = deviation_from_mean(values)
-    ax = _own_axes(ax)
+    ax = _stepped_axes(ax)
     means = np.tile(average, len(values))[:, None]
     measured = np.asarray(signals).mean(axis=1) - means
     t = response.time
@@ -153,7 +153,7 @@ def plot_error(
     instance_of(bound, bool, "bound")
     time = np.arange(step_count(steps) + 1)
     curves = [_error(consensus, initial_values, steps, readout) for readout in readouts]
-    ax = _own_axes(ax)
+    ax = _stepped_axes(ax)
     prefix = f"{label}: " if label else ""
     for readout, (curve, band) in zip(readouts, curves):
         shade = color or COLORS[readout]
@@ -280,7 +280,7 @@ def plot_network(
         given = network.per_node(pos, "pos")
         places = dict(enumerate(real_array(given, "pos", shape=(len(network), 2))))
     weights = np.array([weight for *_, weight in graph.edges(data="weight")])
-    ax = _own_axes(ax)
+    ax = own_axes(ax)
     nodes: dict[str, Any] = dict(ax=ax, edgecolors="black", linewidths=0.8)
     nodes["node_size"] = min(420.0, 12000.0 / len(network))
     nx.draw_networkx_edges(
@@ -325,10 +325,9 @@ def plot_network(
     return ax
 
 
-def _own_axes(ax: Axes | None) -> Axes:
-    """The given axes, or new ones."""
-    if ax is None:
-        ax = plt.figure(figsize=(5.2, 3.4), layout="constrained").subplots()
+def _stepped_axes(ax: Axes | None) -> Axes:
+    """The given axes, or new ones, with whole numbers of steps."""
+    ax = own_axes(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 

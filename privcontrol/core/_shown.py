@@ -57,11 +57,17 @@ def time_axis(label: str, unit: str | None) -> str:
 
 
 def own_axes(ax: Axes | None) -> Axes:
-    """Return the given axes, or new ones."""
+    """Return the given axes, or those of a new figure."""
     import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
 
     if ax is None:
-        _, ax = plt.subplots(layout="constrained")
+        return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax: expected matplotlib Axes or None, got {type(ax).__name__}; "
+            "plt.subplots()[1] makes them"
+        )
     return ax
 
 

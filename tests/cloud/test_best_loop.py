@@ -286,6 +286,22 @@ def test_the_cloud_answers_as_the_simulation_does(form, kind):
         cloud.step(yhat[:, 0])
 
 
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+def test_the_cloud_takes_its_own_input_out_of_readings_that_pass_it_on(form):
+    tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], [[0.5]], 1.0)
+    secret = pc.StateAdjacency({"x[0]": 0.1}, times=0)
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    noise = pc.design_output_noise(
+        tank, horizon=20, adjacency=secret, budget=budget, models="exact"
+    )
+    gains = [[0.2, 0.3]], [[0.4], [0.1]]
+    loop = pc.private_loop(tank, *gains, noise, form=form)
+    run = loop.simulate(rng=0, initial_state=[1.0, 0.0])
+    cloud = loop.online()
+    asked = [cloud.step(yhat)[0] for yhat in run.outputs[0, 0]]
+    np.testing.assert_allclose(asked, run.outputs[1, 0], atol=1e-12)
+
+
 def test_a_lost_sample_is_predicted_and_the_filter_knows_it():
     plant = random_plant(2)
     noise = noise_of("structured", plant, 6)
