@@ -314,16 +314,16 @@ def exact_product(
             "for a simulation"
         )
     rows = matrix.tocsr()
-    product = RationalMatrix(rows.shape[0], columns.ncols())
+    factors = columns.tolist()
+    product = []
     for i in range(rows.shape[0]):
-        entries = slice(rows.indptr[i], rows.indptr[i + 1])
-        for j, value in zip(
-            rows.indices[entries].tolist(), rows.data[entries].tolist()
-        ):
-            factor = rational(value)
-            for k in range(columns.ncols()):
-                product[i, k] = product[i, k] + factor * columns[j, k]
-    return product
+        row = slice(rows.indptr[i], rows.indptr[i + 1])
+        totals = [Rational(0)] * columns.ncols()
+        for j, value in zip(rows.indices[row].tolist(), rows.data[row].tolist()):
+            size = rational(value)
+            totals = [total + size * x for total, x in zip(totals, factors[j])]
+        product.append(totals)
+    return RationalMatrix(product)
 
 
 def exact_release(

@@ -68,7 +68,7 @@ def test_time(turns, table):
     timed = turns(functions)
     out = table(
         "Calibration: time",
-        "A budget of the second row is one of 100,000 in arrays. Goals: 20 us and 2 us. The last column compares with "
+        "A budget of the second row is one of 100,000 in arrays. Goals: 20 us and 10 us. The last column compares with "
         "the first row.",
         *("calibration of one Gaussian budget", "wall", "processor", "ratio"),
     )

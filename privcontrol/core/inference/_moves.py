@@ -183,27 +183,22 @@ class InputMoves:
 
     def scope(self, assumptions: tuple[str, ...]) -> Scope:
         """The scope of a guarantee for these moves."""
-        radius = None
-        described: dict = {"norm": str(self.norm)}
+        radius = None if self.radii.ndim else float(self.radii)
+        described: dict = {"type": "InputMoves"}
         if self.low is not None and self.high is not None:
             described |= {"low": self.low.tolist(), "high": self.high.tolist()}
-            described["type"] = "InputMoves"
+            described["norm"] = str(self.norm)
             statement = (
                 "the data move anywhere in their public box, to which they are clipped"
             )
         elif self.metric is not None:
-            radius = float(self.radii)
             name, steepness = self.metric
-            described = {"metric": name, "into": str(self.norm), "constant": steepness}
-            described |= {"type": "InputMoves", "radius": radius}
+            described |= {"metric": name, "into": str(self.norm), "radius": radius}
+            described["constant"] = steepness
             statement = (
                 f"the data move by at most {radius:g} in a metric d with ||{name}(x) - "
                 f"{name}(x')||_{self.norm:g} <= {steepness:g} d(x, x')"
             )
-        elif self.radii.ndim == 0:
-            radius = float(self.radii)
-            described |= {"type": "BallAdjacency", "radius": radius}
-            statement = f"the data move by at most {radius:g} in the {self.norm:g}-norm"
         else:
             ball = BallAdjacency(self.radii, norm=self.norm)
             described = ball.to_dict()
@@ -212,10 +207,8 @@ class InputMoves:
             dumps(described, sort_keys=True),
             statement,
             _DOMAIN,
-            None,
-            assumptions,
-            (),
-            radius,
+            assumptions=assumptions,
+            radius=radius,
             constrained=False,
         )
 
