@@ -30,6 +30,7 @@ from ..trajectory.disturbance import (
 from ..trajectory.secret import Responses, all_responses
 from ._cover import covering_ellipsoid, remainder
 from ._responses import floored_root, shift_sizes, triangular_root
+from .endless_design import root_from_rest
 from .parts import Correlated, Driven, NoisePart, White
 from .problem import DesignProblem, SizedNoise
 
@@ -84,11 +85,29 @@ def correlated(problem: DesignProblem) -> SizedNoise:
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
-    if responses.apart:  # their sums are larger than the shape is for
-        shape = scaled_to_fit(problem, shape, responses)
-        lower_bound = math.nan
+    if responses.apart:
+        return _cheaper_apart(problem, shape, responses)
     sized = dense_noise(problem, shape, responses)
     return replace(sized, lower_bound=lower_bound)
+
+
+def _cheaper_apart(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> SizedNoise:
+    """The cheaper one of two shapes for changes that come apart, scaled to their sums.
+
+    The other shape is the noise without a horizon. Changes share less of it over long
+    times than of the one that is the best for single changes.
+    """
+    shapes = [shape]
+    lasting = root_from_rest(problem)
+    if lasting is not None:
+        shapes.append(lasting)
+    sized = []
+    for root in shapes:
+        fitting = scaled_to_fit(problem, root, responses)
+        sized.append(dense_noise(problem, fitting, responses))
+    return min(sized, key=lambda each: each.cost)
 
 
 def dense_noise(

@@ -145,15 +145,13 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     request = problem.request
     if not _is_long_and_plain(request, problem.weight):
         return None
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    secret, price, design = found
     plant = problem.plant
     horizon = problem.horizon
     allowed = request.budget.shift(request.releases)
-    try:
-        price = price_of(problem.weight, len(plant.C))
-        secret = endless_secret(request.adjacency, plant)
-        design = stationary_design(secret, allowed, price, gap=request.gap / 4)
-    except (ValueError, PrivacyError, UncertifiableError):
-        return None
     part = Filtered(design.shaping, design.response, starts_stationary=False)
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
@@ -175,6 +173,31 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
         design,  # type: ignore[arg-type]
         request,
     )
+
+
+def root_from_rest(problem: DesignProblem) -> NDArray | None:
+    """A root (T p, T r) of noise without a horizon from rest, None if there is none."""
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    _, _, design = found
+    return causal_map(design.output.impulse_response(problem.horizon))
+
+
+def _of_any_length(
+    problem: DesignProblem,
+) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
+    """The secret, the price and the design without a horizon, if there is one."""
+    request = problem.request
+    plant = problem.plant
+    allowed = request.budget.shift(request.releases)
+    try:
+        price = price_of(problem.weight, len(plant.C))
+        secret = endless_secret(request.adjacency, plant)
+        design = stationary_design(secret, allowed, price, gap=request.gap / 4)
+    except (ValueError, PrivacyError, UncertifiableError):
+        return None
+    return secret, price, design
 
 
 def _is_long_and_plain(request: Request, weight: Any) -> bool:

@@ -334,3 +334,12 @@ def test_rides_on_a_bus_take_the_noise_of_the_study(stops, correlated, white):
     assert alone.std == pytest.approx(white, abs=0.05)
     mu = float(pc.core.kappa_inverse(1.0, 1e-5))
     assert alone.std == pytest.approx(math.sqrt(stops) / mu, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"floor": 0.2}])
+def test_a_horizon_costs_hardly_more_than_none(options):
+    """The best shape for single changes alone would cost 1.4 times as much, and more."""
+    secret = pc.DisturbanceAdjacency(1.0, duration=4, events=7, separation=12)
+    endless = designed(lag(0.9), secret)
+    noise = designed(lag(0.9), secret, horizon=100, **options)
+    assert noise.design.cost <= 1.2 * 100 * endless.std[0] ** 2
