@@ -76,11 +76,11 @@ def least_cost(loop: LoopData) -> float:
         return expected_total(loop)  # its noise is below every other one
     problem = DesignProblem.of(loop.plant, noise.request, None)
     responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
-    if responses.balls or responses.apart:
+    if responses.apart:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design
-    basis = _basis(responses.points)
+    basis = _basis(np.hstack([responses.points, *responses.balls]))
     total = noise_covariance(noise)
     information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
     covariance = np.linalg.inv(information)
@@ -95,7 +95,8 @@ def least_cost(loop: LoopData) -> float:
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
-    moves = basis.T @ responses.points
+    axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
+    moves = np.hstack([basis.T @ responses.points, *axes])
     spent = float(np.sum(slope * information))
     bound = problem.allowed**2 * _price(slope, moves) - spent
     return expected_total(loop) - _saved(loop, known) - bound
@@ -116,6 +117,13 @@ def _basis(columns: NDArray) -> NDArray:
     """Orthonormal columns of the span of others."""
     left, values, _ = scipy.linalg.svd(columns, full_matrices=False)
     return left[:, values > rank_tolerance(columns, values)]
+
+
+def _axes(ball: NDArray, slope: NDArray) -> NDArray:
+    """Moves U v_i of a ball U c, |c| <= 1, that price a slope as the whole ball does."""
+    back = np.linalg.pinv(ball)
+    _, turn = np.linalg.eigh(back @ slope @ back.T)
+    return ball @ turn
 
 
 def _price(slope: NDArray, moves: NDArray) -> float:

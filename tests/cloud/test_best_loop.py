@@ -617,7 +617,7 @@ def test_a_right_prior_never_costs_more_than_other_loops(seed):
 # -- disturbances, in turns ---------------------------------------------------------------------
 
 
-def tank_loop(horizon=15, **options):
+def tank_loop(horizon=15, beside=(), **options):
     tank = ct.ss(
         [[0.9, 0.1], [0, 0.8]],
         [[0, 1.0], [1, 0]],
@@ -630,7 +630,7 @@ def tank_loop(horizon=15, **options):
     noise = pc.design_output_noise(
         tank,
         horizon=horizon,
-        adjacency=pc.DisturbanceAdjacency({"w": 1.0}, **options),
+        adjacency=[pc.DisturbanceAdjacency({"w": 1.0}, **options), *beside],
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
     )
     weights = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1, "controls": ["u"]}
@@ -649,13 +649,19 @@ def test_turns_end_near_the_certified_optimum_of_a_disturbance(options):
     assert optimality.cost == pytest.approx(cost.total + cost.terminal, rel=1e-12)
 
 
-def test_no_other_noise_for_the_disturbance_is_below_the_bound():
+BESIDE = [pc.InitialStateAdjacency({"a": 0.5})]
+
+
+@pytest.mark.parametrize("options", [{}, {"norm": "l2", "beside": BESIDE}])
+def test_no_other_noise_for_the_disturbance_is_below_the_bound(options):
     """Sixty random noises that keep the budget, with their own filters."""
-    loop = tank_loop(horizon=8)
+    loop = tank_loop(horizon=8, **options)
+    assert 0 <= loop.optimality.gap < 0.1
     noise = loop.noise
     lower = loop.optimality.lower_bound
     problem = DesignProblem.of(loop.plant, noise.request, None)
-    moves = all_responses(noise.request.adjacency, problem.plants, 8).points
+    responses = all_responses(noise.request.adjacency, problem.plants, 8)
+    moves = responses.points
     known = DenseKnowledge.of(
         loop.plant, loop.weights, noise_covariance(noise), loop.design.P0
     )
@@ -672,7 +678,10 @@ def test_no_other_noise_for_the_disturbance_is_below_the_bound():
         if k % 2:
             scale = np.linalg.norm(best) / np.linalg.norm(information)
             information = best + 0.1 * scale * information
-        worst = np.max(np.sum(moves * (information @ moves), axis=0))
+        sizes = [np.sum(moves * (information @ moves), axis=0)]
+        for ball in responses.balls:
+            sizes.append(np.linalg.eigvalsh(ball.T @ information @ ball))
+        worst = np.max(np.concatenate(sizes))
         information *= problem.allowed**2 / worst
         other = DenseKnowledge.of(
             loop.plant, loop.weights, np.linalg.inv(information), loop.design.P0
