@@ -171,6 +171,8 @@ def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
 
 def _is_stable(A: NDArray) -> bool:
     """Whether all eigenvalues lie inside the unit circle, as far as doubles tell."""
+    if not np.isfinite(A).all():
+        return False
     sizes = np.abs(np.linalg.eigvals(A))
     return bool(sizes.max() < 1)
 

@@ -56,7 +56,8 @@ from .summed import SummedNoise
 #: Uncertain entries of which all corners are gone through.
 _MOST_ENTRIES = 8
 _MOST_BOXES = 128
-#: Entries of which all corners are gone through where there are more. Halving helps little.
+#: The same with more entries, and how many of these go through all of their corners.
+_MOST_WIDE_BOXES = 32
 _TURNED = 4
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
@@ -372,7 +373,7 @@ def _halved(moves: _Moves, whitening: _Whitening) -> tuple[float, float]:
     lower = 0.0
     boxes: list[tuple] = []
     entries = len(moves.widths)
-    most = _MOST_BOXES if entries <= _MOST_ENTRIES else 1
+    most = _MOST_BOXES if entries <= _MOST_ENTRIES else _MOST_WIDE_BOXES
     waiting = [(np.zeros(entries), moves.widths)]
     count = 0
     while True:

@@ -26,6 +26,7 @@ from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
 from ..trajectory.linear import LinearSystem
+from ..trajectory.modes import growing_mode
 from ..trajectory.plant import Plant
 from ..trajectory.secret import SecretInputs
 from ._secret import endless_secret
@@ -43,10 +44,19 @@ from .varying import VaryingProblem, secrets_of
 _MOST_ROUNDS = 12
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
+#: Excess of scaled noise over its budget from which on it is given up.
+_HOPELESS = 10.0
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
 
 _AFRESH = ("gaussian", "iid-gaussian")
+
+_REMEMBERED = (
+    "models: no bound for runs of any length is found, since at a vertex of the polytope "
+    "around the models the secret drives a mode that never dies out; the largest one there "
+    "is {}. Narrow the models, for identified plants by more samples or known entries, or "
+    "protect over a finite horizon with a white floor"
+)
 
 #: Parts of noise, each with its least and largest size.
 Candidate = tuple[tuple[NoisePart, float, float], ...]
@@ -190,6 +200,10 @@ class _Task:
             return cls(plant, request, weight, tuple(each))
         vertices = request.region.plants(request.adjacency)
         secrets = secrets_of(request.adjacency, vertices)
+        if request.horizon == math.inf:
+            for vertex, secret in zip(vertices, secrets):
+                if not secret.system.spectral_radius < 1:
+                    raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
         return cls(plant, request, weight, (secrets,))
 
     @property
@@ -281,7 +295,9 @@ class _Task:
             return (parts, shift), shift / self.allowed
 
         _, unit = evaluated(1.0)
-        (parts, shift), _, excess = scale_to_budget(evaluated, round_up(unit, 8))
+        (parts, shift), _, excess = scale_to_budget(
+            evaluated, round_up(unit, 8), largest_excess=_HOPELESS
+        )
         if excess > 1:
             raise UncertifiableError(
                 "models: the noise does not meet its budget when evaluated back; raise "
