@@ -27,7 +27,7 @@ _LONGEST = 200
 
 
 def load(path: str | Path) -> Any:
-    """What ``noise.save(path)`` or ``loop.save(path)`` wrote, certified again.
+    """Load what ``noise.save(path)`` or ``loop.save(path)`` wrote, certified again.
 
     The guarantee is evaluated for the noise in the file, by a route that does not trust
     the file. A file that was altered, or whose claim does not hold, is refused.

@@ -117,6 +117,12 @@ def test_every_function_says_what_it_does_in_one_line(name):
     assert first.endswith((".", ":")), f"{name}: the summary is {first!r}"
 
 
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstrings_do_not_begin_with_a_question_word(name):
+    first = (inspect.getdoc(PUBLIC[name][0]) or "").split()[:1]
+    assert first not in (["What"], ["Which"], ["How"], ["Whether"], ["Where"])
+
+
 def test_a_response_refuses_keywords_that_it_does_not_know():
     vehicle, pure = pc.plants.vehicle(), pc.PrivacyBudget(epsilon=1)
     secret = pc.StateAdjacency({"position": 1.0})

@@ -233,7 +233,7 @@ class Eavesdropper:
 
 
 def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
-    """The adversary who knows the model, the gains, and all of yhat and u over the horizon.
+    """Return the adversary who knows the model, the gains, and all of yhat and u.
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For
     structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, for any

@@ -97,7 +97,7 @@ class IdentifiedPlant(ByContent):
         return self.plant.statespace()
 
     def contains(self, sys: ct.StateSpace) -> bool:
-        """Whether A and B of a plant are in the box, for any names.
+        """Return whether A and B of a plant are in the box, for any names.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ def identify_states(
     A: ArrayLike | None = None,
     B: ArrayLike | None = None,
 ) -> IdentifiedPlant:
-    """A plant from measured states and inputs, with intervals of given confidence.
+    """Identify a plant from measured states and inputs, with a region that holds it.
 
     The data obey x(t+1) = A x(t) + B u(t) + w(t). The states are measured without error,
     and w is white Gaussian noise of any size, with any correlation of its entries. Each of
@@ -218,7 +218,7 @@ def identify_outputs(
     output_names: Sequence[str] | None = None,
     input_names: Sequence[str] | None = None,
 ) -> IdentifiedPlant:
-    """A plant from measured outputs and inputs, with intervals of given confidence.
+    """Identify a plant from measured outputs and inputs, with a region that holds it.
 
     The data obey the ARX form y(t) = A_1 y(t-1) + .. + A_k y(t-k) + B_1 u(t-1) + .. +
     B_k u(t-k) + e(t) of order k, with white Gaussian e. The plant is its realisation in

@@ -24,7 +24,7 @@ def create_channel_iosystem(
     outputs: Sequence[str] | None = None,
     states: Sequence[str] | None = None,
 ) -> ct.StateSpace:
-    """The gate yhat(t) = y(t) + gamma(t) as a python-control StateSpace.
+    """Make the gate yhat(t) = y(t) + gamma(t), a python-control StateSpace.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def create_noise_iosystem(
     outputs: Sequence[str] | None = None,
     states: Sequence[str] | None = None,
 ) -> ct.StateSpace:
-    """The noise alone, eta -> gamma, as a python-control StateSpace, for analysis.
+    """Make the noise alone, eta -> gamma, a python-control StateSpace for analysis.
 
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
     sample 0, driven noise the plant itself from fresh eta, and independent noise a static

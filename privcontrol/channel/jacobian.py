@@ -263,7 +263,7 @@ def jacobian_polytope(
     max_vertices: int = 256,
     leaving: float = 0.0,
 ) -> JacobianPolytope:
-    """The plants between which two runs of a nonlinear plant differ, over a region.
+    """Return the plants between which two runs of a nonlinear plant differ.
 
     The Jacobians of the plant's functions are enclosed over the whole region by interval
     arithmetic, which calls the functions with numbers that numpy takes for its own. Of

@@ -66,7 +66,7 @@ class PlantRegion(CheckedFields):
         return (self.clause, *self.assumptions)
 
     def contains(self, sys: ct.StateSpace | Plant) -> bool:
-        """Whether a plant is in the region, for polytopes to nine digits.
+        """Return whether a plant is in the region, for polytopes to nine digits.
 
         Parameters
         ----------

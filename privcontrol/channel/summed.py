@@ -92,7 +92,7 @@ class SummedNoise(ByContent):
         return None
 
     def consists_of(self, *kinds: type[NoisePart]) -> bool:
-        """Whether all parts are of these kinds."""
+        """Return whether all parts are of these kinds."""
         return all(isinstance(part, kinds) for part in self.parts)
 
     @property

@@ -51,7 +51,7 @@ _NOTHING_LEFT = 1e-6
 def windows_guarantee(
     noises: Sequence[OutputNoise], *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
-    """The exact guarantee of consecutive windows of one plant, each with fresh noise.
+    """Return the exact guarantee of consecutive windows, each with noise of its own.
 
     The run of all windows' samples is one trajectory, and the adjacency is about all of it.
     With t_i the start of window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z

@@ -103,7 +103,7 @@ class HorizonGrowth:
 def horizon_growth(
     sys: ct.StateSpace, adjacency: Adjacency, horizons: int | Sequence[int]
 ) -> HorizonGrowth:
-    """How noise that hides an adjacency grows with the horizon, by which modes.
+    """Tell how noise that hides an adjacency grows with the horizon, by which modes.
 
     Noise of bounded size hides a move at every time j of any horizon if and only if
     A^-j v stays bounded, as far as outputs see it: not if v excites a contracting mode,

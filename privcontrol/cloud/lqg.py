@@ -48,7 +48,7 @@ def private_lqg(
     name: str | None = None,
     progress: bool = False,
 ) -> PrivateLoop:
-    """An LQG loop whose cloud sees only privatised outputs.
+    """Make an LQG loop whose cloud sees only privatised outputs.
 
     With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K
     xhat with the gains of the LQ recursion and the Kalman estimate of the plant's state

@@ -369,7 +369,7 @@ def tradeoff(
     executor: Executor | None = None,
     progress: bool = False,
 ) -> Tradeoff:
-    """The exact expected cost of a private LQG loop against epsilon, by design of noise.
+    """Compute the exact cost of a private LQG loop against epsilon, by design of noise.
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy
     noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that

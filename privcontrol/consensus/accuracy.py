@@ -45,7 +45,7 @@ def optimal_consensus_epsilon(
     family: str = "gaussian",
     readout: str = "message",
 ) -> float:
-    """The least epsilon with which private consensus reaches an accuracy.
+    """Return the least epsilon with which private consensus reaches an accuracy.
 
     With equal noise sigma the total error in the limit is v sigma^2 (message readout)
     or v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy
@@ -108,7 +108,7 @@ def optimal_consensus_error(
     family: str = "gaussian",
     readout: str = "message",
 ) -> float:
-    """The least total mean-square error in the limit that a budget allows.
+    """Return the least total mean-square error in the limit that a budget allows.
 
     It is the inverse of `optimal_consensus_epsilon`.
 
@@ -143,7 +143,7 @@ def optimal_consensus_scales(
     readout: str = "message",
     least_scales: ArrayLike | None = None,
 ) -> NDArray:
-    """The noise scales of unequal nodes that reach an accuracy with the least privacy loss.
+    """Return noise scales of unequal nodes that reach an accuracy at the least loss.
 
     That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
     together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum

@@ -331,7 +331,7 @@ class NodeAdjacency(Adjacency):
         )
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
-        """What the adjacency leaves open, such as several secrets at once."""
+        """Return what the adjacency leaves open, such as several secrets at once."""
         if self.kind == "one":
             return (
                 "two nodes that move together",

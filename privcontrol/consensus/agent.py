@@ -158,7 +158,7 @@ class Agent:
         return message.copy() if self._shape else float(message[0])
 
     def message(self) -> float | NDArray:
-        """What the agent publishes now, (d,) of vectors, the same however often asked.
+        """Return what the agent publishes now, the same however often it is asked.
 
         The first call draws the agent's noise from the operating system. The sum of
         real numbers is rounded once, so the guarantee holds for the doubles that are

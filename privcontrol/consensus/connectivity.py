@@ -33,7 +33,7 @@ def algebraic_connectivity(graph: sparse.csr_array) -> float:
 
 
 def is_connected_without(graph: sparse.csr_array, count: int) -> bool:
-    """Whether the network is known to stay connected without any `count` agents.
+    """Return whether the network is known to stay connected without any `count` agents.
 
     One agent is looked for among the cut nodes. Several are by Menger's theorem: one of
     count + 1 hubs stays, and is cut from a stranger only if fewer than count + 1

@@ -99,7 +99,7 @@ class Network:
         return algebraic_connectivity(self.unit_graph)
 
     def is_connected_without(self, count: int) -> bool:
-        """Whether the network is known to stay connected without any `count` agents."""
+        """Return whether the network is known to stay connected without any `count` agents."""
         if count not in self._connected_without:
             known = is_connected_without(self.unit_graph, count)
             self._connected_without[count] = known

@@ -55,7 +55,7 @@ Score = Callable[[NDArray], NDArray]
 
 @dataclass(frozen=True, repr=False)
 class AuditResult:
-    """What `audit` found.
+    """Hold what `audit` found.
 
     Attributes
     ----------

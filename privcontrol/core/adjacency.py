@@ -57,7 +57,7 @@ Radius = float | tuple[float, ...] | Mapping[str, float]
 
 
 class Adjacency(ABC):
-    """Which pairs of private data must look alike.
+    """State which pairs of private data must look alike.
 
     A subclass says which moves it hides, and states itself in words. Adjacencies do not
     change, and are equal if their descriptions are.

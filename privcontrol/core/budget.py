@@ -49,7 +49,7 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 @_by_name
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyBudget:
-    """What releases may cost, the pair (epsilon, delta) or ``gdp``, all by name.
+    """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
 
     Budgets do not add, the guarantees of releases compose. A pair that is known of a
     release made elsewhere becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.

@@ -359,7 +359,7 @@ class AffineManifold(Frozen):
         return _length(move - Q @ (Q.T @ move))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        """Whether x (n,) lies on the manifold up to a relative tolerance."""
+        """Return whether x (n,) lies on the manifold up to a relative tolerance."""
         point = self._point(x)
         scale = _length(point) + _length(self.origin)
         if self._constraint is not None:

@@ -18,7 +18,7 @@ _TEN_AGENTS = (
 
 
 def ten_agent_graph() -> networkx.Graph:
-    """The network of DPAM section 6.3: ten agents, 14 edges of weight 1/4.
+    """Return the network of DPAM section 6.3: ten agents, 14 edges of weight 1/4.
 
     Its agents 2, 5, 7 and 10 have four neighbours, hence weights that sum to one, and it converges all the same:
     alpha = 0.8256939.
@@ -60,7 +60,7 @@ def ten_agent_graph() -> networkx.Graph:
 
 
 def ten_agent_values() -> NDArray:
-    """The initial values x(0) (10,) of DPAM section 6.3, for agents 1 .. 10; their average is 15.
+    """Return the initial values x(0) (10,) of DPAM section 6.3; their average is 15.
 
     Examples
     --------

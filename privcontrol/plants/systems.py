@@ -8,7 +8,7 @@ from ..core._linalg import positive_number
 
 
 def vehicle(dt: float = 0.1) -> ct.StateSpace:
-    """The vehicle of DPAM section 5.3: position and velocity, driven by an acceleration, position measured.
+    """Return the vehicle of DPAM section 5.3, whose position is measured.
 
     Parameters
     ----------

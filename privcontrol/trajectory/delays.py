@@ -21,7 +21,7 @@ _MOST_SAMPLES = 10_000
 def with_delays(
     sys: ct.StateSpace, delays: Mapping[str, float], dt: float | None = None
 ) -> ct.StateSpace:
-    """A plant whose inputs or outputs are delayed, with the past as further states.
+    """Delay inputs or outputs of a plant, with the past as further states.
 
     Nothing is approximated. A delay of d samples of an input ``u`` adds the states ``u_1``
     to ``u_d``, its values 1 to d samples ago, and one of an output likewise. A continuous

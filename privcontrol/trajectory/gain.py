@@ -42,7 +42,7 @@ TAIL = 1e-11  # relative size of the tail at which the sum stops
 
 
 def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | float:
-    r"""The gain of a stable linear system from its input signal to its output signal.
+    r"""Return the gain of a stable linear system from input signal to output signal.
 
     ======  ========================  ==============================================
     norm    Lipschitz constant for    value

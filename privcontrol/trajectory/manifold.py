@@ -203,7 +203,7 @@ class OutputQuery(LinearQuery):
 def trajectory_manifold(
     sys: ct.StateSpace | Plant, horizon: int, inputs: ArrayLike | None = None
 ) -> TrajectoryManifold:
-    """The affine manifold on which a plant's state trajectory lies.
+    """Return the affine manifold on which a plant's state trajectory lies.
 
     An eavesdropper who sees the inputs knows it. Entries are time-major and labelled
     ``position(0)``, and the dimension is the number n of states.
@@ -263,7 +263,7 @@ def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
 
 
 def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
-    """The query that publishes y(t) = C x(t) over a horizon.
+    """Return the query that publishes y(t) = C x(t) over a horizon.
 
     A feedthrough D u(t) is public and left out. Parameters and errors are those of
     `trajectory_manifold`.

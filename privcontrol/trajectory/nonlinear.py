@@ -209,7 +209,7 @@ class _Integrated:
 def sample_nonlinear(
     sys: ct.NonlinearIOSystem, Ts: float, *, method: str = "rk4", substeps: int = 1
 ) -> ct.NonlinearIOSystem:
-    """The discrete-time system that a fixed-step integrator makes of a nonlinear one.
+    """Sample a nonlinear system by an integrator of fixed step.
 
     Inputs are held over a sample. Guarantees and simulations are those of this system,
     so choose steps that are short enough for the continuous one.
