@@ -304,7 +304,7 @@ class EndlessNoise(OutputNoise):
     ) -> ct.ControlPlot:
         """Plot the spectra of the noise and of what it hides, and what a loop lets pass.
 
-        A secret that lasts is drawn at its full length.
+        A secret that lasts is drawn at the length that shows most at each frequency.
 
         Parameters
         ----------
@@ -320,7 +320,7 @@ class EndlessNoise(OutputNoise):
             ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
         secret = self.design.secret  # type: ignore[attr-defined]
         lasts = self._longest_change()
-        hidden = "secret" if lasts == 1 else f"secret, {lasts} samples long"
+        hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
         curves = {"noise": self.model, hidden: secret}
         if loop is not None:
             curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
@@ -332,7 +332,7 @@ class EndlessNoise(OutputNoise):
             gains = np.linalg.norm(responses, axis=(1, 2))
             if label == hidden:
                 delays = np.exp(-1j * np.outer(angles, np.arange(lasts)))
-                gains = gains * np.abs(delays.sum(axis=1))
+                gains = gains * np.abs(delays.cumsum(axis=1)).max(axis=1)
             style = "k" if label == "noise" else ""
             lines += ax.loglog(frequencies, gains, style, label=label)
         unit = "cycles per sample" if self.plant_data.dt is True else "Hz"

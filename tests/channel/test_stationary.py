@@ -211,7 +211,7 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
     lines = plot.axes[0, 0].get_lines()
     assert [line.get_label() for line in lines] == [
         "noise",
-        "secret, 4 samples long",
+        "secret, up to 4 samples long",
     ]
     amplitude = lines[1].get_ydata()[0] / 4
     assert amplitude == pytest.approx(0.3 * abs(ROOM.dcgain().item()), rel=1e-3)
@@ -224,9 +224,11 @@ def test_the_plot_draws_a_stay_at_its_full_length():
         ROOM, horizon=np.inf, budget=BUDGET, adjacency=secret, models="exact"
     )
     line = stay.plot().axes[0, 0].get_lines()[1]
-    assert line.get_label() == "secret, 12 samples long"
+    assert line.get_label() == "secret, up to 12 samples long"
     least = 12 * 0.3 * abs(ROOM.dcgain().item())
     assert line.get_ydata()[0] == pytest.approx(least, rel=1e-3)
+    one = 0.3 * np.abs(ROOM.frequency_response([np.pi / ROOM.dt]).frdata).item()
+    assert line.get_ydata()[-1] == pytest.approx(one, rel=1e-3)  # one sample shows most
 
 
 @pytest.mark.parametrize(
