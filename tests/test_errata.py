@@ -17,7 +17,7 @@ from oracles import kappa
 
 import privcontrol as pc
 from privcontrol.consensus import optimal_consensus_epsilon, private_consensus
-from privcontrol.core.inference import InputPerturbation, OutputPerturbation
+from privcontrol.core import InputPerturbation, OutputPerturbation
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 PRINTED_SIGMAS = {1.0: 2.5244, 0.1: 23.4765, 0.01: 232.8495}

@@ -7,9 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privcontrol.core import PrivacyBudget, PrivacyError, gaussian_std, kappa
-from privcontrol.core.inference import InputPerturbation, OutputPerturbation
-from privcontrol.core.lipschitz import feedforward_lipschitz
+from privcontrol.core import (
+    InputPerturbation,
+    OutputPerturbation,
+    PrivacyBudget,
+    PrivacyError,
+    feedforward_lipschitz,
+    gaussian_std,
+    kappa,
+)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

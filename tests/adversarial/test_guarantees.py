@@ -11,12 +11,13 @@ import pytest
 from privcontrol.core import (
     BudgetExceededError,
     DirectionAdjacency,
+    InputPerturbation,
+    OutputPerturbation,
     PrivacyBudget,
     PrivacyGuarantee,
     PrivacyLedger,
     UncertifiableError,
 )
-from privcontrol.core.inference import InputPerturbation, OutputPerturbation
 from privcontrol.core.loss import PrivacyLoss, composed
 
 ADJACENCY = DirectionAdjacency([[1.0]])

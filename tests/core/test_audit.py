@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom
 
 import privcontrol as pc
-from privcontrol.core import BallAdjacency
-from privcontrol.core._audit import AuditResult, _epsilon_bound, audit
+from privcontrol.core import AuditResult, BallAdjacency, audit
+from privcontrol.core._audit import _epsilon_bound
 
 PURE = pc.PrivacyBudget(epsilon=1.0)
 LINE = pc.DirectionAdjacency([[1.0]])

@@ -9,15 +9,15 @@ import pytest
 from flint import arb, ctx
 from scipy.stats import norm
 
-from privcontrol.core.calibration import (
-    calibrated_y,
+from privcontrol.core import (
+    PrivacyError,
+    UncertifiableError,
     gaussian_std,
     kappa,
     kappa_inverse,
-    kappa_upper,
     laplace_scale,
 )
-from privcontrol.core.errors import PrivacyError, UncertifiableError
+from privcontrol.core.calibration import calibrated_y, kappa_upper
 
 EPSILONS = [0, 1e-6, 1e-4, 1e-2, 0.1, 1, 10, 50, 100, 500, 1e4]
 DELTAS = [1e-300, 1e-100, 1e-50, 1e-12, 1e-5, 1e-2, 0.1, 0.5]

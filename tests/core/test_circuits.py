@@ -10,8 +10,8 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
+from privcontrol.core import UncertifiableError
 from privcontrol.core.circuits import ROUNDED, Component, radii, rounded
-from privcontrol.core.errors import UncertifiableError
 from privcontrol.core.moves import FiniteMoves
 from privcontrol.trajectory.circuits import (
     count_trajectory_circuits,

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core import AffineManifold, LinearQuery, manifold as manifold_module
-from privcontrol.core.errors import UncertifiableError
+from privcontrol.core import (
+    AffineManifold,
+    LinearQuery,
+    UncertifiableError,
+    manifold as manifold_module,
+)
 from privcontrol.core.moves import FiniteMoves
 
 

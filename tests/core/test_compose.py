@@ -12,10 +12,16 @@ import pytest
 from oracles import delta_bounds
 
 import privcontrol.core as core
-from privcontrol.core import PrivacyBudget
-from privcontrol.core.adjacency import Adjacency, EllipsoidMoves
-from privcontrol.core.compose import chain, compose_parallel, compose_sequential
-from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core import (
+    Adjacency,
+    PrivacyBudget,
+    PrivacyGuarantee,
+    chain,
+    compose_parallel,
+    compose_sequential,
+)
+from privcontrol.core.adjacency import EllipsoidMoves
+from privcontrol.core.guarantee import Scope
 from privcontrol.core.loss import PrivacyLoss
 
 NORMS = (1, 1.5, 2, 3, math.inf)

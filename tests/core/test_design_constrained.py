@@ -7,8 +7,7 @@ import pytest
 import scipy.optimize
 
 import privcontrol as pc
-from privcontrol.core import design as design_module
-from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core import design as design_module, kappa_inverse
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 

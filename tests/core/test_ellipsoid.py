@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from privcontrol.core import UncertifiableError
 from privcontrol.core.ellipsoid import (
     cost_above,
     cost_below,
@@ -14,7 +15,6 @@ from privcontrol.core.ellipsoid import (
     row_permuted_triangle,
     solution_error,
 )
-from privcontrol.core.errors import UncertifiableError
 
 
 def exact_largest_square(factor, points):

@@ -15,8 +15,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import privcontrol.core as core
-from privcontrol.core import PrivacyBudget, loss as loss_module
-from privcontrol.core.guarantee import PrivacyGuarantee, Scope
+from privcontrol.core import PrivacyBudget, PrivacyGuarantee, loss as loss_module
+from privcontrol.core.guarantee import Scope
 from privcontrol.core.loss import PrivacyLoss, composed, loss_from_dict, one_coordinate
 
 SCOPE = Scope(

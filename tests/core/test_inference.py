@@ -13,28 +13,26 @@ import scipy.stats
 from scipy.optimize import brentq, minimize
 
 from privcontrol.core import (
-    PrivacyBudget,
-    PrivacyError,
-    gaussian_std,
-    kappa,
-    laplace_scale,
-)
-from privcontrol.core._audit import audit
-from privcontrol.core.calibration import kappa_inverse
-from privcontrol.core.compose import chain, compose_parallel, compose_sequential
-from privcontrol.core.guarantee import PrivacyGuarantee
-from privcontrol.core.inference import (
     ClippedNetwork,
     InputPerturbation,
-    OutputPerturbation,
-)
-from privcontrol.core.ledger import PrivacyLedger
-from privcontrol.core.lipschitz import (
     LipschitzBound,
+    OutputPerturbation,
+    PrivacyBudget,
+    PrivacyError,
+    PrivacyGuarantee,
+    PrivacyLedger,
     SLLLayer,
     SLLNetwork,
+    audit,
+    chain,
+    compose_parallel,
+    compose_sequential,
     feedforward_lipschitz,
+    gaussian_std,
     induced_norm,
+    kappa,
+    kappa_inverse,
+    laplace_scale,
 )
 
 GAUSS, LAPLACE = PrivacyBudget(epsilon=1.0, delta=1e-2), PrivacyBudget(epsilon=1.0)

@@ -7,10 +7,8 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
-from privcontrol.core.design import design_iid, design_laplace
-from privcontrol.core.errors import UncertifiableError
+from privcontrol.core import LinearQuery, UncertifiableError, design_iid, design_laplace
 from privcontrol.core.laplace_shape import enclosing_cross_polytope as laplace_shape
-from privcontrol.core.query import LinearQuery
 
 
 def random_problem(rng):

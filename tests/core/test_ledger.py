@@ -23,8 +23,8 @@ from privcontrol.core import (
     DirectionAdjacency,
     PrivacyBudget,
     PrivacyGuarantee,
+    PrivacyLedger,
 )
-from privcontrol.core.ledger import PrivacyLedger
 from privcontrol.core.loss import PrivacyLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)

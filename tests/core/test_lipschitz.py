@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import privcontrol.core.lipschitz as lipschitz
-from privcontrol.core._balls import ball_matrix as ball, is_positive_definite
-from privcontrol.core.lipschitz import (
+from privcontrol.core import (
     LipschitzBound,
     SLLLayer,
     SLLNetwork,
     feedforward_lipschitz,
     induced_norm,
 )
+from privcontrol.core._balls import ball_matrix as ball, is_positive_definite
 
 NORMS = (1, 2, np.inf)
 DIRTY = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.core.errors import UncertifiableError
+from privcontrol.core import UncertifiableError
 
 
 def columns(manifold, radius):

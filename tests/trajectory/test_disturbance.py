@@ -11,7 +11,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.channel.parts import Correlated
-from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core import kappa_inverse
 from privcontrol.trajectory import DisturbedQuery, JointAdjacency
 
 ALLOWED = kappa_inverse(1.0, 1e-2)

@@ -7,8 +7,7 @@ import control as ct
 import numpy as np
 import pytest
 
-from privcontrol.core.errors import UncertifiableError
-from privcontrol.core.lipschitz import LipschitzBound
+from privcontrol.core import LipschitzBound, UncertifiableError
 from privcontrol.trajectory import gain as gain_module
 from privcontrol.trajectory.gain import system_gain
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
+from privcontrol.core import UncertifiableError
 from privcontrol.core._balls import midpoints, upper_bounds
-from privcontrol.core.errors import UncertifiableError
 from privcontrol.trajectory import powers
 from privcontrol.trajectory.powers import FreeResponse
 
