@@ -31,6 +31,8 @@ from ._spectrum import (
     outer_factors,
 )
 
+#: Orders from one up to below this are tried for changes at a distance.
+_LOW_ORDERS = 5
 #: Largest order that is looked for.
 _MOST_STATES = 48
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
@@ -82,7 +84,8 @@ def stationary_design(
 
     The cost is the mean square of H gamma, H the weight. The shaping has ``order`` states,
     by default the least number within ``gap`` of the bound. A `PrivacyWarning` says that no
-    order reaches the gap.
+    order reaches the gap. Changes at a distance may share less of a shaping of lower order,
+    and the cheapest one is taken.
     """
     if secret.energies is not None:
         return _plant_driven(secret, secret.energies, allowed, weight)
@@ -98,7 +101,17 @@ def stationary_design(
         orders = range(min(order, balanced.order), balanced.order + 1)[:1]
     candidates = (unwarped(truncated(balanced, k), grid.warp) for k in orders)
     shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
-    shaping, shift = problem.scaled(shaping, allowed)
+    sized = [problem.scaled(shaping, allowed)]
+    apart = any(moves.separation and moves.events > 1 for moves in secret.signals)
+    if order is None and apart:
+        for k in range(1, min(shaping.order, _LOW_ORDERS)):
+            lower = unwarped(truncated(balanced, k), grid.warp)
+            try:
+                lower = problem.cheapest([lower], grid, 0.0)
+                sized.append(problem.scaled(lower, allowed))
+            except UncertifiableError:
+                continue
+    shaping, shift = min(sized, key=lambda each: problem.cost(each[0]))
     cost = problem.cost(shaping)
     design = StationaryDesign(
         shaping,

@@ -343,3 +343,11 @@ def test_a_horizon_costs_hardly_more_than_none(options):
     endless = designed(lag(0.9), secret)
     noise = designed(lag(0.9), secret, horizon=100, **options)
     assert noise.design.cost <= 1.2 * 100 * endless.std[0] ** 2
+
+
+def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
+    secret = pc.DisturbanceAdjacency(1.0, duration=12, events=5, separation=20)
+    noise = designed(lag(0.9), secret)
+    sizes = [designed(lag(0.9), secret, order=order).std for order in (1, 8)]
+    assert noise.std == pytest.approx(sizes[0], rel=1e-9)
+    assert sizes[1] > 1.2 * sizes[0]
