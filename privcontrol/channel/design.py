@@ -20,10 +20,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
+from ..core._linalg import check_room
 from ..core._progress import timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.errors import PrivacyError, PrivacyWarning
+from ..trajectory.disturbance import disturbances
 from ..trajectory.plant import Plant
 from .absurd import check_size
 from .auto_floor import with_cheapest_floor
@@ -47,6 +49,9 @@ from .summed import Pricing
 _TRIED = 384
 _OF_COVERING = 8
 _OF_COVERING_BESIDE_FLOOR = 250
+
+#: Matrices (T p, T p) that a dense design holds at once.
+_DENSE_MATRICES = 8
 
 _EXACT_MODEL = (
     "structured noise without a floor protects under the exact model only; pass "
@@ -176,6 +181,8 @@ def design_output_noise(
         structured noise, and there is no floor.
     UncertifiableError
         If double precision cannot certify a design.
+    MemoryError
+        If a dense design needs more memory than is free.
 
     Warns
     -----
@@ -221,7 +228,7 @@ def design_output_noise(
         return designed(request, plant, weight=weight)
 
     seconds = _seconds(plant, request, chooses_floor) if progress else None
-    with timed_bar(progress, "design", seconds) as share:
+    with timed_bar(progress, "design", seconds, _faster(request)) as share:
         if chooses_floor:
             noise = with_cheapest_floor(plant, request, design, share)
         else:
@@ -279,7 +286,36 @@ def _designed(plant: Plant, request: Request, weight: Weight) -> OutputNoise:
     lasting = long_noise(problem)
     if lasting is not None:
         return lasting
-    return problem.finished(_design_of(problem)(problem))
+    design = _design_of(problem)
+    if design in (correlated, independent):
+        _check_room(problem)
+    return problem.finished(design(problem))
+
+
+def _check_room(problem: DesignProblem) -> None:
+    """Refuse a dense design that the memory does not hold."""
+    request = problem.request
+    size = problem.query.size
+    moves = 0
+    for part in disturbances(request.adjacency):
+        columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
+        moves += len(part.shapes) * columns
+    matrices = 0 if request.family.startswith("iid-") else _DENSE_MATRICES
+    check_room(
+        size * (2 * moves + matrices * size),
+        f"horizon: a design over {problem.horizon} samples for {moves} hidden changes",
+        _faster(request),
+    )
+
+
+def _faster(request: Request) -> str:
+    """Name what would make a design faster and smaller."""
+    ways = ["shorten the horizon", "protect fewer times or shorter changes"]
+    if request.region is not None:
+        ways = ["shorten the horizon", "let fewer entries of the models vary"]
+    elif request.horizon != math.inf and disturbances(request.adjacency):
+        ways.insert(0, "design with horizon=np.inf")
+    return ", or ".join(ways)
 
 
 def _design_of(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:

@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,34 @@ def check_memory(numbers: int, name: str) -> None:
             f"{name}: the results would have {numbers:.1e} numbers where {_MOST_NUMBERS:.1e} "
             "is the limit; ask for fewer at a time, with another seed for each"
         )
+
+
+def check_room(numbers: int, what: str, instead: str) -> None:
+    """Refuse work in doubles for which this machine has too little free memory.
+
+    Raises
+    ------
+    MemoryError
+        With what the work needs, what there is, and what to do ``instead``.
+    """
+    free = _free_bytes()
+    if 8 * numbers > free:
+        raise MemoryError(
+            f"{what} needs about {8 * numbers / 1e9:.3g} GB of memory where "
+            f"{free / 1e9:.3g} GB are free; {instead}"
+        )
+
+
+def _free_bytes() -> float:
+    """Free memory where the system tells it, and infinity elsewhere."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return math.inf
+    for line in lines:
+        if line.startswith("MemAvailable"):
+            return 1024.0 * int(line.split()[1])
+    return math.inf
 
 
 def round_up(value: Any, ulps: int = 1) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from time import monotonic
 from typing import Any
 
+from .errors import PrivacyWarning
+
+#: Seconds after which a design without a bar says what would be faster.
+PATIENCE = 10.0
 #: Seconds after which a bar is worth showing, and between two looks at the clock.
 SHORT = 2.0
 _PERIOD = 0.2
@@ -50,12 +55,19 @@ def progress_bar(
 
 
 @contextmanager
-def timed_bar(progress: bool, label: str, seconds: float | None = None) -> Iterator:
+def timed_bar(
+    progress: bool, label: str, seconds: float | None = None, faster: str = ""
+) -> Iterator:
     """A bar in seconds for work that does not know how far it is.
 
     It is shown at once if ``seconds``, an estimate, says that the work is long, and
     otherwise when two seconds have passed. Yields a function that is told which share of
     the work is done, which makes a better estimate.
+
+    Warns
+    -----
+    PrivacyWarning
+        Without a bar, after ten seconds, with what would be ``faster``.
     """
     start = monotonic()
     total = None
@@ -78,7 +90,14 @@ def timed_bar(progress: bool, label: str, seconds: float | None = None) -> Itera
                 shown = passed
 
         if not progress:
-            yield share
+            text = f"the {label} has taken {PATIENCE:g} s so far; {faster}"
+            note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
+            note.daemon = True
+            note.start()
+            try:
+                yield share
+            finally:
+                note.cancel()
             return
         thread = Thread(target=follow, name="privcontrol progress", daemon=True)
         thread.start()

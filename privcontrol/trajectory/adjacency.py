@@ -43,6 +43,9 @@ from .plant import Plant, named_or_numbered
 from .powers import FreeResponse, delayed_inputs, delayed_outputs
 from .secret import Responses, Secret, SecretInputs, responses_of_moves
 
+#: Numbers of windows of the free response that are copied at a time.
+_MOST_COPIED = 1 << 22
+
 
 @dataclass(frozen=True, eq=False)
 class BallMoves(FiniteMoves):
@@ -204,7 +207,12 @@ class StateMoves(BallMoves):
             return np.zeros(self.columns.shape[1])
         frames = np.linalg.norm(long / top, ord=norm, axis=1)  # (times, q)
         every = np.lib.stride_tricks.sliding_window_view(frames, self.horizon, axis=0)
-        sizes = np.linalg.norm(every[self._starts, self.sources], ord=norm, axis=-1)
+        sizes = np.empty(len(self.sources))
+        step = max(1, _MOST_COPIED // self.horizon)
+        for first in range(0, len(sizes), step):
+            some = slice(first, first + step)
+            windows = every[self._starts[some], self.sources[some]]
+            sizes[some] = np.linalg.norm(windows, ord=norm, axis=-1)
         rounding = 4 * EPS * (self.horizon + len(C))
         return round_up(top * sizes * self.scales * (1 + rounding))
 

@@ -1,0 +1,157 @@
+"""Time and memory of the jobs on the page "How long will it take", each in its own process.
+
+    python tests/benchmarks/how_long.py                # all of them, as a table
+    python tests/benchmarks/how_long.py "ship, T = 300" # one of them, as JSON
+
+Times are processor seconds of the call alone, with its load average. Memory is the peak
+of the process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import control as ct
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import cases
+from benchmarks.cloud_goals import designed
+from benchmarks.measure import peak_gigabytes
+
+import privcontrol as pc
+
+LIMIT = 180  # seconds
+POSITION = pc.StateAdjacency({"position": 1.0})
+
+
+def three_area_grid():
+    """Three areas and their tie lines: 11 states, 5 outputs, loads as disturbances."""
+    inertia, droop, tie = 10.0, 0.05, 2.0
+    A = np.zeros((11, 11))
+    B = np.zeros((11, 6))
+    C = np.zeros((5, 11))
+    for area in range(3):
+        frequency, turbine, governor = range(3 * area, 3 * area + 3)
+        A[frequency, [frequency, turbine]] = -1 / inertia, 1 / inertia
+        A[turbine, [turbine, governor]] = -2.0, 2.0
+        A[governor, [governor, frequency]] = -5.0, -5.0 / droop
+        B[governor, area] = 5.0
+        B[frequency, 3 + area] = -1 / inertia
+        C[area, frequency] = 1.0
+    A[9, [0, 3]] = tie, -tie
+    A[10, [3, 6]] = tie, -tie
+    A[[0, 3, 3, 6], [9, 9, 10, 10]] = np.array([-1, 1, -1, 1]) / inertia
+    C[[3, 4], [9, 10]] = 1.0
+    inputs = ["u1", "u2", "u3", "load1", "load2", "load3"]
+    return ct.ss(A, B, C, 0, inputs=inputs).sample(0.1)
+
+
+def ship():
+    """Nomoto's second-order model with wind, and a rudder delayed by 1.5 s."""
+    T1, T2, T3, K = 118.0, 7.8, 18.5, 0.185
+    A = [[0, 1, 0], [0, 0, 1], [0, -1 / (T1 * T2), -(T1 + T2) / (T1 * T2)]]
+    fast = K * T3 / (T1 * T2)
+    slow = K / (T1 * T2) - fast * (T1 + T2) / (T1 * T2)
+    B = [[0, 0], [fast, 0.01], [slow, 0]]
+    continuous = ct.ss(A, B, [[1, 0, 0]], 0, inputs=["rudder", "wind"])
+    return pc.with_delays(continuous, {"rudder": 1.5}, dt=1.0)
+
+
+def beside_floor(horizon):
+    return designed(pc.plants.vehicle(), horizon, POSITION, floor=0.1)
+
+
+def structured(horizon):
+    return designed(pc.plants.vehicle(), horizon, POSITION, models="exact")
+
+
+def load(horizon):
+    secret = pc.DisturbanceAdjacency({"load2": 0.01}, duration=20)
+    return designed(three_area_grid(), horizon, secret)
+
+
+def jointly(horizon):
+    secret = [POSITION, pc.DisturbanceAdjacency(0.1)]
+    return designed(pc.plants.vehicle(), horizon, secret)
+
+
+def wind(horizon):
+    secret = pc.DisturbanceAdjacency({"wind": 0.05}, duration=20)
+    return designed(ship(), horizon, secret)
+
+
+def dense_beside_floor(horizon):
+    plant = cases.random_plant(0, states=7, inputs=1, outputs=3, radius=0.99)
+    return designed(plant, horizon, pc.DisturbanceAdjacency(0.1), floor=0.1)
+
+
+def independent(horizon):
+    return designed(pc.plants.vehicle(), horizon, POSITION, family="iid-gaussian")
+
+
+JOBS = {
+    "state beside a floor, T = 10,000": ("0.2 s", lambda: beside_floor(10_000)),
+    "state beside a floor, T = 100,000": ("2 s", lambda: beside_floor(100_000)),
+    "state without a floor, T = 10,000": ("", lambda: structured(10_000)),
+    "state without a floor, T = 1,000,000": ("10 s", lambda: structured(1_000_000)),
+    "independent noise, T = 40,000": ("", lambda: independent(40_000)),
+    "load on a grid, T = 50": ("", lambda: load(50)),
+    "load on a grid, T = 200": ("", lambda: load(200)),
+    "load on a grid, T = 300": ("3 s", lambda: load(300)),
+    "load on a grid, T = 1,000": ("10 s", lambda: load(1000)),
+    "load on a grid, T = 10,000": ("", lambda: load(10_000)),
+    "load on a grid, no horizon": ("", lambda: load(np.inf)),
+    "state and disturbance, T = 300": ("3 s", lambda: jointly(300)),
+    "state and disturbance, T = 1,000": ("15 s", lambda: jointly(1000)),
+    "wind on a ship, T = 300": ("", lambda: wind(300)),
+    "wind on a ship, T = 600": ("15 s", lambda: wind(600)),
+    "disturbance beside a floor, T = 100": ("", lambda: dense_beside_floor(100)),
+    "disturbance beside a floor, T = 400": ("15 s", lambda: dense_beside_floor(400)),
+}
+
+
+def measured(name):
+    """Processor seconds, peak gigabytes, the certified gap and the machine's load."""
+    warnings.simplefilter("ignore")
+    for public in pc.__all__:
+        getattr(pc, public)
+    start = time.process_time()
+    noise = JOBS[name][1]()
+    seconds = time.process_time() - start
+    load_average = os.getloadavg()[0]
+    gap = float(noise.design.gap)
+    peak = peak_gigabytes()
+    return {"seconds": seconds, "peak": peak, "gap": gap, "load": load_average}
+
+
+def row(name):
+    """A line of the table, measured in a process of its own."""
+    command = [sys.executable, __file__, name]
+    goal = JOBS[name][0]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=LIMIT
+        )
+    except subprocess.TimeoutExpired:
+        return f"| {name} | {goal} | not within {LIMIT} s | | | |"
+    found = json.loads(done.stdout.splitlines()[-1])
+    return (
+        f"| {name} | {goal} | {found['seconds']:.2g} s | {found['peak']:.2f} GB "
+        f"| {found['gap']:.1g} | {found['load']:.1f} |"
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measured(sys.argv[1])))
+    else:
+        print("| job | goal | processor time | memory | certified gap | load |")
+        print("|---|---|---|---|---|---|")
+        for job in JOBS:
+            print(row(job), flush=True)
