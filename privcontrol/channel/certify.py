@@ -161,7 +161,7 @@ def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
     if adjacency is None:
         if noise.request is None:
             raise ValueError(
-                "adjacency: the noise does not say what it hides; say what is to be hidden"
+                "adjacency: this noise records no adjacency; pass adjacency=..."
             )
         return noise.request.adjacency
     if not isinstance(adjacency, Adjacency):
@@ -208,7 +208,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
     """
     request = noise.request
     if request is None:
-        raise ValueError("the noise does not say what it hides; design it again")
+        raise ValueError("this noise records no adjacency; design it again")
     old = noise.design
     if not isinstance(old, NoiseDesign):
         raise ValueError(

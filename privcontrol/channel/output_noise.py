@@ -82,7 +82,7 @@ class OutputNoise(SummedNoise):
         Raises
         ------
         ValueError
-            If the noise does not say what it hides, or is independent Laplace noise with
+            If the noise records no adjacency, or is independent Laplace noise with
             a budget of its own for several models.
         """
         gain = positive_number(std, "std") / float(self.std.max())

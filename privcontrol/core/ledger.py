@@ -52,8 +52,8 @@ _PATIENCE = 60.0
 class PrivacyLedger:
     """Counts guarantees against one budget for one secret.
 
-    ``PrivacyLedger(budget, path)`` makes a file or takes up an existing one,
-    ``PrivacyLedger.open(path)`` demands an existing one. A chain of digests over the
+    ``PrivacyLedger(budget, path)`` makes a file or opens an existing one,
+    ``PrivacyLedger.open(path)`` requires an existing one. A chain of digests over the
     charges is verified whenever the file is read, so an emptied, truncated, altered
     or replaced file is refused. A new process cannot tell an older copy from the newest
     file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps
