@@ -249,11 +249,32 @@ class Knowledge:
             weight=weight,
         )
 
-    def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
+    def law(
+        self,
+        plant: Plant,
+        controls: list[int],
+        K: NDArray,
+        form: str,
+        tracked: tuple[int, ...],
+        samples: float,
+    ) -> ObserverFeedback:
+        """Return the feedback K of the estimate."""
+        correct, advance = self.gains(samples)
+        if form == "predictor":
+            correct = np.zeros_like(correct)
+        return ObserverFeedback.knowing(
+            plant, controls, K, self.A, self.C, correct, advance, tracked
+        )
+
+    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
 
-        What is unknown has variance infinity, and nan as covariance.
+        They are (n, n) without a horizon. What is unknown has variance infinity, and nan as
+        covariance.
         """
+        if samples == math.inf:
+            return self.covariance(self.settled(), predicted=predicted)
+        samples = int(samples)
         found = np.empty((samples, self.order, self.order))
         for t, step in enumerate(self.steps(samples)):
             found[t] = self.covariance(step, predicted=predicted)
@@ -464,9 +485,15 @@ class DenseKnowledge:
         return cls(plant, lower, onto, variances)
 
     def law(
-        self, controls: list[int], K: NDArray, form: str, tracked: tuple[int, ...] = ()
+        self,
+        plant: Plant,
+        controls: list[int],
+        K: NDArray,
+        form: str,
+        tracked: tuple[int, ...],
+        horizon: float,
     ) -> ObserverFeedback:
-        """The feedback K of the estimate, which recalls all innovations."""
+        """Return the feedback K of the estimate, which recalls all innovations."""
         samples, n, size = self.onto.shape
         p = size // samples
         whiten = np.empty((samples, p, p))
@@ -494,8 +521,9 @@ class DenseKnowledge:
         )
         return replace(law, recall=recall, whiten=whiten)
 
-    def covariances(self, samples: int, *, predicted: bool = False) -> NDArray:
+    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it."""
+        samples = int(samples)
         found = np.empty_like(self.variances[:samples])
         p = self.onto.shape[2] // len(self.onto)
         for t in range(samples):
@@ -503,3 +531,12 @@ class DenseKnowledge:
             told = self.onto[t, :, :count]
             found[t] = self.variances[t] - told @ told.T
         return found
+
+
+def knowledge_of(
+    plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
+) -> Knowledge | DenseKnowledge:
+    """Return what a filter knows that knows the noise, whatever its kind."""
+    if noise is not None and is_dense(noise):
+        return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
+    return Knowledge.of(plant, weights, noise, P0)

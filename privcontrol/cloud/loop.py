@@ -310,7 +310,7 @@ class PrivateLoop(LoopData):
         Of what nothing is known the variance is inf, and nan the covariance with it.
         `ValueError` for an observer that does not know the noise.
         """
-        return self._covariance(predicted=False)
+        return knowledge(self).covariances(self.private_noise.horizon)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
@@ -318,13 +318,8 @@ class PrivateLoop(LoopData):
 
         The prediction is that from what was published up to t - 1.
         """
-        return self._covariance(predicted=True)
-
-    def _covariance(self, *, predicted: bool) -> NDArray:
         known = knowledge(self)
-        if self.never_ends:
-            return known.covariance(known.settled(), predicted=predicted)
-        return known.covariances(self.private_noise.horizon, predicted=predicted)
+        return known.covariances(self.private_noise.horizon, predicted=True)
 
     def margins(
         self, direction: ArrayLike, *, probability: float, horizon: int | None = None

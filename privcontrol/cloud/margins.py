@@ -21,7 +21,7 @@ from scipy.stats import chi2, norm
 
 from ..channel.parts import Structured, White
 from ._loop_data import LoopData
-from .kalman import DenseKnowledge, Knowledge, is_dense, noise_covariance
+from .kalman import Knowledge, knowledge_of
 
 #: Shares of the probability for the privacy noise, and largest number of epochs, that
 #: are tried.
@@ -55,18 +55,17 @@ def margins(
             tail = probability * share / epochs
             radius = np.sqrt(growth * chi2.isf(tail, rank))
             found = own + radius * caused
-            if _is_smaller(found, best):
+            known = np.isfinite(found) & np.isfinite(best)
+            if found[known].sum() < best[known].sum():
                 best = found
     return best
 
 
 def predicted_covariances(loop: LoopData, samples: int) -> NDArray:
     """Return error covariances (T, n, n) of the predictions of a run."""
-    known = knowledge(loop)
-    if loop.never_ends:
-        settled = known.covariance(known.settled(), predicted=True)
-        return np.broadcast_to(settled, (samples, *settled.shape))
-    return known.covariances(samples, predicted=True)
+    horizon = math.inf if loop.never_ends else samples
+    found = knowledge(loop).covariances(horizon, predicted=True)
+    return np.broadcast_to(found, (samples, *loop.plant.A.shape))
 
 
 def knowledge(loop: LoopData) -> Any:
@@ -78,16 +77,7 @@ def knowledge(loop: LoopData) -> Any:
             "the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
-    if loop.noise is not None and is_dense(loop.noise):
-        covariance = noise_covariance(loop.noise)
-        return DenseKnowledge.of(loop.plant, loop.weights, covariance, design.P0)
-    return Knowledge.of(loop.plant, loop.weights, loop.noise, design.P0)
-
-
-def _is_smaller(found: NDArray, best: NDArray) -> bool:
-    """Whether one whole vector of margins is smaller than another, on average."""
-    known = np.isfinite(found) & np.isfinite(best)
-    return bool(found[known].sum() < best[known].sum())
+    return knowledge_of(loop.plant, loop.weights, loop.noise, design.P0)
 
 
 def _apart(

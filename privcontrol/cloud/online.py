@@ -127,7 +127,7 @@ class OnlineController:
         """
         known = self._known
         if self._loop.never_ends:
-            return known.covariance(known.settled())
+            return known.covariances(math.inf)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
         if self._observer is not None and not self._predicts:

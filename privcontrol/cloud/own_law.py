@@ -21,7 +21,7 @@ from ..core._linalg import real_array
 from ..trajectory.plant import Plant
 from .checks import Weights
 from .controller import BaseLaw, Law, ObserverFeedback, check_timebase, indexed, wiring
-from .kalman import Knowledge, is_dense
+from .kalman import is_dense, knowledge_of
 from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign
 
@@ -117,9 +117,7 @@ class OwnLaw(BaseLaw, ABC):
         """Its next states (k, 1)."""
         return memory
 
-    def knowing(
-        self, plant: Plant, controls: list[int], known: Knowledge, samples: float
-    ) -> OwnLaw:
+    def knowing(self, observer: ObserverFeedback) -> OwnLaw:
         """Return the controller with an estimate, if it takes one."""
         return self
 
@@ -140,15 +138,13 @@ class FunctionLaw(OwnLaw):
     function: Function
     rest: NDArray
 
-    def knowing(
-        self, plant: Plant, controls: list[int], known: Knowledge, samples: float
-    ) -> FunctionLaw:
-        """Return the function with the Kalman filter of what is known."""
-        correct, advance = known.gains(samples)
-        none = np.zeros((len(controls), plant.order))
-        observer = ObserverFeedback.knowing(
-            plant, controls, none, known.A, known.C, correct, advance
-        )
+    @property
+    def order(self) -> int:
+        """Number of states of the observer."""
+        return 0 if self.observer is None else self.observer.order
+
+    def knowing(self, observer: ObserverFeedback) -> FunctionLaw:
+        """Return the function with an estimate."""
         return replace(self, observer=observer, states=observer.states)
 
     def _answer(
@@ -262,8 +258,10 @@ class OwnDesign(LqgDesign):
             return self.own
         if self.P0 is None and is_dense(noise):
             return self.own
-        known = Knowledge.of(plant, weights, noise, self.P0)
-        return self.own.knowing(plant, controls, known, noise.horizon)
+        known = knowledge_of(plant, weights, noise, self.P0)
+        none = np.zeros((len(controls), plant.order))
+        given = (plant, controls, none, self.form, self.tracked, noise.horizon)
+        return self.own.knowing(known.law(*given))
 
 
 def _still(t: float, states: NDArray, inputs: NDArray, params: Any) -> NDArray:

@@ -21,7 +21,7 @@ from ..trajectory.modes import unseen_mode
 from ..trajectory.plant import Plant
 from .checks import Weights, present, root
 from .controller import Law, ObserverFeedback
-from .kalman import DenseKnowledge, Knowledge, Step, is_dense, noise_covariance
+from .kalman import Knowledge, Step, knowledge_of
 
 
 def constant_filter(plant: Plant, weights: Weights, noise: OutputNoise | None) -> Step:
@@ -72,22 +72,12 @@ class LqgDesign:
         if noise is not None:
             samples = noise.horizon
         K = self.regulator(plant, controls, weights, samples)
-        if self.is_kalman and noise is not None and is_dense(noise):
-            dense = DenseKnowledge.of(plant, weights, noise_covariance(noise), self.P0)
-            return dense.law(controls, K, self.form, self.tracked)
         if samples == math.inf or (self.is_kalman and samples is not None):
-            known = Knowledge.of(plant, weights, noise, self.P0)
-            correct, advance = known.gains(samples)
-            A, C = known.A, known.C
-        else:
-            step = constant_filter(plant, weights, noise)
-            correct, advance = step.correct, step.advance
-            A, C = plant.A, plant.C
-        if self.form == "predictor":
-            correct = np.zeros_like(correct)
-        return ObserverFeedback.knowing(
-            plant, controls, K, A, C, correct, advance, self.tracked
-        )
+            known = knowledge_of(plant, weights, noise, self.P0)
+            return known.law(plant, controls, K, self.form, self.tracked, samples)
+        step = constant_filter(plant, weights, noise)
+        L = step.correct if self.form == "filter" else step.advance
+        return ObserverFeedback.of(plant, controls, K, L, self.form, self.tracked)
 
     def regulator(
         self,

@@ -286,6 +286,23 @@ def test_the_cloud_answers_as_the_simulation_does(form, kind):
         cloud.step(yhat[:, 0])
 
 
+@pytest.mark.parametrize("kind", ["structured", "correlated"])
+def test_a_function_gets_the_estimate_of_the_best_loop(kind):
+    plant = random_plant(2)
+    noise = noise_of(kind, plant, 8)
+    best = pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, P0=1)
+
+    def controller(t, yhat, estimate, reference):
+        return -best.K @ estimate
+
+    own = pc.private_loop(
+        plant, controller=controller, noise=noise, QN=0.1, RN=0.2, P0=1
+    )
+    published = own.simulate(trials=3, rng=0).outputs
+    expected = best.simulate(trials=3, rng=0).outputs
+    np.testing.assert_allclose(published, expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("form", ["predictor", "filter"])
 def test_the_cloud_takes_its_own_input_out_of_readings_that_pass_it_on(form):
     tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], [[0.5]], 1.0)
