@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
@@ -34,7 +35,7 @@ from ..core._balls import (
 )
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
-from ..trajectory.linear import LinearSystem
+from ..trajectory.linear import LinearSystem, block_diagonal
 from ..trajectory.secret import SignalMoves
 
 _BITS = 192
@@ -365,7 +366,7 @@ class Program:
                     blocks.append(balls[block])
                 else:
                     blocks.append(diagonal_balls([square] * block))
-            target = _diagonal_balls(blocks)
+            target = reduce(block_diagonal, blocks)
             if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
                 return None
         return square
@@ -446,17 +447,6 @@ def _diagonal(blocks: Sequence[Any], stack: Any) -> Any:
         row[i] = block
         rows.append(row)
     return stack(rows)
-
-
-def _diagonal_balls(blocks: Sequence[BallMatrix]) -> BallMatrix:
-    if len(blocks) == 1:
-        return blocks[0]
-    rows = []
-    for i, block in enumerate(blocks):
-        row = [BallMatrix(block.nrows(), other.ncols()) for other in blocks]
-        row[i] = block
-        rows.append(row)
-    return block_balls(rows)
 
 
 def _symmetric(matrix: NDArray) -> NDArray:

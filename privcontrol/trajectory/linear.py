@@ -142,8 +142,8 @@ class LinearSystem(ByContent):
     def plus(self, other: LinearSystem) -> LinearSystem:
         """Return the sum with the outputs of a system that has inputs of its own."""
         return LinearSystem(
-            _diagonal(self.A, other.A),
-            _diagonal(self.B, other.B),
+            block_diagonal(self.A, other.A),
+            block_diagonal(self.B, other.B),
             _blocks([[self.C, other.C]]),
             _blocks([[self.D, other.D]]),
         )
@@ -151,10 +151,10 @@ class LinearSystem(ByContent):
     def beside(self, other: LinearSystem) -> LinearSystem:
         """Return both systems, each with inputs and outputs of its own."""
         return LinearSystem(
-            _diagonal(self.A, other.A),
-            _diagonal(self.B, other.B),
-            _diagonal(self.C, other.C),
-            _diagonal(self.D, other.D),
+            block_diagonal(self.A, other.A),
+            block_diagonal(self.B, other.B),
+            block_diagonal(self.C, other.C),
+            block_diagonal(self.D, other.D),
         )
 
     def scaled(self, factor: float | Ball) -> LinearSystem:
@@ -307,7 +307,8 @@ def _blocks(blocks: list[list[Matrix]]) -> Matrix:
     return block_balls(blocks)
 
 
-def _diagonal(first: Matrix, second: Matrix) -> Matrix:
+def block_diagonal(first: Matrix, second: Matrix) -> Matrix:
+    """Return two matrices of one kind on a diagonal."""
     rows, columns = _shape(first)
     below, beside = _shape(second)
     right = _zeros(first, rows, beside)
