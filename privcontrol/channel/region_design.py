@@ -52,9 +52,9 @@ _MOST_SHAPED = 6
 _AFRESH = ("gaussian", "iid-gaussian")
 
 _REMEMBERED = (
-    "models: no bound for runs of any length is found, since at a vertex of the polytope "
-    "around the models the secret drives a mode that never dies out; the largest one there "
-    "is {}. Narrow the models, for identified plants by more samples or known entries, or "
+    "models: no bound for runs of any length is found, since at an extreme of the models "
+    "the secret drives a mode that never dies out; the largest one there is {}. "
+    "Narrow the models, for identified plants by more samples or known entries, or "
     "protect over a finite horizon with a white floor"
 )
 
