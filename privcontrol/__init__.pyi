@@ -1,28 +1,4 @@
 from . import consensus as consensus, core as core, plants as plants
-from ._files import load as load
-from .channel import (
-    Gateway as Gateway,
-    OutputNoise as OutputNoise,
-    PlantBox as PlantBox,
-    PlantPolytope as PlantPolytope,
-    create_channel_iosystem as create_channel_iosystem,
-    create_noise_iosystem as create_noise_iosystem,
-    design_output_noise as design_output_noise,
-    design_windows as design_windows,
-    eavesdropper as eavesdropper,
-    identify_outputs as identify_outputs,
-    identify_states as identify_states,
-    jacobian_polytope as jacobian_polytope,
-    windows_guarantee as windows_guarantee,
-)
-from .cloud import (
-    PrivateLoop as PrivateLoop,
-    horizon_growth as horizon_growth,
-    private_feedback as private_feedback,
-    private_loop as private_loop,
-    private_lqg as private_lqg,
-    tradeoff as tradeoff,
-)
 from .consensus import (
     NodeAdjacency as NodeAdjacency,
     PrivateConsensus as PrivateConsensus,
@@ -53,15 +29,45 @@ from .core import (
     design_laplace as design_laplace,
     feedforward_lipschitz as feedforward_lipschitz,
 )
-from .trajectory import (
+from .deploy.files import load as load
+from .deploy.gateway import Gateway as Gateway
+from .designs import (
+    OutputNoise as OutputNoise,
+    design_output_noise as design_output_noise,
+    design_windows as design_windows,
+    eavesdropper as eavesdropper,
+    windows_guarantee as windows_guarantee,
+)
+from .loop import (
+    PrivateLoop as PrivateLoop,
+    horizon_growth as horizon_growth,
+    private_feedback as private_feedback,
+    private_loop as private_loop,
+    private_lqg as private_lqg,
+    tradeoff as tradeoff,
+)
+from .noise import (
+    create_channel_iosystem as create_channel_iosystem,
+    create_noise_iosystem as create_noise_iosystem,
+)
+from .regions import (
+    PlantBox as PlantBox,
+    PlantPolytope as PlantPolytope,
+    identify_outputs as identify_outputs,
+    identify_states as identify_states,
+    jacobian_polytope as jacobian_polytope,
+)
+from .secrets import (
     DisturbanceAdjacency as DisturbanceAdjacency,
     InitialStateAdjacency as InitialStateAdjacency,
     StateAdjacency as StateAdjacency,
     observability_stack as observability_stack,
     output_query as output_query,
+    trajectory_manifold as trajectory_manifold,
+)
+from .systems import (
     sample_nonlinear as sample_nonlinear,
     system_gain as system_gain,
-    trajectory_manifold as trajectory_manifold,
     with_delays as with_delays,
     with_local_loop as with_local_loop,
 )

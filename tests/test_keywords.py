@@ -6,7 +6,7 @@ import re
 import pytest
 
 import privcontrol as pc
-from privcontrol import channel, cloud, response
+from privcontrol import designs, loop, regions, response
 
 #: Callables that take ``**kwargs``: where it is tested that they refuse what they do not know.
 VARIADIC = {
@@ -27,7 +27,7 @@ OWN = "privcontrol"
 def public():
     """(qualified name, callable, class or None) of all that a user can call."""
     roots = {name: getattr(pc, name) for name in pc.__all__}
-    for room in (pc.core, pc.consensus, channel, cloud, response):
+    for room in (pc.core, pc.consensus, designs, regions, loop, response):
         roots |= {name: getattr(room, name) for name in room.__all__}
     roots |= {f"plants.{name}": getattr(pc.plants, name) for name in pc.plants.__all__}
     for name, thing in roots.items():

@@ -13,25 +13,28 @@ PACKAGE = Path(__file__).parents[1] / "privcontrol"
 # is no circle. Private helpers of the core sit with the public module that they serve.
 LAYERS = [
     ["privcontrol.deploy"],
-    ["privcontrol._files"],
+    ["privcontrol.deploy.files"],
     ["privcontrol.plants"],
     ["privcontrol.consensus"],
-    ["privcontrol.cloud"],
+    ["privcontrol.loop"],
     [
         "privcontrol.response",
         "privcontrol._bands",
         "privcontrol._signals",
         "privcontrol._trials",
     ],
-    ["privcontrol.channel"],
-    ["privcontrol.trajectory"],
+    ["privcontrol.designs"],
+    ["privcontrol.regions"],
+    ["privcontrol.noise"],
+    ["privcontrol.secrets"],
+    ["privcontrol.systems"],
     ["privcontrol.core"],
 ]
 CORE = [
     "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "query", "adjacency",
     "manifold", "budget", "calibration", "_linalg", "errors",
 ]  # fmt: skip
-STRANGERS = [("privcontrol.consensus", "privcontrol.cloud")]
+STRANGERS = [("privcontrol.consensus", "privcontrol.loop")]
 
 
 def modules():
@@ -111,7 +114,7 @@ def test_imports_point_downwards(module):
                 for m in (module, target)
             }
             assert inside != set(pair), (
-                f"{module} imports {target}: consensus and cloud do not see each other"
+                f"{module} imports {target}: consensus and loops do not see each other"
             )
 
 

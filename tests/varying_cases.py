@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from privcontrol.channel._shift import joint_shift
-from privcontrol.channel._varying import _lengths
-from privcontrol.channel.varying import VaryingProblem
 from privcontrol.core._balls import working_bits
+from privcontrol.noise._shift import joint_shift
+from privcontrol.regions._varying import _lengths
+from privcontrol.regions.varying import VaryingProblem
 
 #: Samples that a sampled sequence has at the most, and the bits of what is left.
 MOST_LENGTH = 100

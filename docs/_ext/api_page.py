@@ -4,11 +4,12 @@ import inspect
 from pathlib import Path
 
 import privcontrol
-import privcontrol.channel
-import privcontrol.cloud
 import privcontrol.consensus
 import privcontrol.core.inference
+import privcontrol.designs
+import privcontrol.loop
 import privcontrol.plants
+import privcontrol.regions
 import privcontrol.response
 
 #: Where names are looked for, the place to import them from first.
@@ -16,8 +17,9 @@ _HOMES = (
     privcontrol,
     privcontrol.core,
     privcontrol.consensus,
-    privcontrol.channel,
-    privcontrol.cloud,
+    privcontrol.designs,
+    privcontrol.regions,
+    privcontrol.loop,
     privcontrol.response,
     privcontrol.core.inference,
     privcontrol.plants,
@@ -26,25 +28,45 @@ _HOMES = (
 #: Module prefix, title, what it is for; the first prefix that fits takes the name.
 _GROUPS = (
     (
-        "privcontrol.channel",
+        "privcontrol.designs",
         "Noise for a plant's outputs",
-        "Designs the noise and holds it; the gate through which data leave.",
+        "Designs the noise, certifies it, and looks at it as an eavesdropper.",
     ),
     (
-        "privcontrol._files",
+        "privcontrol.noise",
+        "Noise in a diagram",
+        "Output noise as a system that a script of python-control connects.",
+    ),
+    (
+        "privcontrol.regions",
+        "Plants that are not the model",
+        "Boxes, polytopes and identified plants, for which the promise holds as well.",
+    ),
+    (
+        "privcontrol.deploy.gateway",
+        "The gate",
+        "Data leave the house through it, each reading once.",
+    ),
+    (
+        "privcontrol.deploy.files",
         "Design files",
         "Noise and loops that were saved, certified again when they are loaded.",
     ),
     (
-        "privcontrol.cloud",
+        "privcontrol.loop",
         "Loops",
         "Observer and LQG loops whose published signals are private, their exact cost.",
     ),
     ("privcontrol.response", "Responses", "Trials of a loop or network."),
     (
-        "privcontrol.trajectory",
-        "Plants and their trajectories",
+        "privcontrol.secrets",
+        "Secrets and trajectories",
         "From a `StateSpace` and a horizon to manifold, query and adjacency.",
+    ),
+    (
+        "privcontrol.systems",
+        "Plants as systems",
+        "Plants with delays, local loops and nonlinear maps.",
     ),
     (
         "privcontrol.consensus",

@@ -24,11 +24,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .._files import load
-from ..channel.gateway import Gateway
 from ..core.errors import PrivacyError
 from ..core.ledger import PrivacyLedger
 from ..core.release import step_size, step_sizes
+from .files import load
+from .gateway import Gateway
 
 Reading = str | bytes | Mapping[str, Any]
 Sink = Callable[[dict[str, float]], object]

@@ -15,8 +15,8 @@ from privcontrol.consensus.network import read_network
 from privcontrol.consensus.noise import AgentNoise
 from privcontrol.consensus.simulation import Propagation
 from privcontrol.core import GaussianNoise, UncertifiableError
-from privcontrol.trajectory.gain import _balanced, system_gain
-from privcontrol.trajectory.linear import LinearSystem
+from privcontrol.systems.gain import _balanced, system_gain
+from privcontrol.systems.linear import LinearSystem
 
 
 @pytest.mark.parametrize("low, high", [(-3, 3), (-300, -280), (290, 307), (-307, 307)])

@@ -10,7 +10,7 @@ from benchmarks.measure import Turns, duration
 import privcontrol as pc
 from privcontrol.core._balls import rational_matrix
 from privcontrol.core.circuits import Component, blocks_of, rounded
-from privcontrol.trajectory.circuits import trajectory_circuit_moves
+from privcontrol.secrets.circuits import trajectory_circuit_moves
 
 
 def circuit_moves(kernel, radius):

@@ -14,7 +14,7 @@ import control as ct
 import numpy as np
 
 import privcontrol as pc
-from privcontrol.channel import IdentifiedPlant
+from privcontrol.regions import IdentifiedPlant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 PURE = pc.PrivacyBudget(epsilon=1.0)

@@ -13,7 +13,7 @@ import privcontrol as pc
 from privcontrol.core import UncertifiableError
 from privcontrol.core.circuits import ROUNDED, Component, radii, rounded
 from privcontrol.core.moves import FiniteMoves
-from privcontrol.trajectory.circuits import (
+from privcontrol.secrets.circuits import (
     count_trajectory_circuits,
     trajectory_circuit_moves,
 )

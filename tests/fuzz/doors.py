@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 import privcontrol as pc
-from privcontrol import channel, cloud, consensus, core, response
+from privcontrol import consensus, core, designs, loop, regions, response
 
 T = 5
 HARMLESS = {
@@ -55,7 +55,7 @@ def _public(name: str, /, *args, **keywords) -> Door:
     """A function or class of the package by its name."""
     owner = next(
         home
-        for home in (pc, core, consensus, channel, cloud, response)
+        for home in (pc, core, consensus, designs, regions, loop, response)
         if hasattr(home, name)
     )
     return Door(name, getattr(owner, name), args, keywords)

@@ -1,5 +1,0 @@
-"""Design output noise, and let data leave through it alone."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

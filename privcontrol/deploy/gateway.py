@@ -1,0 +1,789 @@
+"""Publish private outputs for readings, one sample at a time."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._balls import Ball, Rational
+from ..core._files import as_path, decode, encode
+from ..core._linalg import instance_of, positive_integer, real_array, round_up
+from ..core._store import FileStore, Kind, Snapshot
+from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.guarantee import EXACTLY, PrivacyGuarantee
+from ..core.ledger import PrivacyLedger
+from ..core.release import (
+    StandardEntry,
+    Step,
+    exact_data,
+    roundings,
+    step_size,
+    step_sizes,
+)
+from ..designs._noise_files import noise_from_dict
+from ..designs.certify import guarantee_on_grid
+from ..designs.output_noise import OutputNoise
+from ..noise._noise_data import noise_to_dict
+from ..noise.summed import sample_index
+from ._exact import ExactNoise
+
+_LOG = logging.getLogger("privcontrol")
+
+_FORMAT = "privcontrol gateway 2"
+
+_KIND = Kind(
+    "gateway",
+    0o600,
+    "nothing is published. A new gateway that continues the run publishes another window "
+    "of it: see start in Gateway",
+)
+#: Most samples in a block. A block lasts about a second.
+_LARGEST_BLOCK = 256
+#: A finite run is at least so many blocks, unless it is published faster than it samples.
+_LEAST_BLOCKS = 16
+#: Samples whose noise is kept at once where a jump passes over them.
+_PASSED_AT_ONCE = 4096
+#: Longest jump over samples on which the later noise depends. It takes some seconds.
+_LONGEST_JUMP = 50_000
+#: What a finite horizon takes for granted of the samples before it.
+_ANEW = "the run begins again with this gateway"
+_CONTINUED = "earlier windows of the run are counted with windows_guarantee"
+_UNPLANNED_GRID = (
+    "resolution: the noise was not designed for readings on a grid, so the gateway "
+    "promises less than the noise: gateway.guarantee says what; pass resolution= to "
+    "design_output_noise too, with a floor"
+)
+_LAST_BITS = "what the last bits of readings in floating point tell besides"
+_REAL_READINGS = "readings that are real numbers and not the doubles next to them"
+#: Bits of an entry beyond which a rounding is not going to be decided.
+_MOST_BITS = 1 << 12
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Samples whose random bits are kept, with enclosures of their noise."""
+
+    start: int
+    stop: int
+    samples: dict[int, list[Ball | None]]
+
+
+class Gateway:
+    """Publish the outputs of a plant with exact noise, and survive being killed.
+
+    Before its first sample is published the ledger is charged, once however often the
+    gateway is resumed. Random bits come from the operating system. They are drawn ahead in
+    blocks of samples, and are on the disk before a sample of their block is published.
+    After a crash the gateway goes on behind the last sample that could have been
+    published: no sample is published twice, and no noise is drawn twice. Threads may share
+    a gateway. Processes may not: one process at a time holds the file, by a lock on a file
+    ``path.lock`` beside it.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+    path : str or Path, optional
+        File that keeps the noise, as secret as the plant's outputs; mode 0600. Without it
+        the gateway ends with its process.
+    ledger : PrivacyLedger, optional
+        Is charged ``guarantee`` before the first sample, and notes how far the gateway has
+        come, so an older copy of the file is refused.
+    start : int, optional
+        Sample of the run at which the noise begins, if the gateway continues a run that
+        another one published with noise of its own. Such windows do not add, and
+        `windows_guarantee` counts them together. Noise from `design_windows` knows its
+        window.
+    grid : number or sequence of p numbers, optional
+        Publish multiples of this step; by default the nearest doubles.
+    resolution : number or sequence of p numbers, optional
+        Readings are multiples of this step. Integers are counts of it, as an
+        analogue-to-digital converter gives them; other numbers are rounded to the nearest
+        multiple. If the noise was not designed for it, ``guarantee`` counts what the grid
+        adds, or says that it does not cover the grid.
+    floating : bool, optional
+        Accept readings in floating point. The last bits of sums of doubles can exclude a
+        neighbour with certainty, so noise that gives no output independent noise of its own
+        (a ``floor``) needs a ``resolution`` or a ``grid``. Otherwise the guarantee says that
+        it is about real numbers only.
+    note : str, optional
+        For the ledger's history. Keep private values out of it.
+    block : int, optional
+        Samples in a block, by default as many as are asked for in about a second, and at
+        most 256. A crash may cost two blocks.
+
+    Raises
+    ------
+    FileExistsError
+        If the path exists; `resume` continues it.
+    OSError
+        If the file cannot be made, or if a journal of a deleted file stands beside it.
+    PrivacyError
+        If the noise has no floor, and there is neither a ``resolution`` nor a ``grid``.
+    TypeError, ValueError
+        If an argument is not what it should be.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> with pc.Gateway(noise, grid=0.001) as gateway:
+    ...     published = gateway.publish(-20.0)
+    >>> published.shape, gateway.remaining
+    ((1,), 99)
+    """
+
+    def __init__(
+        self,
+        noise: OutputNoise,
+        *,
+        path: str | Path | None = None,
+        ledger: PrivacyLedger | None = None,
+        start: int = 0,
+        grid: Step | Sequence[Step] | None = None,
+        resolution: Step | Sequence[Step] | None = None,
+        floating: bool = False,
+        note: str = "",
+        block: int | None = None,
+    ) -> None:
+        instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
+        instance_of(note, str, "note", "note='line 3'")
+        instance_of(floating, bool, "floating", "floating=True")
+        noise = _in_window(_on_grid(noise, resolution), start)
+        if grid is None and resolution is None and not noise.white.all():
+            noise = _in_floating_point(noise, floating)
+        opening = {
+            "format": _FORMAT,
+            "identity": secrets.token_hex(16),
+            "note": note,
+            "grid": _texts(grid, "grid", noise.outputs),
+            "resolution": _texts(resolution, "resolution", noise.outputs),
+            "block": None if block is None else positive_integer(block, "block"),
+            "noise": encode(noise_to_dict(replace(noise, request=None))),
+        }
+        state = {"charged": ledger is None, "committed": 0, "once": None}
+        if path is None:
+            self._begin(noise, opening, state, ledger)
+            return
+        store = FileStore(as_path(path).absolute(), _KIND)
+        # refuse noise that cannot be published exactly before a file is made
+        self._begin(noise, opening, state, ledger)
+        if not store.create(opening, state):
+            raise FileExistsError(
+                f"path: a gateway exists at {str(store.path)!r}; Gateway.resume(path) "
+                "continues it"
+            )
+        store.hold()
+        self._keep_in(store, store.snapshot())
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | Path,
+        *,
+        ledger: PrivacyLedger | None = None,
+        known: int | None = None,
+    ) -> Gateway:
+        """Continue a gateway's file, behind the last sample that it may have published.
+
+        Parameters
+        ----------
+        path : str or Path
+        ledger : PrivacyLedger, optional
+            Where the gateway is charged. It is needed if the gateway was made with one and
+            was stopped before its charge was noted. It knows how far the gateway has come.
+        known : int, optional
+            An earlier `next_index`, kept elsewhere. A file that is behind it is an older
+            copy, and is refused.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no file.
+        OSError
+            If another process uses it, or it cannot be written.
+        PrivacyError
+            If the file is behind ``known`` or behind the ledger: it is an older copy.
+        ValueError
+            If it is no gateway, was altered, or needs the ledger.
+        """
+        store = FileStore(as_path(path).absolute(), _KIND)
+        if not store.path.exists():
+            raise FileNotFoundError(
+                f"path: expected the file of a gateway, got none at {str(store.path)!r}; "
+                "Gateway(noise, path=...) makes one. Where a run goes on, it is another "
+                "window of it: see start in Gateway"
+            )
+        store.hold()
+        try:
+            # what was written since then is found before the next sample
+            found = store.snapshot()
+            opening, *draws = store.entries()
+            if opening.get("format") != _FORMAT:
+                raise ValueError(
+                    f"path: expected the file of a gateway, got another one at {path!s}"
+                )
+            noise = noise_from_dict(decode(opening["noise"]))
+            gateway = cls.__new__(cls)
+            gateway._begin(noise, opening, found.state, ledger)
+            gateway._keep_in(store, found)
+            gateway._restore(draws)
+            gateway._refuse_older_copies(known)
+        except BaseException:
+            store.close()
+            raise
+        return gateway
+
+    def _begin(
+        self,
+        noise: OutputNoise,
+        opening: dict,
+        state: dict,
+        ledger: PrivacyLedger | None,
+    ) -> None:
+        self._noise = noise
+        self._identity = opening["identity"]
+        self._note = opening["note"]
+        self._resolution = opening["resolution"]
+        self._grid = opening["grid"]
+        self._rounding = roundings(self._grid, noise.outputs)
+        self._least_block = opening["block"] or _block_size(noise)
+        self._largest_block = opening["block"] or _LARGEST_BLOCK
+        self._ledger = ledger
+        self._store: FileStore | None = None
+        self._known = Snapshot()
+        self._state = state
+        self._process = os.getpid()
+        self._exact = ExactNoise(noise)
+        self._next = 0
+        self._block: _Block | None = None
+        self._size = self._least_block  # of the next block
+        self._taken = math.nan  # when the first sample of the block was asked for
+        self._ahead: Future[_Block] | None = None
+        # It alone draws and writes, so nothing interrupts it: signals go to the main
+        # thread, which only waits.
+        self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
+        self._closed = False
+        self._lock = Lock()
+
+    @property
+    def noise(self) -> OutputNoise:
+        """The noise that is published."""
+        return self._noise
+
+    @property
+    def identity(self) -> str:
+        """What tells this gateway's noise from that of any other."""
+        return self._identity
+
+    def _keep_in(self, store: FileStore, found: Snapshot) -> None:
+        """Keep everything in a store from now on, which is known as it was found."""
+        self._known = found
+        self._store = store
+
+    def _restore(self, draws: list[dict]) -> None:
+        """Restore what was drawn before."""
+        once = self._state["once"]
+        if once is not None:
+            self._restore_bits(0, once)
+        for draw in draws:
+            self._restore_bits(draw["first"], draw["bits"])
+            if draw["states"]:
+                self._exact.restore_states(draw["start"], draw["states"])
+        self._next = self._committed
+        if not self._exact.has_state:
+            self._exact.forget_before(self._committed)
+        if not self._state["charged"] and self._ledger is None:
+            raise ValueError(
+                "ledger: the gateway was made with a ledger and may not have been charged;"
+                " pass it: Gateway.resume(path, ledger=ledger)"
+            )
+        _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
+
+    def _restore_bits(self, first: int, texts: Sequence[str]) -> None:
+        for number, text in enumerate(texts, first):
+            value, count = text.split("/")
+            self._exact.restore(number, int(value, 16), int(count))
+
+    def _refuse_older_copies(self, known: int | None) -> None:
+        """Raise an error if more may have been published than the file knows of."""
+        reached = 0
+        if known is not None:
+            reached = sample_index(known, "known", math.inf)
+        if self._ledger is not None:
+            reached = max(reached, self._ledger.reached(self._identity))
+        if self._next < reached:
+            raise PrivacyError(
+                f"path: the file goes on at sample {self._next}, and samples up to "
+                f"{reached} may have been published: it is an older copy. Resume the newest "
+                "file; if it is lost, a new gateway continues the run (start=...)"
+            )
+
+    @property
+    def _committed(self) -> int:
+        """Samples before this one may have been published."""
+        return self._state["committed"]
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """What the whole run promises, and what it assumes of the run before it."""
+        promise = self._noise.guarantee.released(EXACTLY)
+        scope = promise.scope
+        if self._noise.horizon == math.inf:
+            return promise  # the noise begins in its stationary law
+        continued = scope.window is not None and scope.window[0] > 0
+        clause = _CONTINUED if continued else _ANEW
+        assumptions = (*scope.assumptions, clause)
+        return replace(promise, scope=replace(scope, assumptions=assumptions))
+
+    @property
+    def remaining(self) -> int | float:
+        """Number of samples that can still be published, inf without a horizon."""
+        return self._noise.horizon - self._next
+
+    @property
+    def next_index(self) -> int:
+        """Index of the next sample."""
+        return self._next
+
+    @property
+    def longest_jump(self) -> int | float:
+        """Most samples ahead of the next one, inf where no noise depends on them."""
+        return _LONGEST_JUMP if self._exact.remembers else math.inf
+
+    def publish(
+        self, y: ArrayLike | Mapping[str, float], index: int | None = None
+    ) -> NDArray:
+        """Return the private output for a reading.
+
+        Parameters
+        ----------
+        y : array_like, shape (p,), or mapping
+            The plant's outputs at this sample: a number where there is one output, or a
+            mapping by output name.
+        index : int, optional
+            Of the sample, if earlier ones were lost; the next one by default. It cannot go
+            back.
+
+        Returns
+        -------
+        ndarray, shape (p,)
+
+        Raises
+        ------
+        PrivacyError
+            After the horizon, for an index that was passed, and where the ledger knows
+            that another copy of the file has published further.
+        BudgetExceededError
+            If the ledger does not cover the run; nothing was published.
+        OSError
+            If the file cannot be written or is gone; nothing was published.
+        ValueError, TypeError
+            If the reading is no vector of p finite numbers, or the index is too far ahead.
+            No message holds an entry.
+        """
+        values = self._reading(y)
+        self._check_process()
+        with self._lock:
+            t = self._checked_index(index)
+            block = self._block_of(t)
+            self._next = t + 1  # an interrupted call loses its sample
+            rounded = []
+            for i, enclosure in enumerate(block.samples[t]):
+                rounded.append(self._rounded(values[i], enclosure, t, i))
+            return np.array(rounded)
+
+    def publish_frame(self, frame: Any) -> Any:
+        """Publish a table of readings, a row for each sample from the next one on.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            With the plant's output names as columns. Numbers are values, and no counts of
+            the resolution.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the same index, and the outputs in the plant's order.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing or more than the outputs, an entry is no finite number,
+            or the rows do not fit into the horizon; nothing was published.
+        """
+        names = list(self._noise.plant_data.outputs)
+        if sorted(frame.columns) != sorted(names):
+            raise ValueError(
+                f"frame: expected the columns {', '.join(names)}, got others; select them "
+                "with frame[[...]]"
+            )
+        if len(frame) > self.remaining:
+            raise ValueError(
+                f"frame: expected at most {self.remaining} rows, which are left of the "
+                f"horizon, got {len(frame)}"
+            )
+        values = real_array(frame[names].to_numpy(float), "frame")
+        published = [self.publish(row) for row in values]
+        table = np.reshape(published, values.shape)
+        return type(frame)(table, index=frame.index, columns=names)
+
+    def _rounded(
+        self, value: Rational, enclosure: Ball | None, t: int, output: int
+    ) -> float:
+        """Round the sum of a reading and the noise of an output."""
+        rounding = self._rounding[output]
+        if enclosure is None:
+            return rounding.number(value)
+        rounded = rounding.ball(value, enclosure)
+        while rounded is None:
+            narrower = self._worker.submit(self._narrower, t, output).result()
+            rounded = rounding.ball(value, narrower)
+        return rounded
+
+    def _reading(self, y: ArrayLike | Mapping[str, float]) -> list[Rational]:
+        """Return the reading as rational numbers."""
+        names = self._noise.plant_data.outputs
+        reading: Any = y
+        if isinstance(y, Mapping):
+            if set(y) != set(names):
+                raise ValueError(
+                    f"y: expected the outputs {', '.join(names)}, got other names"
+                )
+            reading = [y[name] for name in names]
+        elif len(names) == 1 and real_array(y, "y").ndim == 0:
+            reading = [y]
+        exact, doubles = exact_data(reading, "y", self._resolution)
+        if doubles.shape != (len(names),):
+            raise ValueError(
+                f"y: expected shape ({len(names)},), one number for each output, got "
+                f"{doubles.shape}"
+            )
+        return exact
+
+    def _check_process(self) -> None:
+        # before any lock, which a fork may have copied while it was taken
+        if os.getpid() != self._process:
+            raise PrivacyError(
+                "a gateway belongs to the process that made it, and its noise must not be"
+                " used in two; make it after the fork"
+            )
+
+    def _checked_index(self, index: int | None) -> int:
+        if self._closed:
+            raise PrivacyError(
+                "the gateway is closed; Gateway.resume(path) continues it"
+            )
+        if self._store is not None:
+            self._store.check_place()
+        if index is None:
+            index = self._next
+        index = sample_index(index, "index", math.inf)
+        if index < self._next:
+            raise PrivacyError(
+                f"index: sample {index} was passed, the next one is {self._next}; the "
+                "same noise on another reading would publish their difference"
+            )
+        horizon = self._noise.horizon
+        if index >= horizon:
+            raise PrivacyError(
+                f"the horizon of {horizon} samples is over, and nothing protects what "
+                "follows: design noise for a longer horizon, or without one "
+                "(horizon=np.inf), or further windows with design_windows; a second "
+                "gateway that continues the run is another window of it, start=..."
+            )
+        if index - self._next > self.longest_jump:
+            raise ValueError(
+                f"index: expected at most {self._next + _LONGEST_JUMP}, {_LONGEST_JUMP} "
+                f"samples ahead, got {index}: later noise depends on all that is passed "
+                "over. If it is right, get there in several jumps"
+            )
+        return index
+
+    def _block_of(self, t: int) -> _Block:
+        """Return the block of a sample. The one behind it is drawn meanwhile."""
+        while self._block is None or self._block.stop <= t:
+            if self._ahead is None:
+                self._ahead = self._worker.submit(self._prepared, t, self._size, t)
+            # interrupted here or later, the next call finds the block again
+            drawn = self._ahead
+            wait([drawn])
+            if drawn.exception() is None:
+                self._take(drawn.result())
+            self._ahead = None
+            drawn.result()
+        block = self._block
+        if t < block.start:
+            self._next = block.start
+            raise PrivacyError(
+                f"index: sample {t} is lost: its noise was kept and could then not be "
+                "computed, because an error or an interruption ended that call; the next "
+                f"one is {block.start}"
+            )
+        if self._ahead is None and block.stop < self._noise.horizon:
+            self._ahead = self._worker.submit(
+                self._prepared, block.stop, self._size, block.start
+            )
+        return block
+
+    def _take(self, block: _Block) -> None:
+        """Go on to a block. The next one lasts a second, at the rate of the one before."""
+        now = time.monotonic()
+        if self._block is not None:
+            rate = (self._block.stop - self._block.start) / max(now - self._taken, 1e-9)
+            self._size = int(min(max(rate, self._least_block), self._largest_block))
+        self._block = block
+        self._taken = now
+
+    # -- in the thread that draws and writes -----------------------------------------
+
+    def _prepared(self, t: int, size: int, oldest: int) -> _Block:
+        """Return the block from sample t on, kept before it is evaluated.
+
+        The oldest sample is the first that may still be published.
+        """
+        self._open()
+        self._pass_over(t)
+        start = max(self._committed, t)
+        stop = int(min(start + size, self._noise.horizon))
+        numbers = self._exact.numbers(start, stop)
+        self._commit(numbers, start, stop)
+        self._exact.forget_before(oldest)
+        known = {number: self._exact.entries[number].count for number in numbers}
+        samples = {}
+        for k in range(start, stop):
+            samples[k] = self._exact.sample(k)
+            time.sleep(0)  # lets a sample be published meanwhile
+        for number, count in known.items():
+            entry = self._exact.entries[number]
+            if entry.count > count:
+                self._keep(number, entry)
+        _LOG.debug("gateway %s drew samples %d to %d", self._identity[:8], start, stop)
+        return _Block(start, stop, samples)
+
+    def _open(self) -> None:
+        """Charge the ledger, then keep what is drawn once."""
+        if not self._state["charged"] and self._ledger is not None:
+            self._ledger.charge(self.guarantee, self._note, identity=self._identity)
+            self._write(charged=True)
+            _LOG.info("gateway %s charged", self._identity[:8])
+        if self._state["once"] is None:
+            fresh = self._exact.draw(range(self._exact.once))
+            self._write(once=_bits(fresh.values()))
+            self._exact.entries.update(fresh)
+
+    def _pass_over(self, t: int) -> None:
+        """Draw the noise before a sample where later noise depends on it."""
+        while self._committed < t and self._exact.remembers:
+            start = self._committed
+            stop = min(t, start + _PASSED_AT_ONCE)
+            self._commit(self._exact.numbers(start, stop), start, stop)
+            self._exact.forget_before(start)
+
+    def _commit(self, numbers: range, start: int, stop: int) -> None:
+        """Draw entries, and keep them before they are used."""
+        exact = self._exact
+        fresh = exact.draw(numbers)
+        draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
+        if exact.remembers:
+            draw["bits"] = _bits(fresh.values())
+        if not exact.has_memory:
+            draw["states"] = exact.states(start)
+        reached = self._committed
+        self._write(draw, forget=not exact.has_memory, committed=stop)
+        exact.entries.update(fresh)
+        if self._ledger is not None:
+            self._ledger.reach(self._identity, reached, stop)
+
+    def _keep(self, number: int, entry: StandardEntry) -> None:
+        """Keep an entry of which more bits were drawn."""
+        bits = _bits([entry])
+        if number >= self._exact.once:
+            self._write({"first": number, "bits": bits, "states": []})
+            return
+        once = list(self._state["once"])
+        once[number : number + 1] = bits
+        self._write(once=once)
+
+    def _write(
+        self, entry: dict | None = None, *, forget: bool = False, **changes: Any
+    ) -> None:
+        """Keep an entry and changes of the state before they are used."""
+        state = self._state | changes
+        if self._store is not None:
+            known = self._store.append(self._known, entry, state, forget=forget)
+            if known is None:
+                raise PrivacyError(
+                    f"path: the file of the gateway at {str(self._store.path)!r} was "
+                    "written by somebody else, or a write of this process did not end: "
+                    "nothing is published. Close the gateway and resume it"
+                )
+            self._known = known
+        self._state = state
+
+    def _narrower(self, t: int, output: int) -> Ball:
+        """Return a narrower enclosure of the noise of one output, from more bits."""
+        bits = max(entry.count for entry in self._exact.entries.values())
+        row = self._exact.rows(t, bits)[output]
+        for number in row:
+            entry = copy(self._exact.entries[number])
+            if entry.count >= _MOST_BITS:
+                raise UncertifiableError(
+                    f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; "
+                    "it is published without noise up to rounding; choose another grid"
+                )
+            entry.refine()
+            self._keep(number, entry)
+            self._exact.entries[number] = entry
+        enclosure = self._exact.sample(t)[output]
+        if enclosure is None:
+            raise UncertifiableError(f"sample {t}: the noise of an output vanished")
+        return enclosure
+
+    # --------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Return what may be shown, which is no reading and nothing of the noise."""
+        path = None if self._store is None else str(self._store.path)
+        return {
+            "identity": self._identity,
+            "path": path,
+            "next_index": self._next,
+            "remaining": self.remaining,
+            "grid": self._grid,
+            "resolution": self._resolution,
+            "charged": self._state["charged"],
+            "closed": self._closed,
+            "guarantee": str(self.guarantee),
+        }
+
+    def close(self) -> None:
+        """Stop publishing, and let another process continue with the file.
+
+        In a forked process it does nothing to the file, which is its parent's.
+        """
+        if os.getpid() != self._process:
+            self._closed = True
+            return
+        with self._lock:
+            self._closed = True
+            self._worker.shutdown(wait=True)
+            if self._store is not None:
+                self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a gateway cannot be copied or sent to another process: its noise would be "
+            "used twice; give it a path, close it and resume it there"
+        )
+
+    def __repr__(self) -> str:
+        left = "no horizon"
+        if self.remaining != math.inf:
+            left = f"{self.remaining} samples remaining"
+        return f"Gateway({self.noise!r}, {left})"
+
+
+def _bits(entries: Iterable[StandardEntry]) -> list[str]:
+    """Return value and count of the bits of entries, as texts."""
+    return [f"{entry.value:x}/{entry.count}" for entry in entries]
+
+
+def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
+    """Return noise whose guarantee is about real numbers, if that is accepted."""
+    if not accepted:
+        raise PrivacyError(
+            "resolution: expected the step of the sensor's readings, got none, and the "
+            "noise has no floor: the last bits of readings in floating point exclude a "
+            "neighbour with certainty. Pass resolution= or grid=, design the noise with a "
+            "floor, or accept it with floating=True"
+        )
+    scope = noise.guarantee.scope
+    scope = replace(
+        scope,
+        assumptions=(*scope.assumptions, _REAL_READINGS),
+        caveats=(*scope.caveats, _LAST_BITS),
+    )
+    return replace(noise, guarantee=replace(noise.guarantee, scope=scope))
+
+
+def _block_size(noise: OutputNoise) -> int:
+    """Samples in a second, and no more than a part of the horizon."""
+    largest = min(_LARGEST_BLOCK, noise.horizon // _LEAST_BLOCKS)
+    return int(max(min(round(1 / noise.plant_data.step), largest), 1))
+
+
+def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
+    """The noise with the guarantee of a window that begins at this sample of the run."""
+    start = sample_index(start, "start", math.inf)
+    if start == 0:
+        return noise
+    if noise.horizon == math.inf:
+        raise ValueError(
+            "start: noise without a horizon begins in its stationary law at any sample; "
+            "leave start out, and the ledger counts each beginning as a release"
+        )
+    return replace(noise, guarantee=noise.guarantee.in_window(start), promised=None)
+
+
+def _on_grid(
+    noise: OutputNoise, resolution: Step | Sequence[Step] | None
+) -> OutputNoise:
+    """The noise with its guarantee for readings on a grid.
+
+    A grid coarser than the one that the noise was designed for is refused. Of noise that
+    was not designed for any the guarantee becomes weaker, with a warning.
+    """
+    given = None
+    if resolution is not None:
+        given = step_sizes(resolution, "resolution", noise.outputs)
+    designed = getattr(noise.request, "resolution", None)
+    if designed is None:
+        if given is None:
+            return noise
+        warnings.warn(_UNPLANNED_GRID, PrivacyWarning, stacklevel=3)
+        steps = round_up([float(step) for step in given])
+        return replace(noise, guarantee=guarantee_on_grid(noise, steps), promised=None)
+    allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
+    if given is None:
+        raise ValueError(
+            "resolution: the noise was designed for readings on a grid; pass its step, "
+            f"resolution={[str(step) for step in allowed]}"
+        )
+    if any(mine > planned for mine, planned in zip(given, allowed)):
+        raise ValueError(
+            "resolution: expected steps no larger than those that the noise was designed "
+            f"for, {[str(step) for step in allowed]}, got {[str(step) for step in given]}"
+        )
+    return noise
+
+
+def _texts(
+    steps: Step | Sequence[Step] | None, name: str, outputs: int
+) -> list[str] | None:
+    """Steps as texts that mean them exactly."""
+    if steps is None:
+        return None
+    return [str(step) for step in step_sizes(steps, name, outputs)]

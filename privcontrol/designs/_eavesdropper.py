@@ -1,0 +1,419 @@
+"""Estimate the secret trajectory from everything that is published.
+
+Whoever knows the model, the gains and all of yhat and u can subtract the response to u.
+What remains is the free response of x(0) plus the output noise. The best linear estimate
+from it, and its exact error, say in the units of the states what a privacy guarantee means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import control as ct
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._frozen import freeze_arrays
+from ..core._linalg import EPS, rank_tolerance, real_array
+from ..core._shown import with_units
+from ..core.errors import UncertifiableError
+from ..noise.noise_plot import stacked_axes
+from ..noise.parts import Structured, White
+from ..noise.summed import sample_index
+from ..systems.linear import LinearSystem
+from ..systems.plant import Plant
+from .output_noise import OutputNoise
+
+#: A blind direction that reaches a state with less than this part of its size does not
+#: reach it.
+_REACHES = 1e-9
+#: A worse conditioned observation is not inverted, because the errors stated would have
+#: fewer than six digits.
+_CONDITION = 1e9
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Eavesdropper:
+    """The best linear estimate of x(0), ..., x(T-1) from all that is published.
+
+    Made by `eavesdropper`. The error of the estimate of x(t) is A^t times that of x(0).
+
+    Attributes
+    ----------
+    plant : Plant
+    horizon : int
+        Number of samples T.
+    mean : ndarray, shape (n,)
+        Prior mean of x(0); zero under the flat prior.
+    gain : ndarray, shape (n, T p)
+        The estimate of x(0) is mean + gain (v - O_T mean), v being the outputs less their
+        response to u.
+    factor : ndarray, shape (n, c)
+        Root of the error covariance of x(0).
+    blind : ndarray, shape (n, b)
+        Columns that span what the outputs cannot see and no prior bounds.
+    prior_factor : ndarray, shape (n, n), or None
+        Root of the prior covariance of x(0); None under the flat prior.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency, models="exact")
+    >>> spy = pc.eavesdropper(noise, prior=np.diag([100.0, 1.0]))
+    >>> spy.std[:, 0].round(3), spy.prior_std[:, 0]
+    (array([1.846, 0.   ]), array([10.,  1.]))
+    """
+
+    plant: Plant
+    horizon: int
+    mean: np.ndarray
+    gain: np.ndarray
+    factor: np.ndarray
+    blind: np.ndarray
+    prior_factor: np.ndarray | None
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
+    def error_covariance(self, t: int) -> NDArray:
+        """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
+
+        Under the flat prior what cannot be estimated has variance ``np.inf``, and
+        covariance +-inf with what else moves along.
+
+        Raises
+        ------
+        ValueError
+            If t is outside the horizon.
+        """
+        t = sample_index(t, "t", self.horizon)
+        errors = self._errors[t]
+        covariance = errors @ errors.T
+        blind = self._blindness[t]
+        unseen = blind @ blind.T
+        size = np.linalg.norm(blind, axis=1)
+        negligible = _REACHES * np.outer(size, size)
+        unseen[np.abs(unseen) <= negligible] = 0.0
+        infinite = np.copysign(np.inf, unseen)
+        return np.where(unseen == 0, covariance, infinite)
+
+    @cached_property
+    def _errors(self) -> NDArray:
+        return self.plant.orbit(self.factor, self.horizon)
+
+    @cached_property
+    def _blindness(self) -> NDArray:
+        frames = self.plant.orbit(self.blind, self.horizon)
+        without_signs = replace(self.plant, A=np.abs(self.plant.A))
+        sizes = without_signs.orbit(np.abs(self.blind), self.horizon)
+        return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
+
+    @property
+    def std(self) -> NDArray:
+        """Standard deviation (n, T) of each state less its estimate, in its unit.
+
+        It is inf where the state cannot be estimated.
+        """
+        std = np.linalg.norm(self._errors, axis=2)
+        return np.where(self._blindness.any(axis=2), np.inf, std).T
+
+    @property
+    def prior_std(self) -> NDArray:
+        """Standard deviation (n, T) before anything is published, in the states' units.
+
+        It is inf under the flat prior.
+        """
+        plant = self.plant
+        if self.prior_factor is None:
+            return np.full((plant.order, self.horizon), np.inf)
+        frames = plant.orbit(self.prior_factor, self.horizon)
+        std = np.linalg.norm(frames, axis=2)
+        return std.T
+
+    def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
+        """The estimate of the states from what was published.
+
+        Parameters
+        ----------
+        published : PrivateResponse or array_like, shape (p, T) or (p, trials, T)
+            A loop's response, of which the outputs yhat and u are read, or yhat.
+        inputs : array_like, shape (m, T) or (m, trials, T), optional
+            The plant's inputs u beside an array yhat; zero by default.
+
+        Returns
+        -------
+        ndarray, shape (n, trials, T)
+
+        Raises
+        ------
+        control.ControlDimension
+            If a shape does not fit the plant and the horizon.
+        """
+        plant = self.plant
+        n = plant.order
+        outputs, controls = plant.D.shape
+        if hasattr(published, "outputs"):
+            signals = np.asarray(published.outputs)
+            published = signals[:outputs]
+            inputs = signals[outputs:]
+        if inputs is None:
+            inputs = np.zeros((controls, 1, self.horizon))
+        yhat = self._signals(published, "published", outputs)
+        u = self._signals(inputs, "inputs", controls)
+        both = LinearSystem(
+            plant.A,
+            plant.B,
+            np.vstack([np.eye(n), plant.C]),
+            np.vstack([np.zeros((n, controls)), plant.D]),
+        )
+        forced = both.respond(u)
+        free = yhat - forced[:, n:]
+        known = plant.free_response(self.mean[:, None], self.horizon)
+        surprise = free.reshape(len(known), -1) - known
+        start = self.mean[:, None] + self.gain @ surprise
+        states = forced[:, :n] + plant.orbit(start, self.horizon)
+        return states.transpose(1, 2, 0)
+
+    def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
+        """Signals (T, size, trials)."""
+        signals = real_array(value, name, copy=False)
+        if signals.ndim == 2:
+            signals = signals[:, None]
+        if signals.ndim != 3 or signals.shape[::2] != (size, self.horizon):
+            raise ct.ControlDimension(
+                f"{name}: expected shape ({size}, {self.horizon}) or ({size}, trials, "
+                f"{self.horizon}), got {signals.shape}"
+            )
+        return signals.transpose(2, 0, 1)
+
+    def plot(
+        self,
+        *,
+        ax: Any = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> ct.ControlPlot:
+        """Plot the standard deviation of the error in each state, beside that of the prior.
+
+        ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
+        ``units`` are labels.
+        """
+        time = self.plant.step * np.arange(self.horizon)
+        lines = np.empty((self.plant.order, 1), object)
+        title = "What an eavesdropper does not know"
+        names = with_units(self.plant.states, units)
+        count = len(names)
+        with stacked_axes(ax, count, "state", self.plant, title, time_unit) as axes:
+            for k, name in enumerate(names):
+                axis = axes[k, 0]
+                std = self.std[k].copy()
+                std[np.isinf(std)] = np.nan
+                lines[k, 0] = axis.plot(time, std, label="eavesdropper")
+                if self.prior_factor is not None:
+                    prior = self.prior_std[k]
+                    lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
+                if np.isnan(std).all():
+                    name += ", not estimable"
+                axis.set_ylabel(f"error of\n{name}")
+                axis.set_ylim(bottom=0)
+                axis.margins(x=0)
+        return ct.ControlPlot(lines, axes, axes[0, 0].figure)
+
+    def __repr__(self) -> str:
+        largest = zip(self.plant.states, self.std.max(axis=1))
+        worst = ", ".join(f"{name} {std:.4g}" for name, std in largest)
+        return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
+
+
+def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
+    """Return the adversary who knows the model, the gains, and all of yhat and u.
+
+    What is published is a function of v = O_T x(0) + gamma and of public signals. For
+    structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, for any
+    horizon. For independent noise the information on x(0) accumulates.
+
+    The estimate is the best of all for Gaussian noise and prior, and the best linear one
+    for Laplace noise. Process and measurement disturbances are taken to be zero. Where they
+    act, the error of any estimate is at least the one stated here.
+
+    Parameters
+    ----------
+    noise_or_loop : OutputNoise or PrivateLoop
+    prior : float, array_like (n,) or (n, n), or pair of mean and covariance, optional
+        Covariance of what the adversary knows of x(0) beforehand, about zero or about a
+        mean (n,). A number is that multiple of the identity, (n,) are variances. None is
+        the flat prior of the maximum-likelihood estimate.
+
+    Raises
+    ------
+    TypeError
+        If there is no output noise.
+    ValueError
+        If the noise hides a disturbance, or the prior is no covariance of the plant's
+        states.
+    UncertifiableError
+        If double precision cannot tell what the outputs say about x(0), as for fast modes
+        over a long horizon.
+
+    Examples
+    --------
+    With only the position private the velocity is published exactly:
+
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> pc.eavesdropper(noise)
+    Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
+
+    References
+    ----------
+    DPAM Theorem 3 and eq. (22) for the structured noise.
+    """
+    noise = getattr(noise_or_loop, "noise", noise_or_loop)
+    if getattr(noise_or_loop, "truth", None) is not None:
+        raise ValueError(
+            "noise_or_loop: the best linear estimate is one of a linear plant, and this "
+            "loop is around a nonlinear one; guarantee.detection bounds every test"
+        )
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(
+            "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
+            f"{type(noise).__name__}"
+        )
+    if not noise.consists_of(Structured, White):
+        raise ValueError(
+            "noise_or_loop: expected noise that was designed for a StateAdjacency or an "
+            "InitialStateAdjacency, got noise that hides a disturbance during the run: the "
+            "spy here estimates x(0). What such noise promises stands in its .guarantee, "
+            "and pc.audit(noise) attacks it"
+        )
+    plant = Plant.of(noise_or_loop.plant)
+    order = plant.order
+    mean = np.zeros(order)
+    root = None
+    if prior is not None:
+        mean, root = _prior(prior, order)
+    seen, blind = _observed(plant, noise.horizon)
+    reading, error = _reading(plant, noise, seen)
+    if root is None:
+        gain = seen
+        factor = -seen @ error
+    else:
+        gain, factor = _updated(root, seen.T @ root, error)
+        blind = np.empty((order, 0))
+    return Eavesdropper(plant, noise.horizon, mean, gain @ reading, factor, blind, root)
+
+
+def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
+    """Mean (n,) and root (n, n) of the covariance."""
+    mean: Any = np.zeros(order)
+    if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
+        mean, prior = prior
+    covariance = real_array(prior, "prior")
+    if covariance.shape in ((), (order,)):
+        covariance = np.diag(np.broadcast_to(covariance, order))
+    mean = real_array(mean, "prior mean", shape=(order,))
+    covariance = real_array(covariance, "prior", shape=(order, order))
+    size = np.sqrt(np.abs(np.diag(covariance)))
+    divisor = np.where(size > 0, size, 1.0)
+    scaled = covariance / np.outer(divisor, divisor)
+    values, vectors = scipy.linalg.eigh(scaled)
+    is_symmetric = np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
+    if not is_symmetric or values[0] < -1e-10:
+        raise ValueError(
+            "prior: expected a covariance, symmetric and positive semidefinite"
+        )
+    deviations = np.sqrt(np.maximum(values, 0.0))
+    return mean, size[:, None] * vectors * deviations
+
+
+def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
+    """Orthonormal columns of what the outputs see of x(0), and columns of the rest.
+
+    n samples see all that any number of samples sees, which spares the rank decision the
+    growth of A^t.
+    """
+    n = plant.order
+    identity = np.eye(n)
+    outputs = plant.free_response(identity, min(horizon, n))
+    stack = outputs / _sizes(outputs, 1)[:, None]
+    units = _sizes(stack, 0)
+    _, values, rows = scipy.linalg.svd(stack / units)
+    tolerance = rank_tolerance(stack, values)
+    rank = np.count_nonzero(values > tolerance)
+    unseen = rows[rank:].T
+    unseen = np.where(np.abs(unseen) <= _REACHES, 0.0, unseen)
+    blind = unseen / units[:, None]
+    if rank == n:
+        return identity, blind
+    seen = rows[:rank].T * units[:, None]
+    basis, _ = scipy.linalg.qr(seen, mode="economic")
+    return basis, blind
+
+
+def _reading(
+    plant: Plant, noise: OutputNoise, seen: NDArray
+) -> tuple[NDArray, NDArray]:
+    """The least-squares reading (k, T p) of seen^T x(0) from v, and a root of its error."""
+    columns = plant.free_response(seen, noise.horizon)
+    if noise.scale is None:
+        # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
+        weight = 1 / _sizes(columns, 1)
+    else:
+        weight = 1 / np.tile(noise.scale, noise.horizon)
+    weighted = weight[:, None] * columns
+    units = _sizes(weighted, 0)
+    left, values, right = scipy.linalg.svd(weighted / units, full_matrices=False)
+    if not values[0] < _CONDITION * values[-1]:
+        ratio = values[0] / max(values[-1], np.finfo(float).tiny)
+        raise UncertifiableError(
+            f"the outputs see some directions of x(0) {ratio:.1e} times better than "
+            "others: double precision cannot tell what they say about the worst; shorten "
+            "the horizon or rescale the states"
+        )
+    inverse = right.T / values / units[:, None]
+    errors = []
+    if noise.factor is not None:
+        errors.append(seen.T @ noise.factor)
+    if noise.scale is not None:  # the weight is the reciprocal of its scale
+        errors.append(inverse)
+    error = np.sqrt(noise.unit_variance) * np.hstack(errors)
+    return (inverse @ left.T) * weight, error
+
+
+def _updated(
+    root: NDArray, seen_root: NDArray, error: NDArray
+) -> tuple[NDArray, NDArray]:
+    """The Kalman gain (n, k) on a reading, and a root of the error covariance after it.
+
+    With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
+    and e standard. The root is [root - gain seen_root, -gain error], in which rounding is
+    set to zero, so what is published exactly has no error.
+    """
+    spread = np.hstack([seen_root, error])
+    units = _sizes(spread, 1)
+    rounding = 8 * EPS * max(spread.shape)
+    inverse = np.linalg.pinv(spread / units[:, None], rcond=rounding)
+    onto_start = inverse[: len(root)]
+    gain = root @ onto_start / units
+    unread = root - gain @ seen_root
+    read_error = gain @ error
+    left = np.hstack([unread, -read_error])
+    before = np.hstack([root, read_error])
+    negligible = rounding * _sizes(before, 1)
+    left[np.abs(left) <= negligible[:, None]] = 0.0
+    return gain, left
+
+
+def _sizes(array: NDArray, axis: int) -> NDArray:
+    """Norms along an axis, one where they are zero."""
+    norms = np.linalg.norm(array, axis=axis)
+    return np.where(norms > 0, norms, 1.0)

@@ -1,0 +1,179 @@
+"""Warn of noise that is large beside what its secret does, and refuse what is of no use.
+
+Noise that hides a state at any time of a long run may be thousands of times what the secret
+itself does to an output. Whoever asks for that usually means something else.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.signal
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._linalg import real_array
+from ..core.adjacency import Adjacency
+from ..core.errors import PrivacyError, PrivacyWarning
+from ..core.loss import PrivacyLoss
+from ..secrets.adjacency import StateAdjacency
+from ..secrets.disturbance import (
+    DisturbanceAdjacency,
+)
+from ..secrets.modes import Mode, first_moves, growing_mode, modes
+from ..systems.plant import Plant
+from .output_noise import OutputNoise
+
+#: Noise of more than this many times the secret's effect is worth a warning, or refused.
+_LARGE = 1e2
+_ABSURD = 1e4
+
+
+def check_size(
+    noise: OutputNoise, max_std: ArrayLike | Mapping[str, float] | None
+) -> None:
+    """Compare noise with ``max_std``, by default with the effect of its secret.
+
+    From 100 times the effect it warns, and from 10,000 times it raises a `PrivacyError`.
+    """
+    if max_std is not None:
+        _check_limit(noise, _limits(max_std, noise.plant_data))
+        return
+    effects = effects_of(noise.request.adjacency, noise.plant_data, noise.horizon)
+    seen = effects > 0
+    ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
+    worst = int(ratios.argmax())
+    if ratios[worst] < _LARGE:
+        return
+    text = (
+        f"the noise at {noise.plant_data.outputs[worst]} has a standard deviation of "
+        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times what the secret does to it "
+        f"within the first samples ({effects[worst]:.4g}). {_way_out(noise)}"
+    )
+    if ratios[worst] < _ABSURD:
+        warnings.warn(text, PrivacyWarning, stacklevel=3)
+        return
+    raise PrivacyError(f"{text}. max_std=np.inf designs this noise all the same")
+
+
+def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
+    """Largest effects (p,) of a secret on each output.
+
+    They count for n + 1 samples of a plant with n states, after a change that lasts has
+    ended. Moves of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
+    """
+    effects = np.zeros(len(plant.C))
+    samples = plant.order + 1
+    length = samples if horizon == math.inf else int(horizon)
+    for part in adjacency.parts:
+        if isinstance(part, DisturbanceAdjacency):
+            longest = max(len(shape) for shape in part.shapes) + samples
+            impulse = part.system(plant).impulse_response(longest) * part.radii(plant)
+            responses = []
+            for shape in part.shapes:
+                response = scipy.signal.convolve(impulse, shape[:, None, None])
+                responses.append(response[: len(shape) + samples])
+            is_ball = part.norm == "l2"
+            frames = np.concatenate(responses)
+        else:
+            moves = first_moves(part, plant, length)
+            frames = plant.free_response(moves, samples)
+            frames = frames.reshape(samples, len(plant.C), -1)
+            is_ball = getattr(part, "norm", None) == 2
+        sizes = np.abs(frames).max(axis=2)
+        if is_ball:
+            sizes = np.linalg.norm(frames, axis=2)
+        effects = np.maximum(effects, sizes.max(axis=0))
+    return effects
+
+
+def _way_out(noise: OutputNoise) -> str:
+    """The mode that makes the noise large, and what to do about it."""
+    adjacency = noise.request.adjacency
+    found: list[Mode] = []
+    for part in adjacency.parts:
+        if isinstance(part, StateAdjacency) and noise.horizon != math.inf:
+            found += modes(noise.plant_data, part, [noise.horizon])
+    if found:
+        worst = max(found, key=lambda mode: mode.sizes[-1])
+        if worst.growth > _LARGE / 10:
+            explanation = worst.explanation(int(noise.horizon))
+            return explanation[0].upper() + explanation[1:]
+    radius = np.abs(np.linalg.eigvals(noise.plant_data.A)).max()
+    if radius >= 1 or noise.request.region is not None:
+        return (
+            f"The mode {growing_mode(noise.plant_data)} forgets the secret slowly, or never "
+            "under some of the models: close a local loop around it (with_local_loop), "
+            "shorten the horizon, or narrow the models"
+        )
+    return (
+        "Raise the budget's epsilon or delta, or protect a secret that is less: fewer "
+        "times, a shorter change, or what enters during the run (DisturbanceAdjacency, "
+        "with horizon=np.inf for noise that lasts)"
+    )
+
+
+# -- a limit that the user gives ---------------------------------------------------------
+
+
+def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
+    """Limits (p,), infinite where there is none."""
+    outputs = plant.outputs
+    if isinstance(max_std, Mapping):
+        unknown = [str(name) for name in max_std if name not in outputs]
+        if unknown:
+            raise ValueError(
+                f"max_std: {', '.join(unknown)} is no output of the plant; known outputs: "
+                f"{', '.join(outputs)}"
+            )
+        max_std = [max_std.get(name, math.inf) for name in outputs]
+    try:
+        limits = np.asarray(max_std)
+        infinite = limits == math.inf
+    except Exception:  # an array's own text may show what it holds
+        limits = np.empty(0)
+        infinite = limits
+    if limits.dtype.kind in "SU":
+        raise TypeError("max_std: expected numbers, got a text")
+    finite = real_array(np.where(infinite, 1.0, limits), "max_std")
+    if not (finite > 0).all() or not finite.size:
+        raise ValueError("max_std: expected numbers > 0")
+    if finite.shape not in ((), (len(outputs),)):
+        raise ValueError(
+            f"max_std: expected one number, or {len(outputs)} of them, one per output, "
+            f"got shape {finite.shape}"
+        )
+    return np.broadcast_to(np.where(infinite, math.inf, finite), len(outputs))
+
+
+def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
+    ratios = noise.std / limits
+    worst = int(ratios.argmax())
+    ratio = float(ratios[worst])
+    if ratio <= 1 + 1e-12:
+        return
+    raise PrivacyError(
+        f"max_std: the noise at {noise.plant_data.outputs[worst]} has a standard deviation of "
+        f"{noise.std[worst]:.4g} where {limits[worst]:.4g} is the limit. A radius "
+        f"{1 / ratio:.3g} times as large meets it, or {_looser_budget(noise, ratio)}; so "
+        "may fewer protected times (StateAdjacency(times=...)), or a DisturbanceAdjacency "
+        "if the secret enters during the run"
+    )
+
+
+def _looser_budget(noise: OutputNoise, ratio: float) -> str:
+    """A budget under which noise ``ratio`` times smaller is enough, in words."""
+    request = noise.request
+    loss = noise.guarantee.loss.parts[0].repeated(request.releases)
+    if noise.family == "laplace":
+        return f"epsilon = {loss.pure * ratio:.3g}"
+    shift = loss.gdp * ratio
+    budget = request.without_miss().budget
+    if budget.gdp is not None:
+        return f"a budget of gdp = {shift:.3g}"
+    epsilon = PrivacyLoss.gaussian(shift).epsilon(budget.delta)
+    if not math.isfinite(epsilon):
+        return f"a budget of gdp = {shift:.3g}"
+    return f"epsilon = {epsilon:.3g} at delta = {budget.delta:g}"

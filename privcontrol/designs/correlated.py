@@ -1,0 +1,306 @@
+"""Design noise that hides secrets which arrive during the run.
+
+It is correlated over the whole horizon, and still causal. The covariance of all samples
+together is the cheapest ellipsoid around the outputs' responses to every hidden move. Its
+lower triangular root makes gamma(t) from entries drawn up to t, and that root is certified
+in floating point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import rank_tolerance, round_up, smallest
+from ..core.adjacency import Adjacency
+from ..core.ellipsoid import rough_shape, weight_triangle
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import PrivacyLoss
+from ..core.moves import attaining
+from ..core.noise import GaussianNoise
+from ..noise._responses import floored_root, shift_sizes, triangular_root
+from ..noise.parts import Correlated, Driven, NoisePart, White
+from ..secrets.disturbance import (
+    DisturbanceAdjacency,
+    disturbances,
+)
+from ..secrets.secret import Responses, all_responses
+from ._cover import covering_ellipsoid, remainder
+from .endless_design import root_from_rest
+from .problem import DesignProblem, SizedNoise
+
+#: Relative size of the noise in directions that no hidden move takes. What rounding leaves
+#: of a secret there stays covered, at a relative cost of its square.
+_PADDING = 1e-6
+_LARGEST_EXCESS = 1e-3
+#: Relative gap of the shape. The padding and rounding cost about as much over long runs.
+_GAP = 1e-7
+#: Relative size to which the scale beside a floor is found.
+_SHARP = 1e-9
+#: The least scale, where the floor alone is nearly enough.
+_LEAST = 1e-150
+#: Dimensions from which on a design ends at the gap that was asked for.
+_MANY = 128
+#: Least relative price of a direction, and rounding of responses, in many dimensions.
+_LEAST_PRICE = 1e-6
+_ROUNDED = 1e-10
+_MARGIN = 1e-8
+NO_NOISE = (
+    "no hidden move changes what is published: no noise is needed for this adjacency"
+)
+
+
+def is_energy_ball(adjacency: Adjacency) -> bool:
+    """Whether the secret is any signal of bounded energy over the whole horizon."""
+    return (
+        isinstance(adjacency, DisturbanceAdjacency)
+        and adjacency.norm == "l2"
+        and adjacency.times is None
+    )
+
+
+def _check_gaussian(problem: DesignProblem) -> None:
+    request = problem.request
+    if request.family == "gaussian":
+        return
+    secret = "a disturbance"
+    if not disturbances(request.adjacency):
+        secret = "a 2-norm ball of initial states beside other secrets (norm=1 will do)"
+    raise ValueError(
+        f'family: expected "gaussian" or an iid family for {secret}, '
+        f"got {request.family!r}"
+    )
+
+
+def correlated(problem: DesignProblem) -> SizedNoise:
+    """The Gaussian noise of least weighted variance that hides disturbances."""
+    _check_gaussian(problem)
+    request = problem.request
+    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
+    if not responses.moved.any():
+        raise PrivacyError(NO_NOISE)
+    shape, lower_bound = _cheapest(problem, responses)
+    if responses.apart:
+        return _cheaper_apart(problem, shape, responses)
+    sized = dense_noise(problem, shape, responses)
+    return replace(sized, lower_bound=lower_bound)
+
+
+def _cheaper_apart(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> SizedNoise:
+    """The cheaper one of two shapes for changes that come apart, scaled to their sums.
+
+    The other shape is the noise without a horizon. Changes share less of it over long
+    times than of the one that is the best for single changes.
+    """
+    shapes = [shape]
+    lasting = root_from_rest(problem)
+    if lasting is not None:
+        shapes.append(lasting)
+    sized = []
+    for root in shapes:
+        fitting = scaled_to_fit(problem, root, responses)
+        sized.append(dense_noise(problem, fitting, responses))
+    return min(sized, key=lambda each: each.cost)
+
+
+def dense_noise(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> SizedNoise:
+    """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
+    request = problem.request
+    lower, total, sizes = _fitted(problem, shape, responses)
+    active: tuple[int, ...] = ()
+    attained = None
+    several = responses.balls or responses.apart
+    if not several and not request.models and not problem.grid:
+        active = attaining(sizes)
+        attained = problem.moves.attained(active)
+    parts: list[NoisePart] = []
+    if lower.any():
+        parts.append(Correlated(lower, len(problem.plant.C)))
+    if problem.floor.any():
+        parts.append(White(problem.floor_std))
+    shift = float(sizes.max())
+    if problem.grid:
+        shift = float(round_up(shift + problem.grid))
+    return SizedNoise(
+        parts=tuple(parts),
+        noise=GaussianNoise(total),
+        loss=PrivacyLoss.gaussian(shift, active, responses.exact and not problem.grid),
+        cost=problem.cost(lower) + problem.white_cost(problem.floor),
+        attained=attained,
+    )
+
+
+def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, float]:
+    """A root (m, r) of the cheapest covariance beyond the floor, and its least cost.
+
+    In hundreds of dimensions it is the cheapest one within the ``gap`` of the request.
+    """
+    nearly = _nearly_cheapest(problem, responses)
+    if nearly is not None:
+        return nearly
+    allowed = problem.allowed_beside_grid
+    covered = [responses.points / allowed]
+    covered += [ball / allowed for ball in responses.balls]
+    has_floor = problem.floor.any()
+    if has_floor:
+        covered.append(np.diag(problem.floor))
+    together = np.hstack(covered)
+    basis = _basis(together)
+    ends = np.cumsum([part.shape[1] for part in covered])
+    every = scipy.linalg.lstsq(basis, together)[0]
+    points, *balls = np.split(every, ends[:-1], axis=1)
+    weight_factor = weight_triangle(problem.weight_root(basis))
+    found = covering_ellipsoid(points, balls, weight_factor, tol=_GAP)
+    factor = found.factor
+    if has_floor:
+        factor = remainder(factor, balls[-1])
+    return basis @ factor, found.lower_bound
+
+
+def _nearly_cheapest(
+    problem: DesignProblem, responses: Responses
+) -> tuple[NDArray, float] | None:
+    """The same in many dimensions. None in few, or if it does not come within the gap."""
+    few = len(responses.points) < _MANY
+    if few or responses.balls or problem.floor.any():
+        return None
+    points = responses.points / problem.allowed_beside_grid
+    span = _span(points)
+    span[~responses.moved] = 0.0  # no noise where rounding alone would put some
+    if span.shape[1] < _MANY:
+        return None
+    triangle = weight_triangle(problem.weight_root(span))
+    prices = np.abs(np.diag(triangle))
+    if prices.min() < _LEAST_PRICE * prices.max():
+        return None
+    gap = problem.request.gap
+    found = rough_shape(triangle.T @ (span.T @ points), 0.9 * gap)
+    if not found.cost <= found.lower_bound * (1 + gap):
+        return None
+    factor = scipy.linalg.solve_triangular(triangle.T, found.factor)
+    factor *= 1 + _MARGIN  # so the first evaluation meets the budget
+    return span @ factor, found.lower_bound * (1 - 1e-9)
+
+
+def _span(columns: NDArray) -> NDArray:
+    """Orthonormal columns (m, r) that span the others.
+
+    The first ones may do, as single changes do for those that last.
+    """
+    first = columns[:, : len(columns)]
+    span, _ = _pivoted(first)
+    outside = columns - span @ (span.T @ columns)
+    if np.abs(outside).max() > _ROUNDED * np.abs(columns).max():
+        span, _ = _pivoted(columns)
+    return span
+
+
+def _basis(columns: NDArray) -> NDArray:
+    """Columns that span the others with small coordinates."""
+    _, chosen = _pivoted(columns)
+    return columns[:, np.sort(chosen)]
+
+
+def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
+    """An orthonormal basis (m, r) of columns, and the indices (r,) of some that span it."""
+    span, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
+    pivots = np.abs(np.diag(triangle))
+    rank = np.count_nonzero(pivots > rank_tolerance(columns, pivots))
+    return span[:, :rank], order[:rank]
+
+
+def _fitted(
+    problem: DesignProblem, factor: NDArray, responses: Responses
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The triangular root, that of it and the floor together, and the certified sizes.
+
+    No size is above what the budget allows.
+    """
+    while True:
+        lower, total, sizes = evaluated(problem, factor, responses)
+        excess = sizes.max() / problem.allowed_beside_grid
+        if excess <= 1:
+            return lower, total, sizes
+        if excess > 1 + _LARGEST_EXCESS or not np.isfinite(excess):
+            raise UncertifiableError(
+                f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: "
+                "the hidden moves are too far apart in size for double precision; protect "
+                "fewer times, shorten the horizon, or add a white floor"
+            )
+        # beside a floor a small excess needs a larger step
+        power = 2 if problem.floor.any() else 1
+        factor = factor * float(round_up(excess * (1 + 1e-15), 4)) ** power
+
+
+def evaluated(
+    problem: DesignProblem, factor: NDArray, responses: Responses
+) -> tuple[NDArray, NDArray, NDArray]:
+    """The triangular root of a factor, that with the floor, and the certified sizes."""
+    padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
+    lower = triangular_root(np.hstack([factor, padding]))
+    if not problem.floor.any():
+        return lower, lower, shift_sizes(lower, responses)
+    total, error_bound = floored_root(lower, problem.floor)
+    return lower, total, shift_sizes(total, responses) * (1 + error_bound)
+
+
+def scaled_to_fit(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> NDArray:
+    """A root (m, r) of a shape as small as the budget allows."""
+
+    def excess(scale: float) -> float:
+        _, _, sizes = evaluated(problem, shape * scale, responses)
+        return float(sizes.max()) / problem.allowed_beside_grid
+
+    if problem.floor.any():
+        return shape * least_scale(lambda scale: excess(scale) <= 1)
+    return shape * float(round_up(excess(1.0), 4))
+
+
+def least_scale(meets: Callable[[float], bool]) -> float:
+    """The least scale of a shape beside a floor that meets a budget."""
+    if meets(_LEAST):
+        return _LEAST
+    scale = smallest(meets, _LEAST, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
+    if scale == math.inf:
+        raise UncertifiableError(
+            "factor: however large it is, some hidden move exceeds the budget: the shape "
+            "and the floor do not cover it; raise the floor"
+        )
+    return scale
+
+
+def driven(problem: DesignProblem) -> SizedNoise:
+    """The plant's response to white disturbances mu / y, for all signals of bounded energy.
+
+    Gamma >= T_w diag(mu / y)^2 T_w^T is what hiding the ball demands, and this noise is
+    that. A change dw of the signal is a shift of eta by dw / sizes, exactly, because E and
+    F of the noise are the plant's own numbers.
+    """
+    _check_gaussian(problem)
+    (adjacency,) = disturbances(problem.request.adjacency)
+    radii = adjacency.radii(problem.plant)
+    sizes = round_up(radii / problem.allowed, 2)
+    part = Driven(adjacency.system(problem.plant), sizes)
+    forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    if not forced.any():
+        raise PrivacyError(NO_NOISE)
+    shift = float(round_up((radii / sizes).max()))
+    cost = problem.cost(forced)
+    return SizedNoise(
+        parts=(part,),
+        noise=GaussianNoise(forced),
+        loss=PrivacyLoss.gaussian(shift, (), True),
+        cost=cost,
+        lower_bound=cost * (1 - 1e-12),
+    )

@@ -1,0 +1,382 @@
+"""From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
+
+`design_output_noise` is the door. `Request.of` checks its arguments once, `_designed`
+chooses the design that fits: structured or independent noise (`structured`), noise with a
+floor (`robust`), noise for disturbances (`correlated`), noise without a horizon
+(`endless_design`), or noise for a region of plants (`region_design`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import control as ct
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from ..core._linalg import check_room
+from ..core._progress import timed_bar
+from ..core.adjacency import Adjacency
+from ..core.budget import PrivacyBudget
+from ..core.errors import PrivacyError, PrivacyWarning
+from ..noise.parts import Structured
+from ..noise.summed import Pricing
+from ..secrets.disturbance import disturbances
+from ..systems.plant import Plant
+from .absurd import check_size
+from .auto_floor import with_cheapest_floor
+from .correlated import correlated, driven, is_energy_ball
+from .endless_design import endless_noise, long_noise
+from .output_noise import OutputNoise
+from .own_shape import constrained_shape, own_shape
+from .problem import DesignProblem, SizedNoise, is_dense
+from .region_design import (
+    counting_miss,
+    noise_of_region,
+    noise_of_varying_plant,
+)
+from .request import Models, Request
+from .robust import floored
+from .structured import independent, structured
+
+#: Size of the factorization that is timed, and how many of them a design is worth.
+_TRIED = 384
+_OF_COVERING = 8
+_OF_COVERING_BESIDE_FLOOR = 250
+
+#: Matrices (T p, T p) that a dense design holds at once.
+_DENSE_MATRICES = 8
+
+_EXACT_MODEL = (
+    "structured noise without a floor protects under the exact model only; pass "
+    'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
+)
+
+Weight = ArrayLike | Pricing | None
+
+
+def design_output_noise(
+    sys: ct.StateSpace,
+    *,
+    horizon: float,
+    budget: PrivacyBudget,
+    adjacency: Adjacency | Sequence[Adjacency],
+    family: str = "gaussian",
+    weight: Weight = None,
+    releases: int = 1,
+    floor: ArrayLike | str = 0.0,
+    models: Models = None,
+    factor: ArrayLike | None = None,
+    covariance: ArrayLike | None = None,
+    resolution: ArrayLike = 0.0,
+    max_std: ArrayLike | Mapping[str, float] | None = None,
+    order: int | None = None,
+    gap: float = 0.01,
+    constraints: Callable[[Any], Any] | None = None,
+    progress: bool = False,
+) -> OutputNoise:
+    """Output noise that makes the outputs of a plant differentially private.
+
+    Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3).
+    tr(W Gamma) is minimal among all Gaussian noises of the same guarantee, and the distance
+    to that minimum is certified. The guarantee is checked in ball arithmetic for the factor
+    S that is returned.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with n states and p outputs.
+    horizon : int or inf
+        Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
+        holds for runs of any length, and the noise is a linear system of low order (an
+        `EndlessNoise`). The plant must then forget the secret.
+    budget : PrivacyBudget
+        With delta > 0, or ``gdp``, for Gaussian noise.
+    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
+        What must be hidden. A list is protected jointly, all moves in one design. Noise for
+        a disturbance is correlated over the whole horizon and causal. Except for an l2 ball
+        the run time of its design grows with the cube of the horizon, and memory with the
+        square of T p. From 50 samples on it is noise of low order wherever that is
+        certified to be within ``gap``.
+    family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
+        Structured noise, or independent noise of one size on every sample and output.
+        Laplace noise gives pure differential privacy (delta = 0); its shape is a local
+        optimum.
+    weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
+        Cost of the noise: prices of the outputs' variances or positive semidefinite W for
+        every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
+        such as a `PrivateLoop`. The trace of the output noise by default, which adds
+        squares of different units. ``weight=1 / sizes**2``, with the size (p,) of noise at
+        which each output is as bad as the others, makes Hz and pu comparable.
+    releases : int, optional
+        The budget covers that many independent releases of the same trajectory.
+    floor : float, array_like of shape (p,), or "auto", optional
+        Standard deviation, in the outputs' units, of independent Gaussian noise that is
+        part of every sample. The structured part is the least costly one beside it. Without
+        a floor structured noise protects under the exact model only. ``"auto"`` finds the
+        floor that makes the design cheapest for all ``models`` and the ``resolution``.
+    models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
+        Plants under each of which, as under ``sys``, every move must be hidden. Unless
+        they share the column space of the nominal plant's free responses, structured noise
+        needs a floor for it. A box or polytope contains ``sys`` and covers every plant in
+        it. For a plant that varies the noise is drawn again at every sample. The
+        probability that the region misses the plant is part of delta. ``"exact"`` says that
+        you know A and C exactly, and silences the warning about it.
+    factor : array_like, shape (n, r) or (T p, r), optional
+        Your own S (DPAM eq. (22)), or Lambda of Gaussian noise over the horizon, time-major
+        (DPAM Theorem 1), scaled to the budget. Nothing is claimed of its cost. n rows are S.
+    covariance : array_like, shape (n, n), optional
+        The same as S S^T, the shape of the covariance of the random initial state.
+    resolution : float or array_like, shape (p,), optional
+        Step of the grid on which the readings lie, in the outputs' units. Readings of two
+        runs then differ by up to a full step more than the outputs do. It needs a floor, or
+        independent noise, and a finite horizon.
+    max_std : float, array_like (p,), mapping by output name, or inf, optional
+        Largest useful standard deviation of the noise at each output. By default noise of
+        10,000 times what the secret does to an output within the first samples is refused,
+        and from 100 times on there is a warning; ``np.inf`` lifts both.
+    order : int, optional
+        Without a horizon: number of states of the system that shapes the noise, the least
+        one within ``gap`` by default.
+    gap : float, optional
+        Without a horizon, and for disturbances over 50 samples and more: largest relative
+        distance of the cost to the lower bound of any Gaussian noise. Dense noise of fewer
+        than 128 dimensions comes within 1e-6.
+    constraints : callable, optional
+        A function from the covariance Gamma (T p, T p) of Gaussian noise over the horizon,
+        time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.
+        Nothing is claimed of the cost. For some dozens of samples: the time grows with the
+        sixth power of T p.
+    progress : bool, optional
+        Show a tqdm bar where a design takes more than two seconds. For a disturbance, and
+        with ``floor="auto"``, it shows an estimate of the time that is left.
+
+    Returns
+    -------
+    OutputNoise
+        The gap of its design is certified among all Gaussian noises for exact models
+        without a floor, and among all of the form Gamma = O_T Sigma O_T^T + diag(floor^2)
+        with one. It is not known for several models without a floor.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If models have other outputs or another sampling time.
+    ValueError
+        If the plant is singular and a time after 0 is protected, a time is beyond the
+        horizon, or delta is 0.
+    PrivacyError
+        If no output depends on the secret, a model or the resolution needs a larger floor,
+        or the noise is larger than is useful.
+    NotRealizableError
+        If a model, or your own factor, leaves a move outside the column space of
+        structured noise, and there is no floor.
+    UncertifiableError
+        If double precision cannot certify a design.
+    MemoryError
+        If a dense design needs more memory than is free.
+
+    Warns
+    -----
+    PrivacyWarning
+        If structured noise has no floor and no models. If the noise is 100 times or more
+        what the secret does to an output; `horizon_growth` shows the modes of states.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency, models="exact")
+    >>> noise.factor.round(4)
+    array([[1.8779],
+           [0.    ]])
+    >>> noise.std.round(4)
+    array([1.8779])
+    """
+    plant = Plant.of(sys)
+    _check_loop(weight, plant)
+    request = Request.of(
+        plant,
+        horizon=horizon,
+        adjacency=adjacency,
+        budget=budget,
+        family=family,
+        floor=floor,
+        models=models,
+        factor=factor,
+        covariance=covariance,
+        resolution=resolution,
+        releases=releases,
+        order=order,
+        gap=gap,
+    )
+    chooses_floor = isinstance(floor, str) and not request.drawn_afresh
+
+    def design(request: Request) -> OutputNoise:
+        if constraints is not None:
+            return _constrained(plant, request, weight, constraints)
+        return designed(request, plant, weight=weight)
+
+    seconds = _seconds(plant, request, chooses_floor) if progress else None
+    with timed_bar(progress, "design", seconds, _faster(request)) as share:
+        if chooses_floor:
+            noise = with_cheapest_floor(plant, request, design, share)
+        else:
+            noise = design(request)
+    check_size(noise, max_std)
+    is_alone = noise.consists_of(Structured) and not request.has_models
+    if is_alone and not isinstance(models, str):
+        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
+    return noise
+
+
+def _constrained(
+    plant: Plant, request: Request, weight: Weight, constraints: Callable[[Any], Any]
+) -> OutputNoise:
+    """Design noise whose covariance over the horizon satisfies constraints."""
+    if request.horizon == math.inf or request.region is not None:
+        raise ValueError(
+            "constraints: expected a finite horizon and no region of models, over which "
+            "noise has a covariance of its own"
+        )
+    problem = DesignProblem.of(plant, request, weight)
+    factor, check = constrained_shape(problem, constraints)
+    noise = designed(replace(request, factor=factor), plant, weight=weight)
+    check(noise.design.noise.covariance)
+    return noise
+
+
+def designed(
+    request: Request,
+    sys: ct.StateSpace | Plant,
+    *,
+    weight: Weight = None,
+    **changes: Any,
+) -> OutputNoise:
+    """Design noise for a request, up to the arguments given, without warnings."""
+    request = replace(request, **changes)
+    noise = _designed(Plant.of(sys), request.without_miss(), weight)
+    return counting_miss(noise, request)
+
+
+# -- which design ------------------------------------------------------------------------
+
+
+def _designed(plant: Plant, request: Request, weight: Weight) -> OutputNoise:
+    """Noise for a request, by the design that fits it."""
+    if request.has_models and request.drawn_afresh:
+        return noise_of_varying_plant(plant, request, weight)
+    if request.region is not None:
+        return noise_of_region(
+            plant, request, lambda other: _designed(plant, other, weight)
+        )
+    if request.horizon == math.inf:
+        return endless_noise(plant, request, weight)
+    problem = DesignProblem.of(plant, request, weight)
+    lasting = long_noise(problem)
+    if lasting is not None:
+        return lasting
+    design = _design_of(problem)
+    if design in (correlated, independent):
+        _check_room(problem)
+    return problem.finished(design(problem))
+
+
+def _check_room(problem: DesignProblem) -> None:
+    """Refuse a dense design that the memory does not hold."""
+    request = problem.request
+    size = problem.query.size
+    moves = 0
+    for part in disturbances(request.adjacency):
+        columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
+        moves += len(part.shapes) * columns
+    matrices = 0 if request.family.startswith("iid-") else _DENSE_MATRICES
+    check_room(
+        size * (2 * moves + matrices * size),
+        f"horizon: a design over {problem.horizon} samples for {moves} hidden changes",
+        _faster(request),
+    )
+
+
+def _faster(request: Request) -> str:
+    """Name what would make a design faster and smaller."""
+    ways = ["shorten the horizon", "protect fewer times or shorter changes"]
+    if request.region is not None:
+        ways = ["shorten the horizon", "let fewer entries of the models vary"]
+    elif request.horizon != math.inf and disturbances(request.adjacency):
+        ways.insert(0, "design with horizon=np.inf")
+    return ", or ".join(ways)
+
+
+def _design_of(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:
+    """The design of noise over a horizon, for the nominal plant or a list of models."""
+    request = problem.request
+    adjacency = request.adjacency
+    own = request.factor
+    if request.family.startswith("iid-"):
+        return independent
+    if request.resolution is not None and request.floor is None:
+        raise PrivacyError(
+            "resolution: readings on a grid leave the column space of structured noise; "
+            "add a white floor (floor=...), which covers them"
+        )
+    if own is not None and len(own) != problem.plant.order:
+        return own_shape
+    if is_dense(adjacency):
+        if own is not None:
+            raise ValueError(
+                "factor, covariance: S is for secrets about states, got a disturbance or "
+                "a ball beside other secrets; pass factor=Lambda of shape (T p, r)"
+            )
+        if is_energy_ball(adjacency) and not request.models and request.floor is None:
+            return driven
+        return correlated
+    if own is not None:
+        return own_shape
+    if request.floor is not None:
+        return floored
+    return structured
+
+
+def _seconds(
+    plant: Plant, request: Request, chooses_floor: bool = False
+) -> float | None:
+    """Run time to expect of noise that is correlated over the horizon.
+
+    It grows with the cube of the number of samples and outputs, like a QR factorization,
+    of which a small one is timed. None if other noise is asked for.
+    """
+    adjacency = request.adjacency
+    if request.family != "gaussian" or request.horizon == math.inf:
+        return None
+    if not is_dense(adjacency) or is_energy_ball(adjacency):
+        return None
+    if request.drawn_afresh:
+        return None
+    factorizations = _OF_COVERING
+    if chooses_floor or request.floor is not None:
+        factorizations = _OF_COVERING_BESIDE_FLOOR
+    size = request.horizon * len(plant.C)
+    tried = np.random.default_rng(0).normal(size=(_TRIED, _TRIED))
+    start = perf_counter()
+    scipy.linalg.qr(tried)
+    one = perf_counter() - start
+    return one * factorizations * (size / _TRIED) ** 3
+
+
+def _check_loop(weight: Weight, plant: Plant) -> None:
+    """Make sure that a loop that prices the noise is one of this plant."""
+    controlled = getattr(weight, "plant", None)
+    if isinstance(controlled, Plant) and controlled.differences(plant):
+        different = " and ".join(controlled.differences(plant))
+        raise ValueError(f"weight: the loop is one of a plant with another {different}")

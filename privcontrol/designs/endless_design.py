@@ -1,0 +1,309 @@
+"""Make noise with its guarantee for a request without a horizon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.fft
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import real_array
+from ..core.ellipsoid import rough_shape, weight_root
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import PrivacyLoss
+from ..noise._secret import endless_secret
+from ..noise._shift import joint_shift
+from ..noise.parts import NoisePart, White
+from ..secrets.disturbance import DisturbanceAdjacency, causal_map
+from ..secrets.secret import MOST_LENGTHS, SecretInputs
+from ..systems.linear import LinearSystem
+from ..systems.plant import Plant
+from .endless_noise import EndlessNoise, Filtered
+from .output_noise import OutputNoise
+from .problem import DesignProblem, promised
+from .request import Request
+from .stationary import (
+    StationaryDesign,
+    stationary_design,
+    white_design,
+    white_shift,
+)
+
+#: Samples from which on noise of low order is tried before a dense design.
+_LONG = 50
+#: Dimensions up to which the bound for a run is searched for, and updates of the search.
+_MOST_DIMENSIONS = 3000
+_OF_A_BOUND = 24
+#: Moves that a bound is made of. Of more only those count whose stationary weight is not
+#: small beside the largest.
+_MOST_MOVES = 8000
+_LEAST_SHARE = 1e-3
+_LIGHTEST = 1e-6
+#: Largest shift of noise beside a floor that almost suffices, over the allowed one.
+_MOST_LEFT = 1e3
+
+
+def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
+    """Noise without a horizon for a request.
+
+    A white floor hides as well. The filtered noise is the least one that is needed beside
+    it, none where the floor suffices.
+    """
+    refuse_what_has_no_end(request)
+    secret = endless_secret(request.adjacency, plant)
+    allowed = request.budget.shift(request.releases)
+    price = price_of(weight, len(plant.C))
+
+    def designed(shift: float) -> StationaryDesign:
+        if request.family == "iid-gaussian":
+            return white_design(secret, shift, price)
+        return stationary_design(
+            secret, shift, price, order=request.order, gap=request.gap
+        )
+
+    parts: tuple[NoisePart, ...]
+    if request.floor is None:
+        design = designed(allowed)
+        parts = (Filtered(design.shaping, design.response),)
+    else:
+        design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
+    exact = is_attained(secret, design.response, request)
+    loss = PrivacyLoss.gaussian(design.shift, (), exact)
+    return endless_of(plant, request, design, parts, loss)
+
+
+def _beside_floor(
+    secret: SecretInputs,
+    floor: NDArray,
+    allowed: float,
+    price: LinearSystem,
+    designed: Callable[[float], StationaryDesign],
+) -> tuple[StationaryDesign, tuple[NoisePart, ...]]:
+    """The design of what a floor leaves to hide, with all parts of the noise."""
+    white = LinearSystem.gain(np.diag(floor))
+    cost = float(price.after(white).energies().sum())
+    own = white_shift(secret, floor)
+    if own <= allowed:
+        scaled = secret.scaled_system
+        design = StationaryDesign(white, None, scaled, own, cost, cost)
+        return design, (Filtered(white),)
+    left = (allowed**-2 - own**-2) ** -0.5 * (1 - 1e-12)
+    design = designed(min(left, _MOST_LEFT * allowed))
+    bound = design.lower_bound * (design.shift / allowed) ** 2
+    design = replace(
+        design,
+        shift=joint_shift(design.shift, own),
+        cost=design.cost + cost,
+        lower_bound=max(bound, cost),
+    )
+    return design, (Filtered(design.shaping, design.response), White(floor))
+
+
+def is_attained(
+    secret: SecretInputs, response: LinearSystem | None, request: Request
+) -> bool:
+    """Whether some hidden change has the shift of filtered noise, rather than less.
+
+    A floor hides too, and an l2 gain is a bound.
+    """
+    exact = all(moves.events == 1 for moves in secret.signals)
+    exact &= response is None or secret.energies is not None
+    return exact and request.floor is None and request.family == "gaussian"
+
+
+def endless_of(
+    plant: Plant,
+    request: Request,
+    design: StationaryDesign,
+    parts: tuple[NoisePart, ...],
+    loss: PrivacyLoss,
+) -> EndlessNoise:
+    """Noise of some parts with its guarantee for runs of any length."""
+    guarantee = promised(plant, request, parts, loss)
+    return EndlessNoise(
+        plant,
+        math.inf,  # type: ignore[arg-type]
+        "gaussian",
+        parts,
+        guarantee,
+        design,  # type: ignore[arg-type]
+        request,
+    )
+
+
+def long_noise(problem: DesignProblem) -> OutputNoise | None:
+    """Noise of low order for a long but finite run, from rest.
+
+    None if the run is short, or the noise is not certified to be within ``request.gap`` of
+    the best, or there is no noise without a horizon.
+    """
+    request = problem.request
+    if not _is_long_and_plain(request, problem.weight):
+        return None
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    secret, price, design = found
+    plant = problem.plant
+    horizon = problem.horizon
+    allowed = request.budget.shift(request.releases)
+    part = Filtered(design.shaping, design.response, starts_stationary=False)
+    impulse = price.after(part.system).impulse_response(horizon)
+    remaining = np.arange(horizon, 0, -1)
+    cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))
+    enough = cost / (1 + request.gap) * allowed**2
+    bound = _bound_of_run(secret, price, design.multipliers, horizon, enough)
+    bound = bound / allowed**2
+    if not cost <= bound * (1 + request.gap):
+        return None
+    design = replace(design, cost=cost, lower_bound=min(bound, cost))
+    loss = PrivacyLoss.gaussian(design.shift, (), False)
+    guarantee = promised(plant, request, (part,), loss)
+    return OutputNoise(
+        plant,
+        horizon,
+        "gaussian",
+        (part,),
+        guarantee,
+        design,  # type: ignore[arg-type]
+        request,
+    )
+
+
+def root_from_rest(problem: DesignProblem) -> NDArray | None:
+    """A root (T p, T r) of noise without a horizon from rest, None if there is none."""
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    _, _, design = found
+    return causal_map(design.output.impulse_response(problem.horizon))
+
+
+def _of_any_length(
+    problem: DesignProblem,
+) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
+    """The secret, the price and the design without a horizon, if there is one."""
+    request = problem.request
+    plant = problem.plant
+    allowed = request.budget.shift(request.releases)
+    try:
+        price = price_of(problem.weight, len(plant.C))
+        secret = endless_secret(request.adjacency, plant)
+        design = stationary_design(secret, allowed, price, gap=request.gap / 4)
+    except (ValueError, PrivacyError, UncertifiableError):
+        return None
+    return secret, price, design
+
+
+def _is_long_and_plain(request: Request, weight: Any) -> bool:
+    """Whether a long run is asked for, with disturbances of at most some forty shapes."""
+    if request.horizon < _LONG or request.has_models or request.floor is not None:
+        return False
+    if request.resolution is not None or request.factor is not None:
+        return False
+    if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
+        return False  # a weight of all samples
+    for part in request.adjacency.parts:
+        if not isinstance(part, DisturbanceAdjacency) or part.norm == "l2":
+            return False
+        if part.times is not None or part.events > 1 or part.duration > MOST_LENGTHS:
+            return False
+    return request.family == "gaussian"
+
+
+def _bound_of_run(
+    secret: SecretInputs,
+    price: LinearSystem,
+    multipliers: NDArray,
+    horizon: int,
+    enough: float,
+) -> float:
+    """No Gaussian noise of a finite run, for a shift of one, costs less than this.
+
+    For probability weights of the moves it is the squared nuclear norm of their weighted
+    responses. The stationary weights do in long runs. Otherwise a search for better ones
+    ends at a bound of ``enough``.
+    """
+    least = 0.0
+    if horizon * len(multipliers) > _MOST_MOVES:
+        least = _LEAST_SHARE
+    chosen = multipliers >= least * multipliers.max()
+    shares = np.maximum(multipliers[chosen], _LIGHTEST * multipliers.max())
+    shares /= shares.sum()
+    changes = secret.changes(horizon)[:, :, chosen]
+    priced = price.after(secret.system)
+    bound = nuclear_norm_below(priced.respond(changes * np.sqrt(shares)))
+    dimensions = horizon * min(secret.inputs, price.output_count)
+    if bound >= enough or dimensions > _MOST_DIMENSIONS:
+        return bound
+    (responses,) = scipy.linalg.qr(
+        causal_map(priced.impulse_response(horizon)), mode="r"
+    )
+    points = responses[: responses.shape[1]] @ causal_map(changes)
+    weights = np.tile(shares / horizon, horizon)
+    found = rough_shape(
+        points, 0.0, weights=weights, enough=enough, updates=_OF_A_BOUND
+    )
+    return found.lower_bound
+
+
+def nuclear_norm_below(impulse: NDArray) -> float:
+    """A bound of the squared nuclear norm of a causal map with weights of times.
+
+    ``impulse`` (T, k, q) is the response to an impulse. The inner product with a matrix of
+    norm one is below the nuclear norm. This one is a part of the circulant matrix whose
+    blocks at each frequency are the polar factors of the map's. Its product with the
+    responses to impulses at each time is h(t), and weights h(t)^2 with sum one give
+    sum h(t)^2.
+    """
+    samples = len(impulse)
+    count = scipy.fft.next_fast_len(2 * samples, real=True)
+    left, _, right = np.linalg.svd(
+        np.fft.rfft(impulse, count, axis=0), full_matrices=False
+    )
+    phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
+    products = np.cumsum(np.sum(phases * impulse, axis=(1, 2)))
+    products = np.maximum(products, 0.0)
+    return float(products @ products) * (1 - 1e-9)
+
+
+def refuse_what_has_no_end(request: Request) -> None:
+    """Refuse what has no meaning, or no bound, in runs of any length."""
+    if request.family.endswith("laplace"):
+        raise ValueError(
+            "family: Laplace noise has no guarantee for runs of any length, since its pure "
+            "epsilon grows with every sample that a change moves; use Gaussian noise with "
+            "delta > 0, or a finite horizon"
+        )
+    if request.resolution is not None:
+        raise ValueError(
+            "resolution: without a horizon no noise covers a sensor's grid, since however "
+            "small a change has become it may still move every later reading by a full step; "
+            "design for a finite horizon with a floor"
+        )
+    if request.factor is not None:
+        raise ValueError(
+            "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
+            "one"
+        )
+
+
+def price_of(weight: Any, outputs: int) -> LinearSystem:
+    """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
+    if hasattr(weight, "noise_weight"):
+        return weight.noise_weight(math.inf)
+    if weight is None:
+        return LinearSystem.gain(np.eye(outputs))
+    weight = real_array(weight, "weight")
+    if weight.shape not in ((outputs,), (outputs, outputs)):
+        raise ValueError(
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample "
+            f"alike, or a loop, without a horizon; got {weight.shape}"
+        )
+    full = np.diag(weight) if weight.ndim == 1 else weight
+    return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))

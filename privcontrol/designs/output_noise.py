@@ -1,0 +1,167 @@
+"""Output noise, which is added to a plant's outputs over one horizon in time order.
+
+It is a sum of parts, such as the plant's own free response from a random initial state and
+independent noise at each sample. It may not be used beyond its horizon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import control as ct
+
+from ..core._files import write
+from ..core._linalg import positive_number
+from ..core._random import Seed
+from ..core._shown import html_table
+from ..core.adjacency import Adjacency
+from ..core.guarantee import PrivacyGuarantee
+from ..noise._noise_data import KIND, noise_to_dict
+from ..noise.noise_plot import plot_noise
+from ..noise.summed import SummedNoise
+from .certify import models_guarantee, recertified
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OutputNoise(SummedNoise):
+    """Noise for the outputs of a plant with its guarantee, made by `design_output_noise`.
+
+    Two are equal if plant, horizon, parts and guarantee are.
+
+    Attributes
+    ----------
+    plant : control.StateSpace
+        What the noise was designed for; see `check_plant`.
+    horizon : int
+        Number of samples T that the guarantee covers.
+    family : {"gaussian", "laplace"}
+        Law of the standard entries eta.
+    parts : tuple of NoisePart
+        Its summands, such as `Structured` and `White`.
+    guarantee : PrivacyGuarantee
+    design : NoiseDesign
+        Cost, certified gap, and the moves at which the guarantee is attained.
+    request : Request or None
+        What it was designed for.
+    promised : tuple
+        What the guarantee is about.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=budget, adjacency=adjacency)
+    >>> noise
+    OutputNoise(gaussian, structured rank 1, 1 output, horizon 100)
+    >>> noise.sample(trials=3, rng=0).shape
+    (1, 3, 100)
+    """
+
+    @property
+    def plant(self) -> ct.StateSpace:
+        return self.plant_data.statespace()
+
+    def with_std(self, std: float) -> OutputNoise:
+        """The same noise, scaled so that its largest standard deviation is ``std``.
+
+        Parameters
+        ----------
+        std : float
+            In the unit of the output at which the noise is largest.
+
+        Returns
+        -------
+        OutputNoise
+            With the guarantee that this noise level buys, certified again.
+
+        Raises
+        ------
+        ValueError
+            If the noise records no adjacency, or is independent Laplace noise with
+            a budget of its own for several models.
+        """
+        gain = positive_number(std, "std") / float(self.std.max())
+        if not 1e-100 < gain < 1e100:
+            raise ValueError(
+                f"std: expected a size near that of the noise, {self.std.max():.3g}, "
+                f"got {std:.3g}"
+            )
+        parts = tuple(part.scaled(gain) for part in self.parts)
+        return recertified(replace(self, parts=parts, promised=None), gain)
+
+    def plot(
+        self,
+        *,
+        samples: int = 5,
+        rng: Seed = 0,
+        ax: Any = None,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> ct.ControlPlot:
+        """Plot simulated samples of the noise at each output within two deviations.
+
+        ``ax`` has one of matplotlib's Axes for each output, a new figure by default.
+        ``time_unit`` and ``units`` are labels, as in `PrivateResponse.plot`.
+        """
+        return plot_noise(self, samples, rng, ax, time_unit, units)
+
+    def guarantee_for(
+        self, models: Any, *, adjacency: Adjacency | None = None
+    ) -> PrivacyGuarantee:
+        """The guarantee when the true plant is any of several models.
+
+        The noise stays as it is, and so does what it hides unless another adjacency is
+        given.
+
+        Parameters
+        ----------
+        models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
+            Plants with the nominal plant's outputs and sampling time, and its state and
+            input labels as far as the adjacency names them. The nominal plant is covered
+            only if it is among them. For a box and a polytope the result is an upper bound.
+        adjacency : Adjacency, optional
+            Another secret than the one that the noise was designed for.
+
+        Raises
+        ------
+        NotRealizableError
+            If a model's moves leave the column space of noise without a floor, which is
+            decided exactly.
+        control.ControlDimension
+            If a model has other outputs or another sampling time.
+        TypeError
+            If something is no plant or no adjacency.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> vehicle, wrong = pc.plants.vehicle(), pc.plants.vehicle()
+        >>> wrong.A[0, 0] = 0.999
+        >>> noise = pc.design_output_noise(vehicle, horizon=100, floor=1.0,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}),
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2))
+        >>> round(noise.guarantee_for([wrong]).gdp, 4)
+        0.6368
+        """
+        return models_guarantee(self, models, adjacency=adjacency)
+
+    def save(self, path: str | Path) -> None:
+        """Write the noise to a design file, from which `privcontrol.load` certifies it again.
+
+        The file is JSON with exact numbers. It is public: it says how large the noise is,
+        and nothing of a draw.
+        """
+        write(path, KIND, noise_to_dict(self))
+
+    def _repr_html_(self) -> str:
+        """Return the noise and its guarantee as tables for notebooks."""
+        stds = []
+        for name, std in zip(self.plant_data.outputs, self.std):
+            stds.append(f"{name}: {std:.4g}")
+        rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
+        return html_table(rows) + self.guarantee._repr_html_()

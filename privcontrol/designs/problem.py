@@ -1,0 +1,434 @@
+"""What every design of output noise starts from, and what it comes to.
+
+A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
+budget, with their privacy loss and their cost. `DesignProblem.finished` makes output noise
+with a guarantee from it. It is the only place where guarantees of designs are made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._balls import RationalMatrix, rational_matrix
+from ..core._linalg import real_array
+from ..core.adjacency import Adjacency
+from ..core.design import NoiseDesign, quoted, universal_share
+from ..core.ellipsoid import weight_root
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import PrivacyLoss
+from ..core.mechanism import Mechanism
+from ..core.moves import Moves
+from ..core.noise import GaussianNoise, Noise, family_of
+from ..noise._responses import shift_of_resolution
+from ..noise.parts import NoisePart, Structured, White
+from ..noise.summed import Pricing
+from ..secrets._forms import NoiseForm
+from ..secrets.adjacency import InitialStateAdjacency
+from ..secrets.disturbance import PlantQuery, disturbances, query_of
+from ..secrets.manifold import (
+    RUN_ASSUMPTIONS,
+    TrajectoryManifold,
+    trajectory_manifold,
+)
+from ..systems.plant import Plant
+from ..systems.powers import told_directions
+from .certify import model_clause, squares_under_all, structured_loss
+from .endless_noise import Filtered
+from .output_noise import OutputNoise
+from .request import Request
+
+NOT_FREE = "what enters the plant during the run, such as a disturbance"
+
+_WITHOUT_SECRET = (
+    "controller, reference, inputs and initial estimate computed without the secret"
+)
+#: Condition of structured noise whose thinnest direction is there for rounding's sake.
+_THIN = 1e5
+#: Shifts for which noise of double precision is designed, and their reciprocals.
+_LARGEST_SHIFT = 1e100
+
+WeightRoot = Callable[[NDArray], NDArray]
+
+
+@dataclass(frozen=True)
+class DesignProblem:
+    """A request for a plant, with what designs ask about it again and again.
+
+    ``weight_root`` maps columns B (T p, r) of output noise to H B with H^T H = W, so
+    the squares of its entries add up to the cost.
+    """
+
+    plant: Plant
+    request: Request
+    query: PlantQuery
+    weight: ArrayLike | Pricing | None
+    weight_root: WeightRoot
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        request: Request,
+        weight: ArrayLike | Pricing | None,
+    ) -> DesignProblem:
+        """The problem of a request with a horizon."""
+        query = query_of(plant, request.horizon, request.adjacency)
+        root = weight_root_of(weight, len(plant.C), request.horizon)
+        return cls(plant, request, query, weight, root)
+
+    @property
+    def horizon(self) -> int:
+        return self.request.horizon
+
+    @cached_property
+    def family(self) -> type[Noise]:
+        """The law of the noise, whether structured or independent."""
+        return family_of(self.request.family.removeprefix("iid-"))
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The hidden moves under the nominal plant."""
+        return self.request.adjacency.moves(self.query.manifold)
+
+    @property
+    def plants(self) -> tuple[Plant, ...]:
+        """The nominal plant and all models. Moves must be hidden under each of them."""
+        return self.request.plants(self.plant)
+
+    @cached_property
+    def allowed(self) -> float:
+        """The largest shift that the budget allows to a move."""
+        request = self.request
+        shift = self.family.allowed_shift(request.budget, request.releases)
+        if not 1 / _LARGEST_SHIFT < shift < _LARGEST_SHIFT:
+            raise UncertifiableError(
+                f"budget: it allows a shift of {shift:.3g}, and double precision cannot "
+                "certify noise of that size; pass a budget nearer to one"
+            )
+        return shift
+
+    def size_for(self, loss: PrivacyLoss) -> float:
+        """How many times larger noise of a loss is to be, so it meets the budget."""
+        shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
+        return shift / self.allowed
+
+    def form_of(self, factor: NDArray) -> NoiseForm:
+        """Structured noise S beside the floor, if there is one."""
+        return NoiseForm(self.plant, self.horizon, factor, self.request.floor)
+
+    def squares_beside_floor(self, factor: NDArray) -> tuple[NDArray, bool]:
+        """Certified y^2 of all moves for structured noise S beside the floor."""
+        adjacency = self.request.adjacency
+        return squares_under_all(self.form_of(factor), self.plants, adjacency)
+
+    def loss_of(self, factor: NDArray) -> Any:
+        """The certified loss of structured noise S alone."""
+        form = self.form_of(factor)
+        adjacency = self.request.adjacency
+        return structured_loss(form, self.plants, adjacency, self.family.family)
+
+    @property
+    def floor_std(self) -> NDArray:
+        """Standard deviations (p,) of the white floor, zero without one."""
+        if self.request.floor is None:
+            return np.zeros(len(self.plant.C))
+        return self.request.floor
+
+    @cached_property
+    def floor(self) -> NDArray:
+        """Standard deviations (T p,) of the white floor."""
+        return np.tile(self.floor_std, self.horizon)
+
+    @cached_property
+    def grid(self) -> float:
+        """What the sensor's grid adds to every shift beside the floor."""
+        resolution = self.request.resolution
+        return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
+
+    @cached_property
+    def allowed_beside_grid(self) -> float:
+        """The shift that is left for the moves when a sensor's grid adds some."""
+        if self.grid == 0:
+            return self.allowed
+        left = float(np.nextafter(self.allowed - self.grid, 0))
+        if left > 0.01 * self.allowed:
+            return left
+        raise PrivacyError(
+            f"floor: the sensor's grid alone has a privacy shift of {self.grid:.3g} where "
+            f"the budget allows {self.allowed:.3g}; raise the floor to several times "
+            f"{self.grid / self.allowed:.3g} of its size, or pass a finer resolution"
+        )
+
+    def cost(self, columns: NDArray) -> float:
+        """tr(W B B^T) of output noise with the factor B (T p, r)."""
+        return float(np.sum(self.weight_root(columns) ** 2))
+
+    def white_cost(self, sizes: NDArray, block: int = 256) -> float:
+        """tr(W diag(sizes^2)), by blocks of columns."""
+        if self.weight is None:
+            return float(np.sum(sizes**2))
+        total = 0.0
+        for start in range(0, len(sizes), block):
+            own = sizes[start : start + block]
+            units = np.eye(len(sizes), len(own), -start)
+            columns = self.weight_root(units)
+            total += float(np.sum((columns * own) ** 2))
+        return total
+
+    def finished(self, sized: SizedNoise) -> OutputNoise:
+        """Output noise with the guarantee that its loss amounts to."""
+        guarantee = promised(self.plant, self.request, sized.parts, sized.loss)
+        lower_bound = sized.lower_bound
+        if lower_bound > sized.cost:  # by rounding
+            lower_bound = sized.cost
+        universal_bound = math.nan
+        if self.family is GaussianNoise and not self.floor_std.any():
+            universal_bound = lower_bound * universal_share(guarantee.gdp)
+        design = NoiseDesign(
+            Mechanism(self.query, sized.noise),
+            guarantee,
+            sized.cost,
+            lower_bound,
+            sized.attained,
+            sized.tangent_factor,
+            universal_bound,
+        )
+        return OutputNoise(
+            self.plant,
+            self.horizon,
+            self.family.family,
+            sized.parts,
+            guarantee,
+            design,
+            self.request,
+        )
+
+
+@dataclass(frozen=True)
+class SizedNoise:
+    """Noise that meets the budget of a problem, and what is known of it.
+
+    ``noise`` is the same as ``parts``, for the core's mechanisms: a factor for all outputs
+    (T p). ``cost`` is tr(W Gamma), and ``lower_bound`` that of any such noise, NaN if it
+    is unknown. ``attained`` are tangent moves (k, s) that attain the loss, and
+    ``tangent_factor`` is S (n, r) of structured noise.
+    """
+
+    parts: tuple[NoisePart, ...]
+    noise: Noise
+    loss: PrivacyLoss
+    cost: float
+    lower_bound: float = math.nan
+    attained: NDArray | None = None
+    tangent_factor: NDArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EndlessData:
+    """The data of a run of any length, for the scope of its guarantee."""
+
+    plant: Plant
+    horizon: float = math.inf
+
+    @property
+    def trajectory(self) -> TrajectoryManifold:
+        """The first sample's manifold, which names the states."""
+        return trajectory_manifold(self.plant, 1)
+
+    @property
+    def domain(self) -> str:
+        """Initial state and secret signals of a plant, of which there is no end."""
+        states = self.plant.order
+        return (
+            f"initial state and signals of a plant with {states} states over any number of "
+            f"samples [{self.plant.fingerprint}]"
+        )
+
+
+# -- what designs promise ----------------------------------------------------------------
+
+
+def promised(
+    plant: Plant,
+    request: Request,
+    parts: Sequence[NoisePart],
+    loss: PrivacyLoss,
+) -> PrivacyGuarantee:
+    """The guarantee of noise of some parts for what was requested.
+
+    It is quoted at the budget's delta. All of it but the loss follows from the request and
+    the parts.
+    """
+    data: Any
+    if request.horizon == math.inf:
+        data = EndlessData(plant)
+    else:
+        data = query_of(plant, request.horizon, request.adjacency).manifold
+    lasts = any(isinstance(part, Filtered) for part in parts)
+    scope = Scope.of(
+        request.adjacency,
+        data,
+        assumptions=(
+            *_of_plant(request, parts),
+            *_of_run(request, lasts),
+            *request.clauses,
+        ),
+        caveats=_caveats(plant, request, parts),
+        models=request.fingerprints(plant),
+    )
+    return quoted(PrivacyGuarantee(loss, scope), request.budget)
+
+
+def is_dense(adjacency: Adjacency) -> bool:
+    """Whether it takes noise that is correlated over the whole horizon.
+
+    So it does for disturbances, and for balls of states beside other moves.
+    """
+    if disturbances(adjacency):
+        return True
+    balls = [
+        isinstance(part, InitialStateAdjacency) and part.norm == 2
+        for part in adjacency.parts
+    ]
+    return len(balls) > 1 and any(balls)
+
+
+def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
+    """What is taken for granted of the plant."""
+    if request.region is not None:
+        return tuple(request.region.clauses)
+    matrices = "A and C"
+    if request.horizon == math.inf or is_dense(request.adjacency):
+        matrices = "A, B and C"
+    count = len(request.models)
+    if not count:
+        return (f"{matrices} exact",)
+    if request.horizon == math.inf:
+        return (model_clause(count + 1, "", matrices),)
+    return (model_clause(count, "the nominal plant or of ", matrices),)
+
+
+def _of_run(request: Request, lasts: bool) -> tuple[str, ...]:
+    """What is taken for granted of the run."""
+    if request.horizon == math.inf:
+        return (
+            "the noise never begun again (k new beginnings count as k + 1 releases)",
+            _WITHOUT_SECRET,
+        )
+    if lasts and request.region is None:
+        return ("the noise drawn once for the horizon", _WITHOUT_SECRET)
+    return RUN_ASSUMPTIONS
+
+
+def _caveats(
+    plant: Plant, request: Request, parts: Sequence[NoisePart]
+) -> tuple[str, ...]:
+    """What such noise does not hide."""
+    endless = request.horizon == math.inf
+    is_iid = request.family.startswith("iid-") and not endless
+    if is_iid or request.region is not None or (endless and request.models):
+        return ()
+    has_floor = any(isinstance(part, White) for part in parts)
+    if endless or is_dense(request.adjacency):
+        caveats = ["the disturbance if the plant differs from the model"]
+        for part in parts:
+            enters = isinstance(part, Filtered) and part.response is not None
+            if enters and not has_floor:
+                caveats.append(
+                    "combinations of outputs that no secret moves, which carry no noise"
+                )
+        return (*caveats, *_outside(plant, request))
+    for part in parts:
+        if isinstance(part, Structured) and not has_floor:
+            return uncovered(plant, request.horizon, part.factor)
+    return (NOT_FREE, *_outside(plant, request))
+
+
+def _outside(plant: Plant, request: Request) -> tuple[str, ...]:
+    """What the user's own Lambda (T p, r) leaves out, where its rank is below T p."""
+    own = request.factor
+    if own is None or len(own) == plant.order or request.floor is not None:
+        return ()
+    if np.linalg.matrix_rank(own) == len(own):
+        return ()
+    return (
+        "what lies outside the span of the noise, which the outputs tell almost exactly",
+    )
+
+
+def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
+    """What structured noise S (n, r) does not cover and the outputs tell.
+
+    States are named if the outputs tell them, exactly, and no noise reaches them.
+    """
+    noisy = factor.any(axis=1)
+    for _ in range(plant.order):
+        noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
+    seen = told_directions(plant, horizon)
+    if seen is None:
+        return (NOT_FREE,)
+    rank = seen.rank()
+    told = []
+    for k in np.flatnonzero(~noisy).tolist():
+        axis = rational_matrix(np.eye(plant.order)[[k]])
+        if RationalMatrix(seen.table() + axis.table()).rank() == rank:
+            told.append(plant.states[k])
+    if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
+        told.append("all differences over time")
+    sizes = np.linalg.norm(factor, axis=1)
+    shape = factor[sizes > 0] / sizes[sizes > 0, None]
+    if told:
+        what = f"{' and '.join(told)}, which the outputs tell exactly"
+    elif (seen * rational_matrix(factor)).rank() < rank:
+        what = "what lies outside the span of the noise, which the outputs tell exactly"
+    elif shape.size and np.linalg.cond(shape) > _THIN:
+        what = (
+            "what lies outside the span of the protected moves, which the outputs tell "
+            "almost exactly"
+        )
+    else:
+        return (NOT_FREE,)
+    return (what, NOT_FREE)
+
+
+# -- the price of noise ------------------------------------------------------------------
+
+
+def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
+    """The map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
+
+    An array of shape (p,) or (p, p) is the price of every sample's outputs.
+    """
+    size = horizon * outputs
+    if hasattr(weight, "noise_weight"):
+        return weight.noise_weight(horizon)
+    if weight is None:
+        return weight_root(None, size)
+    prices = real_array(weight, "weight")
+    if prices.shape == (outputs,):
+        prices = np.diag(prices)
+    elif prices.shape == (size, size) and horizon > 1:
+        return weight_root(prices, size)
+    elif prices.shape != (outputs, outputs):
+        raise ValueError(
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every "
+            f"sample alike, or ({size}, {size}) for all of them, got {prices.shape}"
+        )
+    of_one_sample = weight_root(prices, outputs)
+
+    def of_every_sample(columns: NDArray) -> NDArray:
+        _, count = columns.shape
+        frames = columns.reshape(horizon, outputs, count)
+        by_output = frames.swapaxes(0, 1)
+        priced = of_one_sample(by_output.reshape(outputs, horizon * count))
+        return priced.reshape(len(priced) * horizon, count)
+
+    return of_every_sample

@@ -1,0 +1,367 @@
+"""Noise for all plants of a box or of a polytope.
+
+For a plant that stays the same, noise is designed for corners of the region, certified for
+all of it, and designed again for a smaller budget until that meets the one asked for. For a
+plant that varies, and without a horizon, noise is drawn again at every sample. It is
+filtered for the worst vertices, or white, whichever is cheaper, and scaled to the budget
+that is certified for every sequence of vertices.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ..core._linalg import round_up
+from ..core.budget import PrivacyBudget, scale_to_budget
+from ..core.design import NoiseDesign
+from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.loss import PrivacyLoss
+from ..core.noise import GaussianNoise
+from ..noise._secret import endless_secret
+from ..noise.parts import NoisePart, White
+from ..regions.varying import VaryingProblem, secrets_of
+from ..secrets.modes import growing_mode
+from ..secrets.secret import SecretInputs
+from ..systems.linear import LinearSystem
+from ..systems.plant import Plant
+from .certify import grid_shift, region_loss, with_miss
+from .endless_design import endless_of, price_of, refuse_what_has_no_end
+from .endless_noise import Filtered
+from .output_noise import OutputNoise
+from .problem import DesignProblem, SizedNoise, promised
+from .request import Request
+from .stationary import StationaryDesign, stationary_design
+
+#: Rounds of designs for smaller and smaller budgets.
+_MOST_ROUNDS = 12
+#: Least and largest power of the budget's shift with which the certified one is taken to grow.
+_SLOPES = (0.2, 2.0)
+#: Excess of scaled noise over its budget from which on it is given up.
+_HOPELESS = 10.0
+#: Vertices for which the shape of filtered noise is optimised.
+_MOST_SHAPED = 6
+
+_AFRESH = ("gaussian", "iid-gaussian")
+
+_REMEMBERED = (
+    "models: no bound for runs of any length is found, since at an extreme of the models "
+    "the secret drives a mode that never dies out; the largest one there is {}. "
+    "Narrow the models, for identified plants by more samples or known entries, or "
+    "protect over a finite horizon with a white floor"
+)
+
+#: Parts of noise, each with its least and largest size.
+Candidate = tuple[tuple[NoisePart, float, float], ...]
+
+
+def counting_miss(noise: OutputNoise, request: Request) -> OutputNoise:
+    """Noise for the region of a request, with the probability that it misses in delta.
+
+    The noise was designed for what that leaves of the budget.
+    """
+    if not request.miss:
+        return noise
+    guarantee = with_miss(noise.guarantee, request.miss)
+    design: Any = noise.design
+    if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
+        design = replace(design, guarantee=guarantee)
+    return replace(
+        noise, guarantee=guarantee, design=design, request=request, promised=None
+    )
+
+
+# -- plants that stay the same -----------------------------------------------------------
+
+
+def noise_of_region(
+    plant: Plant,
+    request: Request,
+    design: Callable[[Request], OutputNoise],
+) -> OutputNoise:
+    """Noise for any one plant of a region.
+
+    ``design`` makes noise for a request about a list of plants.
+
+    Raises
+    ------
+    PrivacyError
+        If there is no white floor.
+    UncertifiableError
+        If no smaller budget makes the certified shift small enough.
+    """
+    region: Any = request.region
+    if request.family not in _AFRESH or (
+        request.family == "gaussian" and request.floor is None
+    ):
+        raise PrivacyError(
+            "models: noise for all plants of a region needs Gaussian noise with a white "
+            'floor (floor="auto" finds the cheapest one)'
+        )
+    started = request.standing
+    allowed = request.budget.shift(request.releases)
+    target = allowed
+    slope = 1.0
+    lower_bound = math.nan
+    tried: list[tuple[float, float]] = []
+    for count in range(_MOST_ROUNDS):
+        budget = PrivacyBudget(gdp=target)
+        asked = replace(started, budget=budget, releases=1)
+        noise = replace(design(asked), request=request, promised=None)
+        if count == 0:
+            lower_bound = noise.design.lower_bound
+        shift = region_loss(noise, region, request.adjacency).gdp
+        if shift <= allowed:
+            return _promised(noise, PrivacyLoss.gaussian(shift, (), False), lower_bound)
+        tried.append((math.log(target), math.log(shift)))
+        if count > 0:  # the secant through the last two shifts
+            run, rise = np.diff(tried[-2:], axis=0)[0]
+            slope = float(np.clip(rise / run, *_SLOPES))
+        target *= (allowed / shift * (1 - 1e-9)) ** (1 / slope)
+    raise UncertifiableError(
+        f"models: the certified bound over the region, {shift:.3g}, does not come down to "
+        f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
+    )
+
+
+def _promised(noise: OutputNoise, loss: PrivacyLoss, lower_bound: float) -> OutputNoise:
+    """Noise with the guarantee of a loss for the region of its request."""
+    guarantee = promised(noise.plant_data, noise.request, noise.parts, loss)
+    design = replace(
+        noise.design,
+        guarantee=guarantee,
+        lower_bound=lower_bound,
+        attained=None,
+    )
+    return replace(noise, guarantee=guarantee, design=design, promised=None)
+
+
+# -- plants that vary --------------------------------------------------------------------
+
+
+def noise_of_varying_plant(plant: Plant, request: Request, weight: Any) -> OutputNoise:
+    """Noise that is drawn again at every sample, for every sequence of vertices.
+
+    Raises
+    ------
+    ValueError
+        If the family is another one, or a shape of one's own is given.
+    UncertifiableError
+        If no noise is certified, with the cause that the last one named.
+    """
+    if request.family not in _AFRESH or request.factor is not None:
+        raise ValueError(
+            "models: a plant that varies, or models without a horizon, need Gaussian "
+            "noise that is drawn again at every sample; leave factor and covariance out, "
+            'and pass family="gaussian" or family="iid-gaussian"'
+        )
+    if request.horizon == math.inf:
+        refuse_what_has_no_end(request)
+    task = _Task.of(plant, request, weight)
+    best = None
+    refusal: Exception | None = None
+    for candidate in task.candidates():
+        try:
+            noise = task.meeting(candidate)
+        except UncertifiableError as error:
+            refusal = error
+            continue
+        if best is None or noise.design.cost < best.design.cost:
+            best = noise
+    if best is None:
+        raise refusal or UncertifiableError("models: no noise is certified")
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is asked for, with the vertices of the plants that it is asked for.
+
+    ``problems`` are sets of vertices. Within one of them the plant may vary.
+    """
+
+    plant: Plant
+    request: Request
+    weight: Any
+    problems: tuple[tuple[SecretInputs, ...], ...]
+
+    @classmethod
+    def of(cls, plant: Plant, request: Request, weight: Any) -> _Task:
+        if request.region is None:
+            models = request.plants(plant)
+            each = [secrets_of(request.adjacency, [model]) for model in models]
+            return cls(plant, request, weight, tuple(each))
+        vertices = request.region.plants(request.adjacency)
+        secrets = secrets_of(request.adjacency, vertices)
+        if request.horizon == math.inf:
+            for vertex, secret in zip(vertices, secrets):
+                if not secret.system.spectral_radius < 1:
+                    raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
+        return cls(plant, request, weight, (secrets,))
+
+    @property
+    def allowed(self) -> float:
+        """The largest privacy shift that the budget allows."""
+        return self.request.budget.shift(self.request.releases)
+
+    @cached_property
+    def shapes(self) -> list[StationaryDesign]:
+        """Filtered noise that is optimal for constant plants, if there is any.
+
+        One is for the worst vertices together, and one for the nominal plant alone. The
+        bound of the latter's shift is often tighter, since its order is lower.
+        """
+        vertices = tuple(chain.from_iterable(self.problems))
+        nominal = secrets_of(self.request.adjacency, [self.plant])
+        designs = []
+        for secrets in (vertices, nominal):
+            design = self._shaped(secrets)
+            if design is not None:
+                designs.append(design)
+        return designs
+
+    def _shaped(self, secrets: Sequence[SecretInputs]) -> StationaryDesign | None:
+        energetic = secrets[0].energies is not None
+        forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
+        if energetic or not forgetful or self.request.family != "gaussian":
+            return None
+        price = self._price()
+        largest = [secret.scaled_system.energies().max() for secret in secrets]
+        worst = np.argsort(largest)[::-1][:_MOST_SHAPED]
+        together = _side_by_side([secrets[k] for k in worst])
+        order, gap = self.request.order, self.request.gap
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            try:
+                return stationary_design(
+                    together, self.allowed, price, order=order, gap=gap
+                )
+            except (ValueError, UncertifiableError):
+                return None
+
+    def _price(self) -> LinearSystem:
+        """The price of noise for its shape; one for all outputs if it has no end."""
+        try:
+            return price_of(self.weight, len(self.plant.C))
+        except (ValueError, PrivacyError):
+            if self.request.horizon == math.inf:
+                raise
+            return LinearSystem.gain(np.eye(len(self.plant.C)))
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Noise of any size: white, filtered, or with the secret through the plant.
+
+        A floor that was asked for is never smaller than that.
+        """
+        stationary = self.request.horizon == math.inf
+        kept: Candidate = ()
+        raised: Candidate = ((White(np.ones(len(self.plant.C))), 0.0, math.inf),)
+        if self.request.floor is not None:
+            floor = White(self.request.floor)
+            kept = ((floor, 1.0, 1.0),)
+            raised = ((floor, 1.0, math.inf),)
+        yield raised
+        if self.request.family != "gaussian":
+            return
+        energies = self.problems[0][0].energies
+        if energies is not None and kept:
+            nominal = endless_secret(self.request.adjacency, self.plant)
+            sizes = LinearSystem.gain(np.diag(energies / self.allowed))
+            driven = Filtered(sizes, nominal.system, stationary)
+            yield ((driven, 0.0, math.inf), *raised)
+        for shaped in self.shapes:
+            if shaped.response is None:
+                filtered = Filtered(shaped.shaping, None, stationary)
+                yield ((filtered, 0.0, math.inf), *kept)
+
+    def meeting(self, candidate: Candidate) -> OutputNoise:
+        """The noise of a candidate, as small as the budget allows.
+
+        The shift of noise is inversely proportional to its size, except where a floor
+        keeps its own.
+        """
+
+        def evaluated(size: float) -> tuple[tuple[tuple[NoisePart, ...], float], float]:
+            sizes = [float(np.clip(size, low, high)) for _, low, high in candidate]
+            parts = tuple(part[0].scaled(x) for part, x in zip(candidate, sizes))
+            shift = self.shift(parts)
+            return (parts, shift), shift / self.allowed
+
+        _, unit = evaluated(1.0)
+        (parts, shift), _, excess = scale_to_budget(
+            evaluated, round_up(unit, 8), largest_excess=_HOPELESS
+        )
+        if excess > 1:
+            raise UncertifiableError(
+                "models: the noise does not meet its budget when evaluated back; raise "
+                "the floor, or narrow the region"
+            )
+        return self._noise(parts, PrivacyLoss.gaussian(shift, (), False))
+
+    def shift(self, parts: tuple[NoisePart, ...]) -> float:
+        """The certified shift of noise, that of the sensor's grid included."""
+        horizon = self.request.horizon
+        own = parts if parts[0].square is None else parts[:1]
+        shifts = [
+            VaryingProblem.between(own, secrets).shift(horizon)
+            for secrets in self.problems
+        ]
+        grid = 0.0
+        if self.request.resolution is not None:
+            grid = grid_shift(parts, self.request.resolution, int(horizon))
+        return float(round_up(max(shifts) + grid))
+
+    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
+        if self.request.horizon < math.inf:
+            return self._finite(parts, loss)
+        first: Any = parts[0]
+        if isinstance(first, White):
+            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
+        price = self._price()
+        models: Any = [part.model for part in parts]
+        cost = sum(float(price.after(model).energies().sum()) for model in models)
+        design = self._design(first, loss, cost)
+        return endless_of(self.plant, self.request, design, (first, *parts[1:]), loss)
+
+    def _design(
+        self, first: Filtered, loss: PrivacyLoss, cost: float
+    ) -> StationaryDesign:
+        # every one is a bound, since all of these plants are to be covered
+        bounds = [shaped.lower_bound for shaped in self.shapes]
+        bound = math.nan
+        if self.request.horizon == math.inf:
+            bound = max(bounds, default=math.nan)
+        secret = self.problems[0][0].scaled_system
+        return StationaryDesign(
+            first.shaping, first.response, secret, loss.gdp, cost, bound
+        )
+
+    def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
+        request = self.request
+        problem = DesignProblem.of(self.plant, request, self.weight)
+        first = parts[0]
+        cost = 0.0
+        for part in parts:
+            cost += problem.white_cost(np.tile(part.white, request.horizon))
+            if isinstance(part, Filtered):
+                responses = part.responses(request.horizon)
+                cost += problem.cost(responses.reshape(problem.query.size, -1))
+        noise = GaussianNoise(np.tile(parts[-1].white, request.horizon))
+        finished = problem.finished(SizedNoise(parts, noise, loss, cost))
+        if isinstance(first, Filtered):
+            design: Any = self._design(first, loss, cost)
+            return replace(finished, design=design)
+        return finished
+
+
+def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:
+    """The secrets of several plants as secrets of one, at inputs of their own."""
+    system = reduce(LinearSystem.plus, [secret.system for secret in secrets])
+    return SecretInputs.side_by_side(secrets, system)

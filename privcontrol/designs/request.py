@@ -1,0 +1,292 @@
+"""Requests for output noise, checked once before anything is designed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core.adjacency import Adjacency
+from ..core.budget import PrivacyBudget, checked_budget
+from ..core.noise import FAMILIES
+from ..regions.boxes import PlantBox
+from ..regions.identified import IdentifiedPlant
+from ..regions.polytope import PlantPolytope
+from ..secrets.disturbance import JointAdjacency
+from ..systems.plant import Plant
+
+_FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
+
+#: What ``models`` may be.
+Models = (
+    Sequence[ct.StateSpace] | PlantBox | PlantPolytope | IdentifiedPlant | str | None
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a noise is, or was, designed for: a frozen plan that designs nothing.
+
+    These are all arguments of `design_output_noise` but the plant, the weight and
+    ``max_std``, checked.
+    """
+
+    horizon: Any  # an integer, or inf
+    budget: PrivacyBudget
+    adjacency: Adjacency
+    family: str = "gaussian"
+    releases: int = 1
+    floor: NDArray | None = None
+    models: tuple[Plant, ...] = ()
+    region: PlantBox | PlantPolytope | None = None
+    resolution: NDArray | None = None
+    factor: NDArray | None = None
+    order: int | None = None
+    gap: float = 0.01
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        *,
+        horizon: float,
+        adjacency: Adjacency | Sequence[Adjacency],
+        budget: PrivacyBudget,
+        family: str,
+        floor: ArrayLike | str,
+        models: Models,
+        factor: ArrayLike | None,
+        covariance: ArrayLike | None,
+        resolution: ArrayLike,
+        releases: int,
+        order: int | None,
+        gap: float,
+    ) -> Request:
+        """Check the arguments of `design_output_noise` and build the request."""
+        one_of(family, "family", _FAMILIES)
+        covered, region = _checked_models(models, plant)
+        is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
+        if not is_endless:
+            horizon = positive_integer(horizon, "horizon")
+            if order is not None:
+                raise ValueError(
+                    "order: noise of a given order is designed without a horizon; pass "
+                    "horizon=np.inf, or leave order out"
+                )
+        if order is not None and not (isinstance(order, int) and order == 0):
+            order = positive_integer(order, "order")
+        return cls(
+            horizon=horizon,
+            budget=checked_budget(budget),
+            adjacency=joined(adjacency),
+            family=family,
+            releases=positive_integer(releases, "releases"),
+            floor=_checked_floor(floor, plant, family),
+            models=covered,
+            region=region,
+            resolution=_one_per_output(resolution, "resolution", plant),
+            factor=_checked_factor(factor, covariance, plant, family, horizon),
+            order=order,
+            gap=positive_number(gap, "gap"),
+        )
+
+    @property
+    def miss(self) -> float:
+        """Probability that the region does not hold, zero without one."""
+        return 0.0 if self.region is None else self.region.miss
+
+    def without_miss(self) -> Request:
+        """The request with what the probability that its region misses leaves of delta.
+
+        Raises
+        ------
+        ValueError
+            If it leaves nothing.
+        """
+        spent = self.releases * self.miss
+        if not spent:
+            return self
+        budget = self.budget
+        delta = budget.delta or 0.0
+        if budget.gdp is not None or not delta > spent:
+            raise ValueError(
+                f"budget: the models miss the plant with a probability of {spent:g}, which "
+                "is part of delta; pass epsilon and a larger delta, or models that miss it "
+                "less often (of an identified plant, with a higher confidence)"
+            )
+        left = float(np.nextafter(delta - spent, 0.0))
+        return replace(self, budget=PrivacyBudget(epsilon=budget.epsilon, delta=left))
+
+    @property
+    def has_models(self) -> bool:
+        """Whether plants besides the nominal one are to be covered."""
+        return bool(self.models) or self.region is not None
+
+    def plants(self, nominal: Plant) -> tuple[Plant, ...]:
+        """The nominal plant and all models, under each of which moves must be hidden."""
+        return (nominal, *self.models)
+
+    def fingerprints(self, nominal: Plant) -> list[str]:
+        """Those of the models that a guarantee for the request is about."""
+        if self.region is not None:
+            return [self.region.fingerprint]
+        return [plant.fingerprint for plant in self.plants(nominal)]
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """What the guarantee says about the sensor's grid."""
+        if self.resolution is None:
+            return ()
+        steps = ", ".join(f"{step:g}" for step in self.resolution)
+        return (f"readings on a grid of {steps}",)
+
+    @property
+    def drawn_afresh(self) -> bool:
+        """Whether noise is asked for that is drawn again at every sample.
+
+        So it is for a plant that may vary, and for models without a horizon.
+        """
+        if self.region is not None and self.region.varying:
+            return True
+        return self.horizon == math.inf
+
+    @property
+    def standing(self) -> Request:
+        """The request for plants that stand for its region, from which a design starts."""
+        if self.region is None:
+            return self
+        models = self.region.standing(self.adjacency)
+        return replace(self, region=None, models=models)
+
+
+def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
+    """The adjacency, or all of a list of them as one."""
+    if isinstance(adjacency, (list, tuple)):
+        adjacency = adjacency[0] if len(adjacency) == 1 else JointAdjacency(adjacency)
+    if not isinstance(adjacency, Adjacency):
+        raise TypeError(
+            "adjacency: expected an Adjacency such as StateAdjacency, "
+            f"got {type(adjacency).__name__}"
+        )
+    return adjacency
+
+
+def _checked_models(
+    models: Models, nominal: Plant
+) -> tuple[tuple[Plant, ...], PlantBox | PlantPolytope | None]:
+    """Plants of the nominal one's outputs and sampling time, or a region around it."""
+    if isinstance(models, str):
+        one_of(models, "models", ("exact",))
+        return (), None
+    if isinstance(models, IdentifiedPlant):
+        models = models.box
+    if isinstance(models, (PlantBox, PlantPolytope)):
+        models.check_holds(nominal)
+        return (), models
+    if models is None:
+        return (), None
+    if not isinstance(models, (list, tuple)):
+        raise TypeError(
+            "models: expected a list of StateSpace, such as [sys] or box.corners(), "
+            f"got {type(models).__name__}"
+        )
+    plants = tuple(Plant.of(model) for model in models)
+    for plant in plants:
+        plant.check_outputs_of(nominal, "models")
+    return plants, None
+
+
+def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
+    """Sizes (p,) from one number or one for each output, or None if they are zero."""
+    outputs = len(plant.C)
+    sizes = real_array(value, name)
+    if sizes.ndim == 0:
+        size = positive_number(float(sizes), name, zero=True)
+        if size == 0:
+            return None
+        return real_array(np.full(outputs, size), name)
+    if sizes.shape != (outputs,) or not (sizes > 0).all():
+        raise ValueError(
+            f"{name}: expected one positive number, or {outputs} of them, one per output, "
+            f"got shape {sizes.shape}"
+        )
+    return sizes
+
+
+def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray | None:
+    """Standard deviations (p,), or None without a floor, or before it is chosen."""
+    is_chosen = isinstance(floor, str)
+    sizes = None
+    if is_chosen:
+        one_of(floor, "floor", ("auto",))
+    else:
+        sizes = _one_per_output(floor, "floor", plant)
+    if (is_chosen or sizes is not None) and family != "gaussian":
+        raise ValueError(
+            "floor: a white floor is added to Gaussian noise only, "
+            f"got family={family!r}; leave it out"
+        )
+    return sizes
+
+
+def _checked_factor(
+    factor: ArrayLike | None,
+    covariance: ArrayLike | None,
+    plant: Plant,
+    family: str,
+    horizon: float,
+) -> NDArray | None:
+    """S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
+    if factor is None and covariance is None:
+        return None
+    if factor is not None and covariance is not None:
+        raise ValueError("factor, covariance: expected one of them, got both")
+    if family not in FAMILIES:
+        raise ValueError(
+            f"factor, covariance: they shape structured noise, got family={family!r}"
+        )
+    if factor is not None:
+        shape = real_array(factor, "factor", ndim=2)
+        size = horizon * len(plant.C)
+        if len(shape) not in (plant.order, size):
+            raise ValueError(
+                f"factor: expected S with {plant.order} rows, one per state, or Lambda "
+                f"with {size:g}, one per sample and output, got shape {shape.shape}"
+            )
+        if not shape.any():
+            raise ValueError("factor: expected an entry that is not zero")
+        if len(shape) != plant.order and family != "gaussian":
+            raise ValueError(
+                'factor: Lambda is taken for family="gaussian" only, '
+                f"got family={family!r}; pass S (n, r)"
+            )
+        return shape
+    return _root_of(real_array(covariance, "covariance", shape=(plant.order,) * 2))
+
+
+def _root_of(covariance: NDArray) -> NDArray:
+    """S (n, r) with S S^T the covariance, zero rows for states without noise."""
+    if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
+        raise ValueError(
+            "covariance: expected a symmetric matrix; pass (Sigma + Sigma.T) / 2"
+        )
+    noisy = np.flatnonzero(np.diag(covariance))
+    silent = np.setdiff1d(np.arange(len(covariance)), noisy)
+    if not len(noisy) or covariance[silent].any():
+        raise ValueError("covariance: expected a positive semidefinite matrix")
+    try:
+        root = np.linalg.cholesky(covariance[np.ix_(noisy, noisy)])
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "covariance: expected a positive definite matrix on the states with noise; "
+            "pass factor=S with S S^T for a covariance of lower rank"
+        ) from None
+    factor = np.zeros((len(covariance), len(noisy)))
+    factor[noisy] = root
+    return factor

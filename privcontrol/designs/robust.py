@@ -1,0 +1,330 @@
+"""Noise that keeps its guarantee when the model is not exact.
+
+Structured noise alone leaves every direction outside the column space of O_T uncovered,
+and a plant that differs from its model moves into them. A white floor covers all
+directions. Gamma = O_T Sigma O_T^T + diag(floor^2), and the two are designed together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import round_up
+from ..core.ellipsoid import weight_triangle
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.loss import PrivacyLoss
+from ..core.moves import attaining
+from ..core.noise import GaussianNoise
+from ..noise.parts import NoisePart, Structured, White
+from ..secrets._exact_design import structured_factor
+from ..secrets.manifold import trajectory_manifold
+from ..systems.powers import seen_states
+from ._cover import covering_ellipsoid, remainder
+from .problem import DesignProblem, SizedNoise
+
+_LARGEST_EXCESS = 1e-3
+#: Directions of the state that the outputs see this much worse than others carry no
+#: structured noise of their own.
+_SEEN = 1e-10
+#: Relative rounding of responses beside which what is left of them is not known.
+_ROUNDED = 1e-9
+#: Relative size of structured noise beside the floor below which it is left out.
+_LEAST = 1e-5
+
+
+class FlooredNoise(GaussianNoise):
+    """gamma = structured eta + diag(floor) zeta for the core's mechanisms.
+
+    Its factor (m, r + m) is formed on access.
+    """
+
+    structured: NDArray
+    floor: NDArray
+
+    def __init__(self, structured: NDArray, floor: NDArray) -> None:
+        self._set(structured=structured, floor=floor)
+
+    def __reduce__(self) -> tuple:
+        return FlooredNoise, (self.structured, self.floor)
+
+    @property
+    def size(self) -> int:
+        return len(self.floor)
+
+    @property
+    def factor(self) -> NDArray:  # type: ignore[override]
+        return np.hstack([self.structured, np.diag(self.floor)])
+
+
+# -- several models without a floor ------------------------------------------------------
+
+
+def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
+    """Structured noise of a given S, as large as the worst model asks for.
+
+    Raises
+    ------
+    NotRealizableError
+        If a hidden move leaves the column space of the noise under some model.
+    """
+    request, family = problem.request, problem.family
+    for _ in range(20):
+        loss = problem.loss_of(factor)
+        if loss.repeated(request.releases).satisfies(request.budget):
+            break
+        size = max(problem.size_for(loss), 1.0)
+        factor = factor * float(round_up(size, 4))
+    else:
+        raise UncertifiableError(
+            "models: the noise does not meet its budget when evaluated back; add a white "
+            "floor (floor=...)"
+        )
+    responses = problem.plant.free_response(factor, problem.horizon)
+    noise = family(responses)
+    return SizedNoise(
+        parts=(Structured(problem.plant, factor),),
+        noise=noise,
+        loss=loss,
+        cost=noise.unit_variance * problem.cost(responses),
+        tangent_factor=factor,
+    )
+
+
+# -- structured noise beside a floor -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """S, certified squares of the shifts and whether they are attained.
+
+    ``least_beyond`` bounds the cost beyond the floor's from below.
+    """
+
+    factor: NDArray
+    squares: NDArray
+    exact: bool
+    least_beyond: float = 0.0
+
+
+def floored(problem: DesignProblem) -> SizedNoise:
+    """The least costly sum of structured noise and the requested floor."""
+    grid = problem.grid
+    allowed = problem.allowed_beside_grid
+    white = problem.white_cost(problem.floor)
+    fitted = _joint(problem, allowed)
+    if fitted is None and not problem.moves.is_ball and not problem.request.models:
+        fitted = _apart(problem, allowed, white)
+    if fitted is None:
+        raise UncertifiableError(
+            "the noise exceeds its budget when evaluated back: the hidden moves are too "
+            "far apart in size for double precision; protect fewer times, or shorten the "
+            "horizon"
+        )
+    sized = beside_floor(problem, fitted.factor, fitted.squares, fitted.exact, grid)
+    bound = max(white, white + fitted.least_beyond) * (1 - 1e-12)
+    sized = replace(sized, lower_bound=bound)
+    moves = problem.moves
+    if not fitted.exact or problem.request.models or grid:
+        return sized
+    active = () if moves.is_ball else attaining(fitted.squares)
+    loss = PrivacyLoss.gaussian(sized.loss.gdp, active, True)
+    return replace(sized, loss=loss, attained=moves.attained(active))
+
+
+def beside_floor(
+    problem: DesignProblem, factor: NDArray, squares: NDArray, exact: bool, grid: float
+) -> SizedNoise:
+    """Structured noise S beside the floor, of squared shifts that a grid adds to."""
+    shift = float(round_up(np.sqrt(squares.max())))
+    if grid:
+        shift = float(round_up(shift + grid))
+    parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
+    if factor.shape[1]:
+        parts = (Structured(problem.plant, factor), *parts)
+    responses = problem.plant.free_response(factor, problem.horizon)
+    return SizedNoise(
+        parts=parts,
+        noise=FlooredNoise(responses, problem.floor),
+        loss=PrivacyLoss.gaussian(shift, (), exact and grid == 0),
+        cost=problem.white_cost(problem.floor) + problem.cost(responses),
+        tangent_factor=factor,
+    )
+
+
+def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
+    """The joint design. None if none is certified."""
+    try:
+        factor, covered, discount = _cover_of(problem, allowed).solve(problem)
+    except UncertifiableError:  # moves that double precision does not separate
+        return None
+    fitted = _enlarged(problem, factor, allowed)
+    if fitted is None:
+        return None
+    return replace(fitted, least_beyond=covered - discount)
+
+
+def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | None:
+    """The design for moves so far apart in size that the floor is nothing beside it.
+
+    The structured noise is that without a floor. Any S has M^-1 + S S^T around the moves,
+    M^-1 being the floor as seen through the outputs, of cost at most that of the floor.
+    Its own cost beyond the floor is at least the bound of the design without one, less the
+    cost of the floor.
+    """
+    found = structured_factor(
+        problem.plant, problem.moves, problem.horizon, problem.weight_root, allowed
+    )
+    fitted = _enlarged(problem, found.factor, allowed)
+    if fitted is None:
+        return None
+    return replace(fitted, least_beyond=found.lower_bound - white)
+
+
+def _enlarged(
+    problem: DesignProblem, factor: NDArray, allowed: float
+) -> _Fitted | None:
+    """S, enlarged until every certified shift is below the allowed one."""
+    for _ in range(20):
+        squares, exact = problem.squares_beside_floor(factor)
+        excess = float(np.sqrt(squares.max()) / allowed)
+        if excess * (1 + 1e-15) <= 1:
+            return _Fitted(factor, squares, exact)
+        if excess > 1 + _LARGEST_EXCESS or not factor.shape[1]:
+            return None
+        factor = factor * (1 + 4 * (excess - 1) + 1e-15)
+    return None
+
+
+@dataclass(frozen=True)
+class _Cover:
+    """What structured noise beside the floor must cover, in whitened coordinates.
+
+    Points (r, M) and balls are in coordinates of ``basis`` (n, r) with ``responses``
+    (T p, r) to it. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
+    ball is the floor as seen through the outputs. What covers it by R P R^T = I + Sigma
+    leaves the structured noise Sigma.
+    """
+
+    basis: NDArray
+    responses: NDArray
+    core: NDArray
+    points: NDArray
+    balls: tuple[NDArray, ...]
+
+    def solve(self, problem: DesignProblem) -> tuple[NDArray, float, float]:
+        """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
+        weighted = problem.weight_root(self.responses)
+        found = covering_ellipsoid(
+            self.points, [self.core, *self.balls], weight_triangle(weighted)
+        )
+        root = remainder(found.factor, self.core, _LEAST)
+        discount = float(np.sum((weighted @ self.core) ** 2))
+        return self.basis @ root, found.lower_bound, discount
+
+
+def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
+    """The covering problem, in coordinates of directions that the outputs see.
+
+    Moves of a state have free responses. What the floor leaves of O z follows from n x n
+    matrices, for any horizon.
+    """
+    floor = problem.floor[:, None]
+    basis = _seen_basis(problem)
+    responses = problem.plant.free_response(basis, problem.horizon)
+    Q, triangle = scipy.linalg.qr(responses / floor, mode="economic")
+    core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
+    points: list[NDArray] = []
+    balls: list[NDArray] = []
+    for model in problem.plants:
+        free = model.free_response(np.eye(model.order), problem.horizon) / floor
+        inside = Q.T @ free
+        (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r")
+        outside = outside[: model.order]
+        manifold = trajectory_manifold(model, problem.horizon)
+        for part in problem.request.adjacency.parts:
+            moves = part.moves(manifold)
+            within = _ball_within if moves.is_ball else _within
+            seen = inside @ moves.vectors
+            covered = core @ within(seen, outside @ moves.vectors, allowed)
+            if moves.is_ball:
+                balls.append(covered)
+            else:
+                points.append(covered)
+    every = np.hstack([np.empty((len(core), 0)), *points])
+    if not every.any() and not any(ball.any() for ball in balls):
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: no noise is "
+            "needed"
+        )
+    return _Cover(basis, responses, core, every, tuple(balls))
+
+
+def _seen_basis(problem: DesignProblem) -> NDArray:
+    """Columns (n, r) of states that the outputs see, each about as well as the floor."""
+    plant = problem.plant
+    seen = np.flatnonzero(seen_states(plant, problem.horizon))
+    if not seen.size:
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: nothing of "
+            "them is published, and no noise is needed"
+        )
+    unit = np.eye(plant.order)[:, seen]
+    free = plant.free_response(unit, problem.horizon)
+    whitened = free / problem.floor[:, None]
+    sizes = np.linalg.norm(whitened, axis=0)
+    if not np.isfinite(sizes).all():
+        raise UncertifiableError(
+            "the free response exceeds 1e308 within the horizon; shorten the horizon"
+        )
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
+    keep = s > _SEEN * s[0]
+    directions = vt[keep].T / s[keep]
+    basis = np.zeros((plant.order, directions.shape[1]))
+    basis[seen] = directions / sizes[:, None]
+    return basis
+
+
+def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
+    """What the floor alone leaves of whitened responses to the structured noise.
+
+    They have coordinates ``inside`` (r, M) in the column space of the noise, and
+    ``outside`` (n, M) beside it.
+    """
+    beside = np.linalg.norm(outside, axis=0)
+    left = allowed**2 - beside**2
+    if inside.size and not left.min() > 0:
+        factor = beside.max() / allowed
+        if beside.max() <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
+            raise UncertifiableError(
+                "floor: the largest hidden moves are so large beside it that their "
+                "rounding exceeds what it hides; leave the floor out, or raise it by "
+                f"about {factor:.3g}"
+            )
+        raise PrivacyError(
+            "floor: some hidden move of a model leaves the nominal plant's column space "
+            f"by {factor:.3g} times what the floor hides; raise the floor by about that "
+            "factor"
+        )
+    return inside / np.sqrt(left)
+
+
+def _ball_within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
+    """A root of the least structured noise that hides a ball beside the floor.
+
+    With root = Q X + Y, the demand root^T (I + Q Sigma Q^T)^-1 root <= y^2 is
+    X^T (I + Sigma)^-1 X <= y^2 - Y^T Y, X ``inside`` and Y^T Y that of ``outside``.
+    """
+    left = allowed**2 * np.eye(inside.shape[1]) - outside.T @ outside
+    try:
+        triangle = scipy.linalg.cholesky(left, lower=True)
+    except np.linalg.LinAlgError:
+        raise PrivacyError(
+            "floor: some hidden move of a model leaves the nominal plant's column space "
+            "further than the floor hides; raise the floor"
+        ) from None
+    return scipy.linalg.solve_triangular(triangle, inside.T, lower=True).T

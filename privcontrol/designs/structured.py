@@ -1,0 +1,151 @@
+"""Structured noise of least cost for the exact model, and independent noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._linalg import round_up
+from ..core.errors import PrivacyError
+from ..core.loss import PrivacyLoss
+from ..core.moves import attaining
+from ..noise._responses import laplace_loss, output_sizes, shift_of_resolution
+from ..noise.parts import Structured, White
+from ..secrets._exact_design import TangentNoise, structured_factor
+from ..secrets.disturbance import disturbances
+from ..systems.powers import tell_apart
+from .problem import DesignProblem, SizedNoise
+from .robust import of_all_models
+
+
+def structured(problem: DesignProblem) -> SizedNoise:
+    """Structured noise of least cost for the exact model.
+
+    Models that share the column space of the noise make it larger.
+    """
+    family = problem.family
+    moves = problem.moves
+    tangent = _tangent_noise(problem, problem.allowed)
+    if problem.request.models:
+        return of_all_models(problem, tangent.factor)
+    part = Structured(problem.plant, tangent.factor)
+    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    cost = family.unit_variance * problem.cost(factor)
+    lower_bound = tangent.lower_bound
+    # The bound of Laplace noise is for pure differential privacy, and one above the cost
+    # says that the weight lost its digits.
+    is_pure = problem.request.budget.delta == 0
+    if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
+        lower_bound = math.nan
+    loss = _loss(problem, tangent)
+    return SizedNoise(
+        parts=(part,),
+        noise=family(factor),
+        loss=loss,
+        cost=cost,
+        lower_bound=lower_bound,
+        attained=moves.attained(loss.active),
+        tangent_factor=tangent.factor,
+    )
+
+
+def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
+    """S of the least cost that hides every move with a shift of ``allowed``."""
+    family = problem.family
+    moves = problem.moves
+    if moves.is_ball:
+        return _around_ball(problem, moves.vectors, allowed)
+    return structured_factor(
+        problem.plant,
+        moves,
+        problem.horizon,
+        problem.weight_root,
+        allowed,
+        shape=family.shape,
+        norm=family.shift_norm,
+    )
+
+
+def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> TangentNoise:
+    """S = E times the size that hides every direction of the ball with axes E.
+
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
+    Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
+    coordinate, and nothing is claimed of its cost.
+    """
+    count = axes.shape[1]
+    if problem.family.shift_norm == 2:
+        worst = 1.0
+        responses = problem.plant.free_response(axes, problem.horizon)
+        lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
+    else:
+        worst = math.sqrt(count)
+        lower_bound = math.nan
+    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
+    return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
+
+
+def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
+    """The privacy loss of structured noise.
+
+    It is an upper bound where other entries of eta may give the same outputs.
+    """
+    loss: Any = problem.family.loss(tangent.shifts, problem.moves)
+    noisy = np.flatnonzero(tangent.factor.any(axis=1))
+    if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
+        return loss
+    return loss.as_bound()
+
+
+def independent(problem: DesignProblem) -> SizedNoise:
+    """Independent noise of one size on every sample and output."""
+    request = problem.request
+    family = problem.family
+    norm = family.shift_norm
+    sizes = []
+    exact = request.resolution is None
+    for plant in problem.plants:
+        of_plant, known = output_sizes(request.adjacency, plant, problem.horizon, norm)
+        sizes.append(of_plant)
+        exact &= known
+    every = np.concatenate(sizes)
+    if not every.any():
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this "
+            "adjacency"
+        )
+    worst = attaining(every)
+    is_one_plant = len(sizes) == 1
+    attained = None
+    several = any(part.events > 1 for part in disturbances(request.adjacency))
+    if is_one_plant and len(request.adjacency.parts) == 1 and not several:
+        attained = problem.moves.attained(worst)
+    ones = np.ones(len(problem.plant.C))
+    shift = float(every.max())
+    shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
+    allowed = problem.allowed
+    size = float(round_up(shift / allowed, 2))
+    active: tuple[int, ...] = ()
+    if exact and is_one_plant:
+        active = worst
+    loss: PrivacyLoss
+    if norm == 2:
+        loss = family.loss_of_size(allowed, active, exact)
+    else:
+        plants = problem.plants
+        secret, steps = request.adjacency, request.resolution
+        loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+        while loss.pure > allowed:  # roundings of every sample's shift
+            size = float(round_up(size * loss.pure / allowed, 2))
+            loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+    scale = np.full(problem.query.size, size)
+    return SizedNoise(
+        parts=(White(size * ones),),
+        noise=family(scale),
+        loss=loss,
+        cost=family.unit_variance * problem.white_cost(scale),
+        attained=attained,
+    )

@@ -1,0 +1,5 @@
+"""Private loops: observers, LQG and own controllers, with their exact cost."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

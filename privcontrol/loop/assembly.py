@@ -1,0 +1,426 @@
+"""Loops from gains or controllers that are given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core._linalg import EPS, one_of, real_array
+from ..core.errors import PrivacyWarning
+from ..designs.output_noise import OutputNoise
+from ..designs.problem import DesignProblem
+from ..secrets.disturbance import disturbances
+from ..secrets.modes import warn_of_costly_modes
+from ..systems.nonlinear import is_nonlinear
+from ..systems.plant import Plant
+from .checks import (
+    WeightOptions,
+    Weights,
+    fitting_plant,
+    known_keywords,
+    matrix,
+    secret_inputs,
+    semidefinite,
+)
+from .controller import (
+    Controller,
+    ObserverFeedback,
+    general_controller,
+    linear_system,
+    settled,
+)
+from .loop import PrivateLoop
+from .nonlinear import NonlinearTruth, linear_part
+from .own_law import Function, OwnDesign, OwnLaw, own_law
+from .signals import vector
+
+FORMS = ("predictor", "filter")
+#: A move of which less than this part is known beforehand is hidden.
+_KNOWN = 1e-9
+#: How far outside the unit circle rounding may throw the poles of a chain of
+#: integrators.
+_ROUNDED = 1e-6
+
+
+@known_keywords
+def private_loop(
+    sys: ct.StateSpace,
+    K: ArrayLike | None = None,
+    L: ArrayLike | None = None,
+    noise: OutputNoise | None = None,
+    *,
+    controller: ct.InputOutputSystem | Function | None = None,
+    controls: Sequence[str | int] | None = None,
+    form: str = "predictor",
+    operating_point: Any = None,
+    P0: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
+    name: str | None = None,
+    **given: Unpack[WeightOptions],
+) -> PrivateLoop:
+    """Close a loop in the cloud on privatised outputs, by gains or by any controller.
+
+    With K and L the cloud runs u = -K (xhat - xd) + ud and xhat+ = A xhat + B u + L
+    (yhat - C xhat - D u), with yhat = y + gamma (DPAM eq. (24)). The filter form feeds
+    back the filtered estimate xhat + L (yhat - C xhat - D u) in place of xhat. With
+    ``controller`` it runs u = controller (yhat, r).
+
+    Parameters
+    ----------
+    sys : control.StateSpace or control.NonlinearIOSystem
+        Discrete-time plant with n states, p outputs, and m inputs that the controller
+        drives. A nonlinear plant needs noise that was designed with
+        ``models=jacobian_polytope(sys, region)``. Its own functions are simulated.
+    K : array_like, shape (m, n)
+        State-feedback gain, as from ``ct.dlqr``; (n,) for one input.
+    L : array_like, shape (n, p)
+        Observer gain of the form: of the predictor as from ``ct.dlqe`` (its L is
+        already A times the filter gain), of the filter P C' (C P C' + RN)^-1; (n,) for
+        one output.
+    noise : OutputNoise, optional
+        Designed for this plant. Without it the loop is public: it can be analysed, not
+        simulated.
+    controller : system of python-control or callable, optional
+        Discrete-time controller from the p published outputs, then its references r, to
+        the m inputs, in place of K and L. There is no hidden sign. Inputs and outputs
+        that are named like the plant's (or ``yhat[i]``) are matched by name, others by
+        order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
+        ``ct.create_estimator_iosystem`` are taken, the last with its covariance
+        settled, and a warning. The states start at zero. A function ``f(t, yhat,
+        estimate, reference)`` returns the inputs (m,), such as an MPC, and a
+        ``ct.nlsys`` is run as it is. They are called once per run and sample with the
+        time t in seconds, yhat (p,), an estimate (n,) or None, and the reference (k,)
+        of `PrivateLoop.simulate` or None. With QN and RN the estimate is that of the
+        Kalman filter that knows the law of the noise and the prior, after the reading
+        at t; a noise that is correlated over the whole horizon has none without P0.
+        Runs follow each other, t = 0 begins one. The guarantee is that of any other
+        controller, since all that they see is published. Exact moments, poles and
+        design files of such loops do not exist.
+    controls : sequence of str or int, optional
+        The inputs that the controller drives; all by default. The others are exogenous,
+        see `PrivateLoop.simulate`.
+    Q, R, N : array_like, shapes (n, n), (m, m) and (n, m), optional
+        Weights of the cost x'Q x + u'R u + 2 x'N u, for `PrivateLoop.cost` and for
+        noise designed for this loop; a number is a multiple of I.
+    QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p), optional
+        Covariances of the disturbances that ``"design"`` draws in
+        `PrivateLoop.simulate` and `PrivateLoop.cost`.
+    G : array_like, shape (n, q), optional
+        Input matrix of the process disturbance; identity by default.
+    form : {"predictor", "filter"}, optional
+        Whether u(t) uses yhat(t) itself.
+    operating_point : control.OperatingPoint or (states, inputs), optional
+        Of a nonlinear plant: the point that its controller acts about, zero by default.
+        References, feedforward and the initial estimate of `simulate` count from it.
+        States, outputs and inputs of responses do not.
+    P0 : array_like, shape (n, n) or (n,), or float, optional
+        With a controller that is a function or a ``ct.nlsys``: public covariance of
+        x(0), or its variances. Without it nothing is known of x(0). A wrong one costs
+        accuracy, never privacy; one that is computed from the secret gives the secret
+        away.
+    initial_state : array_like, shape (n,), optional
+        The public mean of x(0) beside it, zero by default (the operating point of a
+        nonlinear plant).
+    name : str, optional
+        Name of the system.
+
+    Returns
+    -------
+    PrivateLoop
+
+    Raises
+    ------
+    control.ControlArgument, control.ControlDimension
+        If ``sys`` is not a discrete-time StateSpace, the controller is no system or has
+        another sampling time, K or L is a system, or a matrix or the controller has
+        another shape.
+    TypeError
+        If there are neither gains nor a controller, or both.
+    ValueError
+        If the noise was designed for another plant, a covariance or weight is not
+        positive semidefinite, or plant and controller both pass their input on at once,
+        so what is published would depend on itself.
+
+    Warns
+    -----
+    PrivacyWarning
+        If structured noise excites an unstable mode that grows more than 30 times over
+        the horizon, or if ``controls`` is left out and the noise hides disturbances at
+        some of the inputs, but not at all.
+    UserWarning
+        If the closed loop is unstable; it names the largest pole.
+
+    Examples
+    --------
+    A lead filter that reads yhat and is to hold the position at zero:
+
+    >>> import control as ct, privcontrol as pc
+    >>> lead = ct.tf([-6.0, 5.6], [1.0, -0.6], 0.1)
+    >>> loop = pc.private_loop(pc.plants.vehicle(), controller=lead)
+    >>> bool(abs(loop.poles()).max() < 1)
+    True
+    """
+    truth = None
+    if is_nonlinear(sys):
+        plant = linear_part(sys, noise)
+        truth = NonlinearTruth.of(sys, operating_point)
+    elif operating_point is not None:
+        raise TypeError("operating_point: it belongs to a nonlinear plant")
+    else:
+        plant = fitting_plant(sys, noise)
+    one_of(form, "form", FORMS)
+    driven = driven_inputs(plant, controls, noise)
+    weights = Weights.of(plant, len(driven), **given)
+    if name is None:
+        name = f"{sys.name}$private"
+    if controller is not None:
+        if K is not None or L is not None:
+            raise TypeError(
+                "controller: it takes the place of K and L; pass either, not both"
+            )
+        law = _law_of(controller, plant, driven, truth)
+        loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
+        if isinstance(law, OwnLaw):
+            return _with_prior(loop, law, P0, initial_state)
+    if P0 is not None or initial_state is not None:
+        raise ValueError(
+            "P0, initial_state: they are for a controller that is a function or a "
+            "ct.nlsys; private_lqg(P0=...) makes a loop with a prior"
+        )
+    if controller is not None:
+        return assembled(loop)
+    if K is None or L is None:
+        raise TypeError("private_loop: expected K and L, or controller=...")
+    for name_of, gain in (("K", K), ("L", L)):
+        if isinstance(gain, ct.InputOutputSystem):
+            raise ct.ControlArgument(
+                f"{name_of}: expected a gain, got a {type(gain).__name__}; systems such "
+                "as those of ct.create_statefbk_iosystem and "
+                "ct.create_estimator_iosystem are joined by ct.interconnect and passed "
+                "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
+            )
+    K = matrix(K, "K", (len(driven), plant.order))
+    L = matrix(L, "L", (plant.order, len(plant.C)))
+    observer = ObserverFeedback.of(plant, driven, K, L, form)
+    loop = PrivateLoop(
+        plant, observer, noise, weights, tuple(driven), name, form, truth=truth
+    )
+    return assembled(loop)
+
+
+@known_keywords
+def private_feedback(
+    sys: ct.StateSpace,
+    C: ct.StateSpace | ct.TransferFunction | ArrayLike,
+    noise: OutputNoise | None = None,
+    *,
+    sign: int = -1,
+    controls: Sequence[str | int] | None = None,
+    operating_point: Any = None,
+    name: str | None = None,
+    **weights: Unpack[WeightOptions],
+) -> PrivateLoop:
+    """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on privatised outputs.
+
+    Parameters
+    ----------
+    C : control.StateSpace, control.TransferFunction or array_like
+        Controller from the p errors to the m inputs; a number or an array (m, p) is a
+        gain.
+    sign : {-1, 1}, optional
+        Sign of the feedback, negative by default.
+    sys, noise, controls, Q, R, QN, RN, G, N, operating_point, name : optional
+        As in `private_loop`, which names the errors too.
+
+    Returns
+    -------
+    PrivateLoop
+        Its ``reference`` r (p,) or (p, T) is what the outputs are to follow.
+
+    Examples
+    --------
+    A discrete PI controller on a tank with a level of 2:
+
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> names = {"states": ["level"], "inputs": ["flow"], "outputs": ["reading"]}
+    >>> tank = ct.ss(0.9, 0.1, 1, 0, 1.0, **names)
+    >>> level = pc.StateAdjacency({"level": 0.1}, times=0)
+    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> noise = pc.design_output_noise(tank, horizon=60, adjacency=level, budget=budget)
+    >>> loop = pc.private_feedback(tank, ct.tf([2.0, -1.6], [1, -1], 1.0), noise)
+    >>> loop.simulate(reference=[2.0], trials=100, rng=0).mean()["level"][-1].round(2)
+    np.float64(2.0)
+    """
+    plant = linear_part(sys, noise) if is_nonlinear(sys) else Plant.of(sys)
+    driven = driven_inputs(plant, controls)
+    one_of(sign, "sign", (-1, 1))
+    p = len(plant.C)
+    m = len(driven)
+    if isinstance(C, ct.InputOutputSystem):
+        error_law = linear_system(C, "C")
+    else:
+        gain = real_array(np.atleast_2d(real_array(C, "C")), "C", ndim=2)
+        error_law = ct.ss([], [], [], gain, None)
+    if (error_law.noutputs, error_law.ninputs) != (m, p):
+        raise ct.ControlDimension(
+            f"C: expected {p} inputs, one for each output of the plant, and {m} "
+            f"outputs, got {error_law.ninputs} inputs and {error_law.noutputs} outputs"
+        )
+    both = ct.ss(
+        error_law.A,
+        np.hstack([sign * error_law.B, error_law.B]),
+        error_law.C,
+        np.hstack([sign * error_law.D, error_law.D]),
+        error_law.dt,
+        states=error_law.state_labels,
+    )
+    return private_loop(
+        sys,
+        noise=noise,
+        controller=both,
+        controls=controls,
+        operating_point=operating_point,
+        name=name,
+        **weights,
+    )
+
+
+def _law_of(
+    controller: Any, plant: Plant, driven: list[int], truth: NonlinearTruth | None
+) -> Controller | OwnLaw:
+    """The controller of a system of python-control, or of the user's own function."""
+    is_linear = isinstance(controller, (ct.StateSpace, ct.TransferFunction))
+    if isinstance(controller, ct.NonlinearIOSystem) and not is_linear:
+        controller = settled(controller) or controller
+    is_function = callable(controller)
+    if isinstance(controller, ct.InputOutputSystem):
+        is_function = isinstance(controller, ct.NonlinearIOSystem)
+        is_function &= not isinstance(controller, ct.StateSpace)
+    if is_function:
+        return own_law(controller, plant, driven, truth)
+    return general_controller(plant, driven, controller)
+
+
+def _with_prior(
+    loop: PrivateLoop,
+    law: OwnLaw,
+    P0: ArrayLike | None,
+    initial_state: ArrayLike | None,
+) -> PrivateLoop:
+    """The loop of the user's own controller with a public prior and an estimate."""
+    n = loop.plant.order
+    covariance = None if P0 is None else semidefinite(P0, "P0", n)
+    mean = None
+    if initial_state is not None:
+        mean = vector(initial_state, "initial_state", n)
+    design = OwnDesign("kalman", "filter", covariance, mean, own=law)
+    loop = replace(loop, design=design)
+    warn_of_public_secret(loop)
+    return loop.with_noise(loop.noise)
+
+
+def assembled(loop: PrivateLoop) -> PrivateLoop:
+    """Warn of an unstable loop, and of noise that an unstable mode makes grow."""
+    noise = loop.noise
+    if noise is not None and noise.factor is not None and noise.request is not None:
+        warn_of_costly_modes(
+            noise.plant_data,
+            noise.request.adjacency,
+            noise.horizon,
+            ("unstable",),
+            stacklevel=4,
+        )
+    if loop.law.varies:
+        return loop
+    poles = loop.poles()
+    worst = poles[np.abs(poles).argmax()]
+    if np.abs(worst) > 1 + _ROUNDED:
+        if worst.imag == 0:
+            worst = worst.real
+        advice = "check the sign of the controller, u = controller (yhat, r)"
+        if loop.follows_states:
+            advice = (
+                "the feedback is u = -K (estimate - xd) + ud, and L multiplies yhat - "
+                "C xhat - D u: check the signs of K and L"
+            )
+        warnings.warn(
+            f"the closed loop is unstable: its largest pole is {worst:.4g}; {advice}, "
+            "and that it belongs to this plant",
+            stacklevel=4,
+        )
+    return loop
+
+
+def warn_of_public_secret(loop: PrivateLoop) -> None:
+    """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
+    design = loop.design
+    noise = loop.noise
+    if design is None or design.P0 is None or noise is None or noise.request is None:
+        return
+    if loop.never_ends or disturbances(noise.request.adjacency):
+        return
+    moves = DesignProblem.of(noise.plant_data, noise.request, None).moves.vectors
+    values, vectors = np.linalg.eigh(design.P0)
+    known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
+    told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
+    if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
+        warnings.warn(
+            "P0: it is 0 along a direction that the noise hides, which declares that part "
+            "of the secret public: whoever reads P0 and initial_state knows it. Pass the "
+            "variance that somebody without the secret would state",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+
+
+def driven_inputs(
+    plant: Plant,
+    controls: Sequence[str | int] | None,
+    noise: OutputNoise | None = None,
+) -> list[int]:
+    """Indices of the inputs that the controller drives, all without ``controls``.
+
+    Then `PrivacyWarning` says where the noise hides some of them, but not all.
+    """
+    count = plant.B.shape[1]
+    if not count:
+        raise ValueError("sys: expected at least one input for the controller, got 0")
+    if controls is None:
+        secret = secret_inputs(plant, noise)
+        others = [label for label in plant.inputs if label not in secret]
+        if secret and others:
+            warnings.warn(
+                f"controls: the controller drives {', '.join(secret)} as well, which "
+                "the noise hides as a disturbance; name the inputs that it drives, "
+                f"controls={others}",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        return list(range(count))
+    if isinstance(controls, (str, int)):
+        controls = [controls]
+    if not isinstance(controls, Sequence) or not controls:
+        raise TypeError(
+            "controls: expected the names of the inputs that the controller drives, "
+            f"got {type(controls).__name__}"
+        )
+    driven = []
+    for given in controls:
+        if isinstance(given, str) and given in plant.inputs:
+            driven.append(plant.inputs.index(given))
+        elif type(given) is int and 0 <= given < count:
+            driven.append(given)
+        else:
+            raise ValueError(
+                f"controls: {given!r} is no input of the plant; known inputs are "
+                f"{', '.join(plant.inputs)}"
+            )
+    if len(set(driven)) < len(driven):
+        raise ValueError("controls: an input is named twice; name each once")
+    return driven

@@ -1,0 +1,393 @@
+"""The loop's recursion: plant and controller take turns, sample by sample.
+
+Signals have one layout inside: (time, signal, run). Runs are trials of a simulation, or
+columns of a map. Where nothing varies the loop is one linear system, and the recursion
+is that of its matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._linalg import product
+from ..systems.linear import LinearSystem
+from ..systems.plant import Plant
+from .controller import Law
+
+#: Takes the time index, the controller's memory (k, q), what it is told (p, q) and the
+#: inputs (m, q) that it asks for; returns those that act.
+Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
+
+#: Multiplications of a sample up to which all samples together, in log2(T) turns, take
+#: less time than one by one.
+_DOUBLED = 1000
+#: Samples that are computed together, so they stay in the cache.
+_STRETCH = 2048
+
+
+class Side(Protocol):
+    """A plant as the recursion sees it, with the point about which its controller acts.
+
+    Attributes
+    ----------
+    order, exogenous : int
+        Numbers of states, and of inputs that the controller does not drive.
+    inputs, outputs : ndarray, shapes (m, 1), (p, 1)
+        The point: inputs that are driven, and outputs.
+    through : ndarray, shape (p, m)
+        From the driven inputs to the outputs.
+    is_linear : bool
+    """
+
+    order: int
+    exogenous: int
+    inputs: NDArray
+    outputs: NDArray
+    through: NDArray
+    is_linear: bool
+
+    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        """Return the outputs (p, q) without what the driven inputs add at once."""
+
+    def move(
+        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray:
+        """Return the next states (n, q)."""
+
+    def left(
+        self, states: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray | None:
+        """Return which runs left the region (q,), None without one.
+
+        Arrays are (T, n, q), (T, m, q) and (T, free inputs, q or 1).
+        """
+
+
+class LinearSide:
+    """A linear plant some inputs of which are driven, see `Side`."""
+
+    is_linear = True
+
+    def __init__(self, plant: Plant, controls: tuple[int, ...]) -> None:
+        driven = list(controls)
+        others = [i for i in range(plant.B.shape[1]) if i not in controls]
+        self.order = plant.order
+        self.exogenous = len(others)
+        self.inputs = np.zeros((len(driven), 1))
+        self.outputs = np.zeros((len(plant.C), 1))
+        self.through = plant.D[:, driven]
+        self._A = plant.A
+        self._C = plant.C
+        self._B = plant.B[:, driven]
+        self._entry = plant.B[:, others]
+        self._direct = plant.D[:, others]
+
+    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        return product(self._C, state) + self._direct @ exogenous
+
+    def move(
+        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
+    ) -> NDArray:
+        moved = product(self._A, state) + product(self._B, acting)
+        return moved + self._entry @ exogenous
+
+    def left(self, states: NDArray, acting: NDArray, exogenous: NDArray) -> None:
+        return None
+
+
+class Rows(NamedTuple):
+    """Rows of (x, u) at each sample, of x after the last, whose squares are a cost."""
+
+    each: NDArray  # (k, n + m)
+    last: NDArray  # (k, n)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopDynamics:
+    """A plant in a loop with a controller, whose gains may vary.
+
+    States are those of plant and controller, N = n + k. Published are yhat (p), then
+    the inputs u (m) that the controller drives. The drives are, by name: ``reference``
+    r, for the controller; ``noise`` (p), what is added to the outputs (measurement
+    noise and gamma); ``disturbance`` w (n), added to x+; ``exogenous``, the inputs that
+    the controller does not drive.
+    """
+
+    side: Side
+    law: Law
+
+    @property
+    def size(self) -> int:
+        """Number N of states of plant and controller."""
+        return self.side.order + self.law.order
+
+    @property
+    def outputs(self) -> int:
+        """Number p of outputs."""
+        return len(self.side.outputs)
+
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Places of the drives among the inputs of `at`."""
+        widths = {
+            "reference": len(self.law.references),
+            "exogenous": self.side.exogenous,
+            "noise": self.outputs,
+            "disturbance": self.side.order,
+        }
+        places = {}
+        start = 0
+        for name, width in widths.items():
+            places[name] = slice(start, start + width)
+            start += width
+        return places
+
+    def at(self, t: int) -> LinearSystem:
+        """Return the loop at sample t as one system from all drives, in their `places`.
+
+        It is made of the answers to units.
+        """
+        self.law.check_linear()
+        size = self.size
+        units = np.eye(size + self.places["disturbance"].stop)
+        drives = {}
+        for name, place in self.places.items():
+            drives[name] = units[None, size:][:, place]
+        states, published = self._stepped(units[:size], drives, 1, None, t)
+        A, B = np.hsplit(states[1], [size])
+        C, D = np.hsplit(published[0], [size])
+        return LinearSystem(A, B, C, D)
+
+    @cached_property
+    def fixed(self) -> LinearSystem:
+        """The system `at` any sample. `ValueError` where gains vary."""
+        self.law.check_linear()
+        if self.law.varies:
+            raise ValueError(
+                "the gains of this loop vary from sample to sample: it has no poles and "
+                "no steady state; loop.system is a ct.nlsys with the time"
+            )
+        return self.at(0)
+
+    @property
+    def stable(self) -> bool:
+        """Whether all poles of `fixed` are inside the unit circle."""
+        system = self.fixed
+        return bool(np.isfinite(system.A).all()) and system.spectral_radius < 1
+
+    def sensed(
+        self, t: int, rows: NDArray, factors: Mapping[str, NDArray]
+    ) -> LinearSystem:
+        """Return the map from what enters drives by factors to rows of (x, u), at t."""
+        system = self.at(t) if self.law.varies else self.fixed
+        n = self.side.order
+        by_input = rows[:, n:]
+        C = by_input @ system.C[self.outputs :]
+        C[:, :n] += rows[:, :n]
+        entries = []
+        direct = []
+        for name, factor in factors.items():
+            place = self.places[name]
+            entries.append(system.B[:, place] @ factor)
+            direct.append(system.D[self.outputs :, place] @ factor)
+        return LinearSystem(
+            system.A, np.hstack(entries), C, by_input @ np.hstack(direct)
+        )
+
+    def steady(self, rows: NDArray, factors: Mapping[str, NDArray]) -> LinearSystem:
+        """Return the map `sensed` of a loop that must be stable."""
+        if not self.stable:
+            radius = self.fixed.spectral_radius
+            raise ValueError(
+                f"the loop is not stable (spectral radius {radius:.6g}), and has no "
+                "steady state; choose gains that stabilise it, or a finite horizon"
+            )
+        return self.sensed(0, rows, factors)
+
+    def run(
+        self,
+        initial: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        actuator: Actuator | None = None,
+        first: int = 0,
+    ) -> tuple[NDArray, NDArray]:
+        """Run side by side from sample ``first`` on.
+
+        Parameters
+        ----------
+        initial : ndarray, shape (N, q or 1)
+        drives : dict of str to ndarray, shapes (T or more, size, q or 1)
+            Zero where left out.
+        samples : int
+        actuator : Actuator, optional
+            Replaces the inputs that the controller asks for.
+
+        Returns
+        -------
+        states, published : ndarray, shapes (T + 1, N, q), (T, p + m, q)
+        """
+        widths = [drive.shape[2] for drive in drives.values()]
+        runs = max(initial.shape[1], *widths, 1)
+        initial = np.broadcast_to(initial, (len(initial), runs))
+        if actuator is not None or self.law.varies or not self.side.is_linear:
+            return self._stepped(initial, drives, samples, actuator, first)
+        system = self.fixed
+        states = np.zeros((samples + 1, self.size, runs))
+        published = np.zeros((samples, len(system.C), runs))
+        states[0] = initial
+        for name, drive in drives.items():
+            place = self.places[name]
+            acting = drive[:samples]
+            states[1:] += product(system.B[:, place], acting)
+            published += product(system.D[:, place], acting)
+        march(system.A, states)
+        published += product(system.C, states[:-1])
+        return states, published
+
+    def _stepped(
+        self,
+        initial: NDArray,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        actuator: Actuator | None,
+        first: int,
+    ) -> tuple[NDArray, NDArray]:
+        """Read the plant, let the controller decide, and move both on."""
+        side = self.side
+        law = self.law
+        n = side.order
+        p = self.outputs
+        runs = initial.shape[1]
+        states = np.empty((samples + 1, len(initial), runs))
+        published = np.empty((samples, p + len(side.inputs), runs))
+        states[0] = initial
+        still = {}
+        for name, place in self.places.items():
+            still[name] = np.zeros((samples, place.stop - place.start, 1))
+        acting_on = {**still, **drives}
+        references = acting_on["reference"]
+        free = acting_on["exogenous"]
+        for k in range(samples):
+            t = first + k
+            state = states[k, :n]
+            memory = states[k, n:]
+            reading = side.read(t, state, free[k]) + acting_on["noise"][k]
+            told = law.told(t, memory, reading - side.outputs)
+            asked = law.decide(t, memory, told, references[k]) + side.inputs
+            if actuator is not None:
+                asked = actuator(t, memory, told, asked)
+            published[k, p:] = asked
+            acting = published[k, p:]
+            published[k, :p] = reading + product(side.through, acting)
+            change = acting - side.inputs
+            states[k + 1, n:] = law.follow(t, memory, told, change, references[k])
+            moved = side.move(t, state, acting, free[k])
+            states[k + 1, :n] = moved + acting_on["disturbance"][k]
+        return states, published
+
+    def errors(
+        self,
+        rows: Rows,
+        drives: Mapping[str, NDArray],
+        samples: int,
+        initial: NDArray | None = None,
+    ) -> NDArray:
+        """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest.
+
+        ``initial`` may leave out the controller's states, which are zero then.
+        """
+        if initial is None:
+            initial = np.zeros((0, 1))
+        start = np.zeros((self.size, initial.shape[1]))
+        start[: len(initial)] = initial
+        n = self.side.order
+        states, published = self.run(start, drives, samples)
+        errors = np.empty((samples + 1, len(rows.each), states.shape[2]))
+        errors[:-1] = rows.each[:, :n] @ states[:-1, :n]
+        errors[:-1] += rows.each[:, n:] @ published[:, self.outputs :]
+        errors[-1] = rows.last @ states[-1, :n]
+        return errors
+
+    def variances(
+        self,
+        rows: Rows,
+        factors: Mapping[str, NDArray],
+        samples: int,
+        source: LinearSystem | None = None,
+        start: NDArray | None = None,
+    ) -> NDArray:
+        """Return variances (T + 1, k) of rows that white noise causes.
+
+        It enters drives by factors, after a ``source`` with the root ``start`` of the
+        covariance of its first state. The covariance of all states is carried on.
+        """
+        n = self.side.order
+        order = 0 if source is None else source.order
+        covariance = np.zeros((self.size + order, self.size + order))
+        if start is not None:
+            covariance[:order, :order] = start @ start.T
+        found = np.empty((samples + 1, len(rows.each)))
+        for t in range(samples):
+            system = self.sensed(t, rows.each, factors)
+            if source is not None:
+                system = system.after(source)
+            direct = np.sum(system.D**2, axis=1)
+            found[t] = np.sum(system.C @ covariance * system.C, axis=1) + direct
+            covariance = system.A @ covariance @ system.A.T + system.B @ system.B.T
+        states = covariance[order : order + n, order : order + n]
+        found[-1] = np.sum(rows.last @ states * rows.last, axis=1)
+        return found
+
+
+def march(A: NDArray, states: NDArray) -> None:
+    """Add A states[t] to states[t + 1] in place, for one sample after the other.
+
+    ``states`` (T, N, q) holds the initial state, then what the drives add at each
+    sample.
+    """
+    samples, order, runs = states.shape
+    if order * order * runs <= _DOUBLED:
+        powers = _doubled_powers(A, min(samples, _STRETCH))
+        if np.isfinite(powers[-1]).all():
+            for start in range(0, samples - 1, _STRETCH - 1):
+                _march_doubling(powers, states[start : start + _STRETCH])
+            return
+    moved = np.empty((order, runs))
+    for t in range(samples - 1):
+        states[t + 1] += product(A, states[t], out=moved)
+
+
+def _march_doubling(powers: list[NDArray], states: NDArray) -> None:
+    """March all samples of a stretch together.
+
+    After a turn, each holds what the last 2, 4, 8, ... samples brought.
+    """
+    samples, order, runs = states.shape
+    by_signal = states.transpose(1, 0, 2)
+    columns = by_signal.reshape(order, samples * runs)
+    step = runs
+    for power in powers:
+        earlier = columns[:, :-step]
+        columns[:, step:] += product(power, earlier)
+        step *= 2
+    together = columns.reshape(order, samples, runs)
+    states[:] = together.transpose(1, 0, 2)
+
+
+def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:
+    """Return A, A^2, A^4, ... below the number of samples.
+
+    The last one is not finite if one of them overflows.
+    """
+    powers = [A]
+    with np.errstate(over="ignore", invalid="ignore"):
+        while 2 ** len(powers) < samples:
+            powers.append(powers[-1] @ powers[-1])
+    return powers

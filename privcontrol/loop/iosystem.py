@@ -1,0 +1,129 @@
+"""Loops and their controllers as systems of python-control.
+
+Where gains vary they are a ``ct.nlsys`` that knows the time, else a ``ct.StateSpace``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import control as ct
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise.iosystem import create_channel_iosystem
+from ..systems.linear import LinearSystem
+from ._loop_data import LoopData
+from .controller import answered, indexed
+
+#: A loop, or its controller.
+System: TypeAlias = ct.StateSpace | ct.NonlinearIOSystem
+
+
+def closed_loop(loop: LoopData) -> System:
+    """Return the loop from references, exogenous inputs and gamma to what it publishes."""
+    inputs = [*loop.law.references, *loop.free_labels]
+    inputs += indexed("gamma", len(loop.plant.C))
+    signals = (inputs, loop.output_labels, loop.state_labels)
+    return _named(loop, lambda t: _driven(loop, t), *signals, loop.name)
+
+
+def whole_loop(loop: LoopData) -> System:
+    """Return the loop after its noise model, from eta in the place of gamma."""
+    noise = loop.noise
+    signals = (loop.input_labels, loop.output_labels)
+    known = len(loop.input_labels)
+    if noise is None:
+
+        def quiet(t: int) -> LinearSystem:
+            return _driven(loop, t).entered_by(range(known))
+
+        return _named(loop, quiet, *signals, loop.state_labels, loop.name)
+    known -= noise.channels
+    gate = create_channel_iosystem(noise)
+    p = len(loop.plant.C)
+    model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
+    source = LinearSystem.gain(np.eye(known)).beside(model)
+    # the states of the noise come last
+    order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
+
+    def at(t: int) -> LinearSystem:
+        whole = _driven(loop, t).after(source)
+        A = whole.A[np.ix_(order, order)]
+        return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
+
+    states = [*loop.state_labels, *gate.state_labels]
+    return _named(loop, at, *signals, states, loop.name)
+
+
+def controller(loop: LoopData) -> System:
+    """Return the controller from yhat and references to the inputs that it drives."""
+    law = loop.law
+    if law.is_function:
+        raise ValueError(
+            "controller: this loop's controller is a function of the user's own, and no "
+            "linear system; loop.online() runs it, one sample after the other"
+        )
+    order = law.order
+    p = len(loop.plant.C)
+    through = loop.dynamics.side.through
+    units = np.eye(order + p + len(law.references))
+    memory, yhat, reference = np.split(units, [order, order + p])
+
+    def at(t: int) -> LinearSystem:
+        asked = answered(law, t, memory, yhat, reference, through)
+        told = law.told(t, memory, yhat - through @ asked)
+        after = law.follow(t, memory, told, asked, reference)
+        A, B = np.hsplit(after, [order])
+        C, D = np.hsplit(asked, [order])
+        return LinearSystem(A, B, C, D)
+
+    inputs = [*indexed("yhat", p), *law.references]
+    signals = (inputs, loop.driven_labels, list(law.states))
+    return _named(loop, at, *signals, f"{loop.plant.name}$controller")
+
+
+def _driven(loop: LoopData, t: int) -> LinearSystem:
+    """The loop at sample t from references, exogenous inputs and output noise."""
+    system = loop.dynamics.at(t) if loop.law.varies else loop.dynamics.fixed
+    return system.entered_by(range(loop.dynamics.places["noise"].stop))
+
+
+def _named(
+    loop: LoopData,
+    at: Callable[[int], LinearSystem],
+    inputs: list[str],
+    outputs: list[str],
+    states: list[str],
+    name: str,
+) -> System:
+    """The system of matrices at each sample, with names."""
+    loop.law.check_linear()
+    if loop.observer is not None and loop.observer.recall is not None:
+        raise ValueError(
+            "this loop's noise has no finite state, and its controller recalls all that "
+            "was published: it is no system of python-control; loop.online() runs it"
+        )
+    labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
+    if not loop.law.varies:
+        return ct.ss(*at(0).matrices, loop.plant.dt, **labels)
+    kept = lru_cache(maxsize=2)(at)
+
+    def system(time: float) -> LinearSystem:
+        k = round(time / loop.plant.step)
+        if loop.noise is not None:
+            # python-control asks for the state after the last sample, too
+            k = min(max(k, 0), int(loop.noise.horizon) - 1)
+        return kept(k)
+
+    def update(t: float, x: NDArray, u: NDArray, params: Any) -> NDArray:
+        now = system(t)
+        return now.A @ x + now.B @ u
+
+    def read(t: float, x: NDArray, u: NDArray, params: Any) -> NDArray:
+        now = system(t)
+        return now.C @ x + now.D @ u
+
+    return ct.nlsys(update, read, dt=loop.plant.dt, **labels)

@@ -1,0 +1,509 @@
+"""Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
+
+What leaves the plant is yhat and u. Everything in the cloud is computed from them, so
+the guarantee of the output noise is the guarantee of the loop, for any controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, Unpack
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._files import write
+from ..core._linalg import positive_integer, positive_number, real_array
+from ..core._random import Seed
+from ..core._shown import html_table
+from ..designs._noise_files import certified_noise, from_data
+from ..response import PrivateResponse
+from . import iosystem
+from ._loop_data import KIND, LoopData
+from .checks import RunSignals, Weights, known_keywords
+from .controller import Controller, ObserverFeedback
+from .margins import knowledge, margins
+from .moments import (
+    LoopCost,
+    expected_cost,
+    mean_square_errors,
+    steady_state_cost,
+    steady_state_errors,
+)
+from .online import OnlineController
+from .optimum import Optimality, optimality
+from .regulator import LqgDesign
+from .report import write_report
+from .signals import over_run
+from .simulation import UserLaw, simulate
+
+_LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PrivateLoop(LoopData):
+    """A plant controlled from its privatised outputs, made by `private_loop` and its kin.
+
+    Attributes
+    ----------
+    plant : Plant
+        Matrices, labels and sampling time of the plant.
+    law : Controller or OwnLaw
+        The controller in the form that the loop is computed with.
+    noise : OutputNoise or None
+    weights : Weights
+        Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN``
+        and ``G``.
+    controls : tuple of int
+        The m inputs of the plant that the controller drives. The others are exogenous.
+    name : str
+    form : {"predictor", "filter", ""}
+    history : tuple of (str, float)
+        Expected cost after each step of a co-design; empty without one.
+    truth : NonlinearTruth or None
+        The nonlinear plant that is simulated, with its operating point. ``plant`` is
+        the linear one that its noise was designed for, `closed_loop`, `system` and
+        `poles` are those of that one, and exact moments are refused.
+    design : LqgDesign or None
+        What the gains of `private_lqg` were designed for.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=20, R=1, QN=2, RN=1)
+    >>> loop.closed_loop.input_labels, loop.closed_loop.output_labels
+    (['xd[0]', 'xd[1]', 'ud[0]', 'gamma[0]'], ['yhat[0]', 'u'])
+    """
+
+    Q = property(lambda self: self.weights.Q, doc="Weight of the states, (n, n).")
+    R = property(lambda self: self.weights.R, doc="Weight of the inputs, (m, m).")
+    N = property(lambda self: self.weights.N, doc="Cross weight 2 x'N u, (n, m).")
+    QN = property(lambda self: self.weights.QN, doc="Covariance of w, (q, q).")
+    RN = property(lambda self: self.weights.RN, doc="Covariance of v, (p, p).")
+    G = property(lambda self: self.weights.G, doc="Input matrix of w, (n, q).")
+
+    @property
+    def K(self) -> NDArray | None:
+        """State feedback (m, n), or (T, m, n) where it varies, u = -K (estimate - xd) + ud.
+
+        With integral action it has a column for each tracked output. None for other
+        controllers.
+        """
+        return None if self.observer is None else self.observer.K
+
+    @property
+    def L(self) -> NDArray | None:
+        """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p) where it varies.
+
+        The plant's rows come first, then those of the k states of the noise that it
+        knows. Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i.
+        Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
+        None for noise without a finite state.
+        """
+        if self.observer is None:
+            return None
+        if self.observer.recall is not None:
+            return None
+        if self.form == "predictor":
+            return self.observer.advance
+        return self.observer.correct
+
+    def poles(self) -> NDArray:
+        """Poles (N,) of the closed loop, without those of a noise model."""
+        return self.dynamics.fixed.poles
+
+    @property
+    def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
+        """The controller from (yhat, references) to the inputs that it drives.
+
+        Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is
+        a function, or recalls all that was published.
+        """
+        return iosystem.controller(self)
+
+    @property
+    def system(self) -> ct.StateSpace | ct.NonlinearIOSystem:
+        """The loop with its noise model as a plain python-control StateSpace.
+
+        Inputs are the references, exogenous inputs and ``eta[i]``; outputs ``yhat[i]``,
+        then the inputs that the controller drives; states the plant's, the
+        controller's, and ``xi[i]`` of structured noise, whose eta is its draw at sample
+        0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
+        """
+        return iosystem.whole_loop(self)
+
+    @property
+    def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
+        """The loop driven by references, exogenous inputs and the noise ``gamma[i]``.
+
+        It is without the noise model.
+        """
+        return iosystem.closed_loop(self)
+
+    @known_keywords
+    def simulate(
+        self,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
+        *,
+        controller: UserLaw | None = None,
+        saturation: ArrayLike | None = None,
+        trials: int = 1,
+        rng: Seed = None,
+        executor: Executor | None = None,
+        progress: bool = False,
+        **signals: Unpack[RunSignals],
+    ) -> PrivateResponse:
+        """Monte-Carlo trials of the loop.
+
+        Parameters
+        ----------
+        timepts : array_like, shape (T,), optional
+            Time points 0, dt, 2 dt, ..; the noise's whole horizon by default.
+        reference : array_like, shape (n,) or (n, T), optional
+            xd, public; zero by default. It is followed where (xd, ud) is a trajectory
+            of the plant: a constant xd needs the ud that holds it, see the example. Of
+            loops with a controller of their own, and with integral action: its
+            references r, (r,) or (r, T).
+        feedforward : array_like, shape (m,) or (m, T), optional
+            ud, public, and published as it is; zero by default. Observer loops take it.
+        initial_state : array_like, shape (n,), or "design", optional
+            x(0), private; the mean of the prior by default, or zero without one.
+            "design" draws it from the prior.
+        initial_estimate : array_like, shape (n,), optional
+            xhat(0), public; the mean of the prior by default. Computed from x(0) it
+            would void the guarantee.
+        disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
+            Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear
+            plant is not certified to stay in its region under it; give it an input for
+            what disturbs it.
+        measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
+            Added to y(t) before the gate; "design" draws it with covariance RN.
+        exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
+            Signals at inputs that the controller does not drive, by name, private; zero
+            by default.
+        controller : callable, optional
+            ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials)
+            (filtered in the filter form) and the reference (n, 1) returns the inputs
+            (m, trials), or (m,) for all trials alike, in place of -K (xhat - xd) + ud.
+            It is called for whole blocks of trials, and must not know the secret. Loops
+            of K and L take it.
+        saturation : array_like, shape (), (m,) or (m, 2), optional
+            Largest sizes of the inputs, or their least and largest values. What is
+            published is the limited input. An observer is told of it and does not wind
+            up. An integrator in a controller of your own does, unless it reads its own
+            limited input back.
+        trials : int, optional
+        rng : None, int, SeedSequence or Generator, optional
+        executor : concurrent.futures.Executor, optional
+            Where blocks of trials run; the numbers do not depend on it.
+        progress : bool, optional
+            Show a progress bar.
+
+        Returns
+        -------
+        PrivateResponse
+            Arrays (signal, trial, time): outputs are exactly what is published, states
+            the truth. ``yhat[i]`` is the plant's output i as published, and is found
+            under that output's own label too; ``xd[i]`` and ``xhat[i]`` belong to state
+            i, ``ud[i]`` to input i.
+
+        Raises
+        ------
+        ValueError, control.ControlDimension
+            If the loop has no noise, the time points do not fit its step, do not start
+            at 0 or exceed its horizon, or a signal has another shape.
+
+        Warns
+        -----
+        PrivacyWarning
+            If a feedforward is given for an input at which the noise hides a
+            disturbance.
+
+        Examples
+        --------
+        The equilibrium at which the output is 5, as reference and feedforward:
+
+        >>> import control as ct, numpy as np, privcontrol as pc
+        >>> tank = ct.ss([[0.9, 0.1], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 0.1,
+        ...              states=["level", "valve"])
+        >>> level = pc.StateAdjacency({"level": 0.1}, times=0)
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=level, budget=budget)
+        >>> loop = pc.private_lqg(tank, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise)
+        >>> rows = np.block([[tank.A - np.eye(2), tank.B], [tank.C, np.zeros((1, 1))]])
+        >>> xd, ud = np.split(np.linalg.solve(rows, [0, 0, 5.0]), [2])
+        >>> response = loop.simulate(reference=xd, feedforward=ud, trials=20, rng=0)
+        >>> response.mean()["level"][[0, 79]].round(2).tolist()
+        [0.0, 5.0]
+        """
+        trials = positive_integer(trials, "trials")
+        loop, run = over_run(self, timepts, reference, trials=trials, **signals)
+        return simulate(
+            loop, run, controller, saturation, trials, rng, executor, progress
+        )
+
+    @known_keywords
+    def mean_square_error(
+        self,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
+        *,
+        target: ArrayLike | None = None,
+        **signals: Unpack[RunSignals],
+    ) -> NDArray:
+        """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
+
+        Parameters are those of `simulate`; disturbances are None, one array (n, T) for
+        all trials, or "design". The ``target`` (n,) or (n, T) is what the states are to
+        be. It is xd of observer loops by default. Where a controller's own reference is
+        followed, states that a followed output reads alone are to be as that output's
+        reference, and a ``ValueError`` asks for the target if others count. Without a
+        reference it is zero.
+        """
+        self.refuse_moments("mean_square_error")
+        run = over_run(self, timepts, reference, target=target, **signals)
+        quiet, noisy = mean_square_errors(*run)
+        return quiet + noisy
+
+    @known_keywords
+    def cost(
+        self,
+        timepts: ArrayLike | None = None,
+        reference: ArrayLike | None = None,
+        *,
+        target: ArrayLike | None = None,
+        **signals: Unpack[RunSignals],
+    ) -> LoopCost:
+        """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
+
+        Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the
+        loop has no Q and R.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> times = range(5) * np.float64(0.1)
+        >>> loop.cost(times, initial_state=[1.0, 0.0], disturbance="design").privacy
+        0.0
+        """
+        self.refuse_moments("cost")
+        return expected_cost(
+            *over_run(self, timepts, reference, target=target, **signals)
+        )
+
+    def online(self) -> OnlineController:
+        """The controller as it runs in the cloud, a sample at a time, from the start."""
+        return OnlineController(self)
+
+    @cached_property
+    def estimate_covariance(self) -> NDArray:
+        """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
+
+        They are those under the design's law, (n, n) in steady state without a horizon.
+        Of what nothing is known the variance is inf, and nan the covariance with it.
+        `ValueError` for an observer that does not know the noise.
+        """
+        return knowledge(self).covariances(self.private_noise.horizon)
+
+    @cached_property
+    def prediction_covariance(self) -> NDArray:
+        """Error covariances (T, n, n) of x(t) less its prediction.
+
+        The prediction is that from what was published up to t - 1.
+        """
+        known = knowledge(self)
+        return known.covariances(self.private_noise.horizon, predicted=True)
+
+    def margins(
+        self, direction: ArrayLike, *, probability: float, horizon: int | None = None
+    ) -> NDArray:
+        """Margins (T,) that a prediction's error exceeds with a probability in a run.
+
+        P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the
+        prediction from what was published up to t - 1. An input decided at t - 1 moves
+        x(t), so a constraint on x(t) is to be met with this margin. It holds for any
+        controller of what is published, over draws of x(0), the disturbances and the
+        noise.
+
+        Parameters
+        ----------
+        direction : array_like, shape (n,)
+            d, in the reciprocal units of the states.
+        probability : float
+            Of one run, 0.01 is 1 %.
+        horizon : int, optional
+            Number of samples T; required without noise, or with noise without a
+            horizon.
+
+        Returns
+        -------
+        ndarray, shape (T,)
+            inf where nothing is known of the direction yet.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> vehicle = pc.plants.vehicle()
+        >>> position = pc.StateAdjacency({"position": 1.0})
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=position,
+        ...                                budget=budget, models="exact")
+        >>> weights = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
+        >>> loop = pc.private_lqg(vehicle, **weights, noise=noise, P0=1.0)
+        >>> loop.margins([1, 0], probability=0.01)[-1].round(2)
+        np.float64(3.04)
+        """
+        if self.truth is not None:
+            self.refuse_moments("margins")
+        along = real_array(direction, "direction", shape=(self.plant.order,))
+        tail = positive_number(probability, "probability")
+        if tail >= 1:
+            raise ValueError(f"probability: expected a number below 1, got {tail:g}")
+        if self.noise is not None and not self.never_ends:
+            longest = int(self.noise.horizon)
+            samples = (
+                longest if horizon is None else positive_integer(horizon, "horizon")
+            )
+            if samples > longest:
+                raise ValueError(
+                    f"horizon: expected at most the {longest} samples of the noise, "
+                    f"got {samples}"
+                )
+        elif horizon is None:
+            raise ValueError("horizon: expected the number of samples of a run")
+        else:
+            samples = positive_integer(horizon, "horizon")
+        return margins(self, along, tail, samples)
+
+    @cached_property
+    def optimality(self) -> Optimality:
+        """How far the loop is from the best one for its secret, budget and prior.
+
+        `ValueError` unless it is a loop with a prior, and its noise hides states of a
+        run with Gaussian noise.
+        """
+        self.refuse_moments("optimality")
+        return optimality(self)
+
+    def steady_state_cost(self) -> LoopCost:
+        """Expected cost of a sample in steady state.
+
+        Disturbances of QN and RN act, and the reference is zero. `ValueError` if the
+        loop is not stable, has no Q and R, or its noise has a horizon.
+
+        Examples
+        --------
+        >>> import control as ct, numpy as np, privcontrol as pc
+        >>> room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, states=["air"],
+        ...              inputs=["heat", "people"], outputs=["reading"])
+        >>> people = pc.DisturbanceAdjacency({"people": 1.0})
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(room, horizon=np.inf, adjacency=people,
+        ...                                budget=budget)
+        >>> loop = pc.private_lqg(room, 1, 1, 1e-2, 1e-2, noise, controls=["heat"])
+        >>> error = loop.steady_state_error()
+        >>> round(loop.steady_state_cost().privacy, 5), error.round(4)
+        (0.00649, array([0.0373]))
+        """
+        self.refuse_moments("steady_state_cost")
+        return steady_state_cost(self)
+
+    def steady_state_error(self) -> NDArray:
+        """E x_i^2 (n,) in steady state, in the squared units of the states."""
+        self.refuse_moments("steady_state_error")
+        quiet, noisy = steady_state_errors(self)
+        return quiet + noisy
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Path:
+        """Write one HTML page about the loop, for whoever answers for the data.
+
+        It holds the guarantee with its assumptions and what it does not hide, the
+        noise, the eavesdropper's error, the cost by cause and the error of the states.
+        It holds no signal of any run. An existing file at ``path`` is replaced.
+        `ValueError` without noise, or with noise without a horizon. ``time_unit="h"``
+        and ``units={"y": "K"}`` label times, outputs and states; dt is in seconds
+        without the first.
+        """
+        if not isinstance(path, str | Path):
+            raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
+        if self.never_ends:
+            raise ValueError(
+                "report: expected noise with a horizon; give the loop its noise over a "
+                "run, with_noise(loop.noise.over(samples))"
+            )
+        self.refuse_moments("report")
+        return write_report(self, path, time_unit, units)
+
+    def save(self, path: str | Path) -> None:
+        """Write plant, controller, weights and noise to a file for `privcontrol.load`.
+
+        It raises `OSError` if ``path`` cannot be written, and `ValueError` if plant or
+        controller are functions.
+        """
+        write(path, KIND, self.to_dict())
+
+    @classmethod
+    def certified(cls, data: dict[str, Any]) -> Self:
+        """Return the loop of a file, if its noise's claim holds when evaluated again."""
+        options = {name: _restored(value) for name, value in data.items()}
+        options["weights"] = Weights(**options["weights"])
+        options["plant"] = from_data(data["plant"])
+        if data["noise"] is not None:
+            options["noise"] = certified_noise(data["noise"])
+        if options["design"] is not None:
+            options["design"] = LqgDesign(**options["design"])
+        law = options["law"]
+        if law is not None:
+            options["law"] = _LAWS[law.pop("type")](**law)
+            return cls(**options)
+        options["law"] = options["design"].law(
+            options["plant"],
+            list(options["controls"]),
+            options["weights"],
+            options["noise"],
+        )
+        return cls(**options)
+
+    def _repr_html_(self) -> str:
+        """Return the loop, its noise and its guarantee as tables for notebooks."""
+        rows = {"Loop": f"{self.name}, states {', '.join(self.plant.states)}"}
+        if not self.law.varies:
+            sizes = sorted(abs(self.poles()), reverse=True)
+            rows["Poles, absolute"] = ", ".join(f"{size:.3g}" for size in sizes)
+        if self.noise is None:
+            return html_table(rows)
+        return html_table(rows) + self.noise._repr_html_()
+
+    def __repr__(self) -> str:
+        n = self.plant.order
+        m = len(self.controls)
+        p = len(self.plant.C)
+        return (
+            f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
+            f"noise={self.noise!r})"
+        )
+
+
+def _restored(value: Any) -> Any:
+    """Arrays read-only, and sequences as tuples, as loops hold them."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list):
+        return tuple(_restored(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _restored(part) for name, part in value.items()}
+    return value

@@ -1,0 +1,282 @@
+"""Exact second moments of a private loop, over its horizon and in steady state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..designs.endless_noise import EndlessNoise, Filtered
+from ._loop_data import LoopData
+from .checks import root
+from .dynamics import Rows
+from .signals import LoopSignals, over_run
+
+#: Numbers that the response of one group of columns may take, so memory does not
+#: grow with their count.
+_GROUP = 4_000_000
+_DRAWN: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
+
+
+@dataclass(frozen=True)
+class LoopCost:
+    """Expected LQ cost of a loop over a horizon, as a sum over its causes.
+
+    Attributes
+    ----------
+    regulation : float
+        Of reference and initial state alone.
+    disturbance : float
+        What disturbances add. One that is given as an array acts together with
+        reference and initial state, and may then lower the cost.
+    privacy : float
+        What the output noise adds.
+    terminal : float
+        E x_T' S x_T after the last sample, which is not part of the total. S is the
+        design's ``terminal`` weight, zero without one.
+
+    Examples
+    --------
+    >>> from privcontrol.loop import LoopCost
+    >>> LoopCost(regulation=2.0, disturbance=0.5, privacy=1.5).total
+    4.0
+    """
+
+    regulation: float
+    disturbance: float
+    privacy: float
+    terminal: float = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"LoopCost({self.total:.6g}: regulation={self.regulation:.6g}, "
+            f"disturbance={self.disturbance:.6g}, privacy={self.privacy:.6g})"
+        )
+
+    @property
+    def total(self) -> float:
+        """The expected cost of all samples."""
+        return self.regulation + self.disturbance + self.privacy
+
+
+def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, NDArray]:
+    """Return E (x_i(t) - target_i(t))^2 (n, T) without the noise, and what it adds."""
+    n = loop.plant.order
+    rows = Rows(np.eye(n, n + len(loop.controls)), np.eye(n))
+    quiet = _mean_errors(loop, signals, rows) ** 2
+    quiet += _start_variances(loop, signals, rows)
+    quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
+    noisy = _noise_variances(loop, signals, rows)
+    return quiet[:-1].T, noisy[:-1].T
+
+
+def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
+    """Return the cost over the signals' samples."""
+    rows = loop.cost_rows
+    regulation = _mean_errors(loop, signals, rows, "reference") ** 2
+    drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
+    if len(signals.shared) > 1:
+        drawn += _mean_errors(loop, signals, rows) ** 2 - regulation
+    regulation += _start_variances(loop, signals, rows)
+    noisy = _noise_variances(loop, signals, rows)
+    after = regulation[-1] + drawn[-1] + noisy[-1]
+    return LoopCost(
+        regulation=float(np.sum(regulation[:-1])),
+        disturbance=float(np.sum(drawn[:-1])),
+        privacy=float(np.sum(noisy[:-1])),
+        terminal=float(np.sum(after)),
+    )
+
+
+def _mean_errors(
+    loop: LoopData, signals: LoopSignals, rows: Rows, *names: str
+) -> NDArray:
+    """Rows of (x - target, u - ud) as (T + 1, k), for drives that trials share.
+
+    After the run the last target counts.
+    """
+    drives = signals.shared
+    if names:
+        drives = {name: signals.shared[name] for name in names}
+    runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
+    errors = runs[:, :, 0]
+    target = _known_target(loop, signals, rows)
+    goal = np.hstack([target, signals.feedforward])
+    errors[:-1] -= goal @ rows.each.T
+    errors[-1] -= rows.last @ target[-1]
+    return errors
+
+
+def _known_target(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+    """The target (T, n), refused where a state counts that has none."""
+    weighed = rows.each[:, : loop.plant.order].any(axis=0) | rows.last.any(axis=0)
+    open_ones = np.isnan(signals.target).any(axis=0) & weighed
+    if open_ones.any():
+        names = [loop.plant.states[k] for k in np.flatnonzero(open_ones)]
+        raise ValueError(
+            "target: this loop follows a reference, which does not say what "
+            f"{', '.join(names)} is to be; pass target= with the goals of all "
+            f"{loop.plant.order} states, (n,) or (n, T), to count errors from"
+        )
+    return np.nan_to_num(signals.target)
+
+
+def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+    """Variances (T + 1, k) that the initial state's covariance causes."""
+    if not signals.start.size:
+        return np.zeros((signals.samples + 1, len(rows.each)))
+    return _squares(loop.dynamics.errors(rows, {}, signals.samples, signals.start))
+
+
+def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+    """Variances (T + 1, k) that the output noise causes."""
+    samples = signals.samples
+    noise = loop.noise
+    if noise is None:
+        return np.zeros((samples + 1, len(rows.each)))
+    filtered = noise.part(Filtered)
+    if isinstance(filtered, Filtered):
+        known = {"noise": np.eye(noise.outputs)}
+        total = loop.dynamics.variances(
+            rows, known, samples, filtered.system, filtered.state_root
+        )
+    else:
+        total = _response_variances(loop, rows, noise.responses[:samples])
+    if noise.white.any():
+        fresh = {"noise": np.diag(noise.white)}
+        total += _fresh_variances(loop, rows, fresh, samples)
+    return noise.unit_variance * total
+
+
+def _response_variances(
+    loop: LoopData, rows: Rows, columns: NDArray, drive: str = "noise"
+) -> NDArray:
+    """Variances (T + 1, k) that columns (T, p, q) of a drive cause, of unit variance.
+
+    They are computed a group of columns at a time.
+    """
+    samples = len(columns)
+    numbers = samples * loop.dynamics.size
+    total = np.zeros((samples + 1, len(rows.each)))
+    width = max(1, _GROUP // numbers)
+    for start in range(0, columns.shape[2], width):
+        group = columns[:, :, start : start + width]
+        errors = loop.dynamics.errors(rows, {drive: group}, samples)
+        total += _squares(errors)
+    return total
+
+
+def _fresh_variances(
+    loop: LoopData, rows: Rows, factors: Mapping[str, NDArray], samples: int
+) -> NDArray:
+    """Variances (T + 1, k) by drives drawn at each sample, of covariance F F'."""
+    total = np.zeros((samples + 1, len(rows.each)))
+    recalls = loop.observer is not None and loop.observer.recall is not None
+    if factors and loop.law.varies and not recalls:
+        return loop.dynamics.variances(rows, factors, samples)
+    for name, factor in factors.items():
+        if recalls:
+            columns = np.einsum("ts,pq->tpsq", np.eye(samples), factor)
+            each = columns.reshape(samples, len(factor), -1)
+            total += _response_variances(loop, rows, each, name)
+            continue
+        # a loop that stays the same answers all samples as it answers the first
+        impulse = np.zeros((samples, *factor.shape))
+        impulse[0] = factor
+        errors = loop.dynamics.errors(rows, {name: impulse}, samples)
+        total[:-1] += np.cumsum(_squares(errors[:-1]), axis=0)
+        if rows.last.any():
+            rest = np.zeros((loop.dynamics.size, 1))
+            states, _ = loop.dynamics.run(rest, {name: impulse}, samples)
+            final = rows.last @ states[1:, : loop.plant.order]
+            total[-1] += np.sum(_squares(final), axis=0)
+    return total
+
+
+def _squares(answers: NDArray) -> NDArray:
+    """Sums of squares (T, k) over the runs of errors (T, k, q)."""
+    return np.einsum("tkq,tkq->tk", answers, answers)
+
+
+# -- in steady state, and under the law of the design
+# ------------------------------------
+
+
+def steady_state_cost(loop: LoopData) -> LoopCost:
+    """Return the expected cost of a sample in steady state, with zero reference."""
+    rows = loop.weights.cost_root
+    quiet, noisy = (variances.sum() for variances in _steady_variances(loop, rows))
+    return LoopCost(0.0, float(quiet), float(noisy))
+
+
+def steady_state_errors(loop: LoopData) -> tuple[NDArray, NDArray]:
+    """Return E x_i^2 (n,) in steady state without the noise, and what the noise adds."""
+    n = loop.plant.order
+    return _steady_variances(loop, np.eye(n, n + len(loop.controls)))
+
+
+def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
+    """Variances (k,) of rows of (x, u) by QN and RN, and by the output noise."""
+    dynamics = loop.dynamics
+    sensed = dynamics.steady(rows, {"noise": np.eye(dynamics.outputs)})
+    quiet = np.zeros(len(rows))
+    noisy = np.zeros(len(rows))
+    factors = loop.weights.drive_roots
+    if factors:
+        quiet = dynamics.steady(rows, factors).variances()
+    if loop.noise is None:
+        return quiet, noisy
+    if not isinstance(loop.noise, EndlessNoise):
+        raise ValueError(
+            f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
+            "steady state; design noise with horizon=np.inf, or ask for cost() and "
+            "mean_square_error()"
+        )
+    return quiet, sensed.after(loop.noise.model).variances()
+
+
+def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
+    """Return what a loop costs with its prior, QN and RN and zero reference.
+
+    The terminal term counts. Without a horizon it is the cost of a sample.
+    """
+    if loop.never_ends:
+        return steady_state_cost(loop).total
+    cost = expected_cost(*over_run(loop, timepts, initial_state="design", **_DRAWN))
+    return cost.total + cost.terminal
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What costs are expected over, with disturbances of QN and RN.
+
+    The initial state has the covariance P0, and the signals of a run are ``given`` as
+    to `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample
+    in steady state.
+    """
+
+    P0: NDArray | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
+        over, signals = over_run(loop, **self.given, **_DRAWN)
+        return over, replace(signals, start=root(P0))
+
+    def cost(self, loop: LoopData) -> LoopCost:
+        """Return the expected cost of a loop, infinite without a steady state."""
+        if self.P0 is not None:
+            return expected_cost(*self._run(loop, self.P0))
+        if not loop.dynamics.stable:
+            return LoopCost(0.0, math.inf, 0.0)
+        return steady_state_cost(loop)
+
+    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+        """Return E (x_i - xd_i)^2 (n, T) without the noise, and what the noise adds."""
+        if self.P0 is not None:
+            return mean_square_errors(*self._run(loop, self.P0))
+        quiet, noisy = steady_state_errors(loop)
+        return quiet[:, None], noisy[:, None]

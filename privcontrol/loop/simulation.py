@@ -1,0 +1,506 @@
+"""Monte-Carlo trials of a private loop, in blocks, from matrices that pickle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
+
+from .._signals import Pulse
+from .._trials import run_trials
+from ..core._linalg import product, real_array
+from ..core._random import Seed
+from ..core.errors import PrivacyWarning
+from ..designs.output_noise import OutputNoise
+from ..response import PrivateResponse
+from ._loop_data import LoopData
+from .checks import secret_inputs
+from .controller import ObserverFeedback, at_once
+from .dynamics import LoopDynamics
+from .nonlinear import NonlinearSide
+from .signals import LoopSignals
+
+#: A user's own control law, from the time, the estimates (n, trials) and the reference
+#: (n, 1) to the inputs.
+UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
+
+#: Trials whose noise is computed together, always as many.
+_NOISE_GROUP = 32
+#: How far a trial among many may be from the same trial alone.
+_SAME = 1e-9
+#: Probability below which more trials have left the region than was stated.
+_UNLIKELY = 0.01
+#: Numbers of one sample of a block, so a step stays in the cache.
+_CACHED = 2**13
+#: States up to which one product for all samples beats stepping, for any noise's rank.
+_SMALL = 32
+#: Numbers of the states that are stepped at a time, about 2 MB.
+_CHUNK = 250_000
+
+
+def simulate(
+    loop: LoopData,
+    signals: LoopSignals,
+    controller: UserLaw | None,
+    saturation: ArrayLike | None,
+    trials: int,
+    rng: Seed,
+    executor: Executor | None,
+    progress: bool,
+) -> PrivateResponse:
+    """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
+    task = _task(loop, signals, controller, saturation)
+    _warn_of_published_secrets(loop, signals)
+    order = loop.dynamics.size
+    out = run_trials(
+        task,
+        trials,
+        rng=rng,
+        executor=executor,
+        progress=progress,
+        block=min(512, max(32, _CACHED // order)),
+        data=signals.each,
+    )
+    left = out.get("left")
+    if left is not None:
+        _warn_of_left_region(left, loop)
+    response = PrivateResponse(
+        signals.timepts,
+        states=out["states"].transpose(1, 0, 2),
+        outputs=out["published"].transpose(1, 0, 2),
+        inputs=_inputs(loop, signals, out["eta"]),
+        state_labels=loop.state_labels,
+        output_labels=loop.output_labels,
+        input_labels=loop.input_labels,
+        aliases=dict(zip(loop.plant.outputs, loop.output_labels)),
+        plant_states=loop.plant.order,
+        reference=signals.target.T if loop.follows_states else None,
+        guarantee=loop.guarantee,
+        sysname=loop.name,
+        time_label=loop.plant.time_label,
+        output_references=_followed(loop, signals),
+    )
+    response.left_region = left
+    return response
+
+
+def _followed(loop: LoopData, signals: LoopSignals) -> dict[int, NDArray]:
+    """The references (T,) of the outputs that follow one."""
+    references = signals.shared["reference"][:, :, 0].T
+    return dict(zip(loop.followed_outputs, references))
+
+
+def _task(
+    loop: LoopData,
+    signals: LoopSignals,
+    controller: UserLaw | None,
+    saturation: ArrayLike | None,
+) -> SuperposedTrials | SteppedTrials:
+    """Return what computes a block of trials."""
+    if controller is not None and loop.law.is_function:
+        raise ValueError(
+            "controller: this loop has a function of its own already, "
+            "private_loop(controller=...); make another loop"
+        )
+    if controller is not None and loop.truth is not None:
+        raise ValueError(
+            "controller: a loop around a nonlinear plant has a linear controller; "
+            "make the loop with K and L, or with controller=..."
+        )
+    actuation = _actuation(loop, signals, controller, saturation)
+    noise = loop.private_noise
+    dynamics = loop.dynamics
+    if loop.truth is not None:
+        times = signals.timepts
+        side = NonlinearSide(loop.truth, loop.controls, loop.region, times)
+        dynamics = LoopDynamics(side, loop.law)
+    is_linear = dynamics.side.is_linear and not loop.law.is_function
+    is_shared = actuation is None and not signals.each and not signals.roots
+    has_few_entries = noise.channels < max(loop.plant.order, _SMALL + 1)
+    if is_linear and is_shared and noise.drawn_once and has_few_entries:
+        return SuperposedTrials.of(loop, noise, signals)
+    return SteppedTrials(dynamics, noise, signals, actuation)
+
+
+def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
+    """`PrivacyWarning` where more trials left the region than the guarantee counts."""
+    count = int(left.sum())
+    counted = loop.private_noise.request.miss
+    if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
+        warnings.warn(
+            f"{count} of {len(left)} trials left the region "
+            f"{loop.region.text()}: the guarantee counts such runs "
+            f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
+            "with saturation=, make the region invariant, or state a larger probability "
+            "(leaving=); response.left_region tells the trials",
+            PrivacyWarning,
+            stacklevel=5,
+        )
+
+
+def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
+    """The inputs of ``loop.system``, as references, exogenous signals and eta."""
+    blocks = []
+    if loop.law.references:
+        blocks.append(signals.shared["reference"].transpose(1, 2, 0))
+    if "exogenous" in signals.each:
+        blocks.append(signals.each["exogenous"].transpose(2, 0, 1))
+    elif loop.exogenous:
+        blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
+    noise = loop.private_noise
+    if noise.drawn_once:
+        return [*blocks, Pulse(eta.T)]
+    drawn = noise.inputs(eta).transpose(2, 0, 1)
+    return [*blocks, drawn[:, :, : signals.samples]]
+
+
+def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
+    """Warn where a secret signal is passed as the feedforward, which is published."""
+    secret = secret_inputs(loop.plant, loop.noise)
+    driven = [loop.plant.inputs[k] for k in loop.controls]
+    given = [driven[k] for k in np.flatnonzero(signals.feedforward.any(axis=0))]
+    told = [name for name in given if name in secret]
+    if told:
+        warnings.warn(
+            f"feedforward: the noise hides a disturbance at {', '.join(told)}, but "
+            "what is passed as feedforward there is public and published as it is. A "
+            "secret signal w at input k enters as disturbance=plant.B[:, [k]] * w, or "
+            "by name as exogenous= where controls= leaves that input free",
+            PrivacyWarning,
+            stacklevel=5,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Actuation:
+    """The inputs (m, q) that act in place of those that a linear controller asks for.
+
+    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound
+    each input.
+    """
+
+    law: UserLaw | None
+    limits: NDArray | None
+    observer: ObserverFeedback | None
+    timepts: NDArray
+    target: NDArray
+
+    def __call__(
+        self, t: int, memory: NDArray, told: NDArray, asked: NDArray
+    ) -> NDArray:
+        """The inputs (m, q) at sample t, see `Actuator`."""
+        if self.law is not None and self.observer is not None:
+            estimate = self.observer.estimate(t, memory, told)
+            asked = self._of_law(self.law, t, estimate, asked)
+        if self.limits is None:
+            return asked
+        low, high = np.hsplit(self.limits, 2)
+        return np.clip(asked, low, high)
+
+    def _of_law(
+        self, law: UserLaw, t: int, estimate: NDArray, asked: NDArray
+    ) -> NDArray:
+        """What the user's own law answers to the estimates."""
+        answer = law(self.timepts[t], estimate, self.target[t][:, None])
+        inputs = np.asarray(answer, float)
+        m, block = asked.shape
+        if inputs.shape in ((m,), (m, 1)):
+            return np.broadcast_to(inputs.reshape(m, 1), asked.shape)
+        if inputs.shape != asked.shape:
+            raise ValueError(
+                f"controller: expected an array of shape ({m}, {block}) (inputs, "
+                f"trials), or ({m},) for all trials alike, got {inputs.shape}; it is "
+                f"called for blocks of {block} trials at once, with xhat of shape "
+                f"{estimate.shape}, however many trials are asked for"
+            )
+        return inputs
+
+
+def _actuation(
+    loop: LoopData,
+    signals: LoopSignals,
+    controller: UserLaw | None,
+    saturation: ArrayLike | None,
+) -> Actuation | None:
+    """What changes the controller's inputs, or None where they act as they are."""
+    if controller is None and saturation is None:
+        return None
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, len(loop.controls))
+    if controller is not None and not callable(controller):
+        raise TypeError(
+            "controller: expected a function controller(t, xhat, xd), got "
+            f"{type(controller).__name__}; a gain K of your own goes to "
+            "private_loop(sys, K, L, noise), a linear controller to "
+            "private_loop(sys, controller=..., noise=noise)"
+        )
+    observer = loop.observer
+    if controller is not None and observer is None:
+        raise ValueError(
+            "controller: this loop has a controller of its own, without an observer "
+            "whose estimates a function could be given; make the loop with K and L"
+        )
+    through = loop.plant.D[:, loop.controls]
+    is_own = observer is None and loop.truth is None and not loop.law.is_function
+    if is_own and at_once(loop.law, 0, through).any():
+        raise ValueError(
+            "saturation: this controller answers the feedthrough of its own input at "
+            "once, and its saturated input is not defined; delay it by one sample"
+        )
+    return Actuation(controller, limits, observer, signals.timepts, signals.target)
+
+
+def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
+    """Least and largest values (m, 2), from sizes () or (m,), or pairs (m, 2)."""
+    given = real_array(saturation, "saturation")
+    if given.shape in ((), (inputs,)):
+        size = np.broadcast_to(given, inputs)
+        limits = np.column_stack([-size, size])
+    elif given.shape == (inputs, 2):
+        limits = given
+    else:
+        raise ct.ControlDimension(
+            f"saturation: expected a number, shape ({inputs},), or ({inputs}, 2) for "
+            f"least and largest values, got {given.shape}"
+        )
+    if (limits[:, 0] >= limits[:, 1]).any():
+        raise ValueError(
+            "saturation: expected positive sizes, or least values below largest ones"
+        )
+    return limits
+
+
+@dataclass(frozen=True, eq=False)
+class SuperposedTrials:
+    """All trials of a linear loop whose noise is drawn once, as one product.
+
+    ``maps`` holds, for the states and for what is published, the responses (signals, T,
+    r + 1) to each entry of eta and of the initial state and, last, to what all trials
+    have in common. The vehicle's trials take a quarter of the time of `SteppedTrials`.
+    """
+
+    noise: OutputNoise
+    start: NDArray
+    maps: dict[str, NDArray]
+
+    @classmethod
+    def of(
+        cls, loop: LoopData, noise: OutputNoise, signals: LoopSignals
+    ) -> SuperposedTrials:
+        """The maps of a loop and what drives it."""
+        samples = signals.samples
+        shared = loop.dynamics.run(signals.initial, signals.shared, samples)
+        order, count = signals.start.shape
+        rank = noise.responses.shape[2]
+        responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count)))
+        start = np.zeros((loop.dynamics.size, rank + count))
+        start[:order, rank:] = signals.start
+        moved = loop.dynamics.run(start, {"noise": responses}, samples)
+        maps = {}
+        for name, own, common in zip(("states", "published"), moved, shared):
+            columns = np.concatenate([own, common], axis=2)
+            maps[name] = columns[:samples].transpose(1, 0, 2).copy()
+        maps["states"] = maps["states"][: len(loop.state_labels)]
+        return cls(noise, signals.start, maps)
+
+    def __call__(
+        self, generator: np.random.Generator, block: int, keep: int
+    ) -> dict[str, NDArray]:
+        eta = self.noise.draw(generator, block)
+        begun = _drawn_start(generator, self.start, block)
+        drawn = np.hstack([eta, begun, np.ones((block, 1))])
+        out = {"eta": eta[:keep]}
+        width = _CHUNK // block
+        for name, onto in self.maps.items():
+            signals, samples, count = onto.shape
+            rows = onto.reshape(-1, count)
+            answers = np.empty((keep, len(rows)))
+            for start in range(0, len(rows), width):
+                part = slice(start, start + width)
+                answered = product(drawn, rows[part].T)
+                answers[:, part] = answered[:keep]
+            out[name] = answers.reshape(keep, signals, samples)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class SteppedTrials:
+    """Trials of a loop, step by step.
+
+    A block around a linear plant is always stepped at its full width, so a trial has
+    the same bits however many are kept. Only the kept ones are stored, and only a
+    stretch of the horizon is held at full width at a time. A controller that is a
+    function is called for one kept trial after the other. The functions of a nonlinear
+    plant are given whole columns of trials, and one trial at a time where they do not
+    take columns, or mix them.
+    """
+
+    dynamics: LoopDynamics
+    noise: OutputNoise
+    signals: LoopSignals
+    actuation: Actuation | None
+
+    def __call__(
+        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
+    ) -> dict[str, NDArray | None]:
+        samples = self.signals.samples
+        dynamics = self.dynamics
+        n = dynamics.side.order
+        eta = self.noise.draw(generator, keep)
+        now = np.repeat(self.signals.initial, block, axis=1)
+        begun = _drawn_start(generator, self.signals.start, block)
+        now[: len(self.signals.start)] += self.signals.start @ begun.T
+        count = dynamics.outputs + len(dynamics.side.inputs)
+        length = samples
+        if dynamics.side.is_linear and not dynamics.law.is_function:
+            length = max(1, _CHUNK // (block * (dynamics.size + count)))
+        shown = n + len(dynamics.law.states)
+        states = np.empty((samples, shown, keep))
+        published = np.empty((samples, count, keep))
+        left = None
+        stretches = _trial_drives(
+            self.noise, self.signals, generator, eta, block, length, data
+        )
+        for part, drives in stretches:
+            went, sent = self._run(now, drives, part, keep)
+            states[part] = went[:-1, :shown, :keep]
+            published[part] = sent[:, :, :keep]
+            now = went[-1]
+            free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
+            acting = sent[:, dynamics.outputs :]
+            left = dynamics.side.left(
+                went[:-1, :n], acting, free[:, :, : sent.shape[2]]
+            )
+        out = {"states": states.T, "published": published.T, "eta": eta}
+        return {**out, "left": None if left is None else left[:keep]}
+
+    def _run(
+        self, now: NDArray, drives: dict[str, NDArray], part: slice, keep: int
+    ) -> tuple[NDArray, NDArray]:
+        """States and published signals of a block, or of the kept trials."""
+        runs = range(keep)
+        if not self.dynamics.law.is_function:
+            if self.dynamics.side.is_linear:
+                return self._moved(now, drives, part)
+            with suppress(Exception):  # the functions take one trial at a time only
+                with np.errstate(all="ignore"):
+                    together = self._moved(now, drives, part)
+                if all(
+                    self._agrees(together, now, drives, part, k) for k in {0, keep - 1}
+                ):
+                    return together
+        alone = [self._moved(now, drives, part, k) for k in runs]
+        went, sent = zip(*alone)
+        return np.concatenate(went, axis=2), np.concatenate(sent, axis=2)
+
+    def _moved(
+        self,
+        now: NDArray,
+        drives: dict[str, NDArray],
+        part: slice,
+        k: int | None = None,
+    ) -> tuple[NDArray, NDArray]:
+        """The same of all trials of a block together, or of trial k alone."""
+        if k is not None:
+            now = now[:, [k]]
+            drives = dict(drives)
+            for name, drive in drives.items():
+                if drive.shape[2] > 1:
+                    drives[name] = drive[:, :, [k]]
+        samples = part.stop - part.start
+        return self.dynamics.run(now, drives, samples, self.actuation, part.start)
+
+    def _agrees(
+        self,
+        together: tuple[NDArray, NDArray],
+        now: NDArray,
+        drives: dict[str, NDArray],
+        part: slice,
+        k: int,
+    ) -> bool:
+        """Whether a trial among many comes out as it does alone."""
+        for found, alone in zip(together, self._moved(now, drives, part, k)):
+            expected = alone[:, :, 0]
+            size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
+            same = np.isclose(found[:, :, k], expected, _SAME, size, equal_nan=True)
+            if not same.all():
+                return False
+        return True
+
+
+def _trial_drives(
+    noise: OutputNoise,
+    signals: LoopSignals,
+    generator: np.random.Generator,
+    eta: NDArray,
+    block: int,
+    length: int,
+    data: Mapping[str, NDArray],
+) -> Iterator[tuple[slice, dict[str, NDArray]]]:
+    """Yield stretches of the horizon, and what drives the trials of a block there.
+
+    Drives are as `LoopDynamics.run` takes them.
+    Disturbances are drawn in time order for the whole block. Of noise and given signals
+    only the first trials are known, and the others repeat the last of them.
+    """
+    sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
+    gamma = _noise_of(noise, eta, signals.samples)
+    for start in range(0, signals.samples, length):
+        stop = min(start + length, signals.samples)
+        part = slice(start, stop)
+        drives = {}
+        for name, common in signals.shared.items():
+            drives[name] = common[part]
+        for name, factor in signals.roots.items():
+            shape = (stop - start, factor.shape[1], block)
+            drawn = sources[name].standard_normal(shape)
+            drives[name] = product(factor, drawn)
+        for name, given in data.items():
+            by_trial = given[:, part]
+            drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
+        noise_of_part = _widened(gamma[part], block)
+        drives["noise"] = drives.get("noise", 0.0) + noise_of_part
+        yield part, drives
+
+
+def _drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> NDArray:
+    """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
+    count = start.shape[1]
+    if not count:
+        return np.empty((block, 0))
+    return generator.spawn(1)[0].standard_normal((block, count))
+
+
+def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
+    """The output noise (T, p, trials) of entries eta.
+
+    Groups have one size, so the last bits do not depend on the number of trials.
+    """
+    p = noise.outputs
+    gamma = np.empty((samples, p, len(eta)))
+    for start in range(0, len(eta), _NOISE_GROUP):
+        drawn = eta[start : start + _NOISE_GROUP]
+        count = len(drawn)
+        group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
+        group[:count] = drawn
+        if noise.drawn_once:
+            responses = noise.responses[:samples].reshape(samples * p, -1)
+            part = product(responses, group.T).reshape(samples, p, -1)
+        else:
+            part = noise.signal(group)[:, :samples].transpose(1, 2, 0)
+        gamma[:, :, start : start + count] = part[:, :, :count]
+    return gamma
+
+
+def _widened(given: NDArray, block: int) -> NDArray:
+    """Signals (T, size, keep) of the first trials as those of a block."""
+    missing = block - given.shape[2]
+    return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")

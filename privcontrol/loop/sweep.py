@@ -1,0 +1,578 @@
+"""The exact cost of an LQG loop against epsilon, for several designs of its noise.
+
+Structured and independent noise are comparable over the same horizon and for the same
+gains only. Of two given gains every design takes the better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+import control as ct
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from .._bands import log_plot
+from .._signals import pandas
+from .._trials import checked_executor
+from ..core._linalg import one_of, positive_number, real_array
+from ..core._progress import progress_bar
+from ..core._shown import own_axes
+from ..core.adjacency import Adjacency
+from ..core.budget import PrivacyBudget
+from ..core.calibration import kappa_inverse
+from ..core.loss import PrivacyLoss
+from ..designs.design import designed
+from ..designs.request import Request, joined
+from ..secrets.modes import warn_of_costly_modes
+from .checks import known_keywords, semidefinite, span
+from .loop import PrivateLoop
+from .lqg import private_lqg
+from .moments import Expected, LoopCost
+from .optimum import CAP, optimal_loop
+from .regulator import constant_filter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What the legend calls each design of a trade-off.
+DESIGNS = {
+    "trace": "structured, least variance",
+    "loop": "structured, least loop cost",
+    "iid": "independent",
+    "codesign": "structured, gains and noise co-designed",
+    "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
+}
+#: A loop without measurements that costs more than this many times the dearest private
+#: one is off the plot.
+_FAR = 3.0
+#: The designs of loops that never stop.
+ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
+#: An error that exceeds its limit by less than this part is within it.
+_ROUNDED = 1e-9
+#: How far outside the unit circle rounding may throw the poles of a chain of
+#: integrators.
+_OUTSIDE = 1e-6
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Exact costs of a loop against epsilon.
+
+    Attributes
+    ----------
+    epsilons : ndarray, shape (E,)
+    delta : float
+    horizon : int or inf
+        Samples T over which cost and guarantee are counted, the same for all designs.
+    costs : dict of str to tuple of LoopCost
+        By design, one for each epsilon.
+    public : LoopCost
+        Of the loop without privacy noise, with the gains of ``ct.dlqr`` and
+        ``ct.dlqe``.
+    open_loop : LoopCost
+        Of the loop that uses no measurement, L = 0: where a design costs as much, its
+        measurements are of no use.
+    loops : dict of str to tuple of PrivateLoop
+        By design, the loop behind each cost.
+    expected : Expected
+        What the costs are expected over.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0],
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
+    >>> metres = result.rms("loop", "position")[1]
+    >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
+    1.0
+    """
+
+    epsilons: NDArray
+    delta: float
+    horizon: float
+    costs: dict[str, tuple[LoopCost, ...]]
+    public: LoopCost
+    open_loop: LoopCost
+    loops: dict[str, tuple[PrivateLoop, ...]]
+    expected: Expected = field(repr=False)
+
+    def total(self, design: str) -> NDArray:
+        """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
+        costs = self.costs[one_of(design, "design", tuple(self.costs))]
+        return np.array([cost.total for cost in costs])
+
+    def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
+        return self.loops[one_of(design, "design", tuple(self.loops))]
+
+    def _place(self, state: str, name: str) -> int:
+        """The place of a state, which an argument called ``name`` asks for."""
+        states = next(iter(self.loops.values()))[0].plant.states
+        return states.index(one_of(state, name, states))
+
+    def rms(self, design: str, state: str) -> NDArray:
+        """Root-mean-square errors (E,) of a ``state``, the largest over the run, in its unit.
+
+        They count everything that the costs of the ``design`` count.
+        """
+        place = self._place(state, "state")
+        errors = []
+        for loop in self._loops(design):
+            quiet, noisy = self.expected.errors(loop)
+            errors.append(np.max(quiet[place] + noisy[place]))
+        return np.sqrt(errors)
+
+    def detections(self, design: str, false_alarm: float) -> NDArray:
+        """Largest detection rates (E,) of tests with a rate of false alarms.
+
+        They are those of a ``design``, at a rate ``false_alarm``.
+        """
+        guarantees = [loop.guarantee for loop in self._loops(design)]
+        return np.array([one.detection(false_alarm) for one in guarantees])
+
+    def loop(
+        self,
+        design: str,
+        epsilon: float | PrivacyBudget,
+        *,
+        rms: Mapping[str, float] | None = None,
+    ) -> PrivateLoop:
+        """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
+
+        For a budget, such as `budget_at` gives, the noise is designed again for the
+        gains behind each cost, and the cheapest loop is returned, first of those whose
+        errors are within ``rms``. `ValueError` if the ``design`` or the ``epsilon`` was
+        not asked for.
+        """
+        loops = self._loops(design)
+        if isinstance(epsilon, PrivacyBudget):
+            if epsilon.epsilon is None:
+                raise ValueError("epsilon: expected a budget of epsilon and delta")
+            limits = self._squared_limits(rms)
+            ranked = []
+            for known in loops:
+                loop = _with_budget(known, design, epsilon)
+                cost = self.expected.cost(loop)
+                exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
+                ranked.append((exceeds, cost.total, loop))
+            return min(ranked, key=lambda one: one[:2])[2]
+        wanted = positive_number(epsilon, "epsilon")
+        places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
+        if not places.size:
+            listed = ", ".join(f"{value:g}" for value in self.epsilons)
+            raise ValueError(f"epsilon: expected one of {listed}, got {epsilon:g}")
+        return loops[places[0]]
+
+    def budget_at(
+        self,
+        cost: float | None = None,
+        *,
+        rms: Mapping[str, float] | None = None,
+        design: str | None = None,
+    ) -> PrivacyBudget:
+        """The strictest budget at which a loop costs no more, or errs no more, than is allowed.
+
+        Every loop of the trade-off is followed as its noise is scaled up until that is
+        used up. Cost and mean square errors grow with the square of the noise, so the
+        budget is exact for that loop. A loop that uses no measurement costs the same
+        with any noise, and counts at its own epsilon.
+
+        Parameters
+        ----------
+        cost : float, optional
+            The total cost that is allowed, in the units of the weights.
+        rms : mapping of str to float, optional
+            The root-mean-square errors that are allowed at every sample, by state, in
+            the states' units.
+        design : str, optional
+            One of the designs; the best of all by default.
+
+        Returns
+        -------
+        PrivacyBudget
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
+            budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
+            are given, `ValueError` if a design or state is unknown, or no loop stays
+            within what is allowed, for any noise.
+        """
+        if cost is None and not rms:
+            raise TypeError(
+                "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
+            )
+        allowed = math.inf if cost is None else positive_number(cost, "cost")
+        limits = self._squared_limits(rms)
+        designs = tuple(self.costs)
+        if design is not None:
+            designs = (one_of(design, "design", designs),)
+        losses = []
+        for name in designs:
+            points = zip(self.epsilons, self.costs[name], self.loops[name])
+            for epsilon, spent, loop in points:
+                room = self._room(loop, spent, allowed, limits)
+                if room > 0:
+                    losses.append((self._scaled(name, float(epsilon), room), name))
+        if losses:
+            loss, name = min(losses)
+            delta = 0.0 if name == "laplace" else float(self.delta)
+            return PrivacyBudget(epsilon=loss, delta=delta)
+        names = ", ".join(designs)
+        if not rms:
+            cheapest = min(self.total(name).min() for name in designs)
+            raise ValueError(
+                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
+                f"noise; the cheapest one here costs {cheapest:.6g}"
+            )
+        least = []
+        for state in rms:
+            smallest = min(self.rms(name, state).min() for name in designs)
+            least.append(f"{state} {smallest:.6g}")
+        raise ValueError(
+            f"rms: no loop of {names} stays within these errors (and the cost), with any "
+            f"noise; the least here are {', '.join(least)}"
+        )
+
+    def _squared_limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
+        """Largest mean square errors by the states' places."""
+        limits = {}
+        if rms is not None and not isinstance(rms, Mapping):
+            raise TypeError(
+                "rms: expected a mapping of states to errors, such as "
+                f"{{'position': 0.5}}, got {type(rms).__name__}"
+            )
+        for state, error in (rms or {}).items():
+            limit = positive_number(error, f"rms[{state!r}]")
+            limits[self._place(state, "rms")] = limit**2
+        return limits
+
+    def _room(
+        self,
+        loop: PrivateLoop,
+        cost: LoopCost,
+        allowed: float,
+        limits: Mapping[int, float],
+    ) -> float:
+        """How many times as large a loop's noise may be, 0 where no size is allowed."""
+        left = [allowed - cost.regulation - cost.disturbance]
+        added = [cost.privacy]
+        if limits:
+            quiet, noisy = self.expected.errors(loop)
+        for place, limit in limits.items():
+            left.extend(limit - quiet[place])
+            added.extend(noisy[place])
+        if min(left) < 0:
+            return 0.0
+        ratios = [rest / one for rest, one in zip(left, added) if one > 0]
+        return math.sqrt(min(ratios, default=math.inf))
+
+    def _scaled(self, design: str, epsilon: float, size: float) -> float:
+        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
+        if size == math.inf:
+            return epsilon
+        if design == "laplace":
+            return epsilon / size
+        shift = float(kappa_inverse(epsilon, self.delta)) / size
+        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
+
+    def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
+        """Plot the total cost against epsilon, both axes logarithmic.
+
+        It is drawn on ``ax`` or a new figure.         The costs of no privacy and of no
+        measurement are level lines.
+        """
+        ax = own_axes(ax)
+        lines: list = []
+        dearest = 0.0
+        for design in self.costs:
+            totals = self.total(design)
+            dearest = max(dearest, totals.max())
+            # two designs of equal cost show both, the wider one below
+            width = 4.0 - 3.0 * len(lines) / len(self.costs)
+            lines += ax.loglog(
+                self.epsilons, totals, ".-", lw=width, label=DESIGNS[design]
+            )
+        levels = {"no privacy": (self.public.total, "-")}
+        if self.open_loop.total < _FAR * dearest:
+            open_loop = (self.open_loop.total, ":")
+            levels["no measurements (open loop)"] = open_loop
+        for label, (level, style) in levels.items():
+            lines.append(
+                ax.axhline(level, color="black", lw=0.8, ls=style, label=label)
+            )
+        price = "expected cost over the horizon\n[units of x'Qx + u'Ru]"
+        if self.horizon == math.inf:
+            price = "expected cost of a sample\n[units of x'Qx + u'Ru]"
+        ax.set(
+            xlabel=(
+                f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} = "
+                f"{self.delta:g}, {self.span})"
+            ),
+            ylabel=price,
+        )
+        return log_plot(ax, lines)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per design and epsilon with the total cost and its parts.
+
+        It needs pandas.
+        """
+        package = pandas()
+        rows = []
+        for design, costs in self.costs.items():
+            for epsilon, cost in zip(self.epsilons, costs):
+                row = {"design": design, "epsilon": epsilon, "total": cost.total}
+                rows.append(row | vars(cost))
+        return package.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Tradeoff({', '.join(self.costs)}; epsilon {self.epsilons.min():g} .. "
+            f"{self.epsilons.max():g}, delta {self.delta:g}, {self.span})"
+        )
+
+    @property
+    def span(self) -> str:
+        """The horizon in words."""
+        if self.horizon == math.inf:
+            return "no horizon"
+        return f"{self.horizon} samples"
+
+
+@known_keywords
+def tradeoff(
+    sys: ct.StateSpace,
+    Q: ArrayLike,
+    R: ArrayLike,
+    QN: ArrayLike,
+    RN: ArrayLike,
+    *,
+    horizon: float,
+    adjacency: Adjacency | Sequence[Adjacency],
+    epsilons: ArrayLike,
+    delta: float,
+    designs: Sequence[str] = ("trace", "loop", "iid"),
+    controls: Sequence[str | int] | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    form: str | None = None,
+    P0: ArrayLike | None = None,
+    estimator: str | None = None,
+    terminal: ArrayLike | str = "dare",
+    reference: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Tradeoff:
+    """Compute the exact cost of a private LQG loop against epsilon, by design of noise.
+
+    The cost counts reference, initial state, disturbances of QN and RN, and privacy
+    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
+    re-tuned to the independent noise of the same budget, for the gains of stricter
+    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
+    best one is kept. So no design is above the open loop, and no cost rises with
+    epsilon.
+
+    Parameters
+    ----------
+    sys, Q, R, QN, RN, controls, G, N, form
+        The loop, as in `private_lqg`.
+    horizon : int or inf
+        Number of samples T, the same for all designs. With ``np.inf`` the costs are
+        those of a sample in steady state: of the designs there are "trace", "loop",
+        "iid" and "codesign", each with the observer that knows its noise, and
+        reference, initial state and ``P0`` do not count.
+    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
+        What must be hidden, as in `design_output_noise`.
+    epsilons : array_like, shape (E,)
+        Privacy losses in nats.
+    delta : float
+        In (0, 1).
+    designs : sequence of str, optional
+        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise
+        that costs this loop least; ``"iid"``: independent noise; ``"codesign"``: the
+        noise that costs least with its own filter, which over a horizon needs ``P0``,
+        see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
+        promises epsilon at delta = 0, not for a disturbance.
+    P0 : array_like, shape (n, n), optional
+        Covariance of the initial state; the steady-state covariance of the Kalman
+        filter by default. If it is given, it is public, and every design has the filter
+        that knows it, see `private_lqg`.
+    estimator : {"kalman", "observer"}, optional
+        "observer" keeps the gains of the papers with ``P0``.
+    terminal : "dare" or array_like, optional
+        Weight of the state after the run in the design of those loops, as in
+        `private_lqg`. It is not part of the costs.
+    reference, initial_state : array_like, optional
+        Public reference and mean of the initial state, as in `PrivateLoop.simulate`;
+        zero by default.
+    executor : concurrent.futures.Executor, optional
+        Where designs are computed; the numbers do not depend on it.
+    progress : bool, optional
+        Show a tqdm bar with the time that is left.
+
+    Returns
+    -------
+    Tradeoff
+        `ValueError` if a design is unknown, or an epsilon or delta is out of range.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0],
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> result
+    Tradeoff(trace, loop, iid; epsilon 0.1 .. 1, delta 0.01, 20 samples)
+    >>> bool((result.total("loop") <= result.total("iid")).all())
+    True
+    """
+    if isinstance(designs, str):
+        designs = (designs,)
+    if not isinstance(designs, Sequence) or not designs:
+        raise TypeError(
+            f"designs: expected names among {', '.join(DESIGNS)}, got "
+            f"{type(designs).__name__}"
+        )
+    samples: Any = span(horizon)
+    known = ENDLESS_DESIGNS if samples == math.inf else tuple(DESIGNS)
+    names = [one_of(design, "designs", known) for design in designs]
+    secret = joined(adjacency)
+    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(
+            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
+            f"{losses.shape}"
+        )
+    delta = positive_number(delta, "delta")
+    budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
+    if executor is not None:
+        executor = checked_executor(executor)
+    prior: dict[str, Any] = {"estimator": estimator}
+    if P0 is not None and samples != math.inf and estimator != "observer":
+        prior |= {"P0": P0, "initial_state": initial_state}
+    if "codesign" in names and samples != math.inf and "P0" not in prior:
+        raise ValueError(
+            "designs: over a horizon the co-designed noise depends on what is known of "
+            "x(0); pass its public covariance P0"
+        )
+    options: dict[str, Any] = {"controls": controls, "G": G, "N": N, "form": form}
+    public = private_lqg(sys, Q, R, QN, RN, **options, **prior)
+    plant = public.plant
+    if not isinstance(terminal, str):
+        weight = semidefinite(terminal, "terminal", plant.order)
+        public = replace(public, design=replace(public.known_design, terminal=weight))
+    if P0 is None:
+        P0 = constant_filter(plant, public.weights, None).covariance
+    expected = Expected()
+    if samples != math.inf:
+        given = {
+            "reference": reference,
+            "initial_state": initial_state,
+            "timepts": plant.step * np.arange(samples),
+        }
+        expected = Expected(semidefinite(P0, "P0", plant.order), given)
+        kinds = ("contracting", "chain", "unstable")
+        warn_of_costly_modes(plant, secret, samples, kinds)
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        open_cost = expected.cost(_unmeasured(public))
+    requests = [Request(samples, budget, secret) for budget in budgets]
+    tasks = [(public, expected, *one) for one in product(names, requests)]
+    spread = map if executor is None else executor.map
+    every: dict[str, list[Result]] = {name: [] for name in names}
+    with progress_bar(len(tasks), progress, "design") as bar:
+        for task, result in zip(tasks, spread(_evaluated, tasks)):
+            every[task[2]].append(result)
+            bar.update(1)
+    costs = {}
+    loops = {}
+    for name, found in every.items():
+        if samples != math.inf:
+            _let_fall(found, losses, expected, name)
+        costs[name], loops[name] = zip(*found)
+    public_cost = expected.cost(public)
+    return Tradeoff(
+        losses, delta, samples, costs, public_cost, open_cost, loops, expected
+    )
+
+
+Result = tuple[LoopCost, PrivateLoop]
+
+
+def _evaluated(task: tuple[PrivateLoop, Any, str, Request]) -> Result:
+    """The cheapest loop of one design for one budget, and its cost."""
+    public, expected, design, request = task
+    tried = _candidates(public, design, request)
+    priced = [(expected.cost(loop), loop) for loop in tried]
+    return min(priced, key=lambda pair: pair[0].total)
+
+
+def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
+    """The observer loop that reads nothing, L = 0."""
+    observer: Any = loop.observer
+    still = np.zeros((loop.plant.order, len(loop.plant.C)))
+    return loop.with_gains(observer.K, still)
+
+
+def _candidates(
+    public: PrivateLoop, design: str, request: Request
+) -> list[PrivateLoop]:
+    """Loops of a design for a budget, of which the cheapest is kept."""
+    tried = [_with_request(public, design, request)]
+    if tried[0].never_ends and design == "loop":
+        tried.append(_with_request(public, "trace", request))
+    if tried[0].knows_noise:
+        return tried  # no other gains cost less
+    silent = _unmeasured(tried[0])
+    if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
+        tried.append(silent)
+    independent = designed(request, public.plant, family="iid-gaussian")
+    step = constant_filter(public.plant, public.weights, independent)
+    retuned = step.correct if public.form == "filter" else step.advance
+    regulator: Any = public.K
+    other = public.with_gains(regulator, retuned)
+    tried.append(_with_request(other, design, request))
+    return tried
+
+
+def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
+    """The loop with noise of a design for a request."""
+    if design == "laplace":
+        budget = replace(request.budget, delta=0.0)
+        request = replace(request, family="laplace", budget=budget)
+    if design == "iid":
+        request = replace(request, family="iid-gaussian")
+    plain = loop.with_noise(designed(request, loop.plant))
+    observer: Any = loop.observer
+    is_blind = not (observer.K.any() and observer.advance.any())
+    if design in ("trace", "iid") or is_blind:
+        return plain  # no noise costs a loop without feedback
+    if design == "codesign":
+        return optimal_loop(plain, CAP, progress=False)
+    weight = plain if plain.knows_noise else loop
+    return loop.with_noise(designed(request, loop.plant, weight=weight))
+
+
+def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same design for another budget."""
+    known = loop.private_noise.request
+    return _with_request(loop, design, replace(known, budget=budget))
+
+
+def _let_fall(
+    found: list[Result], losses: NDArray, expected: Expected, design: str
+) -> None:
+    """Put the gains of a stricter budget in the place of dearer ones of a looser one."""
+    for stricter, looser in pairwise(np.argsort(losses)):
+        known, dearer = found[looser]
+        budget = dearer.private_noise.request.budget
+        _, cheaper = found[stricter]
+        tried = _with_budget(cheaper, design, budget)
+        cost = expected.cost(tried)
+        if cost.total < known.total:
+            found[looser] = (cost, tried)

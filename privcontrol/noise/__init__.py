@@ -1,0 +1,5 @@
+"""The parts of output noise, how far they hide a move, and their figure."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

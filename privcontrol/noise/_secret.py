@@ -1,0 +1,67 @@
+"""Secrets of a run that never ends.
+
+Noise of bounded size hides what the plant forgets. A secret that the plant remembers for ever,
+or that grows in it, is refused with the mode by name and with what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..core.errors import PrivacyError
+from ..secrets.modes import growing_mode
+from ..secrets.secret import SecretInputs, secret_inputs, seen_of
+from ..systems.plant import Plant
+
+#: Distance from the unit circle below which a mode counts as one that does not decay.
+_UNDAMPED = 1e-9
+
+
+def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
+    """The secret that an adjacency describes, refused if the plant never forgets it."""
+    inputs = secret_inputs(adjacency, plant)
+    kept = seen_of([inputs])
+    _check_forgotten(plant, kept)
+    secret = inputs.keeping(kept)
+    if not (secret.system.D.any() or secret.system.order):
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this "
+            "adjacency"
+        )
+    return secret
+
+
+def secrets_of_vertices(
+    adjacency: Adjacency, plants: Sequence[Plant]
+) -> list[SecretInputs]:
+    """The secret under each of several plants, with the same states in all.
+
+    Nothing is asked of the modes. A plant whose secret no output sees has one state that
+    stays at zero.
+    """
+    every = [secret_inputs(adjacency, plant) for plant in plants]
+    kept = seen_of(every)
+    if not kept.any():
+        kept[0] = True
+    return [inputs.keeping(kept) for inputs in every]
+
+
+def _check_forgotten(plant: Plant, kept: NDArray) -> None:
+    """Refuse a plant some of whose kept states (n,) do not decay, by the mode's name."""
+    A = plant.A[np.ix_(kept, kept)]
+    radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
+    if radius > 1 - _UNDAMPED:
+        states = tuple(np.array(plant.states)[kept])
+        mode = growing_mode(replace(plant, A=A, states=states))
+        kind = "unstable mode" if radius > 1 + _UNDAMPED else "mode that never decays"
+        raise ValueError(
+            f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
+            "noise of bounded size hides it for ever. Design for a finite horizon; protect "
+            "an input that the plant forgets, with duration= for a change that lasts; or "
+            "stabilise the mode by a local loop and take the closed loop as the plant"
+        )

@@ -1,0 +1,161 @@
+"""Bound the shift of several changes that keep a distance.
+
+Let s_1, ..., s_k be what is left of k changes, whitened, of which any two begin at least b
+samples apart. No change is larger than y, and c(tau) bounds the inner product of two that
+begin tau samples apart or more. Then
+
+    |sum s_a|^2 <= k y^2 + 2 sum over m = 1 .. k - 1 of (k - m) c(m b),
+
+since in the order of time k - m pairs are m places apart, and so m b samples at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
+from ..core._linalg import EPS
+from ..secrets.secret import Apart, SignalMoves
+from ..systems.linear import LinearSystem
+
+#: Values of a matrix, and bounds of their errors.
+Enclosed = tuple[NDArray, NDArray]
+
+#: Lags beyond the separation up to which products are evaluated one by one.
+_MOST_LAGS = 2000
+#: Bound of all later products, relative to the largest energy, below which that suffices.
+_UNCORRELATED = 1e-5
+#: Shapes of a change, above which nothing is made of their distance.
+_MOST_SHAPES = 200
+
+
+def _together(
+    square: float, largest: Callable[[int], float], events: int, separation: int
+) -> float:
+    """Return the bound of the module's head from y^2 and c, and k^2 y^2 if that is less."""
+    total = events * square
+    for m in range(1, events):
+        total += 2 * (events - m) * largest(m * separation)
+    return float(min(total, events**2 * square) * (1 + 4 * events * EPS))
+
+
+def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> float:
+    """Return an upper bound of the 2-norm of any sum of changes over a horizon.
+
+    ``columns`` (m, M) are the changes of ``apart`` whitened, with entries as wrong as
+    ``error``.
+    """
+    wrong = float(np.linalg.norm(np.zeros_like(columns) + error, axis=0).max())
+    size = float(np.linalg.norm(columns, axis=0).max()) * (1 + len(columns) * EPS)
+    slack = wrong * (2 * size + wrong) + (len(columns) + 4) * EPS * size**2
+    by_lag = np.zeros(int(np.ptp(apart.starts)) + 1)
+    for start in np.unique(apart.starts):
+        same = columns[:, apart.starts == start]
+        products = np.abs(same.T @ columns).max(axis=0)
+        np.maximum.at(by_lag, np.abs(apart.starts - start), products)
+    later = np.maximum.accumulate(by_lag[::-1])[::-1] + slack
+    square = size**2 + slack
+    total = _together(square, lambda lag: later[lag], apart.events, apart.separation)
+    return float(np.sqrt(total)) * (1 + 4 * EPS)
+
+
+def square_apart(
+    system: LinearSystem,
+    gramian: BallMatrix,
+    members: Sequence[SignalMoves],
+    largest: Ball,
+) -> Ball:
+    """Return a bound of the squared shift of changes at a distance, in runs of any length.
+
+    ``system`` is what is left of the secret, in balls, ``gramian`` its observability
+    Gramian, and ``largest`` the squared shift of one change.
+    """
+    events = max(moves.events for moves in members)
+    separation = min(moves.separation for moves in members)
+    square = upper_float(largest)
+    changes = _changes(members, system.input_count)
+    if changes.shape[2] > _MOST_SHAPES:
+        return Ball(_together(square, lambda lag: square, events, separation))
+    bounds = _by_lag(system, gramian, changes, separation, square)
+    later = np.maximum.accumulate(bounds[::-1])[::-1]
+
+    def from_lag(lag: int) -> float:
+        return float(later[min(lag - separation, len(later) - 1)])
+
+    return Ball(_together(square, from_lag, events, separation))
+
+
+def _changes(members: Sequence[SignalMoves], inputs: int) -> NDArray:
+    """Return every change as a signal (L, q, S) over the samples of the longest one."""
+    longest = max(len(shape) for moves in members for shape in moves.shapes)
+    changes = []
+    for moves in members:
+        for shape in moves.shapes:
+            lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
+            for length in lengths:
+                change = np.zeros((longest, inputs))
+                change[:length, moves.column] = moves.radius * shape[:length]
+                changes.append(change)
+    return np.stack(changes, axis=2)
+
+
+def _by_lag(
+    system: LinearSystem,
+    gramian: BallMatrix,
+    changes: NDArray,
+    first: int,
+    square: float,
+) -> NDArray:
+    """Return bounds of |<s_a, s_b>| at each lag from ``first``, the last for all later ones.
+
+    With h_i(t) the response to change i, X its states when it is over, at t = L, Q the
+    Gramian and W(s) = sum over t of (A^T)^t C^T h(t + s), which begins with W(L) = Q X,
+
+        <s_i, s_j> = sum over t < L - tau of h_i(t + tau)^T h_j(t) + x_i^T W_j(L - tau)
+
+    for tau <= L. Later x_i goes on by A^(tau - L), and W_j(0) stays. All products from tau
+    on are at most y times what is left of a response from tau on, by Cauchy and Schwarz.
+    """
+    A, B, C, D = system.matrices
+    states = BallMatrix(A.nrows(), changes.shape[2])
+    responses = []
+    for values in changes:
+        entering = ball_matrix(values)
+        responses.append(C * states + D * entering)
+        states = A * states + B * entering
+    echoes = [gramian * states]
+    for response in reversed(responses):
+        echoes.append(C.transpose() * response + A.transpose() * echoes[-1])
+    during = [enclosure(response) for response in responses]
+    length = len(changes)
+    for _ in range(first - length):
+        states = A * states
+    bounds = []
+    beyond = square
+    for lag in range(first, first + _MOST_LAGS):
+        left = max(length - lag, 0)
+        later = [*during[lag:], enclosure(states)]
+        rest = _products([*during[lag:], enclosure(gramian * states)], later)
+        bound = float(np.sqrt(square * np.diag(rest).max()))
+        if not bound <= 2 * beyond:  # the digits are used up
+            break
+        beyond = min(beyond, bound)
+        if beyond <= _UNCORRELATED * square:
+            break
+        products = _products(later, [*during[:left], enclosure(echoes[length - left])])
+        bounds.append(min(float(products.max()), beyond))
+        if lag >= length:
+            states = A * states
+    return np.array([*bounds, beyond]) * (1 + 16 * EPS)
+
+
+def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
+    """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
+    X, X_errors = (np.vstack(parts) for parts in zip(*left))
+    Y, Y_errors = (np.vstack(parts) for parts in zip(*right))
+    rounding = 2 * len(X) * EPS * np.abs(X)
+    beside = (X_errors + rounding).T @ (np.abs(Y) + Y_errors)
+    return np.abs(X.T @ Y) + np.abs(X).T @ Y_errors + beside

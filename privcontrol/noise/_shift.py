@@ -1,0 +1,265 @@
+"""The privacy shift of noise without a horizon, certified in ball arithmetic.
+
+Noise gamma = M nu from white nu hides a change of the secret by what is left of it after M is
+undone: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
+times come from the observability Gramian of V, summed in ball arithmetic with a bound of the
+tail. That the tail is small proves V stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    diagonal_balls,
+    frobenius_norm,
+    largest_eigenvalue,
+    upper_float,
+    working_bits,
+)
+from ..core._linalg import round_up
+from ..core.errors import UncertifiableError
+from ..secrets.secret import SignalMoves
+from ..systems.linear import LinearSystem
+from ._separated import square_apart
+
+#: Working bits, one after the other.
+_PRECISIONS = (256, 512, 1024, 2048, 4096)
+_MOST_DOUBLINGS = 64
+#: The part of the Gramian that its tail may have.
+_TAIL = Ball((1, -160))
+#: Bits to which an energy must be known.
+_KNOWN_BITS = 44
+#: Lags up to which several events are told apart.
+_MOST_LAGS = 2000
+#: Correlation of two events, relative to their energy, below which lags are not told apart.
+_UNCORRELATED = 1e-4
+
+
+def certified_shift(
+    noise: LinearSystem,
+    secret: LinearSystem,
+    signals: Sequence[SignalMoves],
+    balls: Sequence[tuple[int, ...]] = (),
+) -> float:
+    """A number that no privacy shift exceeds, over runs of any length.
+
+    ``noise`` is M, square with a nonsingular D, and ``secret`` is G, from the secret's
+    inputs to the outputs. Of the inputs in each of ``balls`` any impulse of Euclidean norm
+    one is hidden.
+
+    Raises
+    ------
+    UncertifiableError
+        If M^-1 G is not proven to be stable.
+    """
+    rounded = {moves.column for moves in signals if moves.rounded}
+
+    def left() -> LinearSystem:
+        return noise.in_balls().inverse().after(secret.in_balls(rounded))
+
+    return shift_of_system(left, signals, balls)
+
+
+def joint_shift(first: float, second: float) -> float:
+    """The largest shift of a sum of two noises, each of which hides a secret.
+
+    1 / (s^T Gamma^-1 s) is superadditive in Gamma, so the squares of the reciprocals
+    of the shifts add up for every move s.
+    """
+    return float(round_up((first**-2 + second**-2) ** -0.5, 4))
+
+
+def shift_of_system(
+    left: Callable[[], LinearSystem],
+    signals: Sequence[SignalMoves],
+    balls: Sequence[tuple[int, ...]] = (),
+) -> float:
+    """A number that no privacy shift exceeds, from what is left of a secret.
+
+    ``left()`` is V = M^-1 G in balls of the working bits.
+    """
+    for bits in _PRECISIONS:
+        with working_bits(bits):
+            try:
+                squares = WhitenedResponse.of(left()).squares(signals, balls)
+            except ArithmeticError:  # these are too few bits
+                continue
+            if all(_is_known(square) for square in squares):
+                return max(upper_float(square.sqrt()) for square in squares)
+    raise UncertifiableError(
+        "the noise's inverse together with the plant is not proven to be stable: a slow "
+        "mode of the plant is too close to the unit circle for the noise's order; ask "
+        "for another order, or a larger gap"
+    )
+
+
+def _is_known(square: Ball) -> bool:
+    """Whether the ball is finite and narrow."""
+    if not square.is_finite():
+        return False
+    return bool(square.rad() <= square.abs_upper() * Ball((1, -_KNOWN_BITS)))
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedResponse:
+    """V = M^-1 G in ball arithmetic, with its observability Gramian."""
+
+    system: LinearSystem
+    gramian: BallMatrix
+
+    @classmethod
+    def of(cls, system: LinearSystem) -> WhitenedResponse:
+        """V with its Gramian.
+
+        Raises
+        ------
+        ArithmeticError
+            If the sum over time is not seen to end.
+        """
+        gramian = system.C.transpose() * system.C
+        power = system.A
+        for _ in range(_MOST_DOUBLINGS):
+            square = _sum_of_squares(power)
+            if not square.is_finite():
+                break
+            if square < _TAIL:
+                # at most this is left out in norm, and so in every entry
+                tail = square * frobenius_norm(gramian) / (1 - square)
+                order = gramian.nrows()
+                slack = [Ball(0, tail.abs_upper())] * order**2
+                return cls(system, gramian + BallMatrix(order, order, slack))
+            gramian = gramian + power.transpose() * gramian * power
+            power = power * power
+        raise ArithmeticError("the energy over all times is not seen to be finite")
+
+    def squares(
+        self, signals: Sequence[SignalMoves], balls: Sequence[tuple[int, ...]]
+    ) -> list[Ball]:
+        """The largest squared shifts of each group of signals, and of each ball."""
+        squares = [self._ball_square(columns) for columns in balls]
+        for group in {moves.group for moves in signals}:
+            members = [moves for moves in signals if moves.group == group]
+            squares.append(self._group_square(members))
+        return squares
+
+    def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
+        """The largest squared shift of changes that may come together."""
+        events = max(moves.events for moves in members)
+        largest = _largest([self._largest_square(moves) for moves in members])
+        together = largest * events**2
+        if events == 1:
+            return together
+        bounds = [together]
+        if all(moves.is_impulse for moves in members):
+            bounds.append(self._square_apart(members, events))
+        if all(moves.separation for moves in members):
+            bounds.append(square_apart(self.system, self.gramian, members, largest))
+        return min(bounds, key=lambda bound: bound.upper())
+
+    def _largest_square(self, moves: SignalMoves) -> Ball:
+        """The largest squared shift of some changes of one input."""
+        counted = []
+        for shape in moves.shapes:
+            energies = self._shape_energies(moves.column, shape)
+            counted += energies if moves.lasting else energies[-1:]
+        return _largest(counted) * Ball(float(moves.radius)) ** 2
+
+    def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
+        """Energies of the responses to every beginning of a shape, the whole one last."""
+        _, entry, _, through = self.system.entered_by([column]).matrices
+        state = BallMatrix(entry.nrows(), 1)
+        during = Ball(0)
+        energies = []
+        for value in shape:
+            size = Ball(float(value))
+            during += _sum_of_squares(self.system.C * state + through * size)
+            state = self.system.A * state + entry * size
+            later = state.transpose() * self.gramian * state
+            energies.append(during + later[0, 0])
+        return energies
+
+    def _square_apart(self, members: Sequence[SignalMoves], events: int) -> Ball:
+        """The largest squared shift of several impulses at different times and inputs.
+
+        With unit impulses v_a at slots a, ||sum of s_a v_a||^2 is at most the sum over a of
+        ||v_a||^2 and the largest |<v_a, v_b>|, b another slot. Those of distant slots are
+        as large as their bound.
+        """
+        inputs = [moves.column for moves in members]
+        radii = diagonal_balls([float(moves.radius) for moves in members])
+        entered = self.system.entered_by(inputs)
+        entry = entered.B * radii
+        through = entered.D * radii
+        own = self._form(entry, through)
+        others, beyond = self._products(own, entry, through)
+        more = events - 1
+        rows = []
+        for square, products in zip(_diagonal(own), others):
+            bounds = [x.upper() for x in products]
+            bounds += [beyond] * more
+            largest = sorted(bounds, reverse=True)
+            rows.append(square + sum(largest[:more], Ball(0)))
+        return _largest(rows) * events
+
+    def _products(
+        self, own: BallMatrix, entry: BallMatrix, through: BallMatrix
+    ) -> tuple[list[list[Ball]], Ball]:
+        """Sizes of <v_a, v_b> for each input of a, and their bound for distant slots.
+
+        ``own`` are those at the same time.
+        """
+        A, _, C, _ = self.system.matrices
+        longest = _largest(_diagonal(own)).upper()
+        reader = through.transpose() * C + entry.transpose() * self.gramian * A
+        others: list[list[Ball]] = []
+        for i, row in enumerate(own.tolist()):
+            others.append([abs(x) for j, x in enumerate(row) if j != i])
+        state = entry
+        beyond = longest
+        for _ in range(_MOST_LAGS):
+            left = state.transpose() * self.gramian * state
+            largest_left = _largest(_diagonal(left))
+            bound = (largest_left * longest).sqrt().upper()
+            if not bound <= 2 * beyond:  # the digits are used up
+                break
+            beyond = min(beyond, bound)
+            if beyond <= _UNCORRELATED * longest:
+                break
+            for i, row in enumerate((reader * state).tolist()):
+                for j, product in enumerate(row):
+                    others[i].append(abs(product))  # the other input moves later
+                    others[j].append(abs(product))  # or earlier
+            state = A * state
+        return others, beyond
+
+    def _ball_square(self, columns: Sequence[int]) -> Ball:
+        """The largest squared shift of an impulse of norm one at some inputs."""
+        _, entry, _, through = self.system.entered_by(columns).matrices
+        return largest_eigenvalue(self._form(entry, through))
+
+    def _form(self, entry: BallMatrix, through: BallMatrix) -> BallMatrix:
+        """Inner products of the responses to impulses with these columns of B and D."""
+        later = entry.transpose() * self.gramian * entry
+        return later + through.transpose() * through
+
+
+def _diagonal(matrix: BallMatrix) -> list[Ball]:
+    return [matrix[i, i] for i in range(matrix.nrows())]
+
+
+def _largest(values: Sequence[Ball]) -> Ball:
+    """The ball that reaches highest, one of which nothing is known before all others."""
+    for value in values:
+        if not value.is_finite():
+            return value
+    return max(values, key=lambda value: value.upper())
+
+
+def _sum_of_squares(matrix: BallMatrix) -> Ball:
+    return sum((entry * entry for entry in matrix.entries()), Ball(0))

@@ -1,0 +1,169 @@
+"""Make python-control systems of output noise, alone and as the gate of a measurement.
+
+The measurement passes only through the gate. A noise block beside a summing junction
+publishes the raw output when a signal name does not match. The gate cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import control as ct
+import numpy as np
+
+from ..systems.linear import LinearSystem
+from .summed import SummedNoise
+
+
+def create_channel_iosystem(
+    noise: SummedNoise,
+    *,
+    name: str | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    states: Sequence[str] | None = None,
+) -> ct.StateSpace:
+    """Make the gate yhat(t) = y(t) + gamma(t), a python-control StateSpace.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+    name : str, optional
+        Name of the system, ``channel`` by default.
+    inputs, outputs, states : list of str, optional
+        Names of the p measurements and then of the noise drives, of what is published, and
+        of the noise model's states; by default the plant's output labels and ``eta[i]``,
+        ``yhat[i]``, ``xi[i]``.
+
+    Returns
+    -------
+    control.StateSpace
+        Its drives are ``noise.inputs(noise.draw(rng, trials))``, (trials, T, channels): of
+        structured noise eta is its draw at sample 0 and zero after, of driven and
+        independent noise it is fresh at each sample, and for correlated noise it is that
+        noise itself. (``ct.impulse_response`` scales its impulse by 1/dt.)
+
+    Raises
+    ------
+    TypeError
+        If ``noise`` is no OutputNoise.
+    ValueError
+        If names are not as many as signals, or two inputs have one name, such as a plant's
+        output named ``eta[0]``.
+
+    Examples
+    --------
+    A measurement goes through the gate beside the drives of the noise:
+
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> gate = pc.create_channel_iosystem(noise)
+    >>> gate.input_labels, gate.output_labels
+    (['y', 'eta[0]'], ['yhat[0]'])
+    >>> eta = noise.inputs(noise.draw(np.random.default_rng(), 1))[0].T
+    >>> signals = np.vstack([np.zeros(100), eta])
+    >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
+    """
+    A, B, C, D = _noise_system(noise).matrices
+    p = len(D)
+    if inputs is None:
+        inputs = [*noise.plant_data.outputs, *numbered("eta", noise.channels)]
+    if len(inputs) != p + noise.channels:
+        raise ValueError(
+            f"inputs: expected {p} names of measurements, then {noise.channels} of noise "
+            f"drives, got {len(inputs)} names"
+        )
+    # python-control would keep one of two, and a measurement would enter as noise
+    if len(set(inputs)) < len(inputs):
+        raise ValueError(
+            f"inputs: expected different names, got {inputs}; rename the plant's outputs, "
+            "or pass inputs=..."
+        )
+    entry = np.hstack([np.zeros((len(A), p)), B])
+    gate = LinearSystem(A, entry, C, np.hstack([np.eye(p), D]))
+    return _named(gate, noise, name, "channel", inputs, outputs, "yhat", states)
+
+
+def create_noise_iosystem(
+    noise: SummedNoise,
+    *,
+    name: str | None = None,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    states: Sequence[str] | None = None,
+) -> ct.StateSpace:
+    """Make the noise alone, eta -> gamma, a python-control StateSpace for analysis.
+
+    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
+    sample 0, driven noise the plant itself from fresh eta, and independent noise a static
+    gain. Noise correlated in another way has no system of finite order, so its own
+    samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``.
+    To publish a measurement use `create_channel_iosystem`.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
+    ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> pc.create_noise_iosystem(noise).nstates
+    2
+    """
+    system = _noise_system(noise)
+    inputs = inputs or numbered("eta", noise.channels)
+    return _named(system, noise, name, "noise", inputs, outputs, "gamma", states)
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    """Names such as ``eta[0]``, ``eta[1]``."""
+    return [f"{prefix}[{i}]" for i in range(count)]
+
+
+def _named(
+    system: LinearSystem,
+    noise: SummedNoise,
+    name: str | None,
+    default: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str] | None,
+    published: str,
+    states: Sequence[str] | None,
+) -> ct.StateSpace:
+    """A system with names, which default to numbered ones."""
+    if name is None:
+        name = default
+    if not isinstance(name, str):
+        raise TypeError(f"name: expected text, got {type(name).__name__}")
+    if "." in name:
+        raise ValueError("name: expected a name without dots, which join signals to it")
+    return ct.ss(
+        *system.matrices,
+        noise.plant_data.dt,
+        inputs=inputs,
+        outputs=outputs or numbered(published, len(system.D)),
+        states=states or numbered("xi", len(system.A)),
+        name=name,
+    )
+
+
+def _noise_system(noise: SummedNoise) -> LinearSystem:
+    """All parts side by side, with the entries that are drawn once as first inputs."""
+    # an import of OutputNoise would go in a circle
+    if not hasattr(noise, "channels"):
+        hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
+        raise TypeError(
+            f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
+        )
+    systems = [part.statespace() for part in noise.parts]
+    once: list[int] = []
+    fresh: list[int] = []
+    start = 0
+    for part in noise.parts:
+        middle = start + part.once
+        once += range(start, middle)
+        start = middle + part.width
+        fresh += range(middle, start)
+    return reduce(LinearSystem.plus, systems).entered_by(once + fresh)

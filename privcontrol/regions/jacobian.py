@@ -1,0 +1,718 @@
+"""Polytopes of the Jacobians of a nonlinear plant over a region of states and inputs.
+
+The difference of two runs of a nonlinear plant with the same published history obeys a
+linear plant that varies within the Jacobians, as long as both runs stay in the region
+(mean value theorem). What hides a secret of every such plant therefore hides it of the
+nonlinear one. Nothing is claimed for runs that leave the region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any
+
+import control as ct
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+
+from ..core._frozen import ByContent
+from ..core._linalg import EPS, instance_of, positive_integer, real_array
+from ..core._random import Seed, generator
+from ..core.adjacency import Adjacency
+from ..secrets.disturbance import disturbances
+from ..systems.nonlinear import NonlinearPlant
+from ..systems.plant import Plant
+from .polytope import PlantPolytope, checked_miss, exception_of
+
+CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
+
+#: End of the names of linear plants in a polytope.
+_LINEARISED = "$linearised"
+#: Boxes into which a region may be split.
+_MOST_BOXES = 100_000
+#: How much larger the wide entries' intervals may be made to take in the narrow ones.
+_UNFELT, _MOST_ENLARGED = 1e-3, 0.25
+#: Relative size that rounding stays far below where directions are computed.
+_ROUNDING = 1e-12
+#: Correlation of two entries from which on they are taken together.
+_CORRELATED = 0.9
+#: Step of the differences with which Jacobians are sampled, relative to the region.
+_DIFFERENCE = 1e-5
+#: States and inputs of a region up to which all its corners are sampled.
+_MOST_CORNERED = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Region(ByContent):
+    """A box of states and inputs; what it leaves out is unbounded.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All n states, then all m inputs.
+    states : int
+        Number n of states.
+    low, high : ndarray, shape (n + m,)
+    units : tuple of str
+        For texts; empty where none is known.
+    """
+
+    names: tuple[str, ...]
+    states: int
+    low: NDArray
+    high: NDArray
+    units: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plant: NonlinearPlant, given: Any) -> Region:
+        """The region from a mapping of names to (low, high) or (low, high, unit).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is none, or a name is unknown.
+        """
+        names = (*plant.states, *plant.inputs)
+        if len(set(names)) < len(names):
+            raise ValueError("region: a state and an input have one name; rename one")
+        if not isinstance(given, Mapping) or not given:
+            raise TypeError(
+                "region: expected a mapping of states and inputs to (low, high), got "
+                f"{type(given).__name__}"
+            )
+        low = np.full(len(names), -np.inf)
+        high = np.full(len(names), np.inf)
+        units = [""] * len(names)
+        for name, bounds in given.items():
+            if name not in names:
+                raise ValueError(
+                    f"region: {name!r} is no state or input; known are "
+                    f"{', '.join(names)}"
+                )
+            k = names.index(name)
+            low[k], high[k], units[k] = _bounds_of(name, bounds)
+        low.flags.writeable = high.flags.writeable = False
+        return cls(names, plant.order, low, high, tuple(units))
+
+    @property
+    def bounded(self) -> NDArray:
+        """Mask (n + m,) of what the region bounds."""
+        return np.isfinite(self.low)
+
+    @property
+    def ends(self) -> NDArray:
+        """Its ends (2, n + m), zero where it is unbounded."""
+        return np.where(self.bounded, [self.low, self.high], 0.0)
+
+    @property
+    def middle(self) -> NDArray:
+        """Its centre (n + m,), zero where it is unbounded."""
+        return (self.ends / 2).sum(axis=0)
+
+    @property
+    def sizes(self) -> NDArray:
+        """Half-widths (n + m,), one where it is unbounded or a point."""
+        low, high = self.ends
+        return np.where(high > low, (high - low) / 2, 1.0)
+
+    def boxes(self, splits: NDArray) -> Iterator[list[tuple[float, float]]]:
+        """The region in (n + m,) equal parts along each axis."""
+        axes = []
+        for low, high, parts in zip(self.low, self.high, splits, strict=True):
+            edges = [low, high]
+            if parts > 1:
+                edges = np.linspace(low, high, parts + 1).tolist()
+            axes.append(list(pairwise(edges)))
+        for box in product(*axes):
+            yield [(float(low), float(high)) for low, high in box]
+
+    def outside(self, states: NDArray, inputs: NDArray) -> NDArray:
+        """Mask (trials,) of states (n, trials) and inputs (m, trials) that are not in it."""
+        values = np.vstack([states, inputs]).T
+        inside = (values >= self.low) & (values <= self.high)
+        return np.logical_not(inside.all(axis=1))
+
+    def text(self, first: int = 0, last: int | None = None) -> str:
+        """What it says of states and inputs, or of some of them."""
+        bounds = list(zip(self.names, self.low, self.high, self.units, strict=True))
+        words = [
+            f"{name} {low:g}..{high:g} {unit}".rstrip()
+            for name, low, high, unit in bounds[first:last]
+            if np.isfinite(low)
+        ]
+        return ", ".join(words)
+
+    @property
+    def unbounded(self) -> str:
+        """Names of what it leaves out."""
+        return ", ".join(np.array(self.names)[~self.bounded])
+
+
+def _bounds_of(name: str, bounds: Any) -> tuple[float, float, str]:
+    pair = isinstance(bounds, (tuple, list)) and len(bounds) in (2, 3)
+    if not pair:
+        raise TypeError(
+            f"region: expected (low, high) for {name!r}, got something else"
+        )
+    low, high = real_array(bounds[:2], f"region {name!r}", shape=(2,))
+    if not low <= high:
+        raise ValueError(f"region: expected low <= high for {name!r}")
+    unit = bounds[2] if len(bounds) == 3 else ""
+    if not isinstance(unit, str):
+        raise TypeError(
+            f"region: expected (low, high, 'unit') for {name!r}, got another third entry"
+        )
+    return float(low), float(high), unit
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JacobianPolytope(PlantPolytope):
+    """All Jacobians of a nonlinear plant over a region; made by `jacobian_polytope`.
+
+    Attributes
+    ----------
+    plant : NonlinearPlant or None
+        None if the polytope is one of a design file, which holds no functions.
+    region : Region
+    basis : {"certified", "given", "estimated"}
+        Where the bounds of the Jacobians come from.
+    invariant : bool
+        Whether it is certified that states in the region stay there as long as the inputs
+        are in it.
+    parts : ndarray, shape (2, K, n + p, n + m)
+        Least and largest entries of [[A, B], [C, D]] over each of K parts of the region.
+    max_vertices : int
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> def level(t, x, u, params):
+    ...     return [u[0] - 0.2 * np.sqrt(x[0])]
+    >>> names = dict(states=["level"], inputs=["flow"], outputs=["level"])
+    >>> tank = pc.sample_nonlinear(ct.nlsys(level, None, **names), 1.0)
+    >>> box = pc.jacobian_polytope(tank, {"level": (1.0, 4.0), "flow": (0.2, 0.4)})
+    >>> box.basis, len(box.vertices)
+    ('certified', 4)
+    """
+
+    plant: Any = field(default=None, compare=False)
+    region: Any = field(default=None, compare=False)
+    basis: str = CERTIFIED
+    invariant: bool = False
+    parts: Any = field(default=None, compare=False)
+    max_vertices: int = field(default=256, compare=False)
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the polytope takes for granted of the plant."""
+        return f"the plant is the nonlinear {self.name}"
+
+    @property
+    def name(self) -> str:
+        """Name of the nonlinear plant."""
+        return self.plant_data.name.removesuffix(_LINEARISED)
+
+    def __repr__(self) -> str:
+        return f"JacobianPolytope({self.name} over {self.region.text()}, {self.basis})"
+
+    @property
+    def low(self) -> NDArray:
+        """Least entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
+        return self.parts[0].min(axis=0)
+
+    @property
+    def high(self) -> NDArray:
+        """Largest entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
+        return self.parts[1].max(axis=0)
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Plants between which two runs differ that may differ by a given secret.
+
+        Inputs at which no secret enters are the same in both runs.
+
+        Raises
+        ------
+        ValueError
+            If too many entries of the Jacobians vary.
+        """
+        instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
+        secret: set[str] = set()
+        for part in disturbances(adjacency):
+            secret.update(part.signals(self.plant_data))
+        parts = self.parts.copy()
+        known = _matrix_of(self.plant_data)
+        for k, name in enumerate(self.plant_data.inputs, start=self.plant_data.order):
+            if name not in secret:
+                parts[:, :, :, k] = known[:, k]
+        units = _entry_units(self.region, parts.shape[2])
+        matrices = _vertices(parts, units, self.max_vertices, _MOST_ENLARGED)
+        return tuple(_as_plant(self.plant_data, matrix) for matrix in matrices)
+
+
+def jacobian_polytope(
+    sys: ct.NonlinearIOSystem,
+    region: Mapping[str, tuple],
+    *,
+    splits: int | Mapping[str, int] = 1,
+    bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    samples: int | None = None,
+    rng: Seed = None,
+    max_vertices: int = 256,
+    leaving: float = 0.0,
+) -> JacobianPolytope:
+    """Return the plants between which two runs of a nonlinear plant differ.
+
+    The Jacobians of the plant's functions are enclosed over the whole region by interval
+    arithmetic, which calls the functions with numbers that numpy takes for its own. Of
+    functions with kinks (``np.maximum``, ``np.minimum``, ``np.clip``, ``abs``) both sides
+    are enclosed. Branches that the region does not decide (``if``, ``np.where``) are
+    refused, since the plant might jump there.
+
+    Parameters
+    ----------
+    sys : control.NonlinearIOSystem
+        In discrete time; `sample_nonlinear` makes it of one in continuous time.
+    region : mapping of str to (low, high) or (low, high, unit)
+        Box of states and inputs, by name, in their units. Both of the runs that are to be
+        hidden from each other must surely stay in it. Names that it leaves out are
+        unbounded, and must not enter the Jacobians.
+    splits : int or mapping of str to int, optional
+        Parts into which the region is cut along each state and input that it bounds, or
+        along those named. More parts give tighter bounds, tell how entries vary
+        together, and take longer.
+    bounds : mapping of "A", "B", "C", "D" to (low, high), optional
+        Your own bounds of the Jacobians in place of computed ones, each an array or a
+        number. The guarantee says that they are yours.
+    samples : int, optional
+        Estimate the Jacobians by differences at so many random points and at the corners
+        of the region. This certifies nothing, and the guarantee says so.
+    rng : None, int, SeedSequence or Generator, optional
+        Of these points.
+    max_vertices : int, optional
+        Largest number of vertices. With more directions in which the Jacobians vary than
+        log2 of it, the narrowest ones are taken into a slightly larger polytope.
+    leaving : float, optional
+        Probability that a run leaves the region, or that one does which differs from it
+        by the secret and publishes the same. Every guarantee adds it to delta. By default
+        a guarantee holds as long as both runs stay in the region.
+
+    Returns
+    -------
+    JacobianPolytope
+        For ``models=`` of `design_output_noise`. Its ``nominal`` is the linearisation at
+        the centre of the region.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is linear, or not in discrete time.
+    ValueError
+        If a name is unknown, if interval arithmetic cannot follow the functions, if a
+        Jacobian is not bounded over the region, or if too many entries vary.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> def level(t, x, u, params):
+    ...     return [u[0] - 0.2 * np.sqrt(x[0])]
+    >>> tank = pc.sample_nonlinear(
+    ...     ct.nlsys(level, None, states=["level"], inputs=["flow"], outputs=["level"]), 1.0
+    ... )
+    >>> box = pc.jacobian_polytope(
+    ...     tank, {"level": (0.8, 4.5, "m"), "flow": (0.2, 0.4)}, splits=8
+    ... )
+    >>> np.round([box.low[0, 0], box.high[0, 0]], 2), box.invariant
+    (array([0.89, 0.95]), True)
+    """
+    plant = NonlinearPlant.of(sys)
+    box = Region.of(plant, region)
+    counts = _checked_splits(box, splits)
+    allowed = positive_integer(max_vertices, "max_vertices")
+    invariant = False
+    if bounds is not None and samples is not None:
+        raise ValueError("bounds, samples: expected one of them, got both")
+    if bounds is not None:
+        parts = _given_bounds(plant, bounds)[:, None]
+        basis, nominal = GIVEN, parts[0, 0] / 2 + parts[1, 0] / 2
+    elif samples is not None:
+        count = positive_integer(samples, "samples")
+        parts, nominal = _sampled_bounds(plant, box, count, rng)
+        basis = ESTIMATED
+    else:
+        parts, invariant = _certified_bounds(plant, box, counts)
+        _, slopes = _enclosed_at(plant, box.middle)
+        basis, nominal = CERTIFIED, slopes[0] / 2 + slopes[1] / 2
+    parts.flags.writeable = False
+    units = _entry_units(box, parts.shape[2])
+    matrices = _vertices(parts, units, allowed, np.inf)
+    return JacobianPolytope(
+        tuple(_as_plant(plant, matrix) for matrix in matrices),
+        nominal=_as_plant(plant, nominal),
+        assumptions=_clauses(plant, box, basis, invariant, samples, leaving),
+        miss=leaving,
+        plant=plant,
+        region=box,
+        basis=basis,
+        invariant=invariant,
+        parts=parts,
+        max_vertices=allowed,
+    )
+
+
+# -- the door ----------------------------------------------------------------------------
+
+
+def _checked_splits(box: Region, splits: Any) -> NDArray:
+    """Parts (n + m,) of each axis."""
+    parts = np.ones(len(box.names), int)
+    wide = box.bounded & (box.high > box.low)
+    if isinstance(splits, Mapping):
+        for name, count in splits.items():
+            if name not in box.names or not wide[box.names.index(name)]:
+                raise ValueError(f"splits: {name!r} is no name of the region")
+            parts[box.names.index(name)] = positive_integer(count, f"splits {name!r}")
+    else:
+        parts[wide] = positive_integer(splits, "splits")
+    if np.prod(parts.astype(float)) > _MOST_BOXES:
+        raise ValueError(
+            f"splits: expected at most {_MOST_BOXES} boxes, got "
+            f"{np.prod(parts.astype(float)):.3g}; split only the names that the Jacobians "
+            "depend on, splits={'name': parts}"
+        )
+    return parts
+
+
+def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
+    """Bounds (2, n + p, n + m) of [[A, B], [C, D]] from those of its blocks."""
+    n = plant.order
+    m = len(plant.inputs)
+    p = len(plant.outputs)
+    shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
+    if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
+        raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
+    ends = np.empty((2, n + p, n + m))
+    for name, shape in shapes.items():
+        pair = bounds[name]
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"bounds: expected (low, high) for {name}")
+        rows = slice(0, n) if name in "AB" else slice(n, n + p)
+        columns = slice(0, n) if name in "AC" else slice(n, n + m)
+        for which, given in zip(ends, pair, strict=True):
+            end = real_array(given, f"bounds {name}")
+            if end.shape not in ((), shape):
+                raise ct.ControlDimension(
+                    f"bounds {name}: expected shape {shape}, got {end.shape}"
+                )
+            which[rows, columns] = end
+        low, high = ends[:, rows, columns]
+        if (low > high).any():
+            raise ValueError(f"bounds {name}: expected low <= high")
+    return ends
+
+
+def _clauses(
+    plant: NonlinearPlant,
+    box: Region,
+    basis: str,
+    invariant: bool,
+    samples: int | None,
+    leaving: float,
+) -> tuple[str, ...]:
+    """What guarantees for the polytope assume."""
+    states = box.text(last=box.states)
+    inputs = box.text(first=box.states)
+    everything = box.text()
+    stays = f"as long as both runs stay in {everything}"
+    if leaving:
+        stays = f"both runs stay in {everything}{exception_of(checked_miss(leaving))}"
+    elif invariant and inputs:
+        stays = (
+            f"both runs start in {states}, and their inputs stay in {inputs} (their states "
+            "are then certified to stay there too)"
+        )
+    elif invariant:
+        stays = f"both runs start in {states} (they are then certified to stay there)"
+    reasons = {
+        CERTIFIED: "its Jacobians there certified by interval arithmetic",
+        GIVEN: "its Jacobians there within bounds that the user gave",
+        ESTIMATED: f"its Jacobians there only ESTIMATED, from {samples} samples",
+    }
+    clauses = [stays, reasons[basis]]
+    if plant.integrator:
+        clauses.append(plant.integrator)
+    return tuple(clauses)
+
+
+# -- bounds of the Jacobians -------------------------------------------------------------
+
+
+def _certified_bounds(
+    plant: NonlinearPlant, box: Region, counts: NDArray
+) -> tuple[NDArray, bool]:
+    """Bounds (2, K, n + p, n + m) over the parts, and whether states stay in the region."""
+    n = plant.order
+    every = []
+    invariant = bool(box.bounded[:n].any())
+    for small in box.boxes(counts):
+        values, slopes = plant.enclosures(small)
+        every.append(slopes)
+        if invariant:
+            least, largest = _next_states(plant, small, values, slopes)
+            inside = (least >= box.low[:n]) & (largest <= box.high[:n])
+            invariant = bool(inside.all())
+    parts = np.array(every).swapaxes(0, 1)
+    unbounded = np.argwhere(~np.isfinite(parts).all(axis=(0, 1)))
+    if len(unbounded):
+        row, column = unbounded[0]
+        names = (*plant.states, *plant.outputs)
+        hint = "narrow the region there"
+        if box.unbounded:
+            hint = f"bound {box.unbounded} in the region too, or narrow it"
+        raise ValueError(
+            f"region: the derivative of {names[row]} by {box.names[column]} is not "
+            f"bounded over it; {hint}"
+        )
+    return parts, invariant
+
+
+def _next_states(
+    plant: NonlinearPlant, small: list, values: NDArray, slopes: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Least and largest next states (n,) of a small box.
+
+    The values themselves, and those at its middle with the slopes times the distance to
+    it, are both bounds; the tighter one counts.
+    """
+    n = plant.order
+    ends = np.array(small).T
+    low, high = ends
+    finite_low, finite_high = np.where(np.isfinite(ends), ends, 0.0)
+    middle = finite_low / 2 + finite_high / 2
+    farthest = np.maximum(high - middle, middle - low)
+    reach = farthest * (1 + 4 * EPS)
+    steepness = np.abs(slopes[:, :n])
+    steepest = steepness.max(axis=0)
+    felt = np.where(steepest > 0, reach, 0.0)
+    total = (steepest * felt).sum(axis=1)
+    spread = total * (1 + 4 * len(reach) * EPS)
+    centre, _ = _enclosed_at(plant, middle)
+    centre_low, centre_high = centre[:, :n]
+    least = centre_low - spread
+    largest = centre_high + spread
+    sizes = np.abs(least) + np.abs(largest)
+    slack = 4 * EPS * sizes
+    values_low, values_high = values[:, :n]
+    tighter_least = np.maximum(least - slack, values_low)
+    tighter_largest = np.minimum(largest + slack, values_high)
+    return tighter_least, tighter_largest
+
+
+def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArray]:
+    """Intervals of the values and of the slopes at a point (n + m,)."""
+    return plant.enclosures([(x, x) for x in point.tolist()])
+
+
+def _sampled_bounds(
+    plant: NonlinearPlant, box: Region, count: int, rng: Seed
+) -> tuple[NDArray, NDArray]:
+    """Differences at sampled points, as parts of the region, and those at the centre."""
+    if box.unbounded:
+        raise ValueError(f"region: samples need bounds of {box.unbounded} too")
+    axes = len(box.low)
+    points = generator(rng).uniform(box.low, box.high, (count, axes))
+    if axes <= _MOST_CORNERED:
+        ends = zip(box.low, box.high, strict=True)
+        corners = list(product(*ends))
+        points = np.vstack([points, corners])
+    every = [_differences(plant, box, point) for point in points]
+    nominal = _differences(plant, box, box.middle)
+    return np.array([every, every]), nominal
+
+
+def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
+    """The Jacobian (n + p, n + m) at a point by central differences."""
+    n = plant.order
+
+    def both(at: NDArray) -> NDArray:
+        following = plant.next_states(0.0, at[:n], at[n:])
+        outputs = plant.read_outputs(0.0, at[:n], at[n:])
+        return np.concatenate([following, outputs])
+
+    columns = []
+    for step in _DIFFERENCE * np.diag(box.sizes):
+        columns.append((both(point + step) - both(point - step)) / (2 * step.sum()))
+    jacobian = np.column_stack(columns)
+    if not np.isfinite(jacobian).all():
+        raise ValueError(
+            f"{plant.name}: a sampled Jacobian is not finite; narrow the region"
+        )
+    return jacobian
+
+
+# -- from intervals to vertices ----------------------------------------------------------
+
+
+def _matrix_of(plant: Plant) -> NDArray:
+    """[[A, B], [C, D]] of a plant."""
+    return np.block([[plant.A, plant.B], [plant.C, plant.D]])
+
+
+def _entry_units(box: Region, rows: int) -> NDArray:
+    """By what the entries (rows, n + m) are divided to be comparable."""
+    sizes = box.sizes
+    of_rows = np.ones(rows)
+    of_rows[: box.states] = sizes[: box.states]
+    return of_rows[:, None] / sizes
+
+
+def _vertices(
+    parts: NDArray, units: NDArray, allowed: int, most_enlarged: float
+) -> list[NDArray]:
+    """Matrices whose weighted means are all matrices of all parts.
+
+    Entries that vary together over the parts are told by their principal directions, and
+    the matrices lie in a box along these. The k widest directions take both of their
+    ends, in 2^k vertices. The narrow ones move one at a time, in two vertices each, with
+    the wide ones in the middle. A point with shares 1 - l and l of both lies among the
+    weighted means if the wide directions are 1 / (1 - l) times as wide as they are, and
+    the narrow ones 1 / l times their number.
+    """
+    low, high = parts
+    varying = (low.min(axis=0) < high.max(axis=0)).ravel()
+    origin = low.min(axis=0) / 2 + high.max(axis=0) / 2
+    if not varying.any():
+        return [origin]
+    scales = units.ravel()[varying]
+    flat = origin.ravel()[varying]
+    ends = [(part.reshape(len(part), -1)[:, varying] - flat) / scales for part in parts]
+    # doubles are rounded, and the principal directions nearly orthogonal
+    slack = _ROUNDING * float((np.abs(flat) / scales).sum())
+    directions, centre, reach = _box_around(ends[0], ends[1], slack)
+    middle = directions @ centre
+    vertices = []
+    for offset in _offsets(directions, reach, allowed, most_enlarged):
+        vertex = origin.ravel().copy()
+        vertex[varying] += (middle + offset) * scales
+        vertices.append(vertex.reshape(origin.shape))
+    return vertices
+
+
+def _offsets(
+    directions: NDArray, reach: NDArray, allowed: int, most_enlarged: float
+) -> list[NDArray]:
+    """Vertices of a polytope that holds the box of half-widths along directions."""
+    order = np.argsort(-reach, kind="stable")
+    wide, share = _wide_directions(reach[order], allowed, most_enlarged)
+    steps = directions * reach
+    offsets = []
+    if wide:
+        spread = steps[:, order[:wide]] / (1 - share)
+        for signs in product((-1, 1), repeat=wide):
+            offsets.append(spread @ np.array(signs))
+    narrow = order[wide:]
+    total = reach[narrow].sum()
+    for k in narrow:
+        # every narrow direction has its own share of the narrow ones' weight
+        offset = steps[:, k] / (share * reach[k] / total)
+        offsets += [-offset, offset]
+    return offsets
+
+
+def _box_around(
+    low: NDArray, high: NDArray, slack: float
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Directions (k, k), and the centre and half-widths (k,) of a box along them.
+
+    The box holds the intervals low to high (K, k) of every part. Entries that are
+    correlated over the parts get their principal directions, if the box is smaller then.
+    """
+    count = low.shape[1]
+    middles = low / 2 + high / 2
+    radii = high - middles
+    slack += _ROUNDING * float(np.abs(middles).sum(axis=1).max())
+    directions = np.eye(count)
+    centre = np.empty(count)
+    reach = np.empty(count)
+    for group in _correlated(middles):
+        own = middles[:, group]
+        spread = own - own.mean(axis=0)
+        _, principal = np.linalg.eigh(spread.T @ spread)
+        best = np.inf
+        for basis in (np.eye(len(group)), principal):
+            least, largest = _ends_along(basis, own, radii[:, group], slack)
+            lengths = largest - least
+            volume = float(np.log(lengths).sum())
+            if volume < best:
+                best = volume
+                directions[np.ix_(group, group)] = basis
+                centre[group] = least / 2 + largest / 2
+                reach[group] = lengths / 2
+    return directions, centre, reach
+
+
+def _ends_along(
+    basis: NDArray, middles: NDArray, radii: NDArray, slack: float
+) -> tuple[NDArray, NDArray]:
+    """Ends (k,) along directions (k, k) between which all intervals (K, k) lie."""
+    along = middles @ basis
+    beside = radii @ np.abs(basis)
+    beside = beside * (1 + _ROUNDING) + slack
+    low = along - beside
+    high = along + beside
+    return low.min(axis=0), high.max(axis=0)
+
+
+def _correlated(middles: NDArray) -> list[NDArray]:
+    """Groups of columns that are correlated over the rows, directly or through others."""
+    deviations = middles - middles.mean(axis=0)
+    sizes = middles.std(axis=0)
+    positive = np.maximum(sizes, np.finfo(float).tiny)
+    scaled = deviations / positive
+    correlations = np.abs(scaled.T @ scaled) / len(scaled)
+    linked = correlations > _CORRELATED
+    count, labels = connected_components(linked, directed=False)
+    return [np.flatnonzero(labels == label) for label in range(count)]
+
+
+def _wide_directions(
+    reach: NDArray, allowed: int, most_enlarged: float
+) -> tuple[int, float]:
+    """How many directions, the widest first, take both ends, and the narrow ones' share."""
+    count = len(reach)
+    best = (0, 1.0)
+    for wide in range(1, count + 1):
+        if 2 * (count - wide) + 2**wide > allowed:
+            break
+        share = 0.0
+        if wide < count:
+            share = float(np.sqrt(reach[wide:].sum() / reach[:wide].sum()))
+        if share < 1:
+            best = (wide, share)
+        if share <= _UNFELT:
+            break
+    if count > 1 and best[1] > most_enlarged:
+        raise ValueError(
+            f"jacobian_polytope: the Jacobians vary in {count} directions, too many for "
+            f"{allowed} vertices; narrow the region, split it (splits=), or raise "
+            "max_vertices"
+        )
+    return best
+
+
+def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray) -> Plant:
+    """The linear plant of [[A, B], [C, D]] with the nonlinear one's names."""
+    n = plant.order
+    return Plant(
+        real_array(matrix[:n, :n], "A"),
+        real_array(matrix[:n, n:], "B"),
+        real_array(matrix[n:, :n], "C"),
+        real_array(matrix[n:, n:], "D"),
+        dt=plant.dt,
+        states=plant.states,
+        inputs=plant.inputs,
+        outputs=plant.outputs,
+        name=plant.name.removesuffix(_LINEARISED) + _LINEARISED,
+    )

@@ -1,0 +1,385 @@
+"""Sets of plants: what all of them share, and those between given plants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+
+import control as ct
+import numpy as np
+import scipy.optimize
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._frozen import ByContent, CheckedFields
+from ..core._linalg import positive_integer, positive_number, real_array
+from ..core._random import Seed, generator
+from ..core.adjacency import Adjacency
+from ..systems.plant import Plant
+
+#: Distance of a plant to the polytope, relative to the size of the matrices, up to which
+#: it counts as inside.
+_INSIDE = 1e-9
+
+
+class PlantRegion(CheckedFields):
+    """Plants with the same names, of which the true one is one, or varies among them.
+
+    Attributes
+    ----------
+    varying : bool
+        Whether the plant may change from sample to sample.
+    assumptions : tuple of str
+        What must hold for the plant to be in the region. Every guarantee says it.
+    miss : float
+        Probability that the plant is not in the region. Every guarantee adds it to delta.
+    """
+
+    varying: bool
+    assumptions: tuple[str, ...]
+    miss: float
+    plant_data: Any  # the Plant to design for
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that tell regions apart, a start of a SHA-256 sum.
+
+        The order of a polytope's vertices and its nominal plant do not count.
+        """
+        digest = hashlib.sha256(self._described())
+        if self.miss:
+            digest.update(repr(self.miss).encode())
+        return digest.hexdigest()[:12]
+
+    def _described(self) -> bytes:
+        raise NotImplementedError
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the region takes for granted of the plant."""
+        raise NotImplementedError
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The clause and the assumptions."""
+        return (self.clause, *self.assumptions)
+
+    def contains(self, sys: ct.StateSpace | Plant) -> bool:
+        """Return whether a plant is in the region, for polytopes to nine digits.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+
+        Returns
+        -------
+        bool
+            False also if names or sampling time differ.
+        """
+        plant = Plant.of(sys)
+        return is_alike(self.plant_data, plant) and self._holds(plant)
+
+    def _holds(self, plant: Plant) -> bool:
+        """Whether the matrices of a plant are in the region."""
+        raise NotImplementedError
+
+    def check_holds(self, plant: Plant) -> None:
+        """Make sure that the plant which noise is designed for is in the region.
+
+        Raises
+        ------
+        control.ControlDimension
+            If the outputs or the sampling time are others.
+        ValueError
+            If the plant is outside.
+        """
+        self.plant_data.check_outputs_of(plant, "models")
+        if not self.contains(plant):
+            raise ValueError(
+                f"models: the plant {plant.name} is not in the {type(self).__name__}, so "
+                "that nothing would be promised for it; pass models.nominal as sys, or "
+                "widen the region"
+            )
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Vertices of a polytope that contains all that the region knows of a secret."""
+        raise NotImplementedError
+
+    def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """A few plants of the region, from which a design for a secret starts."""
+        return self.plants(adjacency)
+
+
+class _Nominal:
+    """The keyword ``nominal``, kept as ``plant_data`` and read as a StateSpace."""
+
+    def __get__(self, polytope: Any, owner: Any = None) -> Any:
+        return None if polytope is None else polytope.plant_data.statespace()
+
+    def __set__(self, polytope: Any, given: Any) -> None:
+        polytope.__dict__["plant_data"] = given
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantPolytope(ByContent, PlantRegion):
+    """All weighted means of given plants, its vertices.
+
+    The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
+    weights >= 0 that add up to one. A plant that varies may have other weights at every
+    sample, also such as depend on what was published before. A nonlinear plant is one: two
+    of its runs differ as a linear plant does that varies within the plant's Jacobians.
+
+    Parameters
+    ----------
+    vertices : sequence of StateSpace
+        Discrete-time plants with the same names of states, inputs and outputs and the same
+        sampling time.
+    varying : bool, optional
+        Whether the plant may change from sample to sample. If not, it is one plant of the
+        polytope for the whole run.
+    nominal : StateSpace, optional
+        The plant to design for; the mean of the vertices by default.
+    assumptions : sequence of str, optional
+        What must hold for the plant to be in the polytope, such as the region that a
+        nonlinear plant stays in. Every guarantee says it.
+    miss : float, optional
+        Probability that the plant is not in the polytope. Every guarantee adds it to delta.
+
+    Raises
+    ------
+    control.ControlArgument
+        If a vertex is not a discrete-time StateSpace.
+    control.ControlDimension
+        If the sizes of two vertices differ.
+    ValueError
+        If there is no vertex, or names or sampling times differ.
+    TypeError
+        If ``vertices`` is no sequence, or ``varying`` no bool.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> closed = ct.ss(0.9, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> window_open = ct.ss(0.8, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room = pc.PlantPolytope([closed, window_open])
+    >>> room
+    PlantPolytope(2 vertices, 1 state, 1 input, 1 output, varying)
+    >>> half_open = ct.ss(0.85, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room.contains(half_open)
+    True
+    """
+
+    vertices: tuple[Any, ...]
+    _: KW_ONLY
+    varying: bool = True
+    nominal: Any = field(default=None, compare=False)
+    assumptions: tuple[str, ...] = ()
+    miss: float = 0.0
+    plant_data: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        vertices = _plants_of(self.vertices)
+        if not isinstance(self.varying, (bool, np.bool_)):
+            raise TypeError(
+                f"varying: expected True or False, got {type(self.varying).__name__}"
+            )
+        weights = np.full(len(vertices), 1 / len(vertices))
+        nominal = _weighted(vertices, weights)
+        if self.plant_data is not None:
+            nominal = Plant.of(self.plant_data)
+            _check_alike(vertices[0], nominal, "nominal")
+        self._set(
+            vertices=vertices,
+            varying=bool(self.varying),
+            plant_data=nominal,
+            assumptions=checked_clauses(self.assumptions),
+            miss=checked_miss(self.miss),
+        )
+
+    def _described(self) -> bytes:
+        vertices = sorted({plant.fingerprint for plant in self.vertices})
+        return repr((vertices, self.varying, self.assumptions)).encode()
+
+    @property
+    def clause(self) -> str:
+        """What a guarantee for the polytope takes for granted of the plant."""
+        count = len(self.vertices)
+        manner = "at every sample" if self.varying else "the same for the whole run"
+        exception = exception_of(self.miss)
+        return f"A, B, C and D between {count} given plants, {manner}{exception}"
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """The vertices, for any secret."""
+        return self.vertices
+
+    def _holds(self, plant: Plant) -> bool:
+        columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
+        ones = np.ones(len(self.vertices))
+        largest = float(np.abs(columns).max())
+        scale = max(largest, np.finfo(float).tiny)
+        stacked = np.vstack([columns / scale, ones])
+        entries = _entries(plant) / scale
+        wanted = np.append(entries, 1.0)
+        weights, _ = scipy.optimize.nnls(stacked, wanted)
+        errors = stacked @ weights - wanted
+        distance = np.abs(errors).max()
+        return bool(distance <= _INSIDE)
+
+    def at(self, weights: ArrayLike) -> ct.StateSpace:
+        """The plant of given weights.
+
+        Parameters
+        ----------
+        weights : array_like, shape (number of vertices,)
+            Not negative, with the sum one.
+
+        Returns
+        -------
+        control.StateSpace
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative, or their sum is not one.
+        """
+        shares = real_array(weights, "weights", shape=(len(self.vertices),))
+        if (shares < 0).any() or abs(shares.sum() - 1) > 1e-9:
+            raise ValueError(
+                "weights: expected numbers >= 0 whose sum is 1, got a sum of "
+                f"{shares.sum():.6g} and a least one of {shares.min():.3g}"
+            )
+        return _weighted(self.vertices, shares).statespace()
+
+    def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
+        """The vertices, and plants inside drawn at random.
+
+        A guarantee for them covers these plants only.
+
+        Parameters
+        ----------
+        count : int
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        list of control.StateSpace
+        """
+        source = generator(rng)
+        size = positive_integer(count, "count")
+        ones = np.ones(len(self.vertices))
+        plants = list(self.vertices)
+        for shares in source.dirichlet(ones, size):
+            plants.append(_weighted(self.vertices, shares))
+        return [plant.statespace() for plant in plants]
+
+    def __repr__(self) -> str:
+        plant = self.vertices[0]
+        sizes = (
+            _counted(len(self.vertices), "vertex", "vertices"),
+            _counted(plant.order, "state"),
+            _counted(len(plant.inputs), "input"),
+            _counted(len(plant.outputs), "output"),
+        )
+        manner = "varying" if self.varying else "constant"
+        return f"PlantPolytope({', '.join(sizes)}, {manner})"
+
+
+#: After the class is made: dataclasses would take it for the default.
+PlantPolytope.nominal = _Nominal()
+
+
+def _counted(count: int, one: str, several: str = "") -> str:
+    """A number with its noun."""
+    if count == 1:
+        return f"1 {one}"
+    return f"{count} {several or one + 's'}"
+
+
+def _plants_of(vertices: Any) -> tuple[Plant, ...]:
+    """Vertices as plants that are alike in all but their matrices."""
+    if isinstance(vertices, (str, ct.InputOutputSystem)) or not isinstance(
+        vertices, Sequence
+    ):
+        raise TypeError(
+            "vertices: expected a list of StateSpace, such as [closed, window_open], "
+            f"got {type(vertices).__name__}"
+        )
+    plants = tuple(Plant.of(vertex) for vertex in vertices)
+    if not plants:
+        raise ValueError("vertices: expected at least one plant, got none")
+    for plant in plants[1:]:
+        _check_alike(plants[0], plant, "vertices")
+    return plants
+
+
+def _check_alike(first: Plant, other: Plant, name: str) -> None:
+    """Make sure that two plants differ in their matrices only."""
+    if first.A.shape != other.A.shape or first.D.shape != other.D.shape:
+        raise ct.ControlDimension(
+            f"{name}: expected plants of the same size, got {first.order} and "
+            f"{other.order} states, {len(first.inputs)} and {len(other.inputs)} inputs, "
+            f"{len(first.outputs)} and {len(other.outputs)} outputs"
+        )
+    if not is_alike(first, other):
+        raise ValueError(
+            f"{name}: expected plants with the same dt and the same names of states, "
+            "inputs and outputs; pass states=, inputs= and outputs= to ct.ss"
+        )
+
+
+def is_alike(first: Plant, other: Plant) -> bool:
+    """Whether two plants have the same names and sampling time."""
+    named = (first.states, first.inputs, first.outputs, first.dt)
+    return named == (other.states, other.inputs, other.outputs, other.dt)
+
+
+def checked_clauses(assumptions: Any) -> tuple[str, ...]:
+    """Clauses of a guarantee, as texts."""
+    if isinstance(assumptions, str) or not isinstance(assumptions, (list, tuple)):
+        raise TypeError(
+            f"assumptions: expected a list of texts, got {type(assumptions).__name__}"
+        )
+    for clause in assumptions:
+        if not isinstance(clause, str) or not clause:
+            raise TypeError("assumptions: expected texts, got something else")
+    return tuple(assumptions)
+
+
+def checked_miss(miss: Any) -> float:
+    """The probability that a region does not hold."""
+    miss = positive_number(miss, "miss", zero=True)
+    if miss > 0.5:
+        raise ValueError(f"miss: expected a probability of at most 0.5, got {miss}")
+    return miss
+
+
+def exception_of(miss: float) -> str:
+    """What a guarantee's clause about a region says of the probability that it misses."""
+    if not miss:
+        return ""
+    return f", but for a probability of {miss:.3g}, counted in delta"
+
+
+def _entries(plant: Plant) -> NDArray:
+    """All entries of A, B, C and D in one vector."""
+    matrices = (plant.A, plant.B, plant.C, plant.D)
+    return np.concatenate([matrix.ravel() for matrix in matrices])
+
+
+def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
+    """The mean plant with the names of the first one."""
+    matrices = {}
+    for name in "ABCD":
+        each = np.array([getattr(plant, name) for plant in plants])
+        matrices[name] = np.tensordot(weights, each, axes=1)
+    return with_matrices(plants[0], matrices)
+
+
+def with_matrices(plant: Plant, matrices: Mapping[str, NDArray]) -> Plant:
+    """A plant with other entries in its matrices."""
+    fixed: dict[str, Any] = {}
+    for name, matrix in matrices.items():
+        fixed[name] = real_array(matrix, name)
+    return replace(plant, **fixed)

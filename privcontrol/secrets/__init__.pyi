@@ -1,0 +1,15 @@
+from .adjacency import (
+    InitialStateAdjacency as InitialStateAdjacency,
+    StateAdjacency as StateAdjacency,
+)
+from .disturbance import (
+    DisturbanceAdjacency as DisturbanceAdjacency,
+    DisturbedManifold as DisturbedManifold,
+    DisturbedQuery as DisturbedQuery,
+    JointAdjacency as JointAdjacency,
+)
+from .manifold import (
+    observability_stack as observability_stack,
+    output_query as output_query,
+    trajectory_manifold as trajectory_manifold,
+)

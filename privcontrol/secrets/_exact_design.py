@@ -1,0 +1,289 @@
+"""Structured noise for a plant's moves, certified on the doubles that are returned.
+
+The moves of a trajectory differ in size by hundreds of decades. Their coordinates are
+taken in ball arithmetic, in a basis of the moves themselves, so the design problem
+is well scaled. The finished factor S is then checked against every move in balls. What
+the check does not prove is not returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    BallMatrix,
+    ball_matrix,
+    block_balls,
+    midpoints,
+    submatrix,
+    upper_bounds,
+    working_bits,
+)
+from ..core._linalg import EPS, round_up
+from ..core.ellipsoid import Shape, gaussian_shape
+from ..core.errors import PrivacyError, UncertifiableError
+from ..core.moves import Moves
+from ..core.query import MoveBasis
+from ..systems.plant import Plant
+from ..systems.powers import seen_states
+from .adjacency import StateMoves
+from .modes import growing_mode
+
+#: Moves of this relative size along each coordinate are hidden as well where the hidden
+#: moves alone do not carry a factor in double precision. Noise beside a nearly thin
+#: ellipsoid costs nothing, and a bare direction would be a leak.
+_PADDING = 1e-9
+
+#: Rounding S to doubles changes a shift by about the spread of the moves times 1e-16.
+#: What that costs is in the gap. Beyond this excess the design is refused.
+_LARGEST_EXCESS = 1e-3
+
+#: An excess that is not worth a second design.
+_SMALL_EXCESS = 1e-10
+
+#: Share of the budget that may be left unused to spare a second evaluation.
+_WASTE = 4e-10
+
+#: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
+_LARGEST_COORDINATE = 1e3
+
+#: The square of the largest response is still a double.
+_LARGEST_RESPONSE = 1e150
+
+#: Bits that mostly suffice to check a factor, and the relative width at which they do.
+_CHECK_BITS = 128
+_SHARP = 1e-20
+
+#: Enlargements of a factor.
+_MOST_ENLARGEMENTS = 40
+
+
+@dataclass(frozen=True)
+class TangentNoise:
+    """A factor S (n, r) and what it certifies.
+
+    ``shifts`` (r, M) bounds |S^-1 z| for every hidden move z, for S as the exact numbers
+    that its doubles are. ``lower_bound`` is the least cost of any noise. ``padded`` says
+    that S covers more than the span of the moves, with noise of a negligible size.
+    """
+
+    factor: NDArray
+    shifts: NDArray
+    lower_bound: float
+    padded: bool = False
+
+
+def structured_factor(
+    plant: Plant,
+    moves: Moves,
+    horizon: int,
+    weight_root: Callable[[NDArray], NDArray],
+    allowed: float,
+    *,
+    shape: Callable[..., Shape] = gaussian_shape,
+    norm: float = 2,
+) -> TangentNoise:
+    """The least costly S for finitely many moves whose shifts do not exceed ``allowed``.
+
+    ``weight_root`` maps output columns B (T p, r) to H B with H^T H = W. ``shape`` and
+    ``norm`` are those of the noise's family, 2 for Gaussian and 1 for Laplace noise.
+
+    Raises
+    ------
+    PrivacyError
+        If no protected move reaches an output.
+    UncertifiableError
+        If no factor in double precision has the promised guarantee.
+    """
+    rows = _noisy_rows(plant, moves, horizon)
+    designs = []
+    lower_bounds = [0.0]
+    largest_response = 0.0
+    for padding in (0.0, _PADDING):
+        problem = _Problem(plant, moves, rows, padding)
+        if problem.is_too_thin():
+            continue
+        basis = problem.move_basis(horizon)
+        if basis is None:
+            continue
+        response = float(np.abs(basis.responses).max())
+        largest_response = max(largest_response, response)
+        if response > _LARGEST_RESPONSE:
+            continue
+        weighted = weight_root(basis.responses)
+        counted = moves.vectors.shape[1] if padding else None
+        found = shape(basis, weighted, counted=counted)
+        lower_bounds.append(found.lower_bound)
+        factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
+        shifts = problem.shifts(factor)
+        excess = moves.worst_shift(shifts, norm) / allowed
+        if excess < 1 + _LARGEST_EXCESS:
+            cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
+            designs.append((cost, problem, factor, shifts))
+        if excess < 1 + _SMALL_EXCESS:
+            break
+    if not designs:
+        raise _uncertified(plant, moves, horizon, largest_response)
+    _, problem, factor, shifts = min(designs, key=lambda design: design[0])
+    factor, shifts = problem.enlarged(factor, shifts, allowed, norm)
+    full = np.zeros((plant.order, len(rows)))
+    full[rows] = factor
+    lower_bound = max(lower_bounds) / allowed**2
+    return TangentNoise(full, shifts, lower_bound, problem.is_padded)
+
+
+def _uncertified(
+    plant: Plant, moves: Moves, horizon: int, largest_response: float
+) -> UncertifiableError:
+    """The error of a design without a certified factor, with its cause."""
+    vectors = moves.vectors
+    moderate = np.abs(vectors).max() < math.sqrt(_LARGEST_RESPONSE)
+    if largest_response > _LARGEST_RESPONSE and moderate:
+        return UncertifiableError(
+            f"over {horizon} samples the outputs' response to a hidden move grows to "
+            f"{largest_response:.1e}, because of the unstable mode "
+            f"{growing_mode(plant)}: double precision cannot certify noise of that size. "
+            "Shorten the horizon, or protect other states"
+        )
+    sizes = np.linalg.norm(vectors, axis=0)
+    return UncertifiableError(
+        f"the hidden moves of the initial state span sizes from {sizes.min():.1e} to "
+        f"{sizes.max():.1e} over the horizon of {horizon} samples: double precision "
+        "cannot certify noise for both. Shorten the horizon, protect fewer states, or "
+        "fewer times (StateAdjacency(times=...))"
+    )
+
+
+def _noisy_rows(plant: Plant, moves: Moves, horizon: int) -> NDArray:
+    """States that some hidden move changes and that some output can see.
+
+    All others need no noise, exactly.
+    """
+    noisy = moves.moved & seen_states(plant, horizon)
+    if not noisy.any():
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: nothing of "
+            "them is published, and no noise is needed"
+        )
+    return np.flatnonzero(noisy)
+
+
+class _Problem:
+    """The hidden moves and the padding, as balls (r, M), for the states with noise."""
+
+    def __init__(
+        self, plant: Plant, moves: Moves, rows: NDArray, padding: float
+    ) -> None:
+        self.plant = plant
+        self.moves = moves
+        self.rows = rows
+        self.is_padded = padding > 0
+        self.columns = moves.vectors[rows]
+        scale = np.abs(self.columns).max(axis=1)
+        with working_bits(moves.bits):
+            self.hidden = ball_matrix(moves.balls(rows))
+            self.balls = self.hidden
+            if self.is_padded:
+                extra = np.diag(padding * scale)
+                self.columns = np.hstack([self.columns, extra])
+                self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
+        self.basis: NDArray | None = None  # moves (r,) that span a large volume
+        if self.columns.shape[1] >= len(rows) and scale.all():
+            scaled = self.columns / scale[:, None]
+            order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
+            self.basis = order[: len(rows)]
+
+    def is_too_thin(self) -> bool:
+        """Whether rounding a factor around these moves would change its shifts by 100 %."""
+        if self.basis is None:
+            return True
+        with working_bits(self.moves.bits):
+            try:
+                inverse = midpoints(self._basis_balls(self.basis).inv())
+            except ZeroDivisionError:
+                return True
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = EPS * np.abs(inverse) @ np.abs(self.columns[:, self.basis])
+        return bool(change.sum(axis=1).max() > 1)
+
+    def _basis_balls(self, basis: NDArray) -> BallMatrix:
+        return submatrix(self.balls, range(len(self.rows)), basis.tolist())
+
+    def move_basis(self, horizon: int) -> MoveBasis | None:
+        """A `MoveBasis` of large volume, with coordinates from balls.
+
+        Returns None if the moves do not span the rows.
+        """
+        if self.basis is None:
+            return None
+        solved = self._solved(self._basis_balls(self.basis), self.balls)
+        if solved is None:
+            return None
+        coordinates = midpoints(solved)
+        if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
+            return None
+        responses = self._responses(self.basis, horizon)
+        return MoveBasis(self.columns[:, self.basis], responses, coordinates)
+
+    def _responses(self, basis: NDArray, horizon: int) -> NDArray:
+        """O_T z of the basis columns (T p, r), from the plant's free response if known."""
+        known = np.zeros(len(basis), bool)
+        if isinstance(self.moves, StateMoves):
+            known = basis < self.moves.columns.shape[1]
+        columns = self.columns[:, basis]
+        columns[:, known] = 0.0
+        states = np.zeros((self.plant.order, len(basis)))
+        states[self.rows] = columns
+        responses = self.plant.free_response(states, horizon)
+        if isinstance(self.moves, StateMoves):
+            responses[:, known] = self.moves.responses(self.plant.C, basis[known])
+        return responses
+
+    def shifts(self, factor: NDArray) -> NDArray:
+        """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
+        solved = self._solved(ball_matrix(factor), self.hidden)
+        if solved is None:
+            return np.full((len(self.rows), self.hidden.ncols()), np.inf)
+        return upper_bounds(solved)
+
+    def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
+        """The moves in the columns of a matrix, or None if these may be dependent."""
+        for bits in (min(_CHECK_BITS, self.moves.bits), self.moves.bits):
+            with working_bits(bits):
+                try:
+                    solved = matrix.solve(moves)
+                except ZeroDivisionError:
+                    continue
+            widest = max(entry.rad() for entry in solved.entries())
+            is_sharp = widest <= _SHARP * np.abs(midpoints(solved)).max()
+            if bits == self.moves.bits or is_sharp:
+                return solved
+        return None
+
+    def enlarged(
+        self, factor: NDArray, shifts: NDArray, allowed: float, norm: float
+    ) -> tuple[NDArray, NDArray]:
+        """The factor scaled until its shifts are certified, and the shifts.
+
+        Rounding the factor changes the shifts of thin directions in either direction. So
+        each pass adds what the last one missed, and a few units of rounding more.
+        """
+        for step in range(_MOST_ENLARGEMENTS):
+            ratio = self.moves.worst_shift(shifts, norm) / allowed
+            is_wasteful = step == 0 and ratio < 1 - _WASTE
+            if ratio <= 1 and not is_wasteful:
+                return factor, shifts
+            margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
+            factor = factor * float(round_up(ratio, 4)) * (1 + margin)
+            shifts = self.shifts(factor)
+        raise UncertifiableError(
+            "the noise does not meet its budget when evaluated back: the hidden moves are "
+            "too far apart in size for double precision; protect fewer times, or shorten "
+            "the horizon"
+        )

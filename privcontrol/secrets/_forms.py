@@ -1,0 +1,287 @@
+"""How far output noise hides moves of a state, in ball arithmetic.
+
+Let Gamma = O S S^T O^T + F^2, with F the independent part of the noise, and let s = O' z be
+the outputs of a plant with another A' and C'. Woodbury's identity makes s^T Gamma^-1 s a
+quadratic form in z. Its Gramians are sums over time of n x n matrices, formed by doubling,
+so no T x T matrix appears. Balls carry as many digits as the cancellation takes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    diagonal_balls,
+    identity_balls,
+    largest_eigenvalue,
+    rational_matrix,
+    submatrix,
+    upper_bounds,
+    upper_float,
+    working_bits,
+)
+from ..core.adjacency import Adjacency
+from ..core.errors import NotRealizableError
+from ..core.moves import FiniteMoves
+from ..systems.plant import Plant
+from ..systems.powers import FreeResponse, backward
+from .adjacency import StateAdjacency, StateMoves
+from .manifold import TrajectoryManifold
+
+_BITS = 320
+_MOST_BITS = 1 << 12
+
+#: Makes columns that span the moves, where they are asked for.
+Spanning = Callable[[], RationalMatrix]
+
+LEAVES = (
+    "under the model {name} a hidden move leaves the column space of the noise, which "
+    "covers the nominal plant's free responses alone, or may do so: it would be published "
+    "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
+    "direction"
+)
+
+
+def gramian(
+    A: NDArray, C: NDArray, weights: Sequence[Ball], horizon: int
+) -> BallMatrix:
+    """sum over t < horizon of (C A^t)^T diag(weights) C A^t, by doubling."""
+    outputs = ball_matrix(C)
+    step = ball_matrix(A)
+    part = outputs.transpose() * diagonal_balls(weights) * outputs
+    total = 0 * part
+    power = identity_balls(len(A))
+    # part is the sum over 2^k samples, and step is A^(2^k)
+    while horizon:
+        if horizon & 1:
+            total = total + power.transpose() * part * power
+            power = power * step
+        horizon >>= 1
+        if horizon:
+            part = part + step.transpose() * part * step
+            step = step * step
+    return total
+
+
+@dataclass(frozen=True)
+class NoiseForm:
+    """The noise C A^t S eta + diag(scale) zeta(t) over a window of a run.
+
+    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both. The window begins at
+    sample ``start`` of the run.
+    """
+
+    plant: Plant
+    horizon: int
+    factor: NDArray | None
+    scale: NDArray | None
+    start: int = 0
+
+    def sides_under(
+        self, model: Plant, spanning: Spanning
+    ) -> Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]:
+        """Return a map of moves Z (n', M) of a model's state to U and V with y^2 = U^T V.
+
+        It computes with balls of the working bits. Errors are those of `map_under`.
+        """
+        if self.scale is not None:
+            return lambda moves: (moves, self._beside_scale(model.A, model.C) * moves)
+        shifts = self.map_under(model, spanning)
+
+        def sides(moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+            shift = shifts() * moves
+            return shift, shift
+
+        return sides
+
+    def map_under(self, model: Plant, spanning: Spanning) -> Callable[[], BallMatrix]:
+        """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
+
+        Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
+
+        Raises
+        ------
+        NotRealizableError
+            If a spanning move leaves the column space of the noise, which is decided in
+            rational numbers.
+        """
+        order = model.order
+        samples = min(self.plant.order + order, self.horizon)
+        factor = rational_matrix(np.asarray(self.factor))
+        own = self.plant.in_rationals().free_response(factor, samples)
+        spans = model.in_rationals().free_response(spanning(), samples)
+        both = zip(own.table(), spans.table())
+        if RationalMatrix([left + right for left, right in both]).rank() > own.rank():
+            raise NotRealizableError(LEAVES.format(name=model.name))
+        rows = _independent_rows(own)
+        chosen = RationalMatrix([own.table()[row] for row in rows])
+        transposed = chosen.transpose()
+        inverse = transposed * (chosen * transposed).inv()
+
+        def evaluate() -> BallMatrix:
+            outputs = model.in_balls().free_response(identity_balls(order), samples)
+            return BallMatrix(inverse) * submatrix(outputs, rows, range(order))
+
+        return evaluate
+
+    def _beside_scale(self, A: NDArray, C: NDArray) -> BallMatrix:
+        """K of a plant (A, C) by Woodbury's identity."""
+        scale = np.asarray(self.scale)
+        precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
+        if self.factor is None or not self.factor.size:
+            return gramian(A, C, precision, self.horizon)
+        both = scipy.linalg.block_diag(self.plant.A, A)
+        outputs = np.hstack([self.plant.C, C])
+        total = gramian(both, outputs, precision, self.horizon)
+        order = self.plant.order
+        own = range(order)
+        other = range(order, len(both))
+        factor = ball_matrix(self.factor)
+        across = factor.transpose()
+        cross = across * submatrix(total, own, other)
+        inner = across * submatrix(total, own, own) * factor
+        inner = inner + identity_balls(inner.nrows())
+        hidden = cross.transpose() * inner.solve(cross)
+        return submatrix(total, other, other) - hidden
+
+
+def window_squares(
+    windows: Sequence[NoiseForm], part: Adjacency, manifold: TrajectoryManifold
+) -> NDArray:
+    """Return certified y^2 of each move of a run, or of the worst one of a ball.
+
+    The noises of windows are independent, so their squared shifts add up.
+    """
+    every = []
+    most = _BITS
+    for window in windows:
+        vectors, bits = moved(part, manifold, window.start, window.horizon)
+        spanning = partial(spanning_moves, part, manifold, window.start)
+        every.append((window.sides_under(manifold.plant, spanning), vectors))
+        most = max(most, bits)
+    is_ball = part.moves(manifold).is_ball
+
+    def evaluate() -> list[Ball]:
+        found = [sides(vectors) for sides, vectors in every]
+        if is_ball:
+            grams = [left.transpose() * right for left, right in found]
+            return [largest_eigenvalue(reduce(operator.add, grams))]
+        squares = [_inner_products(left, right) for left, right in found]
+        return [sum(of_windows, Ball(0)) for of_windows in zip(*squares)]
+
+    return certified(evaluate, most)
+
+
+def _inner_products(left: BallMatrix, right: BallMatrix) -> list[Ball]:
+    """Those of each column of one matrix with the same column of another."""
+    pairs = zip(left.transpose().tolist(), right.transpose().tolist())
+    return [sum((x * y for x, y in zip(*pair)), Ball(0)) for pair in pairs]
+
+
+def laplace_shifts(
+    window: NoiseForm, part: Adjacency, manifold: TrajectoryManifold
+) -> NDArray:
+    """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
+
+    Raises
+    ------
+    ValueError
+        If a ball of moves is hidden.
+    """
+    if part.moves(manifold).is_ball:
+        raise ValueError(
+            "models: expected an adjacency of single moves for Laplace noise"
+        )
+    vectors, bits = moved(part, manifold, window.start, window.horizon)
+    spanning = partial(spanning_moves, part, manifold, window.start)
+    shifts = window.map_under(manifold.plant, spanning)
+    with working_bits(bits):
+        return upper_bounds(shifts() * vectors)
+
+
+def certified(
+    evaluate: Callable[[], Sequence[Ball]], bits: int = _BITS, tol: float = 1e-9
+) -> NDArray:
+    """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
+    while True:
+        with working_bits(bits):
+            try:
+                balls = evaluate()
+            except ZeroDivisionError:  # these are too few bits
+                balls = [Ball("nan")]
+            values = np.array([upper_float(ball) for ball in balls])
+            widths = np.array([float((2 * ball.rad()).upper()) for ball in balls])
+        sharp = np.isfinite(values).all() and (widths <= tol * values.max()).all()
+        if sharp or bits >= _MOST_BITS:
+            return np.maximum(values, 0.0)
+        bits *= 2
+
+
+def moved(
+    adjacency: Adjacency, manifold: TrajectoryManifold, start: int, horizon: int
+) -> tuple[BallMatrix, int]:
+    """Moves of a run as moves of its state at ``start`` (n, M), and their bits."""
+    plant = manifold.plant
+    if isinstance(adjacency, StateAdjacency) and adjacency.charts == "times":
+        window = adjacency.moves_from(manifold, start, horizon)
+        return window.matrix, window.bits
+    moves = adjacency.moves(manifold)
+    if isinstance(moves, FiniteMoves) and moves.errors is not None:
+        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
+        with working_bits(free.bits):
+            initial = ball_matrix(moves.balls(range(plant.order)))
+            return free.at(start) * initial, free.bits
+    free = FreeResponse(plant.A, moves.vectors, 0, start)
+    return free.at(start), free.bits
+
+
+def spanning_moves(
+    adjacency: Adjacency, manifold: TrajectoryManifold, start: int
+) -> RationalMatrix:
+    """Rational columns (n, k) whose span holds every move of the state at ``start``.
+
+    For state moves they are a Krylov space of the inverse of A.
+    """
+    moves: Any = adjacency.moves(manifold)
+    plant = manifold.plant
+    ahead = rational_matrix(plant.A) ** start
+    if not isinstance(moves, StateMoves):
+        return ahead * rational_matrix(moves.vectors)
+    first = int(moves.times.min())
+    last = int(moves.times.max())
+    axes = rational_matrix(moves.axes)
+    if not last:
+        return ahead * axes
+    inverse, follow = backward(plant.A, exact=True)
+    columns = [] if first else [axes]  # delayed outputs may be held at t = 0
+    columns.append(inverse**first * follow * axes)
+    for _ in range(min(plant.order, last - first + 1) - 1):
+        columns.append(inverse * columns[-1])
+    tables = [(ahead * column).table() for column in columns]
+    rows = [
+        [entry for table in tables for entry in table[k]] for k in range(plant.order)
+    ]
+    return RationalMatrix(rows)
+
+
+def _independent_rows(matrix: RationalMatrix) -> list[int]:
+    """Indices of rows that span all rows, as few as there can be."""
+    reduced, _ = matrix.transpose().rref()
+    pivots = []
+    for line in reduced.table():
+        pivot = next((column for column, entry in enumerate(line) if entry != 0), None)
+        if pivot is not None:
+            pivots.append(pivot)
+    return pivots

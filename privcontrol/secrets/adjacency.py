@@ -1,0 +1,625 @@
+"""State adjacency, which says what states may move at what times by how much.
+
+"Entry k of the state at time j moves by at most mu_k, the others at that time held" is the
+move z = mu_k A^-j e_k of the initial state (DPAM Theorem 3, eq. (22)). It names its charts
+and is not all of DPAM's Definition 4.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import cycle, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    ball_matrix,
+    block_balls,
+    midpoints,
+    rational_matrix,
+    working_bits,
+)
+from ..core._frozen import CheckedFields
+from ..core._linalg import (
+    EPS,
+    one_of,
+    real_array,
+    round_up,
+    sequence_of,
+)
+from ..core.adjacency import circuit_moves, public_radius
+from ..core.errors import UncertifiableError
+from ..core.manifold import AffineManifold
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
+from ..systems.plant import Plant, named_or_numbered
+from ..systems.powers import FreeResponse, delayed_inputs, delayed_outputs
+from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
+from .secret import Responses, Secret, SecretInputs, responses_of_moves
+
+#: Numbers of windows of the free response that are copied at a time.
+_MOST_COPIED = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class BallMoves(FiniteMoves):
+    """Moves of the initial state as balls (n, M), from which ``columns`` are rounded."""
+
+    matrix: BallMatrix
+    bits: int = field(kw_only=True)  # working precision of the balls
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Moves]) -> BallMoves:
+        """The moves of several sets, as exact as each of them is."""
+        columns = np.hstack([part.vectors for part in parts])
+        rows = range(len(columns))
+        bits = max(part.bits for part in parts)
+        with working_bits(bits):
+            blocks = [ball_matrix(part.balls(rows)) for part in parts]
+        return BallMoves(
+            columns,
+            block_balls([blocks]),
+            bits=bits,
+            exact=all(part.exact for part in parts),
+            errors=_roundings(columns),
+        )
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of the moves as a table of balls."""
+        table = self.matrix.tolist()
+        return [table[int(row)] for row in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoves(BallMoves):
+    """Moves mu_k A^-j e_k of the initial state.
+
+    ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
+    that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
+    mu ``scales[i]``, all of shape (M,). A window of the run that starts ``start`` samples
+    later sees it as a move mu_k A^(start - j) e_k of its own first state. At t = 0 delayed
+    outputs may follow or be held; later they can only follow.
+    """
+
+    free: FreeResponse
+    times: NDArray
+    sources: NDArray
+    scales: NDArray
+    start: int
+    horizon: int
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        index: Sequence[int],
+        radii: NDArray,
+        times: NDArray,
+        start: int,
+        horizon: int,
+    ) -> StateMoves:
+        """The moves of some states at some times, from a window that begins at ``start``."""
+        back = max(int(times.max()) - start, 0)
+        forward = max(start + horizon - 1 - int(times.min()), 0)
+        axes = np.eye(plant.order)[:, index]
+        free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+        count = len(index)
+        times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
+        if free.held:
+            first = np.flatnonzero(times == 0)
+            times = np.append(times, times[first])
+            sources = np.append(sources, count + sources[first])
+        states = free.columns(start - times, sources)
+        scales = radii[sources % count]
+        matrix = _scaled_columns(states, scales, free.bits)
+        columns = midpoints(matrix)
+        if not np.isfinite(columns).all():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
+                "shorten it, or protect fewer times (StateAdjacency(times=...))"
+            )
+        columns.flags.writeable = False
+        moves = cls(
+            columns,
+            matrix,
+            free,
+            times,
+            sources,
+            scales,
+            start,
+            horizon,
+            bits=free.bits,
+            errors=_roundings(columns),
+        )
+        silent = np.flatnonzero(~columns.any(axis=1)).tolist()
+        # a rounded zero would pass for a state that never moves
+        if any(ball != 0 for row in moves.balls(silent) for ball in row):
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "below 1e-323: rescale the states, or protect earlier times "
+                "(StateAdjacency(times=...))"
+            )
+        return moves
+
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+        """The responses from the plant's past and future, not from rounded moves."""
+        if not isinstance(query, OutputQuery):
+            return super().output_responses(query)
+        every = np.arange(self.columns.shape[1])
+        responses = self.responses(query.plant.C, every)
+        return responses, 4 * EPS * np.abs(responses)
+
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+        responses, errors = self.output_responses(query)
+        return ball_matrix(responses), errors
+
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
+        if not isinstance(query, OutputQuery):
+            return super().sensitivity(query, norm)
+        return float(self.output_sizes(query.plant.C, norm).max())
+
+    @property
+    def radii(self) -> NDArray:
+        """mu of each protected state (q,)."""
+        return self.scales[: self.axes.shape[1]]
+
+    @property
+    def axes(self) -> NDArray:
+        """Unit vectors (n, q) of the protected states."""
+        return self.free.axes
+
+    def stretched(self, gains: NDArray) -> StateMoves:
+        """The same moves, each times its own gain."""
+        columns = real_array(self.columns * gains, "moves", copy=False)
+        matrix = _scaled_columns(self.matrix, gains, self.bits)
+        scales = self.scales * gains
+        return replace(self, columns=columns, matrix=matrix, scales=scales)
+
+    def responses(self, C: NDArray, columns: NDArray) -> NDArray:
+        """O_T z (T p, M) of chosen moves, as windows of one long free response."""
+        long = self.free.outputs(C)  # (times, p, q)
+        out = np.empty((self.horizon * len(C), len(columns)))
+        for i, column in enumerate(columns.tolist()):
+            start = self._starts[column]
+            end = start + self.horizon
+            window = long[start:end, :, self.sources[column]]
+            scale = self.scales[column]
+            out[:, i] = scale * window.ravel()
+        return out
+
+    def output_sizes(self, C: NDArray, norm: float) -> NDArray:
+        """||O_T z|| of every move (M,), rounded up, from windows of the free response."""
+        one_of(norm, "norm", (1, 2, np.inf))
+        long = self.free.outputs(C)
+        top = np.abs(long).max()
+        if not np.isfinite(top * self.scales.max()):
+            raise UncertifiableError(
+                "the free response exceeds 1e308 within the horizon; shorten the horizon"
+            )
+        if top == 0:
+            return np.zeros(self.columns.shape[1])
+        frames = np.linalg.norm(long / top, ord=norm, axis=1)  # (times, q)
+        every = np.lib.stride_tricks.sliding_window_view(frames, self.horizon, axis=0)
+        sizes = np.empty(len(self.sources))
+        step = max(1, _MOST_COPIED // self.horizon)
+        for first in range(0, len(sizes), step):
+            some = slice(first, first + step)
+            windows = every[self._starts[some], self.sources[some]]
+            sizes[some] = np.linalg.norm(windows, ord=norm, axis=-1)
+        rounding = 4 * EPS * (self.horizon + len(C))
+        return round_up(top * sizes * self.scales * (1 + rounding))
+
+    @property
+    def _starts(self) -> NDArray:
+        """Where the window of each move begins in the free response (M,)."""
+        return self.free.back + self.start - self.times
+
+
+def _roundings(columns: NDArray) -> NDArray:
+    """Bounds of the errors of rounded numbers, of which zeros are exact."""
+    return np.where(columns == 0, 0.0, np.spacing(np.abs(columns)))
+
+
+def _scaled_columns(matrix: BallMatrix, scales: NDArray, bits: int) -> BallMatrix:
+    """The columns of a matrix (n, M), each times its own number."""
+    balls = [Ball(scale) for scale in scales.tolist()]
+    with working_bits(bits):
+        pairs = zip(matrix.entries(), cycle(balls))
+        entries = [entry * scale for entry, scale in pairs]
+    return BallMatrix(matrix.nrows(), matrix.ncols(), entries)
+
+
+def _check_movable(plant: Plant, index: Sequence[int]) -> None:
+    """Make sure that the protected states can be moved on their own at any time.
+
+    Delays cannot: at t > 0 they are what entered, or what was read, before. The other
+    states can if A is nonsingular on them.
+
+    Raises
+    ------
+    ValueError
+        If they cannot.
+    """
+    entered = delayed_inputs(plant.A)
+    read = delayed_outputs(plant.A)
+    kinds = ((entered, "input", "entered"), (read, "output", "was read"))
+    for delays, kind, what in kinds:
+        fixed = [plant.states[k] for k in index if delays[k]]
+        if fixed:
+            raise ValueError(
+                f"{' and '.join(fixed)}: a delayed {kind}, at t > 0 it is what {what} "
+                "before. Protect what enters (DisturbanceAdjacency), or the initial state "
+                "(StateAdjacency(..., times=0)), and name the other states here"
+            )
+    others = np.flatnonzero(~entered & ~read)
+    if rational_matrix(plant.A[np.ix_(others, others)]).det() == 0:
+        raise ValueError(
+            f"A of {plant.name} is singular beyond its delays: a state at t > 0 cannot "
+            "always be moved on its own, and A^-1 does not exist. Protect the initial state "
+            "(StateAdjacency(..., times=0) or InitialStateAdjacency), or what enters "
+            "(DisturbanceAdjacency)"
+        )
+
+
+class PlantAdjacency(CheckedFields, Secret):
+    """Base of frozen dataclasses about signals of a plant that move by a radius.
+
+    A subclass names the signals in its field ``states`` or ``inputs``, and calls
+    `_check_fields` on construction.
+    """
+
+    radius: Any
+    times: tuple[int, ...] | None = None
+
+    @property
+    @abstractmethod
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        """The signals that the field of a subclass names, None for all of them."""
+
+    def _check_fields(self, field: str, what: str) -> None:
+        """Bring radius, times and the field of names into their public form.
+
+        Errors say ``what`` the names are of.
+        """
+        if isinstance(self.radius, str):
+            raise TypeError(
+                f"radius: expected a number, got a name; with its radius, {self.radius!r} "
+                f"is written {{{self.radius!r}: 0.05}}"
+            )
+        self._set(radius=public_radius(self.radius))
+        if self.times is not None:
+            self._set(times=_sample_indices(self.times))
+        if self._chosen is None:
+            return
+        self._set(**{field: _labels_of(self._chosen, field)})
+        if isinstance(self.radius, Mapping):
+            raise ValueError(
+                f"radius already names the {what}; drop {field}, or pass an array of "
+                "radii"
+            )
+
+    def _named(self, labels: tuple[str, ...]) -> list[str | int]:
+        """Names or positions of the signals that move, of which a plant has ``labels``."""
+        if isinstance(self.radius, Mapping):
+            return named_or_numbered(self.radius, labels, "radius")
+        return list(labels if self._chosen is None else self._chosen)
+
+    def _radii(self, count: int, what: str) -> NDArray:
+        """Radii (count,) of the signals that move."""
+        radii = self.radius
+        if isinstance(radii, Mapping):
+            radii = tuple(radii.values())
+        elif not isinstance(radii, tuple):
+            radii = (radii,) * count
+        if not count:
+            raise ValueError(f"radius: expected at least one {what}, got none")
+        if len(radii) != count:
+            raise ValueError(
+                f"radius: expected {count} radii, one per {what}, got {len(radii)}"
+            )
+        return np.array(radii)
+
+    def _times_within(self, horizon: int) -> NDArray:
+        """Protected sample indices within a horizon, by default all of them."""
+        if self.times is None:
+            return np.arange(horizon)
+        if self.times[-1] >= horizon:
+            raise ValueError(
+                f"times: expected sample indices below the horizon {horizon}, "
+                f"got {self.times[-1]}"
+            )
+        return np.array(self.times)
+
+    @property
+    def _when(self) -> str:
+        """Protected sample indices in words."""
+        times = self.times
+        if times is None:
+            return "the run"
+        if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
+            return f"t = {times[0]}..{times[-1]}"
+        return f"t = {', '.join(map(str, times))}"
+
+    @property
+    def _once(self) -> str:
+        """Return the one time of a move in words."""
+        if self.times is None:
+            return "at any one time"
+        return f"at one of {self._when}" if len(self.times) > 1 else f"at {self._when}"
+
+    def _sizes(self, every: str) -> str:
+        """Which signals move by how much, in words, where ``every`` stands for all."""
+        if isinstance(self.radius, Mapping):
+            alike: dict[float, list[str]] = {}
+            for name, mu in self.radius.items():
+                alike.setdefault(mu, []).append(str(name))
+            return " or ".join(
+                f"{' or '.join(names)} by at most {mu:g}" for mu, names in alike.items()
+            )
+        if self._chosen is not None:
+            every = " or ".join(map(str, self._chosen))
+        if isinstance(self.radius, tuple):
+            return f"{every} by at most {list(self.radius)}"
+        return f"{every} by at most {self.radius:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        own: Any = self  # subclasses are dataclasses, this base is none
+        data: dict[str, Any] = {"type": type(self).__name__}
+        for each in fields(own):
+            value = getattr(self, each.name)
+            if isinstance(value, tuple):
+                value = [np.asarray(part).tolist() for part in value]
+            data[each.name] = value
+        return data
+
+
+def _labels_of(given: Any, name: str) -> tuple:
+    """Names or indices as a tuple, from one of them or a sequence."""
+    if isinstance(given, (str, int, np.integer)):
+        return (given,)
+    labels = sequence_of(given, name, "names or indices")
+    for label in labels:
+        if not isinstance(label, (str, int, np.integer)):
+            raise TypeError(
+                f"{name}: expected names or indices, got {type(label).__name__}"
+            )
+    return tuple(labels)
+
+
+def _sample_indices(times: ArrayLike) -> tuple[int, ...]:
+    """Protected times as a sorted tuple of sample indices."""
+    try:
+        given = np.atleast_1d(np.asarray(times))
+    except Exception:  # an array's own text may show what it holds
+        given = np.empty(0)
+    if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
+        shown = type(times).__name__
+        if given.dtype.kind in "iuf" and given.size:
+            shown = repr(times)
+        if given.dtype.kind == "f":
+            shown += "; to get indices from seconds divide by dt"
+        raise ValueError(
+            "times: expected sample indices >= 0, such as 0 or range(10), got " + shown
+        )
+    return tuple(np.unique(given).tolist())
+
+
+class _OfStates(PlantAdjacency):
+    """What adjacencies about states share."""
+
+    states: tuple[str | int, ...] | None = None
+
+    @property
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        return self.states
+
+    def _trajectory(self, manifold: AffineManifold) -> TrajectoryManifold:
+        if not isinstance(manifold, TrajectoryManifold):
+            raise TypeError(
+                f"{type(self).__name__} is about a plant's trajectory; use it with "
+                f"output_query or trajectory_manifold, not with {type(manifold).__name__}"
+            )
+        return manifold
+
+    def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
+        """Positions and radii of the protected states."""
+        index = plant.state_index(self._named(plant.states), "radius")
+        return index, self._radii(len(index), "protected state")
+
+    def moves_at_first_sample(self, plant: Plant) -> NDArray:
+        """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
+        index, radii = self._index_and_radii(plant)
+        return np.eye(plant.order)[:, index] * radii
+
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        moves = self.moves(trajectory_manifold(plant, horizon))
+        if not isinstance(moves, StateMoves):
+            return responses_of_moves(moves, plant, horizon)
+        every = np.arange(moves.columns.shape[1])
+        return Responses(moves.responses(plant.C, every))
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        moves = self.moves(trajectory_manifold(plant, 1))
+        return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
+
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        plant = manifold.plant
+        index, _ = self._index_and_radii(plant)
+        rest = [name for k, name in enumerate(plant.states) if k not in index]
+        clauses = self._together(len(index))
+        if rest:
+            clauses.append(f"moves of {', '.join(rest)}")
+        return tuple(clauses)
+
+    def _together(self, states: int) -> list[str]:
+        """Return which moves of the protected states at once are not hidden."""
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class StateAdjacency(_OfStates):
+    """One state at one time moves by at most its radius, the others then are held.
+
+    Two trajectories are adjacent if they obey the same dynamics and inputs and, at some
+    protected time j, differ in one protected state k only, by at most mu_k. At all other
+    times they differ as the dynamics demand. These are the T block charts of DPAM Theorem 3
+    (eq. (22)). Definition 4 has more, such as {p(0), p(1)} for a vehicle, which moves its
+    velocity by mu / T_s.
+
+    At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
+    outputs differ as the other states did before, also before the first sample. At t = 0
+    both are hidden: delayed outputs that are held, and ones that differ so.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Largest move mu in the units of the state, one for all protected states or one for
+        each. A mapping by name protects the named states only.
+    states : sequence of str or int, optional
+        Protected states, all by default.
+    times : int or sequence of int, optional
+        Protected times j as sample indices, all of 0 .. T-1 by default.
+    charts : {"times", "all"}, optional
+        Which sets of entries are moved freely, one time's state, or every free set as in
+        Definition 4, which is discontinuous in A.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, a state is unknown, a time is outside the horizon, or
+        a protected state at t > 0 is a delay or of a singular part of A.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.StateAdjacency({"position": 1.0}).statement
+    'position by at most 1 at any one time, the other states at that time held'
+    """
+
+    radius: Any
+    states: tuple[str | int, ...] | None = None
+    times: tuple[int, ...] | None = None
+    charts: str = "times"
+
+    def __post_init__(self) -> None:
+        one_of(self.charts, "charts", ("times", "all"))
+        self._check_fields("states", "protected states")
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        trajectory = self._trajectory(manifold)
+        if self.charts == "times":
+            return self.moves_from(trajectory, 0, trajectory.horizon)
+        index, radii = self._index_and_radii(trajectory.plant)
+        each = np.zeros((trajectory.horizon, trajectory.plant.order))
+        times = self._times_within(trajectory.horizon)
+        each[np.ix_(times, np.array(index))] = radii
+        return circuit_moves(trajectory, each.ravel())
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        if self.times is None:
+            raise ValueError(
+                "times: without a horizon a state is protected at the first samples "
+                "only, since a small move late in the run was a large one at its start; "
+                "pass times=0, or protect what enters during the run with a "
+                "DisturbanceAdjacency"
+            )
+        if self.charts != "times":
+            raise ValueError(
+                'charts: the moves of charts="all" depend on the horizon; use '
+                'charts="times", or design for a finite horizon'
+            )
+        moves = self.moves(trajectory_manifold(plant, max(self.times) + 1))
+        return SecretInputs.of_moves(plant, moves.vectors, is_ball=False)
+
+    def moves_from(
+        self, trajectory: TrajectoryManifold, start: int, length: int
+    ) -> StateMoves:
+        """The moves of block charts, as moves of the first state of a window.
+
+        The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
+        """
+        return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
+
+    def _together(self, states: int) -> list[str]:
+        kinds = []
+        if states > 1:
+            kinds.append("two states")
+        if self.times is None or len(self.times) > 1:
+            kinds.append("two times")
+        return [f"{' or '.join(kinds)} moved at will at once"] if kinds else []
+
+    @property
+    def statement(self) -> str:
+        held = "the other states at that time"
+        if self.charts == "all":
+            held = "the other entries of any free set (Definition 4)"
+        return f"{self._sizes('any state')} {self._once}, {held} held"
+
+
+@lru_cache(maxsize=16)  # a design asks again and again, for a few plants
+def _state_moves(
+    adjacency: StateAdjacency, plant: Plant, horizon: int, start: int, length: int
+) -> StateMoves:
+    index, radii = adjacency._index_and_radii(plant)
+    times = adjacency._times_within(horizon)
+    if times[-1] > 0:
+        _check_movable(plant, index)
+    return StateMoves.of(plant, index, radii, times, start, length)
+
+
+@dataclass(frozen=True, eq=False)
+class InitialStateAdjacency(_OfStates):
+    """The initial state moves within a ball, the trajectory follows the dynamics.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Radius mu of the ball sum_k |dx_k / mu_k|^p <= 1, as in `StateAdjacency`. States
+        that a mapping does not name are held.
+    norm : {1, 2, inf}, optional
+        p of the ball. A box (inf) is hidden by its 2^(k-1) corners, for at most 16 states.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.InitialStateAdjacency({"position": 1.0, "velocity": 0.2}).statement
+    'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
+    """
+
+    radius: Any
+    norm: float = 2
+
+    def __post_init__(self) -> None:
+        norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
+        self._set(norm=norm)
+        self._check_fields("states", "protected states")
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        axes = self.moves_at_first_sample(self._trajectory(manifold).plant)
+        count = axes.shape[1]
+        if self.norm == 2:
+            return EllipsoidMoves(axes)
+        if self.norm == 1:
+            return FiniteMoves(axes)
+        if count > 16:
+            raise ValueError(
+                f"norm: a box of {count} states has 2^{count - 1} corners; use norm=2 "
+                "or 1"
+            )
+        signs = product([1.0], *[[1.0, -1.0]] * (count - 1))
+        return FiniteMoves(axes @ np.array(list(signs)).T)
+
+    @property
+    def statement(self) -> str:
+        sizes = self._sizes("any state")
+        return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"norm": str(self.norm)}

@@ -1,0 +1,672 @@
+"""Disturbance adjacency, for a secret signal that enters the plant during the run.
+
+Structured noise that hides the initial state hides none of it. The data are the initial
+state and the signal, every value of which is possible. A change of the signal reaches the
+outputs through the plant's shifted impulse responses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._frozen import Frozen, array_identity
+from ..core._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    sequence_of,
+)
+from ..core.adjacency import Adjacency
+from ..core.manifold import AffineManifold
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
+from ..core.query import LinearQuery
+from ..systems.linear import LinearSystem
+from ..systems.plant import Plant
+from ..systems.powers import response_to_shape
+from .adjacency import (
+    BallMoves,
+    PlantAdjacency,
+)
+from .manifold import (
+    RUN_ASSUMPTIONS,
+    OutputQuery,
+    TrajectoryManifold,
+)
+from .secret import Responses, SecretInputs, SignalMoves
+
+#: What a disturbance adjacency leaves open.
+_INITIAL_STATE = "the initial state"
+
+
+#: Longest change, in samples: every length up to it is a move of its own.
+LONGEST = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class DisturbanceAdjacency(PlantAdjacency):
+    """A signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w is the secret.
+
+    Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
+    an adjacent move: at one entry and one time by at most its radius (``single``), or by any
+    signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
+    u reacts to w, it does so through what is published.
+
+    ``single`` hides nothing that lasts longer than ``duration``. What lasts k samples at mu
+    has the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher
+    price than ``duration=k``. A step of any length is one entry at the input of an
+    integrator: give the plant a state load(t+1) = load(t) in place of the input, and pass
+    ``DisturbanceAdjacency({"load": mu})``.
+
+    In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k
+    and a load (T,), with that input's row of K zero. ``feedforward`` is public.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Largest move mu in the units of the signal, one for all or one for each. A mapping
+        by name protects the named signals only.
+    inputs : sequence of str or int, optional
+        Which signals are secret, all inputs of the plant by default. For the name or
+        position of an input, E and F are its columns of B and D. For the name of a state, E
+        is its unit vector and F = 0.
+    times : int or sequence of int, optional
+        Sample indices at which the signal may move, the whole horizon by default.
+    norm : {"single", "l2"}, optional
+    duration : int, optional
+        A change keeps its value for 1 to this many samples, such as hours that people stay.
+    profiles : sequence of array_like, shapes (k,), optional
+        Shapes of a change over time, scaled by the radius and cut off at the horizon.
+    events : int, optional
+        At most so many changes in one run, each at its own time and input. Over a finite
+        horizon more than one needs a separation.
+    separation : int, optional
+        Samples from the beginning of one change to that of the next one at least,
+        whichever signals they are on. Changes may overlap. Far apart, k of them take
+        sqrt(k) times the noise of one, and k times where nothing is known of their
+        distance, as with plants of a region.
+    window : int, optional
+        Samples within which all of the signal's change falls, with ``norm="l2"`` (`person`).
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, a name is unknown or belongs to both an input and a
+        state, a time is outside the horizon, a profile is empty, zero or not finite, or
+        duration, profiles and events do not go with each other or the norm.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
+    'the disturbance occupancy by at most 0.1 at any one time'
+    """
+
+    radius: Any
+    inputs: tuple[str | int, ...] | None = None
+    times: tuple[int, ...] | None = None
+    norm: str = "single"
+    duration: int = 1
+    profiles: tuple[NDArray, ...] | None = None
+    events: int = 1
+    separation: int = 0
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.norm, "norm", ("single", "l2"))
+        self._set(
+            duration=positive_integer(self.duration, "duration"),
+            events=positive_integer(self.events, "events"),
+            separation=positive_integer(self.separation, "separation", zero=True),
+        )
+        if self.window is not None:
+            self._set(window=positive_integer(self.window, "window"))
+        self._check_fields("inputs", "secret signals")
+        if self.profiles is not None:
+            self._set(profiles=_checked_profiles(self.profiles))
+        if self.duration > LONGEST:
+            raise ValueError(
+                f"duration: expected at most {LONGEST} samples, got {self.duration}; "
+                "a value that is kept longer is a state r+ = r (StateAdjacency)"
+            )
+        if self.profiles is not None and self.duration > 1:
+            raise ValueError(
+                "duration: expected a duration or profiles, got both; add the shapes "
+                "np.ones(k) to the profiles"
+            )
+        shaped = self.profiles is not None or self.duration > 1 or self.events > 1
+        if self.norm == "l2" and (shaped or self.separation):
+            raise ValueError(
+                'duration, profiles, events, separation: they are for norm="single"; '
+                'norm="l2" hides any signal of bounded energy'
+            )
+        if self.norm != "l2" and self.window:
+            raise ValueError(
+                'window: expected norm="l2" beside it; DisturbanceAdjacency.person gives '
+                "the radius of what a person uses within a window"
+            )
+
+    @classmethod
+    def person(
+        cls,
+        power: float,
+        energy: float,
+        *,
+        inputs: Sequence[str | int] | None = None,
+        window: int,
+    ) -> DisturbanceAdjacency:
+        """Hide all that one person uses within any one window of time.
+
+        What the person uses is a signal s with abs(s) <= power at every sample and input,
+        and sum abs(s) <= energy over the samples and inputs of a window. Hence
+        sum s^2 <= max abs(s) sum abs(s) <= power energy, a ball of radius
+        sqrt(power energy) with ``norm="l2"``, whenever the person uses it.
+
+        The guarantee is about one window. What falls in k windows is hidden with
+        sqrt(k) times the noise, wherever they are, since their energies add up: pass k
+        times the energy. After years of use nothing is claimed about all of them
+        together.
+
+        Parameters
+        ----------
+        power : float
+            Most that the person uses at a sample, in the signal's unit.
+        energy : float
+            Most that the samples of a window add up to, in the signal's unit times samples.
+        inputs : sequence of str or int, optional
+            Which signals are secret, all inputs of the plant by default.
+        window : int
+            Samples of a window, such as those of a day.
+
+        Returns
+        -------
+        DisturbanceAdjacency
+
+        Raises
+        ------
+        ValueError
+            If a number is not positive.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> secret = pc.DisturbanceAdjacency.person(2.0, 18.0, inputs="load", window=96)
+        >>> secret.radius
+        6.0
+        """
+        power = positive_number(power, "power")
+        energy = positive_number(energy, "energy")
+        radius = math.sqrt(min(power, energy) * energy)
+        window = positive_integer(window, "window")
+        return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
+
+    @property
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        return self.inputs
+
+    @property
+    def shapes(self) -> tuple[NDArray, ...]:
+        """Shapes (k,) of a change over time, for a radius of one."""
+        if self.profiles is not None:
+            return self.profiles
+        return tuple(np.ones(k) for k in range(1, self.duration + 1))
+
+    def starts(self, horizon: int) -> NDArray:
+        """Sample indices at which a change may begin, over a finite horizon."""
+        if self.events > 1 and not self.separation:
+            raise ValueError(
+                "events: over a finite horizon several changes need a separation, got "
+                f"events={self.events} without one; pass separation=, design with "
+                "horizon=np.inf, or multiply the radius by events, which covers them"
+            )
+        return self._times_within(horizon)
+
+    def signals(self, plant: Plant) -> tuple[str, ...]:
+        """Names of the secret signals, as labels of the plant."""
+        found = []
+        for name in self._named(plant.inputs):
+            if not isinstance(name, str):
+                if not 0 <= name < len(plant.inputs):
+                    raise ValueError(
+                        "inputs: expected the position of an input, "
+                        f"0 .. {len(plant.inputs) - 1}, got {name}"
+                    )
+                name = plant.inputs[name]
+            found.append(name)
+        return tuple(found)
+
+    def system(self, plant: Plant) -> LinearSystem:
+        """G, from the secret signals to the outputs."""
+        return entered_by_signals(plant, self.signals(plant))
+
+    def radii(self, plant: Plant) -> NDArray:
+        """mu of each secret signal (q,)."""
+        return self._radii(len(self.signals(plant)), "secret signal")
+
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        system = self.system(plant)
+        starts = self.starts(horizon)
+        radii = self.radii(plant)
+        columns = starts[:, None] * len(radii) + np.arange(len(radii))
+        sizes = np.tile(radii, len(starts))
+        every = []
+        for shape in self.shapes:
+            forced = forced_outputs(system, horizon, shape)
+            every.append(forced[:, columns.ravel()] * sizes)
+        together = np.hstack(every)
+        if self.events > 1:
+            each = np.tile(np.repeat(starts, len(radii)), len(every))
+            return Responses.several(together, each, self.events, self.separation)
+        return Responses.of(together, is_ball=self.norm == "l2")
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        if self.times is not None:
+            raise ValueError(
+                "times: without a horizon a disturbance may change at any time; leave "
+                "times out, or design for a finite horizon"
+            )
+        system = self.system(plant)
+        radii = self.radii(plant)
+        if self.norm == "l2":
+            return SecretInputs(system, energies=radii)
+        lasting = self.profiles is None
+        shapes = self.shapes[-1:] if lasting else self.shapes
+        signals = []
+        for column, radius in enumerate(radii.tolist()):
+            moves = SignalMoves(
+                column,
+                radius,
+                shapes,
+                lasting,
+                events=self.events,
+                separation=self.separation,
+            )
+            signals.append(moves)
+        return SecretInputs(system, tuple(signals))
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        if not isinstance(manifold, DisturbedManifold):
+            raise TypeError(
+                "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got a DisturbanceAdjacency, which is about "
+                "a signal that enters during the run; it goes to design_output_noise and tradeoff"
+            )
+        if self.events > 1:
+            raise ValueError(
+                f"events: one change is a move, {self.events} of them are too many to "
+                "list; ask the noise for its guarantee"
+            )
+        radii = self.radii(manifold.plant)
+        places = [manifold.signals.index(one) for one in self.signals(manifold.plant)]
+        columns = []
+        for shape in self.shapes:
+            for start in self.starts(manifold.horizon).tolist():
+                for place, radius in zip(places, radii):
+                    columns.append(manifold.change(place, start, radius * shape))
+        kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
+        return kind(np.column_stack(columns))
+
+    @property
+    def statement(self) -> str:
+        sizes = self._sizes("any input")
+        if self.norm == "l2":
+            when = self._when
+            if self.window:
+                when = f"any one window of {self.window} samples"
+            energy = "in the root of its energy over"
+            return f"the disturbance {sizes} {energy} {when}"
+        changes = self._once
+        if self.events > 1:
+            changes = f"at each of {self.events} times"
+            if self.times is not None or not self.separation:
+                changes += f" of {self._when}"
+            if self.separation:
+                changes += f" at least {self.separation} samples apart"
+        lasting = ""
+        if self.profiles is not None:
+            lasting = f", with one of {len(self.profiles)} given profiles"
+        elif self.duration > 1:
+            lasting = f", for 1 to {self.duration} samples"
+        return f"the disturbance {sizes} {changes}{lasting}"
+
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
+        return (*self._longer(manifold), _INITIAL_STATE)
+
+    def _longer(self, manifold: Any) -> tuple:
+        """What is not hidden of a change that goes on, for the guarantee's text."""
+        if self.window:
+            return (
+                f"changes in more than one window of {self.window} samples (k windows "
+                "take sqrt(k) times the noise)",
+            )
+        if self.norm == "l2":
+            return ()
+        return (*self._more_often(), *self._of_other_shape(manifold))
+
+    def _more_often(self) -> tuple[str, ...]:
+        """What is not hidden of changes that come more often, or closer together."""
+        if self.events == 1 or not self.separation:
+            return ()
+        return (
+            f"more than {self.events} changes, or any less than {self.separation} samples "
+            "apart",
+        )
+
+    def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
+        """What is not hidden of a change of another length or shape."""
+        if self.profiles is not None:
+            return ("a disturbance of another shape",)
+        if self.duration > 1:
+            return (f"a disturbance of more than {self.duration} samples",)
+        signals = self.signals(manifold.plant)
+        steps = [name for name in signals if _is_integrator(name, manifold.plant)]
+        if len(steps) == len(signals):
+            return (f"a second step of {' or '.join(steps)}",)
+        return (
+            'a disturbance of more than one sample (norm="l2" hides one by its energy)',
+        )
+
+
+def _is_integrator(name: str, plant: Plant) -> bool:
+    """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
+    if name in plant.inputs or name not in plant.states:
+        return False
+    state = plant.states.index(name)
+    kept = np.eye(plant.order)[state]
+    return bool(np.array_equal(plant.A[state], kept))
+
+
+def _checked_profiles(profiles: Any) -> tuple:
+    """Profiles as read-only arrays (k,), none of them empty or zero."""
+    given = sequence_of(profiles, "profiles", "arrays (k,)")
+    shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in given)
+    if not shapes or not all(shape.any() for shape in shapes):
+        raise ValueError(
+            "profiles: expected at least one array of numbers that are not all zero"
+        )
+    return shapes
+
+
+class JointAdjacency(Adjacency, Frozen):
+    """Moves of any one of several adjacencies.
+
+    A release that hides the joint one hides each of them. A list passed as adjacency to `design_output_noise` becomes one.
+
+    Parameters
+    ----------
+    parts : sequence of StateAdjacency, InitialStateAdjacency or DisturbanceAdjacency
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> from privcontrol.secrets import JointAdjacency
+    >>> level = pc.StateAdjacency({"level": 1.0}, times=0)
+    >>> joint = JointAdjacency([level, pc.DisturbanceAdjacency(0.1, inputs=["u"])])
+    >>> print(joint.statement)  # doctest: +ELLIPSIS
+    either level by at most 1 at t = 0, ..., or the disturbance u by at most 0.1 at any one time
+    """
+
+    _parts: tuple[Adjacency, ...]
+
+    def __init__(self, parts: Iterable[Adjacency]) -> None:
+        parts = tuple(parts)
+        if not parts or not all(isinstance(part, Adjacency) for part in parts):
+            raise TypeError("adjacency: expected a list of Adjacency objects")
+        inner = chain.from_iterable(part.parts for part in parts)
+        self._set(_parts=tuple(inner))
+
+    @property
+    def parts(self) -> tuple[Adjacency, ...]:
+        return self._parts
+
+    def __repr__(self) -> str:
+        return f"JointAdjacency({list(self.parts)})"
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        """All moves together, which several balls have not."""
+        found = []
+        for part in self.parts:
+            of_states = not isinstance(part, DisturbanceAdjacency)
+            if of_states and isinstance(manifold, DisturbedManifold):
+                found.append(manifold.embedded(part))
+            else:
+                found.append(part.moves(manifold))
+        if len(found) == 1:
+            return found[0]
+        if any(moves.is_ball for moves in found):
+            raise ValueError(
+                "adjacency: a ball beside other moves is hidden part by part; look at one "
+                "part"
+            )
+        if isinstance(manifold, DisturbedManifold):
+            columns = np.hstack([moves.vectors for moves in found])
+            return FiniteMoves(columns, exact=all(moves.exact for moves in found))
+        return BallMoves.side_by_side(found)
+
+    @property
+    def statement(self) -> str:
+        return "either " + ", or ".join(part.statement for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "type": "JointAdjacency",
+            "parts": [part.to_dict() for part in self.parts],
+        }
+
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
+        inner = getattr(manifold, "trajectory", manifold)
+        clauses = ["moves of several parts at once"]
+        for part in self.parts:
+            clauses += part.caveats(inner)
+        if len(disturbances(self)) < len(self.parts):
+            clauses = [text for text in clauses if text != _INITIAL_STATE]
+        return tuple(dict.fromkeys(clauses))
+
+
+class DisturbedManifold(AffineManifold):
+    """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter.
+
+    They are all of R^(n + T q), and the trajectory follows from them and the public
+    inputs. ``system`` leads from w to the outputs.
+    """
+
+    plant: Plant
+    horizon: int
+    signals: tuple[str, ...]
+    system: LinearSystem
+    trajectory: TrajectoryManifold
+
+    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
+        signals = tuple(signals)
+        inputs = np.zeros((plant.B.shape[1], horizon))
+        self._set(
+            plant=plant,
+            horizon=horizon,
+            signals=signals,
+            system=entered_by_signals(plant, signals),
+            trajectory=TrajectoryManifold(plant, horizon, inputs),
+            pinned=(),
+        )
+
+    def _identity(self) -> tuple:
+        return (self.domain,)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The plant's fingerprint, for the scope of a guarantee."""
+        return (self.plant.fingerprint,)
+
+    @property
+    def size(self) -> int:
+        return self.plant.order + self.horizon * len(self.signals)
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """``position(0)``, then the signals such as ``occupancy(3)``, time-major."""
+        later = (f"{name}({t})" for t in range(self.horizon) for name in self.signals)
+        return (*(f"{state}(0)" for state in self.plant.states), *later)
+
+    @property
+    def kernel(self) -> scipy.sparse.csr_array:  # type: ignore[override]
+        """The sparse identity, since nothing ties the data to each other."""
+        return scipy.sparse.eye_array(self.size, format="csr")
+
+    @property
+    def origin(self) -> NDArray:  # type: ignore[override]
+        return np.zeros(self.size)
+
+    def tangent(self, moves: NDArray) -> NDArray:
+        return moves
+
+    def residual(self, x: ArrayLike) -> float:
+        self._point(x)
+        return 0.0
+
+    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
+        self._point(x)
+        return True
+
+    def change(self, place: int, start: int, values: NDArray) -> NDArray:
+        """A change (size,) of one signal from a sample on, cut off at the horizon."""
+        data = np.zeros(self.size)
+        signals = data[self.plant.order :].reshape(self.horizon, -1)
+        rest = values[: self.horizon - start]
+        end = start + len(rest)
+        signals[start:end, place] = rest
+        return data
+
+    def embedded(self, adjacency: Adjacency) -> Moves:
+        """Moves of the trajectory as moves of these data, the signals held."""
+        moves = adjacency.moves(self.trajectory)
+        part = moves.vectors
+        held = np.zeros((self.size - len(part), part.shape[1]))
+        columns = np.vstack([part, held])
+        kind = EllipsoidMoves if moves.is_ball else FiniteMoves
+        return kind(columns, exact=moves.exact)
+
+    @cached_property
+    def domain(self) -> str:
+        digest = hashlib.sha256()
+        for matrix in (self.plant.A, self.system.B, self.system.D):
+            digest.update(np.ascontiguousarray(matrix).tobytes())
+        digest.update(repr((self.plant.states, self.signals)).encode())
+        count = f"{len(self.signals)} signal"
+        if len(self.signals) > 1:
+            count += "s"
+        return (
+            f"initial state and {count} into a plant with {self.plant.order} states over "
+            f"{self.horizon} samples [{digest.hexdigest()[:12]}]"
+        )
+
+
+class DisturbedQuery(LinearQuery):
+    """What a plant publishes of its initial state and of the secret signals."""
+
+    plant: Plant
+    manifold: DisturbedManifold
+
+    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
+        manifold = DisturbedManifold(plant, horizon, signals)
+        self._set(plant=plant, manifold=manifold)
+
+    def _identity(self) -> tuple:
+        return (self.manifold, array_identity(self.plant.C))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("A, B and C exact", *RUN_ASSUMPTIONS)
+
+    @property
+    def size(self) -> int:
+        return self.manifold.horizon * len(self.plant.C)
+
+    @property
+    def matrix(self) -> NDArray:
+        """The dense response (T p, n + T q) to data that are their own coordinates."""
+        return self.response
+
+    @cached_property
+    def response(self) -> NDArray:
+        """The observability stack beside the shifted impulse responses."""
+        manifold = self.manifold
+        stack = self.plant.free_response(np.eye(self.plant.order), manifold.horizon)
+        forced = forced_outputs(manifold.system, manifold.horizon)
+        return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
+
+
+def forced_outputs(
+    system: LinearSystem, horizon: int, shape: ArrayLike = (1.0,)
+) -> NDArray:
+    """The outputs' response to changes of inputs of one shape, at each time and input.
+
+    Lower block triangular (T p, T q); each entry is rounded from a ball.
+    """
+    return causal_map(response_to_shape(system, horizon, shape))
+
+
+def causal_map(impulse: NDArray) -> NDArray:
+    """The lower block triangular map (T p, T q) with an impulse response (T, p, q)."""
+    horizon, p, q = impulse.shape
+    every = np.zeros((horizon, p, horizon, q))
+    for t in range(horizon):
+        so_far = impulse[t::-1]
+        every[t, :, : t + 1] = so_far.swapaxes(0, 1)
+    shape = (horizon * p, horizon * q)
+    return every.reshape(shape)
+
+
+def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
+    """The system from signals, each the name of an input or of a state, to the outputs."""
+    entry = np.zeros((plant.order, len(signals)))
+    through = np.zeros((len(plant.C), len(signals)))
+    if len(set(signals)) != len(signals):
+        raise ValueError("inputs: a signal is named twice; name each one once")
+    for i, name in enumerate(signals):
+        if name in plant.inputs and name in plant.states:
+            raise ValueError(
+                f"inputs: {name!r} is both an input and a state; give them different names"
+            )
+        if name in plant.inputs:
+            column = plant.inputs.index(name)
+            entry[:, i] = plant.B[:, column]
+            through[:, i] = plant.D[:, column]
+        elif name in plant.states:
+            entry[plant.states.index(name), i] = 1.0
+        else:
+            known = ", ".join((*plant.inputs, *plant.states))
+            raise ValueError(
+                f"inputs: {name!r} is no input and no state of the plant; known: {known}"
+            )
+    return LinearSystem(plant.A, entry, plant.C, through)
+
+
+def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
+    """The parts of an adjacency that are about disturbances."""
+    if adjacency is None:
+        return []
+    return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
+
+
+PlantQuery = OutputQuery | DisturbedQuery
+
+
+def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
+    """What a plant publishes of the secret that an adjacency is about."""
+    found = disturbances(adjacency)
+    if not found:
+        return OutputQuery(plant, horizon)
+    signals = dict.fromkeys(name for part in found for name in part.signals(plant))
+    return DisturbedQuery(plant, horizon, tuple(signals))

@@ -1,0 +1,278 @@
+"""The manifold of a plant's trajectories, and what is published of them.
+
+The data are x(0), ..., x(T-1), time-major. Their tangent space is that of the initial
+state, so everything is computed with n columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import control as ct
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+
+from ..core._frozen import array_identity
+from ..core._linalg import EPS, positive_integer, real_array
+from ..core.manifold import AffineManifold
+from ..core.moves import FiniteMoves
+from ..core.query import LinearQuery
+from ..systems.plant import Plant
+from .circuits import count_trajectory_circuits, trajectory_circuit_moves
+
+#: What every guarantee about the outputs of a run takes for granted.
+RUN_ASSUMPTIONS = (
+    "the noise drawn once for the horizon",
+    "controller, reference, inputs and initial estimate computed without the secret",
+)
+
+
+class TrajectoryManifold(AffineManifold):
+    """The trajectories x(t+1) = A x(t) + B u(t) for public inputs u (DPAM eqs. (19)-(21)).
+
+    The kernel is [I; A; ...; A^(T-1)], and the tangent coordinates are the initial state.
+    """
+
+    plant: Plant
+    horizon: int
+    _inputs: np.ndarray
+
+    def __init__(self, plant: Plant, horizon: int, inputs: NDArray) -> None:
+        self._set(plant=plant, horizon=horizon, _inputs=inputs)
+
+    def _identity(self) -> tuple:
+        return (self.domain, self._inputs.tobytes())
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The plant's fingerprint, for the scope of a guarantee."""
+        return (self.plant.fingerprint,)
+
+    @property
+    def size(self) -> int:
+        return self.horizon * self.plant.order
+
+    @property
+    def dimension(self) -> int:
+        return self.plant.order
+
+    def __repr__(self) -> str:
+        return f"TrajectoryManifold({self.dimension} states, horizon {self.horizon})"
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names such as ``position(0)``, time-major."""
+        return tuple(
+            f"{state}({t})" for t in range(self.horizon) for state in self.plant.states
+        )
+
+    @cached_property
+    def kernel(self) -> NDArray:  # type: ignore[override]
+        """The powers of A below each other, shape (T n, n)."""
+        order = self.plant.order
+        powers = self.plant.orbit(np.eye(order), self.horizon)
+        return real_array(powers.reshape(-1, order), "A^t", copy=False)
+
+    @cached_property
+    def origin(self) -> NDArray:  # type: ignore[override]
+        """The trajectory (T n,) from x(0) = 0 under the public inputs."""
+        return self.plant.states_out.respond(self._inputs.T[:, :, None]).ravel()
+
+    @cached_property
+    def _equations(self) -> tuple[NDArray, NDArray]:
+        """A x(t) - x(t+1) + B u(t) = 0 for t = 0 .. T-2 (DPAM eq. (20))."""
+        steps = self.horizon - 1
+        now = np.eye(steps, self.horizon)
+        after = np.eye(steps, self.horizon, 1)
+        D = np.kron(now, self.plant.A) - np.kron(after, np.eye(self.plant.order))
+        forced = self.plant.B @ self._inputs[:, :-1]
+        return real_array(D, "D"), real_array(forced.T.reshape(-1), "b")
+
+    @cached_property
+    def pinned(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Public entries that no initial state can move, such as delays."""
+        still = np.flatnonzero(~self.kernel.any(axis=1))
+        return tuple(self.labels[i] for i in still)
+
+    def tangent(self, moves: NDArray) -> NDArray:
+        initial = moves[: self.plant.order]
+        size = np.abs(self.kernel) @ np.abs(initial)
+        defect = np.abs(moves - self.kernel @ initial)
+        bad = np.flatnonzero((defect > 1e-9 * size + EPS).any(axis=0))
+        if len(bad):
+            raise ValueError(
+                f"directions: column {bad[0]} is no difference of two trajectories of "
+                f"{self.plant.name}: it must be [z; A z; A^2 z; ...]"
+            )
+        return initial
+
+    def residual(self, x: ArrayLike) -> float:
+        states = self._point(x).reshape(self.horizon, -1)
+        before = states[:-1]
+        after = states[1:]
+        free = before @ self.plant.A.T
+        inputs = self._inputs[:, :-1]
+        forced = self.plant.B @ inputs
+        defects = after - free - forced.T
+        return float(np.linalg.norm(defects))
+
+    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
+        residual = self.residual(x)
+        gain = 1 + np.linalg.norm(self.plant.A)
+        forced = np.linalg.norm(self.origin)
+        size = gain * np.linalg.norm(x) + forced
+        allowed = rtol * size
+        return bool(residual <= allowed)
+
+    def circuit_count(self) -> int:
+        return count_trajectory_circuits(self.dimension, self.horizon)
+
+    @property
+    def entries_per_move(self) -> int:
+        return 2 * self.dimension
+
+    def circuit_moves(
+        self, radius: ArrayLike, charts: str | Iterable[Iterable[int]] = "all"
+    ) -> Iterator[FiniteMoves]:
+        sizes = np.reshape(radius, (self.horizon, -1))
+        return trajectory_circuit_moves(
+            self.plant.A, self.horizon, sizes, charts=charts
+        )
+
+    @cached_property
+    def domain(self) -> str:
+        source = np.ascontiguousarray(self.plant.A).tobytes()
+        source += repr(self.plant.states).encode()
+        digest = hashlib.sha256(source).hexdigest()
+        return (
+            f"trajectories of a plant with {self.dimension} states over {self.horizon} "
+            f"samples [{digest[:12]}]"
+        )
+
+
+class OutputQuery(LinearQuery):
+    """The outputs y(t) = C x(t) of a trajectory (DPAM eq. (18))."""
+
+    plant: Plant
+    manifold: TrajectoryManifold
+
+    def __init__(self, plant: Plant, horizon: int) -> None:
+        inputs = np.zeros((plant.B.shape[1], horizon))
+        self._set(plant=plant, manifold=TrajectoryManifold(plant, horizon, inputs))
+
+    def _identity(self) -> tuple:
+        return (self.manifold, array_identity(self.plant.C))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("A and C exact", *RUN_ASSUMPTIONS)
+
+    @cached_property
+    def matrix(self) -> scipy.sparse.csr_array:
+        """F = I_T (x) C, sparse, shape (T p, T n)."""
+        return scipy.sparse.kron(
+            scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr"
+        )
+
+    @property
+    def size(self) -> int:
+        return self.manifold.horizon * len(self.plant.C)
+
+    @cached_property
+    def response(self) -> NDArray:
+        """The observability stack, shape (T p, n)."""
+        stack = observability_stack(self.plant, self.manifold.horizon)
+        return real_array(stack, "C A^t", copy=False)
+
+    @cached_property
+    def rounding(self) -> NDArray:
+        horizon = self.manifold.horizon
+        order = self.plant.order
+        powers = np.abs(self.manifold.kernel)
+        frames = powers.reshape(horizon, order, -1)
+        sizes = np.abs(self.plant.C) @ frames
+        operations = np.arange(horizon) + 2 * order + 4
+        roundoff = 2 * EPS * operations
+        errors = roundoff[:, None, None] * sizes
+        return errors.reshape(self.size, -1)
+
+
+def trajectory_manifold(
+    sys: ct.StateSpace | Plant, horizon: int, inputs: ArrayLike | None = None
+) -> TrajectoryManifold:
+    """Return the affine manifold on which a plant's state trajectory lies.
+
+    An eavesdropper who sees the inputs knows it. Entries are time-major and labelled
+    ``position(0)``, and the dimension is the number n of states.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with n states and m inputs.
+    horizon : int
+        Number of samples T, t = 0 .. T-1.
+    inputs : array_like, shape (m, T), optional
+        The public input signal, zero by default. It shifts the manifold and never enters a
+        guarantee.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If ``inputs`` has another shape.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> vehicle = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.1, states=["position", "velocity"])
+    >>> pc.trajectory_manifold(vehicle, 3).labels
+    ('position(0)', 'velocity(0)', 'position(1)', 'velocity(1)', 'position(2)', 'velocity(2)')
+    """
+    plant = Plant.of(sys)
+    horizon = positive_integer(horizon, "horizon")
+    shape = (plant.B.shape[1], horizon)
+    if inputs is None:
+        inputs = np.zeros(shape)
+    elif np.shape(inputs) != shape:
+        raise ct.ControlDimension(
+            f"inputs: expected shape {shape} (inputs, horizon), got {np.shape(inputs)}"
+        )
+    return TrajectoryManifold(plant, horizon, real_array(inputs, "inputs", shape=shape))
+
+
+def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
+    """O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
+
+    Parameters and errors are those of `trajectory_manifold`.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> pc.observability_stack(ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1), 3)
+    array([[1., 0.],
+           [1., 1.],
+           [1., 2.]])
+    """
+    plant = Plant.of(sys)
+    identity = np.eye(plant.order)
+    return plant.free_response(identity, positive_integer(horizon, "horizon"))
+
+
+def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
+    """Return the query that publishes y(t) = C x(t) over a horizon.
+
+    A feedthrough D u(t) is public and left out. Parameters and errors are those of
+    `trajectory_manifold`.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    >>> round(pc.output_query(lag, 2).sensitivity(pc.StateAdjacency(1.0)), 6)
+    2.236068
+    """
+    return OutputQuery(Plant.of(sys), positive_integer(horizon, "horizon"))

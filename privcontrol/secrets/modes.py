@@ -1,0 +1,350 @@
+"""Which modes of a plant make privacy over a horizon expensive, and why, by name.
+
+A mode is a group of eigenvalues that double precision cannot tell apart, with its
+invariant subspace. What is said here explains and warns, and no guarantee rests on it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.csgraph
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack
+
+from ..core._linalg import EPS
+from ..core.adjacency import Adjacency
+from ..core.errors import PrivacyWarning
+from ..systems.plant import Plant
+from .adjacency import StateAdjacency
+from .disturbance import DisturbanceAdjacency
+from .manifold import trajectory_manifold
+
+#: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
+#: by about as much.
+_TOGETHER = 1e-4
+
+#: Norm of a projection onto a mode from which on it is merged with its neighbours, since
+#: they would cancel.
+_SKEWED = 1e3
+
+#: Relative size below which a mode is not excited, or not seen.
+_ABSENT = 1e-10
+
+#: Growth of the noise over the horizon, in standard deviation, that is worth a warning.
+COSTLY = 30.0
+
+#: Part of the largest share from which on a state takes part in a mode.
+_SHARE = 0.3
+#: A mode is unseen where the smallest singular value is this small a part of the largest.
+_UNSEEN = 1e-10
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A mode that protected moves excite and outputs see.
+
+    ``eigenvalue`` is the middle one of the group by modulus, and ``states`` are those that
+    take part most. For each horizon ``sizes`` (H,) is the largest output that a hidden move
+    has through this mode. Noise that hides it with privacy shift y has at least 1/y times
+    this standard deviation along it. ``growth`` is the size of the last horizon over that
+    of a horizon of n samples.
+    """
+
+    eigenvalue: complex
+    kind: str
+    states: tuple
+    sizes: np.ndarray
+    growth: float
+
+    @property
+    def name(self) -> str:
+        """Eigenvalue and states, such as ``0.9 (level)``."""
+        value = self.eigenvalue
+        text = f"{value.real:.4g}"
+        if value.imag > 1e-6 * abs(value):
+            text += f"\N{PLUS-MINUS SIGN}{value.imag:.4g}i"
+        return f"{text} ({', '.join(self.states)})"
+
+    def explanation(self, horizon: int) -> str:
+        """Why this mode is expensive, and what to do about it."""
+        factor = "more than 1e308 times"
+        if np.isfinite(self.growth):
+            factor = f"{self.growth:.2g} times"
+        longer = f"{factor} what it is over a short horizon"
+        if self.kind == "unstable":
+            return (
+                f"the unstable mode {self.name} is excited by the noise that hides the "
+                f"state: over {horizon} samples that noise is {longer}, and the true error "
+                "of any controller that sees private outputs only grows like it. Hiding "
+                "this state and stabilising this mode are in conflict; shorten the horizon, "
+                "or protect other states"
+            )
+        if self.kind == "chain":
+            return (
+                f"the mode {self.name} grows along a chain of integrators: over {horizon} "
+                f"samples the noise that hides the protected moves is {longer}. Shorten the "
+                "horizon, or protect other states"
+            )
+        return (
+            f"the contracting mode {self.name} makes the noise grow: what moves little at "
+            f"the end of {horizon} samples moved far at their start, and the noise that "
+            f"hides it is {longer}. Protect fewer times (StateAdjacency(times=...)), shorten "
+            "the horizon, or protect other states. Since the plant forgets this state, noise "
+            "without a horizon hides what enters it (DisturbanceAdjacency, horizon=np.inf)"
+        )
+
+
+@dataclass(frozen=True)
+class _Subspace:
+    """An invariant subspace of A with its eigenvalues.
+
+    For the basis V (n, k), the block and the coordinates W (k, n) it holds that A V = V
+    block, W V = I and W A = block W.
+    """
+
+    values: NDArray
+    basis: NDArray
+    block: NDArray
+    coordinates: NDArray
+
+    @property
+    def skew(self) -> float:
+        """Norm of the projection onto the subspace."""
+        return float(np.linalg.norm(self.basis @ self.coordinates, 2))
+
+
+def growing_mode(plant: Plant) -> str:
+    """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
+    values, vectors = np.linalg.eig(plant.A)
+    largest = np.abs(values).argmax()
+    value = values[largest]
+    upper = complex(value.real, abs(value.imag))
+    states = _leading_states(plant.states, np.abs(vectors[:, largest]))
+    mode = Mode(upper, "unstable", states, np.empty(0), np.inf)
+    return mode.name
+
+
+def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
+    """Return the name of a mode of A that does not decay and that C does not see, or "".
+
+    By the rank of [A - z I; C] (Popov, Belevitch and Hautus); of A' and B' it is a mode
+    that no input reaches.
+    """
+    for value in np.linalg.eigvals(A):
+        if abs(value) < 1:
+            continue
+        pencil = np.vstack([A - value * np.eye(len(A)), C])
+        sizes, rows = np.linalg.svd(pencil)[1:]
+        if sizes[-1] <= _UNSEEN * sizes[0]:
+            upper = complex(value.real, abs(value.imag))
+            named = _leading_states(states, np.abs(rows[-1]))
+            return Mode(upper, "unstable", named, np.empty(0), np.inf).name
+    return ""
+
+
+def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:
+    """Names of the at most three states that take part most."""
+    relative = (shares / shares.max()).round(6)  # ties stay in the plant's order
+    order = np.argsort(-relative, kind="stable")
+    leading = order[relative[order] > _SHARE]
+    names = [states[k] for k in leading[:3]]
+    return tuple(names)
+
+
+def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
+    """The modes of a plant that protected moves excite and outputs see.
+
+    They hold their sizes for each horizon.
+    """
+    horizons = np.asarray(horizons)
+    directions = first_moves(adjacency, plant, int(horizons.max()))
+    if not directions.size:
+        return ()
+    times: Sequence[int] | None = (0,)
+    if isinstance(adjacency, StateAdjacency):
+        times = adjacency.times
+    # units do not matter
+    balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]
+    A = plant.A * balance / balance[:, None]
+    C = plant.C * balance
+    moves = directions / balance[:, None]
+    found = [_mode(plant, C, moves, times, space, horizons) for space in _subspaces(A)]
+    return tuple(mode for mode in found if mode is not None)
+
+
+def warn_of_costly_modes(
+    plant: Plant,
+    adjacency: Adjacency,
+    horizon: int,
+    kinds: Sequence[str],
+    stacklevel: int = 3,
+) -> None:
+    """Warn of the costliest mode among the kinds, if it dominates what must be hidden.
+
+    Each part of a joint adjacency that is about states has a warning of its own.
+    """
+    for part in adjacency.parts:
+        found = modes(plant, part, [horizon])
+        costly = [mode for mode in found if mode.kind in kinds and mode.growth > COSTLY]
+        if not costly:
+            continue
+        worst = max(costly, key=lambda mode: mode.sizes[-1])
+        largest = max(mode.sizes[-1] for mode in found)
+        if 2 * worst.sizes[-1] >= largest:
+            text = worst.explanation(horizon)
+            warnings.warn(text, PrivacyWarning, stacklevel=stacklevel)
+
+
+def first_moves(adjacency: Adjacency, plant: Plant, horizon: int) -> NDArray:
+    """Columns (n, M) by which the protected states move at one time, at t = 0 if at any.
+
+    There is none for a disturbance.
+    """
+    if isinstance(adjacency, DisturbanceAdjacency):
+        return np.empty((plant.order, 0))
+    if isinstance(adjacency, StateAdjacency):
+        return adjacency.moves_at_first_sample(plant)
+    return adjacency.moves(trajectory_manifold(plant, horizon)).vectors
+
+
+def _subspaces(A: NDArray) -> list[_Subspace]:
+    """Invariant subspaces of groups of eigenvalues, merged until they are well apart."""
+    triangle, rotation = scipy.linalg.schur(A.astype(complex), output="complex")
+    together = _TOGETHER
+    while True:
+        groups = _groups(np.diag(triangle), together)
+        spaces = [_subspace(triangle, rotation, group) for group in groups]
+        if len(spaces) == 1 or max(space.skew for space in spaces) < _SKEWED:
+            return spaces
+        together *= 3
+
+
+def _groups(values: NDArray, together: float) -> list[NDArray]:
+    """Indices of eigenvalues that belong together, as conjugates or neighbours."""
+    is_lower = values.imag < 0
+    upper = np.where(is_lower, values.conj(), values)
+    distances = np.abs(upper[:, None] - upper)
+    sizes = np.maximum(1.0, np.abs(upper))
+    limits = together * sizes
+    close = distances < limits
+    count, labels = scipy.sparse.csgraph.connected_components(close)
+    members = [labels == label for label in range(count)]
+    return [np.flatnonzero(member) for member in members]
+
+
+def _mode(
+    plant: Plant,
+    C: NDArray,
+    moves: NDArray,
+    times: Sequence[int] | None,
+    space: _Subspace,
+    horizons: NDArray,
+) -> Mode | None:
+    """The mode of a subspace, or None if no move excites it or no output sees it."""
+    values = space.values
+    longest = int(horizons.max())
+    excited = space.coordinates @ moves
+    lengths = np.linalg.norm(space.basis @ excited, axis=0)
+    present = lengths > _ABSENT * np.linalg.norm(moves, axis=0)
+    if not present.any():
+        return None
+    largest = float(np.abs(values).max())
+    radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
+    first = 0 if times is None else min(times)
+    latest = longest - 1 if times is None else max(times)
+    outputs = C @ space.basis
+    sizes = _sizes(outputs, space.block / radius, excited[:, present], latest, longest)
+    seen = np.linalg.norm(C, 2) * lengths[present].max()
+    if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
+        return None
+    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
+    with np.errstate(over="ignore"):
+        sizes = sizes * radius**ages
+
+    def peak(horizon: int) -> float:
+        """The largest size over the ages that a horizon has."""
+        oldest = latest if times is not None else min(horizon - 1, latest)
+        return sizes[latest - oldest : latest + max(1, horizon - first)].max()
+
+    peaks = np.array([peak(horizon) for horizon in horizons.tolist()])
+    base = peak(min(plant.order, longest))
+    with np.errstate(over="ignore", invalid="ignore"):
+        growth = float(peaks[-1] / base) if base > 0 else np.inf
+    shares = np.abs(np.einsum("ik,ki->i", space.basis, space.coordinates))
+    middle = values[np.argsort(np.abs(values))[len(values) // 2]]
+    return Mode(
+        eigenvalue=complex(middle.real, abs(middle.imag)),
+        kind=_kind(largest, len(values), growth),
+        states=_leading_states(plant.states, shares),
+        sizes=peaks,
+        growth=growth,
+    )
+
+
+def _subspace(triangle: NDArray, rotation: NDArray, group: NDArray) -> _Subspace:
+    """The invariant subspace of some eigenvalues on the diagonal of a Schur form.
+
+    They are moved to the front. A Sylvester equation then takes the other ones apart.
+    """
+    chosen = np.zeros(len(triangle), dtype=np.int32)
+    chosen[group] = 1
+    front, basis = lapack.ztrsen(chosen, triangle, rotation, job="N")[:2]
+    size = len(group)
+    block = front[:size, :size]
+    dual = np.eye(size, len(front), dtype=complex)
+    if size < len(front):
+        rest = front[size:, size:]
+        between = front[:size, size:]
+        coupling, scale, _ = lapack.ztrsyl(block, rest, between, isgn=-1)
+        dual[:, size:] = coupling / scale
+    return _Subspace(
+        values=np.diag(block),
+        basis=basis[:, :size],
+        block=block,
+        coordinates=dual @ basis.conj().T,
+    )
+
+
+def _sizes(
+    C: NDArray, block: NDArray, excited: NDArray, back: int, forward: int
+) -> NDArray:
+    """The largest ||C block^age w|| over moves, for age = -back .. forward - 1."""
+    future = np.linalg.norm(C @ _powers(block, forward) @ excited, axis=1).max(axis=1)
+    if not back:
+        return future
+    try:
+        inverse = np.linalg.inv(block)
+    except np.linalg.LinAlgError:  # a pure delay
+        return np.concatenate([np.full(back, np.inf), future])
+    past = np.linalg.norm(C @ _powers(inverse, back + 1) @ excited, axis=1).max(axis=1)
+    return np.concatenate([past[:0:-1], future])
+
+
+def _powers(matrix: NDArray, count: int) -> NDArray:
+    """I, M, M^2, .. (count, k, k) by doubling."""
+    powers = np.empty((count, *matrix.shape), matrix.dtype)
+    powers[0] = np.eye(len(matrix))
+    done = 1
+    leap = matrix
+    while done < count:
+        part = min(done, count - done)
+        powers[done : done + part] = leap @ powers[:part]
+        done += part
+        leap = leap @ leap
+    return powers
+
+
+def _kind(radius: float, size: int, growth: float) -> str:
+    slack = max(1e-6, 10 * EPS ** (1 / size))
+    if radius > 1 + slack:
+        return "unstable"
+    if radius < 1 - slack:
+        return "contracting"
+    if growth > 2:
+        return "chain"
+    return "bounded"

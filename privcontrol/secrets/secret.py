@@ -1,0 +1,328 @@
+"""What a hidden change adds to the outputs of a plant.
+
+`Responses` are the outputs' differences over a horizon. `SecretInputs` are the same change
+as inputs of a linear system, for runs of any length and for plants that vary.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..core.moves import Moves
+from ..systems.linear import LinearSystem, reached_states
+from ..systems.plant import Plant
+from ..systems.powers import FreeResponse
+from .manifold import trajectory_manifold
+
+#: Lengths of a lasting change among which the shape of the noise is optimised.
+MOST_LENGTHS = 40
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Responses (T p, M) to changes, several of which may come in one run at a distance.
+
+    ``starts`` (M,) are the samples at which they begin. Any two of the ``events`` begin at
+    least ``separation`` samples apart, each with either sign.
+    """
+
+    columns: NDArray
+    starts: NDArray
+    events: int
+    separation: int
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves.
+
+    Changes of which several come apart are single moves too, as large as their sums would
+    be if they shared no sample. What they share makes the sums larger.
+    """
+
+    points: NDArray
+    balls: tuple[NDArray, ...] = ()
+    exact: bool = True
+    apart: tuple[Apart, ...] = ()
+
+    @classmethod
+    def of(cls, columns: NDArray, is_ball: bool, exact: bool = True) -> Responses:
+        """Return the responses to single moves, or to the ball that they span."""
+        if is_ball:
+            return cls(np.empty((len(columns), 0)), (columns,), exact)
+        return cls(columns, (), exact)
+
+    @classmethod
+    def several(
+        cls, columns: NDArray, starts: NDArray, events: int, separation: int
+    ) -> Responses:
+        """Return the responses to as many changes at a distance as the run has room for."""
+        fitting = 1 + int(starts.max() - starts.min()) // separation
+        apart = Apart(columns, starts, min(events, fitting), separation)
+        return cls(columns * np.sqrt(apart.events), (), False, (apart,))
+
+    @classmethod
+    def joined(cls, found: Sequence[Responses]) -> Responses:
+        """Return the responses to the moves of several secrets, or of several plants."""
+        points = np.hstack([each.points for each in found])
+        balls = tuple(ball for each in found for ball in each.balls)
+        apart = tuple(several for each in found for several in each.apart)
+        return cls(points, balls, all(each.exact for each in found), apart)
+
+    @property
+    def moved(self) -> NDArray:
+        """Mask (T p,) of the outputs that some hidden move changes."""
+        return np.any(np.hstack([self.points, *self.balls]), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class SignalMoves:
+    """Changes of one secret input.
+
+    Attributes
+    ----------
+    column : int
+        Which input of the secret's system.
+    radius : float
+        Size of the change, in the input's unit.
+    shapes : tuple of ndarray
+        Shapes (k,) of the change over time, scaled by the radius.
+    lasting : bool
+        Whether every beginning of a shape is a change as well.
+    group : int
+        Secret that the input belongs to: changes of one group may come together.
+    events : int
+        Number of changes of the group in one run, each at its own time and input.
+    separation : int
+        Samples from the beginning of one of them to that of the next one at least.
+    rounded : bool
+        Whether the entries of this input's column of B and D are rounded.
+    """
+
+    column: int
+    radius: float
+    shapes: tuple[NDArray, ...] = (np.ones(1),)
+    lasting: bool = False
+    group: int = 0
+    events: int = 1
+    separation: int = 0
+    rounded: bool = False
+
+    @property
+    def is_impulse(self) -> bool:
+        """Whether the change is one sample long and of the radius."""
+        return all(np.array_equal(shape, [1.0]) for shape in self.shapes)
+
+    @property
+    def variants(self) -> list[NDArray]:
+        """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
+        if not self.lasting:
+            return list(self.shapes)
+        variants = []
+        for shape in self.shapes:
+            lengths = np.arange(1, len(shape) + 1)
+            if len(shape) > MOST_LENGTHS:
+                spread = np.geomspace(1, len(shape), MOST_LENGTHS)
+                lengths = np.unique(np.round(spread).astype(int))
+            variants += [shape[:length] for length in lengths]
+        return variants
+
+    def transforms(self, z: NDArray) -> NDArray:
+        """Return sums (N, K) of the samples v(t) z^-t of each variant at points z (N,)."""
+        delay = 1 / z
+        transforms = [np.polyval(variant[::-1], delay) for variant in self.variants]
+        return np.transpose(transforms)
+
+
+@dataclass(frozen=True, eq=False)
+class SecretInputs:
+    """Secret inputs of a plant, with the changes of them that must be hidden.
+
+    The moves of an initial state enter as impulses. The output after x(0) = z is the
+    response to an impulse z on the state, one sample later.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        G, from all secret inputs to the outputs.
+    signals : tuple of SignalMoves
+        Changes of single inputs.
+    balls : tuple of tuple of int
+        Inputs of which any impulse of Euclidean norm one is hidden.
+    energies : ndarray, shape (q,), or None
+        Radii, if all signals of weighted energy one are hidden.
+    """
+
+    system: LinearSystem
+    signals: tuple[SignalMoves, ...] = ()
+    balls: tuple[tuple[int, ...], ...] = ()
+    energies: NDArray | None = None
+
+    @classmethod
+    def of_moves(
+        cls, plant: Plant, columns: NDArray, is_ball: bool, rounded: bool = True
+    ) -> SecretInputs:
+        """Return moves (n, M) of the initial state, or their ball, as impulses."""
+        inputs = range(columns.shape[1])
+        still = np.zeros((len(plant.C), len(inputs)))
+        system = LinearSystem(plant.A, columns, plant.C, still)
+        if is_ball:
+            return cls(system, (), (tuple(inputs),))
+        return cls(system, tuple(SignalMoves(k, 1.0, rounded=rounded) for k in inputs))
+
+    @classmethod
+    def of_parts(cls, secrets: Sequence[SecretInputs]) -> SecretInputs:
+        """Return the secrets of one plant side by side, each a group of its own."""
+        A, _, C, _ = secrets[0].system.matrices
+        B = np.hstack([secret.system.B for secret in secrets])
+        D = np.hstack([secret.system.D for secret in secrets])
+        groups = [
+            replace(
+                secret, signals=tuple(replace(one, group=k) for one in secret.signals)
+            )
+            for k, secret in enumerate(secrets)
+        ]
+        return cls.side_by_side(groups, LinearSystem(A, B, C, D))
+
+    @classmethod
+    def side_by_side(
+        cls, secrets: Sequence[SecretInputs], system: LinearSystem
+    ) -> SecretInputs:
+        """Return the changes of several secrets as those of a system's inputs in turn."""
+        signals: list[SignalMoves] = []
+        balls: list[tuple[int, ...]] = []
+        first = 0
+        for secret in secrets:
+            for moves in secret.signals:
+                signals.append(replace(moves, column=moves.column + first))
+            for index in secret.balls:
+                balls.append(tuple(column + first for column in index))
+            first += secret.inputs
+        energies = secrets[0].energies
+        return cls(system, tuple(signals), tuple(balls), energies)
+
+    @property
+    def inputs(self) -> int:
+        """Number of secret inputs."""
+        return self.system.input_count
+
+    @property
+    def scaled_system(self) -> LinearSystem:
+        """G with inputs in units of their radii."""
+        sizes = np.ones(self.inputs)
+        for moves in self.signals:
+            sizes[moves.column] = moves.radius
+        if self.energies is not None:
+            sizes = self.energies
+        return self.system.after(LinearSystem.gain(np.diag(sizes)))
+
+    @property
+    def longest(self) -> int:
+        """Largest number of samples of a shape."""
+        shapes = [shape for moves in self.signals for shape in moves.shapes]
+        return max(map(len, shapes), default=1)
+
+    def keeping(self, states: NDArray) -> SecretInputs:
+        """Return the secret with the states of a mask (n,) alone."""
+        A, B, C, D = self.system.matrices
+        system = LinearSystem(A[np.ix_(states, states)], B[states], C[:, states], D)
+        return replace(self, system=system)
+
+    def changes(self, horizon: int) -> NDArray:
+        """Return single moves as signals (T, q, M), which begin at the first sample."""
+        changes = []
+        for moves in self.signals:
+            for variant in moves.variants:
+                change = np.zeros((horizon, self.inputs))
+                during = variant[:horizon]
+                change[: len(during), moves.column] = moves.radius * during
+                changes.append(change)
+        return np.stack(changes, axis=2)
+
+
+class Secret(Adjacency):
+    """Base of the adjacencies about signals and states of a plant."""
+
+    @abstractmethod
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        """Return what the hidden moves add to the outputs of a plant."""
+
+    @abstractmethod
+    def entering(self, plant: Plant) -> SecretInputs:
+        """Return the hidden moves as inputs of a plant whose run need not end.
+
+        Raises
+        ------
+        ValueError
+            If they depend on a horizon.
+        """
+
+
+def responses_of_moves(moves: Moves, plant: Plant, horizon: int) -> Responses:
+    """Return what moves of the initial state add to the outputs, rounded from balls."""
+    free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
+    columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
+    return Responses.of(columns, moves.is_ball, moves.exact)
+
+
+def all_responses(
+    adjacency: Adjacency, plants: Plant | Sequence[Plant], horizon: int
+) -> Responses:
+    """Return the responses to all moves under the dynamics of each of some plants."""
+    if isinstance(plants, Plant):
+        plants = (plants,)
+    found = []
+    for plant in plants:
+        for part in adjacency.parts:
+            if isinstance(part, Secret):
+                found.append(part.responses(plant, horizon))
+            else:
+                moves = part.moves(trajectory_manifold(plant, horizon))
+                found.append(responses_of_moves(moves, plant, horizon))
+    return Responses.joined(found)
+
+
+def secret_inputs(adjacency: Adjacency, plant: Plant) -> SecretInputs:
+    """Return all parts of an adjacency as inputs of a plant.
+
+    Raises
+    ------
+    TypeError
+        If a part is about other data than those of a plant.
+    ValueError
+        If a part depends on a horizon, or is hidden by its energy beside others.
+    """
+    found = []
+    for part in adjacency.parts:
+        if not isinstance(part, Secret):
+            raise TypeError(
+                "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency "
+                "or a StateAdjacency of the first samples without a horizon, got "
+                f"{type(part).__name__}"
+            )
+        found.append(part.entering(plant))
+    if len(found) > 1 and any(each.energies is not None for each in found):
+        raise ValueError(
+            'adjacency: norm="l2" without a horizon is designed alone; design for it '
+            "alone (with its radius it hides single changes of the same inputs too), or "
+            "give the other parts as a duration"
+        )
+    return SecretInputs.of_parts(found)
+
+
+def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
+    """Return the mask (n,) of states that a secret reaches and an output sees.
+
+    It follows from exact zeros. Of several plants any one may act at any sample.
+    """
+    systems = [secret.system for secret in secrets]
+    links = np.any([system.A != 0 for system in systems], axis=0)
+    entered = np.any([system.B.any(axis=1) for system in systems], axis=0)
+    seen = np.any([system.C.any(axis=0) for system in systems], axis=0)
+    return reached_states(links, entered) & reached_states(links.T, seen)

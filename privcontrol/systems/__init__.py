@@ -1,0 +1,5 @@
+"""Plants as linear systems, and the systems around them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

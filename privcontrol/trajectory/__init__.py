@@ -1,5 +1,0 @@
-"""From a StateSpace and a horizon to manifold, observability stack, output query and state adjacency."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

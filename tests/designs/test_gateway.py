@@ -1,0 +1,705 @@
+"""A gateway publishes exact noise once, what happens to its process."""
+
+import json
+import logging
+import os
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import control as ct
+import numpy as np
+import pytest
+from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
+
+import privcontrol as pc
+from privcontrol.deploy._exact import ExactNoise
+
+KINDS = list(REQUESTS)
+#: What is published is looked at here in all bits.
+Gateway = partial(pc.Gateway, floating=True)
+LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "gateway.sqlite"
+
+
+def two_outputs():
+    return ct.ss(
+        [[0.9, 0.1], [0.0, 0.8]],
+        [[0.0], [1.0]],
+        [[1.0, 0.0], [0.3, 1.0]],
+        0,
+        1,
+        states=["position", "velocity"],
+        outputs=["a", "b"],
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_enclosures_hold_the_noise_of_the_design(kind):
+    """The signal of the design, for the same entries, by its own recursion in doubles."""
+    design = noise(kind)
+    exact = ExactNoise(design)
+    exact.entries.update(exact.draw(range(exact.once)))
+    exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
+    entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
+    eta = np.zeros((1, HORIZON, design.channels))
+    eta[0, 0, : design.once] = entries[: design.once]
+    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, design.width)
+    drawn = entries[None] if design.drawn_once else eta
+    expected = design.signal(drawn)[0]
+    for t in range(HORIZON):
+        for ball, value in zip(exact.sample(t), expected[t]):
+            middle = 0.0 if ball is None else float(ball.mid())
+            assert middle == pytest.approx(value, rel=1e-9, abs=1e-9)
+            assert ball is None or float(ball.rad()) < 1e-30
+
+
+def test_noise_of_several_outputs_keeps_its_rows_apart():
+    design = noise("floored", plant=two_outputs())
+    exact = ExactNoise(design)
+    rows = [exact.rows(t, 128) for t in (0, 3)]
+    white = [[k for k in row if k >= exact.once] for sample in rows for row in sample]
+    first = exact.once
+    assert white == [[first], [first + 1], [first + 6], [first + 7]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_is_published_on_the_grid_and_ends_with_its_horizon(kind, path):
+    with Gateway(noise(kind), path=path, grid=0.001, resolution=0.001) as gateway:
+        published = [gateway.publish(1000 * t) for t in range(HORIZON)]
+        assert gateway.remaining == 0
+        with pytest.raises(pc.PrivacyError, match="design_windows"):
+            gateway.publish(0)
+    steps = np.array(published) / 0.001
+    assert steps.shape == (HORIZON, 1)
+    assert np.allclose(steps, np.round(steps), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_published_noise_has_the_covariance_of_the_design(kind):
+    """800 runs: each variance within 20 %, five standard errors of a Gaussian's.
+
+    Laplace entries have a kurtosis of 6 and twice the standard error.
+    """
+    design = noise(kind, horizon=4)
+    runs = []
+    for _ in range(800):
+        gateway = Gateway(design, block=4)
+        runs.append([gateway.publish(0.0)[0] for _ in range(4)])
+        gateway.close()
+    expected = [design.covariance(t).item() for t in range(4)]
+    allowed = 0.5 if "laplace" in kind else 0.25
+    assert np.var(runs, axis=0) == pytest.approx(expected, rel=allowed)
+
+
+def test_the_ledger_is_charged_once_before_the_first_sample(path, tmp_path):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    gateway = Gateway(noise("driven"), path=path, ledger=ledger, note="line 3")
+    assert ledger.history == ()
+    gateway.publish(0.0)
+    assert [note for note, _, _ in ledger.history] == ["line 3"]
+    for _ in range(3):
+        gateway.close()
+        gateway = pc.Gateway.resume(path, ledger=ledger)
+        gateway.publish(0.0)
+    assert len(ledger.history) == 1
+    gateway.close()
+
+
+def test_a_gateway_killed_between_its_charge_and_its_note_is_charged_once(
+    path, tmp_path
+):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    gateway = Gateway(noise("structured"), path=path, ledger=ledger)
+    ledger.charge(gateway.guarantee, identity=gateway.identity)
+    gateway.close()
+    with pytest.raises(ValueError, match="ledger=ledger"):
+        pc.Gateway.resume(path)
+    with pc.Gateway.resume(path, ledger=ledger) as again:
+        again.publish(0.0)
+    assert len(ledger.history) == 1
+    with pc.Gateway.resume(path) as later:
+        later.publish(0.0)
+
+
+def test_nothing_is_published_beyond_the_budget(path):
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2))
+    gateway = Gateway(noise("structured"), path=path, ledger=ledger)
+    with pytest.raises(pc.BudgetExceededError):
+        gateway.publish(0.0)
+    assert gateway.next_index == 0 and ledger.spent is None
+    gateway.close()
+
+
+def test_simulations_cannot_be_charged():
+    vehicle = pc.plants.vehicle()
+    loop = pc.private_lqg(vehicle, np.eye(2), 1, np.eye(2), 1, noise("structured"))
+    simulated = loop.simulate(rng=0).guarantee
+    assert "simulated in double precision" in simulated.explain()
+    ledger = pc.PrivacyLedger(LARGE)
+    with pytest.raises(ValueError, match="simulation"):
+        ledger.charge(simulated)
+    assert "released exactly" in Gateway(noise("structured")).guarantee.sentence
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_gateway_goes_on_behind_what_it_may_have_published(kind, path):
+    gateway = Gateway(noise(kind), path=path, block=4)
+    for _ in range(6):
+        gateway.publish(0.0)
+    gateway.close()
+    resumed = pc.Gateway.resume(path)
+    assert 8 <= resumed.next_index <= 12
+    before = resumed.next_index
+    resumed.publish(0.0)
+    assert resumed.next_index == before + 1
+    resumed.close()
+
+
+@pytest.mark.parametrize("kind", ["structured", "driven", "correlated and floored"])
+def test_a_resumed_gateway_continues_the_same_noise(kind, path, monkeypatch):
+    """What is drawn once or remembered is that of the file, by the exact rows of the design."""
+    design = noise(kind)
+    gateway = Gateway(design, path=path, block=4)
+    gateway.publish(0.0)
+    gateway.close()
+    resumed = pc.Gateway.resume(path)
+    t = resumed.next_index
+    value = resumed.publish(0.0)[0]
+    resumed.close()
+    oracle, _ = restored(path, design)
+    assert value == pytest.approx(float(oracle.sample(t)[0].mid()), rel=1e-15)
+
+
+def kept(path):
+    """The last state and all entries of a gateway's file, as they are."""
+    connection = sqlite3.connect(path)
+    ((state,),) = connection.execute("SELECT text FROM state").fetchall()
+    rows = connection.execute("SELECT text FROM entries ORDER BY number").fetchall()
+    connection.close()
+    return json.loads(state), [json.loads(text) for (text,) in rows]
+
+
+def restored(path, design):
+    """The noise of a gateway's file, by a second reader of it."""
+    state, entries = kept(path)
+    oracle = ExactNoise(design)
+    draws = [{"first": 0, "bits": state["once"], "states": []}, *entries[1:]]
+    for draw in draws:
+        for number, pair in enumerate(draw["bits"], draw["first"]):
+            bits, count = pair.split("/")
+            oracle.restore(number, int(bits, 16), int(count))
+        if draw["states"]:
+            oracle.restore_states(draw["start"], draw["states"])
+    return oracle, state["committed"]
+
+
+def test_indices_may_skip_lost_samples_and_never_go_back(path):
+    with Gateway(noise("driven"), path=path, block=4) as gateway:
+        gateway.publish(0.0)
+        gateway.publish(0.0, index=17)
+        assert gateway.remaining == HORIZON - 18
+        for passed in (17, 5, 0):
+            with pytest.raises(pc.PrivacyError, match="was passed"):
+                gateway.publish(0.0, index=passed)
+        gateway.publish(0.0, index=18)
+        with pytest.raises(TypeError, match="index"):
+            gateway.publish(0.0, index=20.0)
+
+
+def test_readings_by_name_as_counts_and_as_numbers():
+    gateway = Gateway(noise("floored", plant=two_outputs()), resolution=[0.5, 0.25])
+    assert gateway.publish({"b": 1.0, "a": 2.0}).shape == (2,)
+    assert gateway.publish([3, 4]).shape == (2,)
+    for wrong in (1.0, [1.0], [1.0, 2.0, 3.0], [1.0, np.nan], {"a": 1.0}, "text"):
+        before = gateway.next_index
+        with pytest.raises((ValueError, TypeError)):
+            gateway.publish(wrong)
+        assert gateway.next_index == before
+    gateway.close()
+
+
+def test_errors_status_and_logs_show_no_private_value(path, caplog):
+    secret = 98765.4321
+    with caplog.at_level(logging.DEBUG, "privcontrol"):
+        gateway = Gateway(noise("driven"), path=path, block=4)
+        published = gateway.publish(secret)
+        for wrong in ([secret, secret], {"z": secret}):
+            with pytest.raises(ValueError) as caught:
+                gateway.publish(wrong)
+            assert "98765" not in str(caught.value)
+        gateway.close()
+    shown = repr(gateway) + str(gateway.status()) + caplog.text
+    assert "98765" not in shown and str(published[0]) not in shown
+    assert "drew samples" in caplog.text
+    bits = [pair for draw in kept(path)[1][1:] for pair in draw["bits"]]
+    assert bits and not any(pair.split("/")[0] in shown for pair in bits)
+
+
+def test_the_file_is_for_its_owner_and_for_one_process(path):
+    gateway = Gateway(noise("structured"), path=path)
+    gateway.publish(0.0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError, match="resume"):
+        Gateway(noise("structured"), path=path)
+    with pytest.raises(OSError, match="only one may publish"):
+        pc.Gateway.resume(path)
+    gateway.close()
+    with pytest.raises(pc.PrivacyError, match="closed"):
+        gateway.publish(0.0)
+    pc.Gateway.resume(path).close()
+
+
+def test_gateways_are_not_copied():
+    gateway = Gateway(noise("structured"))
+    with pytest.raises(TypeError, match="resume"):
+        pickle.dumps(gateway)
+    gateway.publish(0.0)
+    child = os.fork()
+    if child == 0:
+        try:
+            gateway.publish(0.0)
+        except pc.PrivacyError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    gateway.close()
+
+
+def test_files_that_are_no_gateway_or_were_altered_are_refused(path, tmp_path):
+    with pytest.raises(FileNotFoundError, match="another window"):
+        pc.Gateway.resume(path)
+    gateway = Gateway(noise("correlated"), path=path, block=4)
+    gateway.publish(0.0)
+    gateway.close()
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for flip in rng.integers(0, 8 * len(whole), 60):
+        changed = bytearray(whole)
+        changed[flip // 8] ^= 1 << (flip % 8)
+        damaged = tmp_path / "damaged.sqlite"
+        damaged.write_bytes(changed)
+        try:
+            resumed = pc.Gateway.resume(damaged)
+        except (ValueError, OSError):
+            continue
+        assert resumed._committed == 8  # a byte that nothing depends on
+        resumed.close()
+    for wrong in (b"", whole[: len(whole) // 2], b"text" * 999):
+        damaged = tmp_path / "damaged.sqlite"
+        damaged.write_bytes(wrong)
+        with pytest.raises((ValueError, OSError)):
+            pc.Gateway.resume(damaged)
+
+
+@pytest.mark.parametrize("number", [0, 1, None])
+def test_a_record_that_was_altered_is_refused(path, number):
+    """The opening, a block, and the state with what is drawn once: one digit is changed."""
+    with Gateway(noise("correlated"), path=path, block=4) as gateway:
+        gateway.publish(0.0)
+    connection = sqlite3.connect(path)
+    table, where = (
+        ("state", "") if number is None else ("entries", f"WHERE number = {number}")
+    )
+    (text,) = connection.execute(f"SELECT text FROM {table} {where}").fetchone()
+    place = max(k for k, letter in enumerate(text) if letter.isdigit())
+    digit = str((int(text[place]) + 1) % 10)
+    changed = text[:place] + digit + text[place + 1 :]
+    connection.execute(f"UPDATE {table} SET text = ? {where}", (changed,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(ValueError, match="altered or damaged"):
+        pc.Gateway.resume(path)
+
+
+DISK_FULL = """
+import resource, sys
+import privcontrol as pc
+from gateway_cases import noise
+path = sys.argv[1]
+gateway = pc.Gateway(noise("correlated"), path=path, block=4, floating=True)
+size = resource.getrlimit(resource.RLIMIT_FSIZE)
+import os
+resource.setrlimit(resource.RLIMIT_FSIZE, (512, size[1]))
+try:
+    for t in range(40):
+        gateway.publish(0.0)
+    print("published all")
+except OSError as error:
+    print("refused", gateway._committed % 4, "nothing is published" in str(error))
+"""
+
+
+def test_a_full_disk_publishes_nothing_more(path):
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", DISK_FULL, str(path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert ran.stdout.strip() == "refused 0 True", ran.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    for missing in (tmp_path / "none" / "gateway.sqlite", Path("/proc/gateway.sqlite")):
+        with pytest.raises(OSError):
+            Gateway(noise("structured"), path=missing)
+
+
+def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(
+    path, monkeypatch
+):
+    """Only the first of 128 bits is one: eta is next to 0 and 1/2 + gamma is undecided."""
+    gateway = Gateway(noise("structured"), path=path, grid=1, block=4)
+    draw = gateway._exact.draw
+
+    def rare(numbers):
+        fresh = draw(numbers)
+        for entry in fresh.values():
+            entry.value = 1 << 127
+        return fresh
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gateway._exact, "draw", rare)
+        first = gateway.publish(0.5)[0]
+    assert gateway.publish(0.5)[0] == first
+    gateway.close()
+    entry = gateway._exact.entries[0]
+    assert entry.count > 128 and first in (0.0, 1.0)
+    assert kept(path)[0]["once"] == [f"{entry.value:x}/{entry.count}"]
+    resumed = pc.Gateway.resume(path)
+    assert resumed._exact.entries[0].value == entry.value
+    assert resumed.publish(0.5)[0] == first
+    resumed.close()
+
+
+def test_memory_does_not_grow_with_the_run():
+    design = noise("independent", horizon=3000)
+    with Gateway(design, block=100) as gateway:
+        for _ in range(3000):
+            gateway.publish(0.0)
+        assert len(gateway._exact.entries) <= 4 * 256
+
+
+@pytest.mark.parametrize("kind", list(ENDLESS))
+def test_noise_without_a_horizon_follows_its_system(kind):
+    """The recursion of the design in doubles, for the same entries."""
+    design = noise(kind)
+    exact = ExactNoise(design)
+    exact.entries.update(exact.draw(range(exact.once)))
+    exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
+    samples = [float(exact.sample(t)[0].mid()) for t in range(HORIZON)]
+    entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
+    eta = np.zeros((1, HORIZON, design.channels))
+    eta[0, 0, : design.once] = entries[: design.once]
+    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, -1)
+    expected = design.over(HORIZON).signal(eta)[0, :, 0]
+    assert samples == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", list(ENDLESS))
+def test_noise_without_a_horizon_continues_from_its_state(kind, path):
+    """A second reader of the file computes the samples behind the kept state."""
+    design = noise(kind)
+    gateway = Gateway(design, path=path, block=4)
+    for _ in range(9):
+        gateway.publish(0.0)
+    gateway.close()
+    assert gateway.remaining == np.inf
+    oracle, committed = restored(path, design)
+    state = oracle.states(committed)
+    resumed = pc.Gateway.resume(path)
+    assert resumed.next_index == committed >= 12
+    assert resumed._exact.states(committed) == state
+    resumed.publish(0.0)
+    resumed.close()
+
+
+def test_the_file_of_a_run_without_a_horizon_does_not_grow(path):
+    with Gateway(noise("endless"), path=path, block=4) as gateway:
+        for _ in range(40):
+            gateway.publish(0.0)
+        size = path.stat().st_size
+        for _ in range(200):
+            gateway.publish(0.0)
+        assert path.stat().st_size <= size + 4096
+        assert len(gateway._exact.entries) < 30
+
+
+def test_states_whose_rounding_could_be_seen_are_refused():
+    """One secret signal, two outputs: without a floor a combination carries no noise."""
+    sys = ct.ss(0.9, 1, [[1.0], [1.0]], 0, 1, states=["air"], inputs=["people"])
+    request = {
+        "horizon": np.inf,
+        "adjacency": pc.DisturbanceAdjacency({"people": 0.1}),
+        "budget": pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    }
+    bare = pc.design_output_noise(sys, **request)
+    with pytest.raises(pc.PrivacyError, match="floor"):
+        Gateway(bare)
+    floored = pc.design_output_noise(sys, floor=0.01, **request)
+    with Gateway(floored) as gateway:
+        assert gateway.publish([1.0, 1.0]).shape == (2,)
+
+
+def test_readings_on_a_coarser_grid_than_designed_for_are_refused():
+    design = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=10,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+        resolution=0.001,
+    )
+    for wrong in (None, 0.002):
+        with pytest.raises(ValueError, match="1/1000"):
+            Gateway(design, resolution=wrong)
+    for fine in (0.001, "1/2000"):
+        with Gateway(design, resolution=fine) as gateway:
+            gateway.publish(5)
+
+
+def test_a_block_that_fails_after_its_commit_is_skipped(monkeypatch):
+    """Its samples are lost: they might have been published."""
+    gateway = Gateway(noise("driven"), block=4)
+    evaluate = gateway._exact.sample
+
+    def fails(t):
+        raise MemoryError
+
+    monkeypatch.setattr(gateway._exact, "sample", fails)
+    with pytest.raises(MemoryError):
+        gateway.publish(0.0)
+    monkeypatch.setattr(gateway._exact, "sample", evaluate)
+    with pytest.raises(pc.PrivacyError, match="is lost"):
+        gateway.publish(0.0)
+    assert gateway.next_index == 4
+    gateway.publish(0.0)
+    gateway.close()
+
+
+# -- windows of one run ----------------------------------------------------------------
+
+BOTH = pc.StateAdjacency(1.0)
+
+
+def window_noise(plant, horizon):
+    return pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=BOTH,
+        models="exact",
+        max_std=np.inf,
+    )
+
+
+def stacked_shift(noises):
+    """The shift of a run of windows with independent noise, from dense matrices.
+
+    A move is one unit of one state at one time of the run.
+    """
+    plant = noises[0].plant
+    horizon = sum(design.horizon for design in noises)
+    back = np.linalg.inv(plant.A)
+    moves = np.hstack([np.linalg.matrix_power(back, t) for t in range(horizon)])
+    total = np.zeros(moves.shape[1])
+    start = 0
+    for design in noises:
+        times = range(start, start + design.horizon)
+        outputs = [plant.C @ np.linalg.matrix_power(plant.A, t) for t in times]
+        signals = np.vstack(outputs) @ moves
+        factor = design.responses.reshape(len(signals), -1)
+        entries, *_ = np.linalg.lstsq(factor, signals, rcond=None)
+        np.testing.assert_allclose(factor @ entries, signals, atol=1e-6)
+        total += (entries**2).sum(axis=0)
+        start += design.horizon
+    return np.sqrt(total.max())
+
+
+def test_a_gateway_says_that_its_run_begins_anew():
+    """Two beginnings add; what continues a run does not, however it is declared."""
+    first, second = pc.design_windows(
+        pc.plants.vehicle(),
+        horizons=[20, 20],
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=BOTH,
+    )
+    whole = window_noise(pc.plants.vehicle(), 20)
+    for beginning in (whole, first):
+        words = " ".join(Gateway(beginning).guarantee.explain().split())
+        assert "begins again with this gateway" in words
+    for before, after, start in ((first, second, 0), (whole, whole, 20)):
+        ledger = pc.PrivacyLedger(LARGE)
+        Gateway(before, ledger=ledger).publish(0.0)
+        head = ledger.head
+        later = Gateway(after, ledger=ledger, start=start)
+        assert "counted with windows_guarantee" in " ".join(
+            later.guarantee.explain().split()
+        )
+        assert later.guarantee.scope.window == (20, 40)
+        with pytest.raises(ValueError, match="windows_guarantee"):
+            later.publish(0.0)
+        assert ledger.head == head and later.next_index == 0
+    with pytest.raises(ValueError, match="keeps its window"):
+        Gateway(second, start=20)
+    with pytest.raises(ValueError, match="stationary law"):
+        Gateway(noise("endless"), start=20)
+    for wrong in (-1, 1.5, True, "20"):
+        with pytest.raises((ValueError, TypeError), match="start"):
+            Gateway(whole, start=wrong)
+
+
+def test_a_resumed_gateway_knows_its_window(path):
+    design = window_noise(pc.plants.vehicle(), 20)
+    with Gateway(design, path=path, start=20) as gateway:
+        promise = gateway.guarantee
+    with pc.Gateway.resume(path) as gateway:
+        assert gateway.guarantee == promise
+        assert str(gateway.guarantee) == str(promise)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_ledger_never_undercharges_declared_windows(seed):
+    """Against the stacked query: what the ledger took covers all that was published."""
+    rng = np.random.default_rng(seed)
+    A = np.diag(rng.uniform(0.8, 1.1, 2))
+    A[0, 1] = rng.uniform(-0.5, 0.5)
+    C = rng.normal(size=(1 + seed % 2, 2))
+    plant = ct.ss(A, np.ones((2, 1)), C, 0, 1.0)
+    noises = []
+    for _ in range(2 + seed % 2):
+        noises.append(window_noise(plant, int(rng.integers(3, 9))))
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
+    published, start = [], 0
+    for design in noises:
+        gateway = Gateway(design, ledger=ledger, start=start)
+        try:
+            gateway.publish(np.zeros(design.outputs))
+            published.append(design)
+        except ValueError as error:
+            assert "windows_guarantee" in str(error)
+        start += design.horizon
+    assert len(published) == 1
+    assert ledger.spent.gdp >= stacked_shift(published) * (1 - 1e-7)
+    # the run as a whole, charged before its first window
+    whole = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
+    whole.charge(pc.windows_guarantee(noises))
+    truth = stacked_shift(noises)
+    assert whole.spent.gdp == pytest.approx(truth, rel=1e-6)
+
+
+def test_equal_windows_would_be_undercharged_by_addition():
+    """Why the ledger refuses them: the vehicle, position and velocity."""
+    design = window_noise(pc.plants.vehicle(), 100)
+    added = design.guarantee + design.guarantee
+    truth = stacked_shift([design, design])
+    assert added.gdp == pytest.approx(0.7531, abs=1e-4)
+    assert truth == pytest.approx(1.4219, abs=1e-4)
+
+
+def unplanned(design, **options):
+    """A gateway that is told of a grid for which its noise was not designed."""
+    with pytest.warns(pc.PrivacyWarning, match="not designed for readings on a grid"):
+        return Gateway(design, **options)
+
+
+def covariance_of(design):
+    """Covariance (T p, T p) of all samples."""
+    white = np.tile(design.white, design.horizon)
+    responses = design.responses.reshape(len(white), -1)
+    return responses @ responses.T + np.diag(white**2)
+
+
+@pytest.mark.parametrize("kind", ["floored", "independent", "independent laplace"])
+def test_a_grid_that_the_noise_does_not_pay_for_is_counted(kind, tmp_path):
+    """Against the worst corner of the box of roundings, which coordinate ascent finds."""
+    design, h = noise(kind), 0.002
+    path = tmp_path / "gateway"
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=50.0, delta=1e-2))
+    gateway = unplanned(design, resolution="0.002", path=path, ledger=ledger)
+    gateway.publish(5)
+    gateway.close()
+    with pc.Gateway.resume(path, ledger=ledger) as resumed:
+        promise = resumed.guarantee
+    assert "readings on a grid of 0.002" in promise.sentence
+    assert ledger.spent.epsilon(1e-2) == promise.epsilon(1e-2)
+    horizon = design.horizon
+    manifold = pc.trajectory_manifold(design.plant, horizon)
+    moved = design.request.adjacency.moves(manifold).columns[:, 0]
+    change = pc.observability_stack(design.plant, horizon) @ moved
+    if design.family == "laplace":
+        worst = (np.abs(change) + h).sum() / design.scale[0]
+        assert worst * (1 - 1e-9) <= promise.epsilon(0.0) <= 1.001 * worst
+        assert design.guarantee.epsilon(0.0) < worst
+        return
+    gamma = covariance_of(design)
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(100):
+        rounding = h * rng.choice([-1.0, 1.0], horizon)
+        for _ in range(3):
+            rounding = h * np.sign(np.linalg.solve(gamma, change + rounding))
+        readings = change + rounding
+        worst = max(worst, np.sqrt(readings @ np.linalg.solve(gamma, readings)))
+    assert design.guarantee.gdp < worst <= promise.gdp < 1.25 * worst
+
+
+@pytest.mark.parametrize("kind", ["structured", "driven", "laplace", "endless floored"])
+def test_a_grid_that_the_noise_cannot_cover_is_named_in_the_guarantee(kind):
+    design = noise(kind)
+    with unplanned(design, resolution=0.002) as gateway:
+        promise = gateway.guarantee
+    assert "readings that were not rounded" in promise.scope.assumptions
+    assert "what readings on a grid of 0.002 tell besides" in promise.scope.caveats
+    assert promise.epsilon(1e-2) == design.guarantee.epsilon(1e-2)
+
+
+def test_roundings_without_a_horizon_have_no_bound():
+    """Why no grid is counted there: what is left of a change moves every later reading."""
+    design, h = noise("endless floored"), 0.25
+    at_edge = h / 2
+    left = 0.1 * 0.9 ** np.arange(300)
+    shifts = []
+    for samples in (75, 300):
+        before = np.full(samples, at_edge)
+        after = before + left[:samples]
+        moved = h * (np.floor(after / h + 0.5) - np.ceil(before / h - 0.5))
+        assert (moved == h).all()
+        root = np.linalg.cholesky(covariance_of(design.over(samples)))
+        shifts.append(np.linalg.norm(np.linalg.solve(root, moved)))
+    assert shifts[1] > 1.9 * shifts[0]
+
+
+@pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
+def test_a_frame_is_published_as_values_with_its_index():
+    """Whole numbers are values; what does not fit is refused before a sample is drawn."""
+    pandas = pytest.importorskip("pandas")
+    design = noise("floored")
+    gateway = pc.Gateway(design, resolution="0.001", grid="0.001")
+    times = pandas.date_range("2026-01-01", periods=3, freq="1s")
+    readings = [7000, 7001, 7002]
+    for wrong in (
+        pandas.DataFrame({"z": readings}),
+        pandas.DataFrame({"y": readings, "u": readings}),
+        pandas.DataFrame({"y": [1.0, np.nan, 2.0]}),
+        pandas.DataFrame({"y": np.zeros(HORIZON + 1)}),
+    ):
+        with pytest.raises(ValueError, match="frame: expected"):
+            gateway.publish_frame(wrong)
+    assert gateway.next_index == 0
+    published = gateway.publish_frame(pandas.DataFrame({"y": readings}, index=times))
+    assert published.index.equals(times) and list(published.columns) == ["y"]
+    # 7,000 m, where 7,000 counts would be 7 m
+    assert abs(published["y"].to_numpy() - 7000).max() < 10 * design.std.max() + 3
+    assert gateway.next_index == 3

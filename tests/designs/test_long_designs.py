@@ -1,0 +1,236 @@
+"""Long designs say how long they take, and what is interrupted leaves files whole."""
+
+import linecache
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import cases
+import numpy as np
+import pytest
+from gateway_cases import noise
+
+import privcontrol as pc
+from privcontrol.core import _progress, _store
+from privcontrol.designs import design, windows
+
+GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
+PACKAGE = Path(pc.__file__).parent
+
+
+def designed(adjacency=cases.POSITION, **options):
+    return pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=10,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=adjacency,
+        models="exact",
+        **options,
+    )
+
+
+# -- bars --------------------------------------------------------------------------------
+
+
+def test_a_short_design_shows_no_bar(capsys):
+    pytest.importorskip("tqdm")
+    plain, watched = designed(), designed(progress=True)
+    assert capsys.readouterr().err == ""
+    assert plain == watched
+    with pytest.raises(TypeError, match="progress: expected True or False"):
+        designed(progress="yes")
+
+
+@pytest.mark.parametrize("step, is_shown", [(0.01, False), (1.0, True)])
+def test_a_bar_appears_when_two_seconds_have_passed(
+    step, is_shown, capsys, monkeypatch
+):
+    """Two clocks that go on by a step whenever somebody looks at them."""
+    pytest.importorskip("tqdm")
+    ticks, bars = count(), count()
+    looked = threading.Event()
+
+    def clock():
+        tick = next(ticks)
+        if tick > 10:
+            looked.set()
+        return tick * step
+
+    monkeypatch.setattr(_progress, "monotonic", clock)
+    monkeypatch.setattr("tqdm.std.time", lambda: next(bars) * step)
+    monkeypatch.setattr(_progress, "_PERIOD", 0.001)
+    with _progress.timed_bar(True, "design"):
+        assert looked.wait(10)
+    assert ("design: " in capsys.readouterr().err) == is_shown
+
+
+def test_a_design_of_known_length_says_so_at_its_start(capsys, monkeypatch):
+    pytest.importorskip("tqdm")
+    started = []
+    monkeypatch.setattr(design, "_seconds", lambda *about: 40.0)
+    monkeypatch.setattr(
+        design, "check_size", lambda *about: started.append(capsys.readouterr().err)
+    )
+    designed(GUST, progress=True)
+    assert "0/40" in started[0]
+
+
+def test_the_estimate_grows_with_the_cube_of_the_horizon():
+    plant = pc.systems.plant.Plant.of(pc.plants.vehicle())
+    request = designed(GUST).request
+    longer = design.replace(request, horizon=100)
+    times = [
+        np.median([design._seconds(plant, each, False) for _ in range(5)])
+        for each in (request, longer)
+    ]
+    assert 300 < times[1] / times[0] < 3000
+    assert design._seconds(plant, designed().request, False) is None
+
+
+def test_windows_are_counted(capsys, monkeypatch):
+    pytest.importorskip("tqdm")
+    options = dict(
+        horizons=[5, 5, 5],
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=cases.POSITION,
+        progress=True,
+    )
+    pc.design_windows(pc.plants.vehicle(), **options)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(windows, "SHORT", 0.0)
+    pc.design_windows(pc.plants.vehicle(), **options)
+    assert "3/3" in capsys.readouterr().err
+
+
+# -- interruptions -----------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted_at(line, *names):
+    """Ctrl-C before the given line, counted from here on, of some files of the package.
+
+    Not at the lines of try and with, where Python handles no signal.
+    """
+    files = {str(PACKAGE / name) for name in names}
+    left = count(line, -1)
+
+    def local(frame, event, argument):
+        if event == "line":
+            text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            opens = text.lstrip().startswith(("with ", "try:"))
+            if not opens and next(left) == 0:
+                raise KeyboardInterrupt
+        return local
+
+    def entered(frame, event, argument):
+        return local if frame.f_code.co_filename in files else None
+
+    before = sys.gettrace()
+    sys.settrace(entered)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def interruptions(action, *names, every=1):
+    """Lines at which an action was interrupted, until it ends by itself."""
+    for line in count(0, every):
+        with suppress(KeyboardInterrupt), interrupted_at(line, *names):
+            action(line)
+            return
+        yield line
+
+
+def test_an_interrupted_design_ends_its_bar(capsys, monkeypatch):
+    pytest.importorskip("tqdm")
+
+    def interrupted(*about):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(design, "check_size", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        designed(progress=True)
+    names = [thread.name for thread in threading.enumerate()]
+    assert "privcontrol progress" not in names
+
+
+def test_an_interrupted_design_file_is_the_old_one_or_the_new_one(tmp_path):
+    path = tmp_path / "noise.json"
+    old, new = designed(), designed(floor=1.0)
+    old.save(path)
+    lines = 0
+    for _ in interruptions(lambda line: new.save(path), "core/_files.py", every=7):
+        lines += 1
+        assert list(tmp_path.iterdir()) == [path]
+        assert pc.load(path) in (old, new)
+    assert lines > 20 and pc.load(path) == new
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_interrupted_charge_is_not_made(is_written, tmp_path, monkeypatch):
+    """Before its entry is written, and after that but before it is committed."""
+    path = tmp_path / "ledger"
+    promise = noise("floored").guarantee.released("released exactly")
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3), path)
+    ledger.charge(promise)
+    write = _store._write
+
+    def interrupted(*entry):
+        if is_written:
+            write(*entry)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_store, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.charge(promise)
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(pc.PrivacyLedger.open(path).history) == 1
+    ledger.charge(promise)
+    assert len(pc.PrivacyLedger.open(path).history) == 2
+
+
+def test_an_interrupted_gateway_publishes_no_sample_twice(tmp_path):
+    """It goes on in the same process, and in another one that takes up its file."""
+    design_of_gust = noise("driven")
+    published = []
+    gateways = []
+    files = ("deploy/gateway.py", "core/_store.py")
+
+    def publish(line):
+        path = tmp_path / f"gateway {line}"
+        ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
+        gateway = pc.Gateway(
+            design_of_gust, path=path, ledger=ledger, block=2, floating=True
+        )
+        gateways.append((path, gateway, ledger))
+        published.append([])
+        for reading in range(5):
+            gateway.publish(reading)
+            published[-1].append(gateway.next_index - 1)
+
+    lines = 0
+    for _ in interruptions(publish, *files, every=17):
+        lines += 1
+        if len(gateways) < lines:  # before it was made
+            gateways.append(None)
+            published.append([])
+            assert not any(path.name.startswith(".") for path in tmp_path.iterdir())
+            continue
+        path, gateway, ledger = gateways[-1]
+        with suppress(pc.PrivacyError):  # the sample is lost, the next one is not
+            gateway.publish(1.0)
+        gateway.publish(1.0)
+        assert gateway.next_index - 1 not in published[-1]
+        assert len(ledger.history) == 1
+        last = gateway.next_index - 1
+        gateway.close()
+        with pc.Gateway.resume(path, ledger=ledger) as resumed:
+            assert resumed.next_index > last
+            resumed.publish(1.0)
+        assert len(ledger.history) == 1
+    assert lines > 20
+    gateways[-1][1].close()

@@ -1,0 +1,495 @@
+"""One draw of noise is never put on two readings: attacks on gateways and their files."""
+
+import _thread
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import control as ct
+import numpy as np
+import pytest
+from gateway_cases import noise
+
+import privcontrol as pc
+from privcontrol.core import _files
+from privcontrol.core._store import FileStore
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
+
+import flip_stores
+import low_bits
+
+Gateway = partial(pc.Gateway, floating=True)
+LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "gateway.sqlite"
+
+
+def published_by(gateway):
+    """Publish, and return the index of the sample."""
+    gateway.publish(0.0)
+    return gateway.next_index - 1
+
+
+def edited(path, statement):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+# -- threads, forks and signals --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["structured", "independent", "endless"])
+def test_threads_never_share_an_index(kind, path):
+    """Four threads: as many samples as calls, and every sample has its own reading."""
+    calls = 300
+    design = noise(kind, horizon=4 * calls)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with Gateway(design, path=path, block=64) as gateway:
+            with ThreadPoolExecutor(4) as pool:
+                values = list(
+                    pool.map(lambda _: gateway.publish(0.0)[0], range(4 * calls))
+                )
+            assert gateway.next_index == 4 * calls
+    finally:
+        sys.setswitchinterval(switch)
+    if kind != "structured":  # else one eta is seen in all samples
+        assert len(set(values)) == 4 * calls
+
+
+def test_closing_in_a_fork_ends_and_leaves_the_parent_alone(path):
+    """Forty forks while a thread publishes; each child closes and ends within seconds."""
+    design = noise("endless")
+    with Gateway(design, path=path, block=4) as gateway:
+        stop = threading.Event()
+
+        def publish():
+            while not stop.is_set():
+                gateway.publish(0.0)
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            for _ in range(40):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                    gateway.close()
+                    os._exit(3)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        finally:
+            stop.set()
+            thread.join()
+        with pytest.raises(OSError, match="only one may publish"):
+            pc.Gateway.resume(path)
+        gateway.publish(0.0)
+
+
+def test_an_interruption_loses_no_more_than_its_sample(monkeypatch):
+    """Ctrl-C while a call waits for its block: the next call finds the block."""
+    gateway = Gateway(noise("driven"), block=4)
+    draw = gateway._exact.draw
+
+    def slow(numbers):
+        time.sleep(0.3)
+        return draw(numbers)
+
+    monkeypatch.setattr(gateway._exact, "draw", slow)
+    # a worker of the tests ignores the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.1, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            gateway.publish(0.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    gateway.publish(0.0)
+    assert gateway.next_index == 1
+    gateway.close()
+
+
+# -- files ------------------------------------------------------------------------------
+
+
+def stale_journal(path, write):
+    """The journal of a process that was killed before its commit."""
+    code = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        f"connection.execute({write!r})\n"
+        "connection.execute('PRAGMA cache_spill = 1')\n"
+        "connection.execute(\"INSERT INTO entries VALUES (999, hex(zeroblob(99999)), '')\")\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    journal = path.with_name(path.name + "-journal")
+    assert journal.stat().st_size > 512
+    return journal
+
+
+def test_nothing_is_made_beside_a_journal(path, tmp_path):
+    """It was rolled back into the new file, which so became the old one."""
+    Gateway(noise("structured"), path=path).close()
+    journal = stale_journal(path, "UPDATE entries SET digest = ''")
+    path.unlink()
+    with pytest.raises(OSError, match="no journal of another file"):
+        Gateway(noise("structured"), path=path)
+    ledger = tmp_path / "ledger.sqlite"
+    pc.PrivacyLedger(LARGE, ledger)
+    stale_journal(ledger, "UPDATE entries SET digest = ''")
+    ledger.unlink()
+    with pytest.raises(OSError, match="no journal of another file"):
+        pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.2), ledger)
+    assert not path.exists() and not ledger.exists()
+    journal.unlink()
+    Gateway(noise("structured"), path=path).close()
+
+
+HOLDER = """
+import sys
+import privcontrol as pc
+gateway = pc.Gateway.resume(sys.argv[1])
+gateway.publish(0.0)
+open(sys.argv[1], "rb").read(1)  # which let go of the locks that SQLite takes
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_lock_survives_a_look_at_the_file(path):
+    Gateway(noise("structured"), path=path, block=4).close()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(OSError, match="only one may publish"):
+            pc.Gateway.resume(path)
+    finally:
+        holder.communicate("")
+    pc.Gateway.resume(path).close()
+
+
+def test_two_holders_cannot_publish_the_same_samples(path):
+    """The lock file is deleted, and another gateway goes on with the file."""
+    first = Gateway(noise("driven"), path=path, block=4)
+    taken = [published_by(first)]
+    path.with_name(path.name + ".lock").unlink()
+    second = pc.Gateway.resume(path)
+    refused = 0
+    for _ in range(20):
+        for gateway in (first, second):
+            try:
+                taken.append(published_by(gateway))
+            except pc.PrivacyError as error:
+                assert "written by somebody else" in str(error)
+                refused += 1
+    assert refused and len(taken) == len(set(taken))
+    for gateway in (first, second):
+        gateway.close()
+
+
+def test_what_is_written_during_a_resume_is_not_published_again(path, monkeypatch):
+    """Another holder commits a block between two looks at the file."""
+    first = Gateway(noise("driven"), path=path, block=4)
+    taken = [published_by(first)]
+    path.with_name(path.name + ".lock").unlink()
+    entries = FileStore.entries
+
+    def late(store):
+        taken.extend(published_by(first) for _ in range(8))
+        return entries(store)
+
+    monkeypatch.setattr(FileStore, "entries", late)
+    second = pc.Gateway.resume(path)
+    monkeypatch.undo()
+    with pytest.raises(pc.PrivacyError, match="written by somebody else"):
+        taken.append(published_by(second))
+    assert len(taken) == len(set(taken))
+    for gateway in (first, second):
+        gateway.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)",
+        "DELETE FROM entries WHERE number = 1",
+        "DELETE FROM entries WHERE number > 0",
+        "DELETE FROM state",
+        "UPDATE state SET revision = revision - 1",
+        "UPDATE state SET first = first + 1",
+    ],
+)
+@pytest.mark.parametrize("kind", ["driven", "endless", "structured"])
+def test_a_file_without_its_last_row_is_refused(kind, statement, path):
+    with Gateway(noise(kind), path=path, block=4) as gateway:
+        for _ in range(9):
+            gateway.publish(0.0)
+    before = path.read_bytes()
+    edited(path, statement)
+    if path.read_bytes() == before:
+        pytest.skip("this noise has no such row")
+    with pytest.raises(ValueError, match="altered or damaged"):
+        pc.Gateway.resume(path)
+
+
+def test_a_flipped_bit_in_a_count_of_cells_is_refused(path):
+    """The header of each page counts its cells; one less hides the last row."""
+    with Gateway(noise("driven"), path=path, block=4) as gateway:
+        for _ in range(9):
+            gateway.publish(0.0)
+        committed = gateway._committed
+    whole = path.read_bytes()
+    for page in range(len(whole) // 4096):
+        place = 4096 * page + (100 if page == 0 else 0) + 4
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            try:
+                with pc.Gateway.resume(path) as resumed:
+                    assert resumed.next_index == committed
+            except (ValueError, OSError):
+                continue
+
+
+def test_older_copies_are_refused(path, tmp_path):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    gateway = Gateway(noise("driven"), path=path, ledger=ledger, block=4)
+    gateway.publish(0.0)
+    gateway.close()
+    backup = tmp_path / "backup.sqlite"
+    shutil.copy(path, backup)
+    with pc.Gateway.resume(path, ledger=ledger) as gateway:
+        for _ in range(8):
+            gateway.publish(0.0)
+        known = gateway.next_index
+    for options in ({"ledger": ledger}, {"known": known}):
+        with pytest.raises(pc.PrivacyError, match="older copy"):
+            pc.Gateway.resume(backup, **options)
+    with pc.Gateway.resume(path, ledger=ledger, known=known) as gateway:
+        gateway.publish(0.0)
+    for wrong in (-1, 1.5, True, "3"):
+        with pytest.raises((TypeError, ValueError), match="known"):
+            pc.Gateway.resume(path, known=wrong)
+
+
+def test_a_copy_in_use_beside_its_original_is_noticed_by_the_ledger(path, tmp_path):
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    first = Gateway(noise("driven"), path=path, ledger=ledger, block=4)
+    taken = [published_by(first)]
+    first.close()
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    pair = [pc.Gateway.resume(file, ledger=ledger) for file in (path, copy)]
+    refused = 0
+    for _ in range(20):
+        for gateway in pair:
+            try:
+                taken.append(published_by(gateway))
+            except pc.PrivacyError:
+                refused += 1
+    assert refused and len(taken) == len(set(taken))
+    for gateway in pair:
+        gateway.close()
+
+
+def test_a_ledger_that_is_put_back_under_an_open_one_is_refused(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    promise = noise("structured").guarantee.released("released exactly")
+    ledger = pc.PrivacyLedger(LARGE, path)
+    before = path.read_bytes()
+    ledger.charge(promise)
+    path.write_bytes(before)
+    with pytest.raises(ValueError, match="gone or were replaced"):
+        ledger.charge(promise)
+    path.unlink()
+    ledger = pc.PrivacyLedger(LARGE, path)
+    ledger.reach("one", 0, 8)
+    before = path.read_bytes()
+    ledger.reach("one", 8, 12)
+    path.write_bytes(before)
+    with pytest.raises(ValueError, match="older state"):
+        ledger.reached("one")
+
+
+def test_a_gateway_notices_that_its_file_is_gone(path):
+    gateway = Gateway(noise("driven"), path=path, block=20)
+    gateway.publish(0.0)
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(OSError, match="gone or was replaced"):
+        gateway.publish(0.0)
+    path.write_bytes(kept)  # another file of the same name
+    with pytest.raises(OSError, match="gone or was replaced"):
+        gateway.publish(0.0)
+    gateway.close()
+
+
+@pytest.mark.slow
+def test_flipped_bits_are_never_believed():
+    """2,000 bits of the first two pages of both stores; the script flips all of them."""
+    assert flip_stores.run(1000, report=lambda line: None) == 0
+
+
+# -- jumps ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # its design takes 20 s
+def test_a_jump_over_a_million_samples_is_made_by_powers():
+    """Against the same sample of the design in doubles."""
+    plant = ct.ss([[0.9999999]], [[1.0]], [[1.0]], 0, 1)
+    design = pc.design_output_noise(
+        plant,
+        horizon=10**6 + 5,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.InitialStateAdjacency(1.0),
+        models="exact",
+        max_std=np.inf,
+    )
+    gateway = Gateway(design)
+    started = time.perf_counter()
+    published = [gateway.publish(0.0)[0], gateway.publish(0.0, index=10**6)[0]]
+    published.append(gateway.publish(0.0)[0])
+    assert time.perf_counter() - started < 5.0
+    exact = gateway._exact
+    eta = [float(exact.entries[k].ball().mid()) for k in range(exact.once)]
+    factor = design.parts[0].factor @ eta
+    for t, value in zip((0, 10**6, 10**6 + 1), published):
+        expected = plant.C @ np.linalg.matrix_power(plant.A, t) @ factor
+        assert value == pytest.approx(expected.item(), rel=1e-6)
+    gateway.close()
+
+
+def test_jumps_over_noise_that_remembers_are_bounded():
+    gateway = Gateway(noise("endless"), block=4)
+    gateway.publish(0.0)
+    with pytest.raises(ValueError, match="in several jumps"):
+        gateway.publish(0.0, index=10**6)
+    started = time.perf_counter()
+    gateway.publish(0.0, index=50_000)
+    assert time.perf_counter() - started < 20.0
+    assert gateway.next_index == 50_001
+    gateway.close()
+
+
+def numbered(exact):
+    """A draw in which the bits of an entry follow from its number."""
+    draw = exact.draw
+
+    def of_numbers(numbers):
+        entries = {}
+        for number in numbers:
+            rng = np.random.default_rng(number)
+            exact._source.bits = lambda count, rng=rng: int.from_bytes(
+                rng.bytes(count // 8), "big"
+            )
+            entries |= draw(range(number, number + 1))
+        return entries
+
+    return of_numbers
+
+
+@pytest.mark.parametrize("kind", ["driven", "endless", "correlated and floored"])
+def test_a_jump_leaves_the_noise_that_a_walk_gives(kind, monkeypatch):
+    """The same bits, one gateway publishes all samples, the other every seventh."""
+    values = []
+    for step in (1, 7):
+        gateway = Gateway(noise(kind), block=3)
+        if step == 7:
+            monkeypatch.setattr("privcontrol.deploy.gateway._PASSED_AT_ONCE", 2)
+        monkeypatch.setattr(gateway._exact, "draw", numbered(gateway._exact))
+        values.append({t: gateway.publish(0.0, index=t)[0] for t in range(0, 40, step)})
+        gateway.close()
+    assert all(values[0][t] == value for t, value in values[1].items())
+
+
+# -- low bits ---------------------------------------------------------------------------
+
+
+def test_readings_in_floating_point_are_refused_without_a_floor():
+    for kind in ("structured", "driven", "correlated", "laplace", "endless"):
+        with pytest.raises(pc.PrivacyError, match="floating=True"):
+            pc.Gateway(noise(kind))
+        for options in ({"grid": 0.001}, {"floating": True}):
+            pc.Gateway(noise(kind), **options)
+    for kind in ("floored", "independent", "independent laplace", "endless floored"):
+        words = pc.Gateway(noise(kind)).guarantee.explain()
+        assert "floating point" not in words
+    with pytest.raises(TypeError, match="floating"):
+        pc.Gateway(noise("structured"), floating="yes")
+
+
+def test_what_floating_point_means_stands_in_the_guarantee(path):
+    with pc.Gateway(noise("structured"), path=path, floating=True) as gateway:
+        scope = gateway.guarantee.scope
+    with pc.Gateway.resume(path) as gateway:
+        assert gateway.guarantee.scope == scope
+    assert "last bits of readings in floating point" in " ".join(scope.caveats)
+    assert "not the doubles" in " ".join(scope.assumptions)
+
+
+def test_low_bits_exclude_no_neighbour_unless_accepted():
+    """Eight runs of 1,000 readings in millimetres, each against its neighbour."""
+    found = low_bits.run(8, report=lambda line: None)
+    assert found.pop("floating") >= 6
+    assert found == {"resolution": 0, "grid": 0, "resolution and grid": 0}
+
+
+# -- saving -----------------------------------------------------------------------------
+
+
+def test_saving_follows_no_planted_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    path = tmp_path / "noise.json"
+    path.with_name(".noise.json.part").symlink_to(victim)
+    noise("structured").save(path)
+    assert victim.read_text() == "untouched" and not path.is_symlink()
+    path.unlink()
+    path.symlink_to(victim)
+    noise("structured").save(path)
+    assert victim.read_text() == "untouched" and not path.is_symlink()
+
+
+def test_concurrent_saves_leave_one_whole_file(tmp_path):
+    """160 saves of eight threads: none raises, and nothing else is left."""
+    path = tmp_path / "noise.json"
+    designs = [noise("structured"), noise("independent")]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda k: designs[k % 2].save(path), range(160)))
+    assert os.listdir(tmp_path) == [path.name]
+    assert pc.load(path) in designs
+
+
+def test_a_saved_file_is_synchronised_before_it_has_its_name(tmp_path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(
+        _files.os, "fsync", lambda fd: calls.append("fsync") or fsync(fd)
+    )
+    monkeypatch.setattr(
+        _files.os, "replace", lambda a, b: calls.append("replace") or replace(a, b)
+    )
+    noise("structured").save(tmp_path / "noise.json")
+    assert calls == ["fsync", "replace", "fsync"]

@@ -1,0 +1,114 @@
+"""The parts of output noise: each answers the same questions in the same way."""
+
+import pickle
+from dataclasses import replace
+
+import cases
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.noise.parts import Correlated, Driven, Structured, White
+from privcontrol.systems.linear import LinearSystem
+
+SYS = cases.random_plant(1, states=3, outputs=2)
+HORIZON = 7
+
+
+def parts():
+    rng = np.random.default_rng(0)
+    plant = pc.output_query(SYS, 1).plant
+    lower = np.tril(rng.normal(size=(2 * HORIZON, 2 * HORIZON)))
+    entry = rng.normal(size=(3, 2))
+    entered = LinearSystem(plant.A, entry, plant.C, rng.normal(size=(2, 2)))
+    return [
+        Structured(plant, rng.normal(size=(3, 2))),
+        Driven(entered, np.array([2.0, 3.0])),
+        Correlated(lower, 2),
+        White(np.array([0.5, 2.0])),
+    ]
+
+
+@pytest.fixture(params=range(4), ids=["structured", "driven", "correlated", "white"])
+def part(request):
+    return parts()[request.param]
+
+
+def drawn(part, trials=3):
+    rng = np.random.default_rng(1)
+    first = rng.normal(size=(trials, part.once))
+    return first, rng.normal(size=(trials, HORIZON, part.width))
+
+
+def test_its_signal_is_that_of_its_system(part):
+    first, fresh = drawn(part)
+    system = ct.ss(*part.statespace().matrices, True)
+    times = np.arange(HORIZON)
+    inputs = np.zeros((HORIZON, part.once + part.width))
+    for k, signal in enumerate(part.signal(first, fresh)):
+        inputs[0, : part.once] = first[k]
+        inputs[:, part.once :] = part.inputs(fresh)[k]
+        response = ct.forced_response(system, times, inputs.T)
+        np.testing.assert_allclose(response.outputs.T, signal, atol=1e-12)
+
+
+def test_its_signal_is_the_sum_of_its_responses_and_its_white_entries(part):
+    first, fresh = drawn(part)
+    entries = np.hstack([first, fresh.reshape(3, -1)])
+    responses = part.responses(HORIZON)
+    expected = np.zeros((3, HORIZON, 2))
+    if responses.shape[2]:
+        expected += np.einsum("tpr,kr->ktp", responses, entries)
+    if part.white.any():
+        expected += fresh * part.white
+    np.testing.assert_allclose(part.signal(first, fresh), expected, atol=1e-12)
+
+
+def test_its_stream_is_its_signal_in_pieces(part):
+    first, fresh = drawn(part)
+    state = part.start(first[0])
+    pieces = []
+    for samples in (slice(0, 3), slice(3, 4), slice(4, HORIZON)):
+        gamma, state = part.advance(state, fresh[0, samples])
+        pieces.append(gamma)
+    expected = part.signal(first, fresh)[0]
+    np.testing.assert_allclose(np.vstack(pieces), expected, atol=1e-12)
+
+
+def test_its_covariance_and_variances_follow_from_its_responses(part):
+    responses = part.responses(HORIZON)
+    for t in range(HORIZON):
+        for s in range(HORIZON):
+            expected = responses[t] @ responses[s].T + np.diag(part.white**2) * (t == s)
+            np.testing.assert_allclose(part.covariance(t, s), expected, atol=1e-12)
+        variances = np.diag(part.covariance(t, t))
+        np.testing.assert_allclose(part.variances(HORIZON)[t], variances, atol=1e-12)
+
+
+def test_it_scales(part):
+    first, fresh = drawn(part)
+    twice = part.scaled(2.0).signal(first, fresh)
+    np.testing.assert_allclose(twice, 2 * part.signal(first, fresh), rtol=1e-14)
+
+
+def test_it_is_a_value_that_cannot_be_changed(part):
+    again = pickle.loads(pickle.dumps(part))
+    assert part == again and hash(part) == hash(again) and part != part.scaled(2.0)
+    assert len({*parts(), part}) == 4
+    name = {"Structured": "factor", "Driven": "sizes", "Correlated": "root"}.get(
+        type(part).__name__, "scale"
+    )
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(part, name)[...] = 0.0
+    with pytest.raises(AttributeError):
+        setattr(part, name, 0.0)
+
+
+def test_noise_is_equal_to_noise_of_the_same_design():
+    noise, again = cases.vehicle_noise(), cases.vehicle_noise()
+    assert noise == again and hash(noise) == hash(again)
+    assert noise == pickle.loads(pickle.dumps(noise))
+    assert noise != cases.vehicle_noise(horizon=99)
+    parts = tuple(x.scaled(2.0) for x in noise.parts)
+    assert noise != replace(noise, parts=parts, promised=None)

@@ -1,0 +1,353 @@
+"""Events that keep a distance: their bound by closed forms, and by sums of responses."""
+
+import math
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.noise._shift import certified_shift
+from privcontrol.secrets.secret import SignalMoves
+from privcontrol.systems.linear import LinearSystem
+
+BUDGET = pc.PrivacyBudget(gdp=1.0)
+#: Samples of the dense route, after which a mode of .9 has faded to 1e-18.
+LONG = 400
+
+
+def lag(pole):
+    names = dict(states=["level"], inputs=["w"], outputs=["y"])
+    return ct.ss(pole, 1, 1, 0, 1, **names)
+
+
+def designed(plant, secret, horizon=np.inf, **options):
+    return pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=secret,
+        max_std=np.inf,
+        **options,
+    )
+
+
+def size(plant, **secret):
+    """The noise of a secret without a horizon, beside that of one change."""
+    one = designed(plant, pc.DisturbanceAdjacency(1.0))
+    return designed(plant, pc.DisturbanceAdjacency(1.0, **secret)).std / one.std
+
+
+@pytest.mark.parametrize(
+    "pole, events, separation, apart, anywhere",
+    [
+        (0.9, 7, 96, 2.646, 4.925),
+        (0.99, 7, 96, 2.910, 5.724),
+        (0.9, 20, 4, 6.57, 10.73),
+    ],
+)
+def test_a_distance_saves_what_it_should(pole, events, separation, apart, anywhere):
+    plant = lag(pole)
+    kept = size(plant, events=events, separation=separation)
+    assert kept == pytest.approx(apart, rel=1e-3)
+    assert size(plant, events=events) == pytest.approx(anywhere, rel=1e-3)
+
+
+def white_shift(plant, events, separation):
+    """The certified shift through white noise of one, without a horizon."""
+    white = LinearSystem.gain(np.eye(plant.noutputs))
+    secret = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    signals = [
+        SignalMoves(column, 1.0, events=events, separation=separation)
+        for column in range(plant.ninputs)
+    ]
+    return certified_shift(white, secret, signals)
+
+
+@pytest.mark.parametrize(
+    "pole, events, separation",
+    [(0.9, 2, 1), (0.9, 5, 3), (-0.9, 4, 5), (0.5, 3, 40), (0.9999, 4, 1500)],
+)
+def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
+    pole, events, separation
+):
+    """Equal spacing attains it: (sum over m of (k - m) a^(m b)) is what k pulses share."""
+    pairs = sum((events - m) * abs(pole) ** (m * separation) for m in range(1, events))
+    exact = math.sqrt((events + 2 * pairs) / (1 - pole**2))
+    found = white_shift(lag(pole), events, separation)
+    # of products below 1e-5 only their bound counts, and beyond 2,000 lags
+    far = (events - 1) * separation > 2000
+    assert exact <= found <= exact * (1.02 if far else 1 + 1e-4)
+
+
+def test_overlapping_changes_share_what_they_share():
+    """Pulses of five samples, two of them three samples apart: two samples in common."""
+    still = LinearSystem(
+        np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.eye(1)
+    )
+    white = LinearSystem.gain(np.eye(1))
+    moves = SignalMoves(0, 1.0, (np.ones(5),), events=2, separation=3)
+    found = certified_shift(white, still, (moves,))
+    assert found == pytest.approx(math.sqrt(5 + 5 + 2 * 2), rel=1e-12)
+
+
+def random_plant(rng, inputs, outputs):
+    states = int(rng.integers(1, 4))
+    A = rng.normal(size=(states, states))
+    A *= rng.uniform(0.3, 0.9) / np.abs(np.linalg.eigvals(A)).max()
+    B, C = rng.normal(size=(states, inputs)), rng.normal(size=(outputs, states))
+    return ct.ss(A, B, C, rng.normal(size=(outputs, inputs)), 1)
+
+
+def pulses(undone, shapes):
+    """What is left of each shape at each input (T, p, M), from an impulse response."""
+    every = []
+    for column in range(undone.shape[2]):
+        for shape in shapes:
+            left = np.zeros(undone.shape[:2])
+            for delay, value in enumerate(shape):
+                left[delay:] += value * undone[: len(left) - delay, :, column]
+            every.append(left)
+    return np.stack(every, axis=2)
+
+
+def summed(left, starts, chosen, signs):
+    """The 2-norm of changes ``chosen`` that begin at ``starts``."""
+    total = np.zeros((len(left) + max(starts), left.shape[1]))
+    for start, which, sign in zip(starts, chosen, signs):
+        total[start : start + len(left)] += sign * left[:, :, which]
+    return np.linalg.norm(total)
+
+
+def worst_of_placements(left, events, separation, rng, count):
+    """Random placements, changes and signs, and the best signs at equal spacing."""
+    worst = 0.0
+    kinds = left.shape[2]
+    for _ in range(count):
+        gaps = separation + rng.geometric(0.4, events - 1) - 1
+        starts = np.append(0, np.cumsum(gaps))
+        chosen = rng.integers(kinds, size=events)
+        signs = rng.choice([-1.0, 1.0], events)
+        worst = max(worst, summed(left, starts, chosen, signs))
+    for kind in range(kinds):
+        for gap in range(separation, separation + 6):
+            for sign in (1.0, -1.0):
+                starts = gap * np.arange(events)
+                signs = sign ** np.arange(events)
+                worst = max(worst, summed(left, starts, [kind] * events, signs))
+    return worst
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_placement_exceeds_the_claim_and_some_come_close(seed):
+    """Over 40 plants 1,000 placements each: one signal or two, white noise or designed."""
+    rng = np.random.default_rng(seed)
+    plant = random_plant(rng, inputs=1 + seed % 2, outputs=1 + seed // 2 % 2)
+    events, separation = int(rng.integers(2, 6)), int(rng.integers(1, 9))
+    shapes = [[1.0]] if seed % 3 else [[1.0, 1.0, 1.0], [1.0, -0.5]]
+    family = ("gaussian", "iid-gaussian")[seed // 4 % 2]
+    secret = pc.DisturbanceAdjacency(
+        1.0, profiles=shapes, events=events, separation=separation
+    )
+    noise = designed(plant, secret, family=family)
+    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    (part,) = noise.parts
+    undone = system.impulse_response(LONG) / noise.std.max()
+    if family == "gaussian":
+        shaping = part.shaping
+        if part.response is not None:  # the noise enters with the secret
+            system = LinearSystem.gain(np.eye(plant.ninputs))
+        undone = shaping.inverse().after(system).impulse_response(LONG)
+    left = pulses(undone, shapes)
+    worst = worst_of_placements(left, events, separation, rng, 1000)
+    assert worst <= noise.guarantee.gdp * (1 + 1e-9)
+    assert worst >= 0.8 * noise.guarantee.gdp
+
+
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+@pytest.mark.parametrize("pole, events, separation", [(0.9, 4, 3), (0.8, 6, 2)])
+def test_equal_spacing_attains_the_claim_on_a_lag(family, pole, events, separation):
+    secret = pc.DisturbanceAdjacency(1.0, events=events, separation=separation)
+    noise = designed(lag(pole), secret, family=family)
+    plant = lag(pole)
+    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    undone = system.impulse_response(LONG) / noise.std.max()
+    if family == "gaussian":
+        undone = noise.parts[0].shaping.inverse().after(system).impulse_response(LONG)
+    left = pulses(undone, [[1.0]])
+    worst = worst_of_placements(left, events, separation, np.random.default_rng(0), 0)
+    assert 0.95 * noise.guarantee.gdp <= worst <= noise.guarantee.gdp * (1 + 1e-9)
+
+
+def horizon_shifts(noise, plant, secret, rng, count=1000):
+    """Shifts of sums of changes over a horizon, from the noise's dense covariance."""
+    steps, outputs = noise.horizon, plant.noutputs
+    blocks = [[noise.covariance(t, s) for s in range(steps)] for t in range(steps)]
+    inverse = np.linalg.pinv(np.block(blocks), rcond=1e-13, hermitian=True)
+    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    left = pulses(system.impulse_response(steps), secret.shapes)
+    fitting = min(secret.events, 1 + (steps - 1) // secret.separation)
+    for _ in range(count):
+        spare = steps - 1 - (fitting - 1) * secret.separation
+        places = np.sort(rng.integers(spare + 1, size=fitting))
+        starts = places + secret.separation * np.arange(fitting)
+        total = np.zeros((steps, outputs))
+        for start in starts:
+            which = rng.integers(left.shape[2])
+            total[start:] += rng.choice([-1.0, 1.0]) * left[: steps - start, :, which]
+        move = total.ravel()
+        yield math.sqrt(move @ inverse @ move)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_placement_exceeds_the_claim_over_a_horizon(seed):
+    rng = np.random.default_rng(seed)
+    plant = random_plant(rng, inputs=1 + seed % 2, outputs=1)
+    options = ({}, {"floor": 0.5}, {"family": "iid-gaussian"})[seed % 3]
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=1 + seed % 4, events=4, separation=int(rng.integers(1, 9))
+    )
+    noise = designed(plant, secret, horizon=20, **options)
+    worst = max(horizon_shifts(noise, plant, secret, rng))
+    assert worst <= noise.guarantee.gdp * (1 + 1e-6)
+    assert worst >= 0.4 * noise.guarantee.gdp
+
+
+def test_white_noise_over_a_horizon_has_the_shift_of_its_inner_products():
+    """The module's sum, written again in words of the plant's responses."""
+    plant, steps, events, separation = lag(0.9), 30, 4, 5
+    secret = pc.DisturbanceAdjacency(1.0, events=events, separation=separation)
+    noise = designed(plant, secret, horizon=steps, family="iid-gaussian")
+    moves = [0.9 ** np.arange(steps - 1 - start) for start in range(steps)]
+    padded = np.array([np.append(np.zeros(steps - len(move)), move) for move in moves])
+    products = np.abs(padded @ padded.T)
+    lags = np.abs(np.subtract.outer(range(steps), range(steps)))
+    square = events * products.max()
+    for m in range(1, events):
+        square += 2 * (events - m) * products[lags >= m * separation].max()
+    assert noise.std == pytest.approx(math.sqrt(square), rel=1e-9)
+
+
+def test_only_as_many_events_count_as_the_horizon_has_room_for():
+    one = designed(lag(0.9), pc.DisturbanceAdjacency(1.0), horizon=12)
+    alone = pc.DisturbanceAdjacency(1.0, events=9, separation=12)
+    assert designed(lag(0.9), alone, horizon=12).std == pytest.approx(one.std, rel=1e-9)
+    pair = pc.DisturbanceAdjacency(1.0, events=2, separation=8)
+    many = pc.DisturbanceAdjacency(1.0, events=9, separation=8)
+    found = [designed(lag(0.9), secret, horizon=12).std for secret in (pair, many)]
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
+def test_one_event_and_no_distance_are_what_they_were():
+    for options in ({"duration": 3}, {"events": 3}, {"profiles": [[1.0, -1.0]]}):
+        before = designed(lag(0.9), pc.DisturbanceAdjacency(1.0, **options))
+        same = designed(lag(0.9), pc.DisturbanceAdjacency(1.0, **options, separation=0))
+        assert (same.std == before.std).all()
+    one = designed(lag(0.9), pc.DisturbanceAdjacency(1.0, events=1, separation=9))
+    assert (one.std == designed(lag(0.9), pc.DisturbanceAdjacency(1.0)).std).all()
+    for horizon in (20, np.inf):
+        one = pc.DisturbanceAdjacency(1.0, separation=9)
+        plain = pc.DisturbanceAdjacency(1.0)
+        found = [designed(lag(0.9), secret, horizon).std for secret in (one, plain)]
+        assert (found[0] == found[1]).all()
+
+
+def test_a_distance_never_costs_anything():
+    for separation in (1, 2, 8):
+        kept = size(lag(0.9), events=3, separation=separation)
+        assert kept <= size(lag(0.9), events=3)
+
+
+def test_the_distance_is_kept_across_signals():
+    """Two signals that enter alike are one: pulses on both, at any two different times."""
+    one = lag(0.9)
+    both = ct.ss(0.9, [[1.0, 1.0]], 1, np.zeros((1, 2)), 1)
+    assert white_shift(both, 3, 4) == pytest.approx(white_shift(one, 3, 4), rel=1e-12)
+
+
+def test_many_shapes_count_as_if_nothing_were_known_of_the_distance():
+    lasting = pc.DisturbanceAdjacency(1.0, duration=250, events=3, separation=300)
+    alone = pc.DisturbanceAdjacency(1.0, duration=250)
+    white = dict(family="iid-gaussian")
+    sizes = [designed(lag(0.5), secret, **white).std for secret in (lasting, alone)]
+    assert sizes[0] == pytest.approx(3 * sizes[1], rel=1e-9)
+
+
+def test_in_a_region_events_count_as_if_nothing_were_known_of_their_distance():
+    apart = pc.DisturbanceAdjacency(1.0, events=3, separation=8)
+    one = pc.DisturbanceAdjacency(1.0)
+    lags = pc.PlantPolytope([lag(0.9), lag(0.88)])
+    sizes = [designed(lag(0.9), secret, models=lags).std for secret in (apart, one)]
+    assert sizes[0] == pytest.approx(3 * sizes[1], rel=1e-6)
+    box = pc.PlantBox(lag(0.9), A=[[0.01]])
+    noise = designed(lag(0.9), apart, horizon=20, floor=0.5, models=box)
+    shifts = [noise.guarantee_for(box, adjacency=secret).gdp for secret in (apart, one)]
+    assert shifts[0] == pytest.approx(3 * shifts[1], rel=1e-6)
+    assert shifts[0] <= 1
+
+
+def test_several_changes_are_not_a_list_of_moves():
+    secret = pc.DisturbanceAdjacency(1.0, events=2, separation=3)
+    noise = designed(lag(0.9), secret, horizon=10)
+    assert math.isnan(noise.design.lower_bound)
+    with pytest.raises(ValueError, match="too many to list"):
+        secret.moves(noise.design.mechanism.query.manifold)
+
+
+def test_the_text_says_how_often_and_how_far_apart():
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, events=7, separation=96, duration=4)
+    assert secret.statement == (
+        "the disturbance w by at most 1 at each of 7 times at least 96 samples "
+        "apart, for 1 to 4 samples"
+    )
+    noise = designed(lag(0.9), secret)
+    left = " ".join(noise.guarantee.scope.caveats)
+    assert "more than 7 changes, or any less than 96 samples apart" in left
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"separation": -1}, "separation"),
+        ({"separation": 3, "norm": "l2"}, "bounded energy"),
+        ({"window": 5}, 'norm="l2"'),
+        ({"window": -5, "norm": "l2"}, "window"),
+    ],
+)
+def test_a_distance_that_means_nothing_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        pc.DisturbanceAdjacency(1.0, **options)
+
+
+@pytest.mark.parametrize(
+    "stops, correlated, white", [(4, 5.85, 7.46), (12, 7.67, 12.9), (24, 8.79, 18.3)]
+)
+def test_rides_on_a_bus_take_the_noise_of_the_study(stops, correlated, white):
+    bus = ct.ss(0, 0, 0, 1, 1)
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    ride = pc.DisturbanceAdjacency(1.0, duration=stops)
+    request = {"horizon": np.inf, "budget": budget, "adjacency": ride}
+    noise = pc.design_output_noise(bus, **request)
+    assert noise.std == pytest.approx(correlated, abs=0.005)
+    assert noise.design.gap < 0.01
+    alone = pc.design_output_noise(bus, family="iid-gaussian", **request)
+    assert alone.std == pytest.approx(white, abs=0.05)
+    mu = float(pc.core.kappa_inverse(1.0, 1e-5))
+    assert alone.std == pytest.approx(math.sqrt(stops) / mu, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"floor": 0.2}])
+def test_a_horizon_costs_hardly_more_than_none(options):
+    """The best shape for single changes alone would cost 1.4 times as much, and more."""
+    secret = pc.DisturbanceAdjacency(1.0, duration=4, events=7, separation=12)
+    endless = designed(lag(0.9), secret)
+    noise = designed(lag(0.9), secret, horizon=100, **options)
+    assert noise.design.cost <= 1.2 * 100 * endless.std[0] ** 2
+
+
+def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
+    secret = pc.DisturbanceAdjacency(1.0, duration=12, events=5, separation=20)
+    noise = designed(lag(0.9), secret)
+    sizes = [designed(lag(0.9), secret, order=order).std for order in (1, 8)]
+    assert noise.std == pytest.approx(sizes[0], rel=1e-9)
+    assert sizes[1] > 1.2 * sizes[0]
