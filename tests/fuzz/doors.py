@@ -280,7 +280,7 @@ def trajectory_doors() -> Iterator[Door]:
         yield _of(adjacency, "moves", manifold)
 
 
-def channel_doors() -> Iterator[Door]:
+def design_doors() -> Iterator[Door]:
     """Output noise, its design and its python-control systems."""
     sys = plant()
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -457,7 +457,7 @@ def nonlinear_doors() -> Iterator[Door]:
     yield _of(loop, "simulate", saturation=0.5, trials=2, rng=0)
 
 
-def cloud_doors() -> Iterator[Door]:
+def loop_doors() -> Iterator[Door]:
     """Loops through the gate."""
     yield from nonlinear_doors()
     sys = plant()
@@ -555,7 +555,7 @@ AREAS = {
     "core": core_doors,
     "inference": inference_doors,
     "trajectory": trajectory_doors,
-    "channel": channel_doors,
-    "cloud": cloud_doors,
+    "designs": design_doors,
+    "loop": loop_doors,
     "consensus": consensus_doors,
 }

@@ -4,7 +4,7 @@ A call may return, warn, or raise an error that the library itself raises. What 
 happen: an error from the depths of numpy, scipy or Python, or a call that does not end.
 
     python tests/fuzz/fuzzer.py --calls 20000 --seed 0
-    python tests/fuzz/fuzzer.py --calls 500 --area channel
+    python tests/fuzz/fuzzer.py --calls 500 --area designs
 """
 
 import argparse

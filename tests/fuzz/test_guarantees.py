@@ -76,12 +76,14 @@ def test_a_shift_too_small_to_be_squared_still_costs_delta(shift):
     assert shift / 2 < PrivacyLoss.laplace([[shift], [shift]]).delta(0.0) < 1e-140
 
 
-@pytest.mark.parametrize(
-    "noise", [InputPerturbation, partial(OutputPerturbation, lipschitz=1.0)]
-)
-def test_no_mechanism_is_made_whose_noise_is_no_number(noise):
-    with pytest.raises(UncertifiableError):
-        noise(np.tanh, PrivacyBudget(epsilon=1e-3, delta=1e-5), radius=1e308)
+def test_no_mechanism_is_made_whose_noise_is_no_number():
+    budget = PrivacyBudget(epsilon=1e-3, delta=1e-5)
+    with pytest.raises(ValueError, match="choose another unit"):
+        InputPerturbation(np.tanh, budget, radius=1e308)
+    with pytest.raises((ValueError, UncertifiableError)):
+        OutputPerturbation(np.tanh, budget, radius=1e308, lipschitz=1.0)
+    with pytest.raises(ValueError, match="finite number > 0, got inf"):
+        OutputPerturbation(np.tanh, budget, radius=1e99, lipschitz=1e300)
 
 
 @pytest.mark.parametrize(
