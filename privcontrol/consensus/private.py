@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 
@@ -373,6 +374,8 @@ class PrivateConsensus(Frozen):
         else:
             domain = self.network.domain(adjacency.kind == "known-total", towards)
         scope = Scope.of(adjacency, domain, assumptions=assumptions)
+        if towards:
+            scope = replace(scope, statement=f"{scope.statement}, towards {towards}")
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
         return guarantee.released(_RELEASED)
 

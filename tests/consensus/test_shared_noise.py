@@ -412,7 +412,7 @@ def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
     outsider = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee.sentence
     assert "no agent pools what it knows" in outsider
     certain = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee_for(coalition=[1])
-    assert "towards an eavesdropper with the agents 1" in certain.explain()
+    assert "towards an eavesdropper with the agents 1" in str(certain)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
