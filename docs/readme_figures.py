@@ -30,23 +30,27 @@ def who_sees_what() -> plt.Figure:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         loop = runpy.run_path(str(SCRIPT))["loop"]
     plt.close()
-    hours = np.arange(96) / 4
+    # The second day: how the noise began depends on the last digits of a factorisation.
+    hours = np.arange(-96, 96) / 4
     people = 1.0 * ((hours >= 9) & (hours < 12) | (hours >= 14) & (hours < 16))
-    day = loop.simulate(
-        hours,
+    days = loop.simulate(
+        hours + 24,
         exogenous={"people east": people},
         disturbance="design",
         measurement_noise="design",
         rng=5,
     )
-    figure = plt.figure(figsize=(7.0, 3.7), layout="constrained")
-    grid = figure.add_gridspec(2, 2, height_ratios=(1.0, 1.6))
+    figure = plt.figure(figsize=(7.0, 3.7), dpi=180)
+    grid = figure.add_gridspec(
+        2, 2, height_ratios=(1.0, 1.6), hspace=0.25, wspace=0.05, left=0.1, right=0.99,
+        top=0.99, bottom=0.12,
+    )  # fmt: skip
     draw_loop(figure.add_subplot(grid[0, :]))
     inside = figure.add_subplot(grid[1, 0])
     outside = figure.add_subplot(grid[1, 1], sharey=inside)
-    inside.plot(hours, day.states["east", 0], color=TRUTH, lw=1.2)
+    inside.plot(hours, days.states["east", 0], color=TRUTH, lw=1.2)
     inside.set_title("Inside: the temperature, and who is there", fontsize=9)
-    outside.plot(hours, day.outputs["T east", 0], color=PRIVATE, lw=1.2)
+    outside.plot(hours, days.outputs["T east", 0], color=PRIVATE, lw=1.2)
     outside.set_title("Outside: what is published, and no more", fontsize=9)
     inside.fill_between(
         hours, 0, 1, where=people > 0, color=PUBLIC, alpha=0.2, lw=0,
@@ -54,7 +58,9 @@ def who_sees_what() -> plt.Figure:
     )  # fmt: skip
     inside.legend(frameon=False, loc="lower left", fontsize=8)
     for axis in (inside, outside):
-        axis.set(xlabel="Time [h]", xlim=(0, 23.75), xticks=range(0, 24, 6))
+        axis.set(
+            xlabel="Time [h]", xlim=(0, 23.75), xticks=range(0, 24, 6), ylim=(-0.8, 0.8)
+        )
     inside.set_ylabel("T east - set point [K]")
     outside.tick_params(labelleft=False)
     return figure
