@@ -60,6 +60,8 @@ _REMEMBERED = (
 
 #: Parts of noise, each with its least and largest size.
 Candidate = tuple[tuple[NoisePart, float, float], ...]
+#: Parts of one size, and the shift that they leave.
+PartsAndShift = tuple[tuple[NoisePart, ...], float]
 
 
 def counting_miss(noise: OutputNoise, request: Request) -> OutputNoise:
@@ -288,9 +290,11 @@ class _Task:
         keeps its own.
         """
 
-        def evaluated(size: float) -> tuple[tuple[tuple[NoisePart, ...], float], float]:
-            sizes = [float(np.clip(size, low, high)) for _, low, high in candidate]
-            parts = tuple(part[0].scaled(x) for part, x in zip(candidate, sizes))
+        def evaluated(size: float) -> tuple[PartsAndShift, float]:
+            scaled = []
+            for part, low, high in candidate:
+                scaled.append(part.scaled(float(np.clip(size, low, high))))
+            parts = tuple(scaled)
             shift = self.shift(parts)
             return (parts, shift), shift / self.allowed
 

@@ -42,21 +42,30 @@ def _together(
     return float(min(total, events**2 * square) * (1 + 4 * events * EPS))
 
 
+def _largest_from(by_lag: NDArray) -> NDArray:
+    """Return the largest value at each lag or later."""
+    return np.maximum.accumulate(by_lag[::-1])[::-1]
+
+
 def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> float:
     """Return an upper bound of the 2-norm of any sum of changes over a horizon.
 
     ``columns`` (m, M) are the changes of ``apart`` whitened, with entries as wrong as
     ``error``.
     """
-    wrong = float(np.linalg.norm(np.zeros_like(columns) + error, axis=0).max())
-    size = float(np.linalg.norm(columns, axis=0).max()) * (1 + len(columns) * EPS)
-    slack = wrong * (2 * size + wrong) + (len(columns) + 4) * EPS * size**2
+    entries = len(columns)
+    errors = np.broadcast_to(error, columns.shape)
+    wrong = float(np.linalg.norm(errors, axis=0).max())
+    size = float(np.linalg.norm(columns, axis=0).max()) * (1 + entries * EPS)
+    rounding = (entries + 4) * EPS * size**2
+    slack = wrong * (2 * size + wrong) + rounding
     by_lag = np.zeros(int(np.ptp(apart.starts)) + 1)
     for start in np.unique(apart.starts):
         same = columns[:, apart.starts == start]
         products = np.abs(same.T @ columns).max(axis=0)
-        np.maximum.at(by_lag, np.abs(apart.starts - start), products)
-    later = np.maximum.accumulate(by_lag[::-1])[::-1] + slack
+        lags = np.abs(apart.starts - start)
+        np.maximum.at(by_lag, lags, products)
+    later = _largest_from(by_lag) + slack
     square = size**2 + slack
     total = _together(square, lambda lag: later[lag], apart.events, apart.separation)
     return float(np.sqrt(total)) * (1 + 4 * EPS)
@@ -80,7 +89,7 @@ def square_apart(
     if changes.shape[2] > _MOST_SHAPES:
         return Ball(_together(square, lambda lag: square, events, separation))
     bounds = _by_lag(system, gramian, changes, separation, square)
-    later = np.maximum.accumulate(bounds[::-1])[::-1]
+    later = _largest_from(bounds)
 
     def from_lag(lag: int) -> float:
         return float(later[min(lag - separation, len(later) - 1)])
@@ -137,8 +146,9 @@ def _by_lag(
     beyond = square
     for lag in range(first, first + _MOST_LAGS):
         left = max(length - lag, 0)
-        later = [*during[lag:], enclosure(states)]
-        rest = _products([*during[lag:], enclosure(gramian * states)], later)
+        response = during[lag:]
+        later = [*response, enclosure(states)]
+        rest = _products([*response, enclosure(gramian * states)], later)
         bound = float(np.sqrt(square * np.diag(rest).max()))
         if not bound <= 2 * beyond:  # the digits are used up
             break
@@ -156,6 +166,7 @@ def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
     """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
     X, X_errors = (np.vstack(parts) for parts in zip(*left))
     Y, Y_errors = (np.vstack(parts) for parts in zip(*right))
-    rounding = 2 * len(X) * EPS * np.abs(X)
-    beside = (X_errors + rounding).T @ (np.abs(Y) + Y_errors)
-    return np.abs(X.T @ Y) + np.abs(X).T @ Y_errors + beside
+    X_size = np.abs(X)
+    X_errors = X_errors + 2 * len(X) * EPS * X_size  # that of the product as well
+    beside = X_errors.T @ (np.abs(Y) + Y_errors)
+    return np.abs(X.T @ Y) + X_size.T @ Y_errors + beside
