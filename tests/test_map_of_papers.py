@@ -317,8 +317,11 @@ def other_controllers():
 
 
 def nonlinear_queries():
-    private = core.ManifoldPerturbation(np.sin, LINE, ADJACENT, BUDGET, lipschitz=1.0)
+    def along_the_line(z):
+        return np.sin(LINE.origin + z @ LINE.kernel.T)
+
     reach = np.linalg.norm(moves_of_the_line(), axis=0).max()
+    private = core.OutputPerturbation(along_the_line, BUDGET, radius=reach, lipschitz=1)
     assert kappa(1.0, reach / private.scale) == pytest.approx(1e-2, rel=1e-6)
 
 
@@ -400,15 +403,12 @@ def chaining():
 
 def anything_in_a_box():
     private = core.InputPerturbation(
-        np.sin, PURE, radius=math.inf, domain=(0.0, 2.0), size=1, family="laplace"
+        np.sin, PURE, radius=2.0, norm=math.inf, size=1, family="laplace"
     )
     assert private.scale == pytest.approx(2.0)
 
 
 def metrics():
-    sizes = core.InputPerturbation(np.sin, BUDGET, radius=[0.3, 3.0])
-    assert sizes.scale == pytest.approx(3.0 * core.gaussian_std(1.0, 1e-2))
-
     def halved(x):
         return np.asarray(x) / 2
 

@@ -39,9 +39,7 @@ from .guarantee import PrivacyGuarantee as PrivacyGuarantee
 from .inference import (
     ClippedNetwork as ClippedNetwork,
     InputPerturbation as InputPerturbation,
-    ManifoldPerturbation as ManifoldPerturbation,
     OutputPerturbation as OutputPerturbation,
-    lipschitz_along as lipschitz_along,
 )
 from .ledger import PrivacyLedger as PrivacyLedger
 from .lipschitz import (

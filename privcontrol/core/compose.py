@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
-from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from ._linalg import positive_number, real_array
-from .adjacency import BallAdjacency
+from ._linalg import positive_number
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 from .loss import (
     BLACK_BOX,
@@ -32,10 +26,8 @@ from .loss import (
     one_coordinate,
 )
 
-_INSTEAD = ", with radius {:g} in place of "
-_RESCALED = re.compile(r"(.*), with radius \S+ in place of (\S+)")
+_INSTEAD = ", with radius "
 _CONVEX = "the data's domain is convex"
-_OWN_UNITS = ", in units of their own radii,"
 _UNCOUPLED = "no public constraint couples the chunks"
 
 
@@ -65,41 +57,33 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     """
     together = _checked(guarantees)
     scopes = [guarantee.scope for guarantee in together]
-    known: list[Any] = [scope.radius for scope in scopes]
-    mixed: list[Any] = [_radii_of_entries(scope) for scope in scopes]
-    shapes = {np.shape(radii) for radii in mixed}
-    smallest: float | NDArray | None = None
-    if None not in known and len(set(known)) > 1:
-        smallest = min(known)
-    elif len(shapes) == 1 and shapes != {()}:
-        smallest = np.min(mixed, axis=0)
-    if smallest is not None:
-        together = [chain(guarantee, smallest) for guarantee in together]
+    known = {scope.radius for scope in scopes}
+    radii = [radius for radius in known if radius is not None]
+    if 1 < len(known) == len(radii):
+        together = [chain(guarantee, min(radii)) for guarantee in together]
     return together[0].compose(*together[1:])
 
 
-def chain(guarantee: PrivacyGuarantee, radius: ArrayLike) -> PrivacyGuarantee:
+def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     """Return the guarantee of the same release for moves of another radius.
 
     Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A
     black box then promises (c eps, delta (e^(c eps) - 1)/(e^eps - 1)) (IP Proposition 4).
     Where the shift of the noise is linear in the move (affine queries), or came from a
     Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known
-    radius instead, up and also *down*. With a radius for each entry the largest ratio
-    counts.
+    radius instead, up and also *down*.
 
     Parameters
     ----------
     guarantee : PrivacyGuarantee
-        For an adjacency with a radius: one number, one for each entry, or inf, any two
-        inputs of a public box, whose widths are radii in the infinity norm then.
-    radius : float, inf or array_like, shape (n,)
-        The new radius, in the unit of the old one, and of its shape.
+        For an adjacency with a single radius.
+    radius : float
+        The new radius, in the unit of the old one.
 
     Raises
     ------
     ValueError
-        If the guarantee's adjacency has no radius, or one of another shape.
+        If the guarantee's adjacency has no single radius.
     TypeError
         If the first argument is no guarantee.
 
@@ -113,55 +97,15 @@ def chain(guarantee: PrivacyGuarantee, radius: ArrayLike) -> PrivacyGuarantee:
     3.0
     """
     known = checked_guarantee(guarantee).scope
-    radii = _radii_of_entries(known)
-    if radii is not None:
-        return _chained_entries(guarantee, radii, radius)
     size = positive_number(radius, "radius")
     factor = _ratio(size, _single_radius(known))
-    return _scaled(guarantee, factor, _rescaled(known, size))
-
-
-def _scaled(
-    guarantee: PrivacyGuarantee, factor: Fraction, scope: Scope
-) -> PrivacyGuarantee:
-    """Return the guarantee for moves so many times as large, with this scope."""
+    scope = _rescaled(known, size)
     loss = guarantee.loss
     is_linear = loss.proportional and BLACK_BOX not in loss.kinds
     assumed = scope.assumptions
     if factor > 1 and not is_linear and _CONVEX not in assumed:
-        assumed = (*assumed, _CONVEX)
-        scope = replace(scope, assumptions=assumed)
+        scope = replace(scope, assumptions=(*assumed, _CONVEX))
     return replace(guarantee, loss=loss.scaled(factor), scope=scope)
-
-
-def _chained_entries(
-    guarantee: PrivacyGuarantee, known: NDArray, radius: ArrayLike
-) -> PrivacyGuarantee:
-    """`chain` from a radius for each entry, or from a public box, to others."""
-    described = json.loads(guarantee.scope.adjacency)
-    is_box = "low" in described
-    if isinstance(radius, float) and radius == math.inf and is_box:
-        return guarantee
-    new = real_array(radius, "radius")
-    if new.shape != known.shape:
-        raise ValueError(
-            f"radius: expected {len(known)} radii, one for each entry of the data, got "
-            f"shape {new.shape}"
-        )
-    adjacency = BallAdjacency(new, norm=float(described["norm"]))
-    ratios = [_ratio(*pair) for pair in zip(new.tolist(), known.tolist(), strict=True)]
-    factor = max(ratios)
-    if is_box:  # no two inputs are farther apart than its ends
-        factor = min(factor, Fraction(1))
-    scope = replace(
-        guarantee.scope,
-        adjacency=json.dumps(adjacency.to_dict(), sort_keys=True),
-        statement=adjacency.statement,
-    )
-    chained = _scaled(guarantee, factor, scope)
-    if len(set(ratios)) == 1 and not is_box:
-        return chained
-    return replace(chained, loss=chained.loss.anonymous())
 
 
 def compose_parallel(
@@ -174,8 +118,7 @@ def compose_parallel(
     move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and alpha
     ||(y_i/alpha_i)||_s, s = 2p/(p-2), for p > 2; Laplace chunks have epsilon = alpha
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
-    of delta) is kept, or better. As soon as one chunk has a radius for each entry, or a
-    public box, r_i is measured in units of the chunk's own radii and alpha = 1.
+    of delta) is kept, or better.
 
     Chunks coupled by a public constraint are *not* disjoint secrets. On x_1 - x_2 = b two
     releases of epsilon each cost 2 epsilon (DPAM Example 1), so guarantees on a manifold
@@ -208,8 +151,7 @@ def compose_parallel(
     if not infinite and positive_number(norm, "norm") < 1:
         raise ValueError(f"norm: expected a number >= 1, got {norm}")
     p = float(norm)
-    mixed = any(_radii_of_entries(chunk.scope) is not None for chunk in chunks)
-    radii = [_free_radius(chunk.scope, p, mixed) for chunk in chunks]
+    radii = [_free_radius(chunk.scope, p) for chunk in chunks]
     alpha = min(radii)
     gaussian: list[PrivacyLoss] = []
     laplace: list[PrivacyLoss] = []
@@ -228,12 +170,9 @@ def compose_parallel(
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
         joint.append(_joint_laplace(laplace, p))
-    scopes = [chunk.scope for chunk in chunks]
-    if not mixed:
-        scopes = [_rescaled(scope, alpha) for scope in scopes]
     return PrivacyGuarantee(
         reduce(composed, joint),
-        _joint_scope(scopes, alpha, p, mixed),
+        _joint_scope([_rescaled(chunk.scope, alpha) for chunk in chunks], alpha, p),
         sum(chunk.releases for chunk in chunks),
         chunks[0].quoted_delta,
     )
@@ -300,34 +239,17 @@ def _rescaled(scope: Scope, radius: float) -> Scope:
     """Return the same scope at another radius."""
     if radius == _single_radius(scope):
         return scope
-    statement = scope.statement
-    first = f"{scope.radius:g}"
-    known = _RESCALED.fullmatch(statement)
-    if known is not None:
-        statement, first = known.groups()
+    statement, chained, sizes = scope.statement.partition(_INSTEAD)
+    first = sizes.split()[-1] if chained else f"{scope.radius:g}"
     if f"{radius:g}" != first:
-        statement += _INSTEAD.format(radius) + first
+        statement += f"{_INSTEAD}{radius:g} in place of {first}"
     description = json.loads(scope.adjacency) | {"radius": radius}
     adjacency = json.dumps(description, sort_keys=True)
     return replace(scope, adjacency=adjacency, statement=statement, radius=radius)
 
 
-def _radii_of_entries(scope: Scope) -> NDArray | None:
-    """Return the radii (n,) of an adjacency with one for each entry, or a box's widths."""
-    described = json.loads(scope.adjacency)
-    if "low" in described:
-        return np.array(described["high"]) - np.array(described["low"])
-    radius = described.get("radius")
-    if described.get("type") == "BallAdjacency" and isinstance(radius, list):
-        return np.array(radius)
-    return None
-
-
-def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
-    """Return the radius of a chunk that nothing couples to the others.
-
-    It is one in units of the chunk's own radii, where the units are mixed.
-    """
+def _free_radius(scope: Scope, norm: float) -> float:
+    """Return the radius of a chunk that nothing couples to the others."""
     if scope.constrained or scope.horizon is not None:
         raise ValueError(
             "parallel composition needs chunks that move freely, got one on a "
@@ -335,10 +257,7 @@ def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
             "is a move of the others too; stack the queries on one manifold and evaluate "
             "them together"
         )
-    radius = 1.0
-    if _radii_of_entries(scope) is None:
-        known = _single_radius(scope)
-        radius = 1.0 if mixed else known
+    radius = _single_radius(scope)
     named = json.loads(scope.adjacency).get("norm", norm)
     if float(named) != norm:
         raise ValueError(
@@ -348,20 +267,18 @@ def _free_radius(scope: Scope, norm: float, mixed: bool) -> float:
     return radius
 
 
-def _joint_scope(scopes: list[Scope], alpha: float, norm: float, mixed: bool) -> Scope:
-    """Return the scope of all chunks, which move together, in one unit or in their own."""
-    units = _OWN_UNITS if mixed else ""
+def _joint_scope(scopes: list[Scope], alpha: float, norm: float) -> Scope:
+    """Return the scope of all chunks, which move together."""
     joined = reduce(Scope.joined, scopes)
     chunks = [json.loads(scope.adjacency) for scope in scopes]
-    if not mixed:
-        for chunk in chunks:
-            del chunk["radius"]
+    for chunk in chunks:
+        del chunk["radius"]
     p = "inf" if norm == math.inf else norm
     description = {"type": "parallel", "norm": p, "radius": alpha, "chunks": chunks}
     moves = ", or ".join(dict.fromkeys(scope.statement for scope in scopes))
     return Scope(
         json.dumps(description, sort_keys=True),
-        f"disjoint chunks move together, the {norm:g}-norm of their sizes{units} by at "
+        f"disjoint chunks move together, the {norm:g}-norm of their sizes by at "
         f"most {alpha:g}, each so that {moves}",
         "chunks: " + "; ".join(scope.domain for scope in scopes),
         assumptions=tuple(dict.fromkeys((*joined.assumptions, _UNCOUPLED))),

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._events import event_of
 from ._frozen import as_lists, as_tuples
 from ._linalg import positive_integer, positive_number
 from ._shown import html_table, own_axes
@@ -27,7 +26,6 @@ from .loss import PrivacyLoss, checked_delta, composed, loss_from_dict
 from .manifold import AffineManifold
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
     from matplotlib.axes import Axes
 
 
@@ -472,31 +470,6 @@ class PrivacyGuarantee:
     def released(self, manner: str) -> PrivacyGuarantee:
         """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
         return replace(self, scope=replace(self.scope, released=manner))
-
-    def to_dp_event(self) -> DpEvent:
-        """Return this privacy loss as an event of dp-accounting, for an account there.
-
-        A Gaussian shift y becomes a Gaussian event with the noise multiplier 1/y, each
-        Laplace shift a Laplace event. The event carries neither secret nor horizon nor
-        model, so see to it that the account is about this secret alone.
-
-        Raises
-        ------
-        ImportError
-            If dp-accounting is missing, the extra ``accounting``.
-        ValueError
-            If no event costs the same or more, as for black boxes.
-
-        Examples
-        --------
-        >>> import privcontrol as pc
-        >>> query = pc.LinearQuery([[1.0]])
-        >>> mechanism = pc.Mechanism(query, pc.GaussianNoise([2.0]))
-        >>> guarantee = mechanism.guarantee(pc.DirectionAdjacency([[1.0]]))
-        >>> round(guarantee.to_dp_event().noise_multiplier, 6)
-        2.0
-        """
-        return event_of(self.loss)
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""

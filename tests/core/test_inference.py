@@ -699,12 +699,6 @@ def test_a_metric_may_be_of_texts_whose_map_shows_nothing():
         ({"metric": on_the_clock}, TypeError, r"expected \(function, constant\)"),
         ({"metric": (on_the_clock, 0.0)}, ValueError, "metric"),
         ({"metric": (5, 1.0)}, TypeError, "metric: expected a callable"),
-        ({"metric": CLOCK, "radius": [0.5, 1.0]}, ValueError, "one finite number"),
-        (
-            {"metric": CLOCK, "radius": math.inf, "domain": (0, 1), "size": 2},
-            ValueError,
-            "one finite number",
-        ),
     ],
 )
 def test_mistakes_about_metrics_are_named(options, error, message):

@@ -131,22 +131,6 @@ def core_doors() -> Iterator[Door]:
         (manifold, secret, budget),
         {"family": "gaussian"},
     )
-    private = pc.core.ManifoldPerturbation(
-        np.tanh, manifold, secret, budget, lipschitz=1.0, family="gaussian"
-    )
-    yield Door(
-        "ManifoldPerturbation",
-        pc.core.ManifoldPerturbation,
-        (np.tanh, manifold, secret, budget),
-        {"lipschitz": 1.0, "releases": 2},
-    )
-    yield _of(private, "__call__", x, rng=0, grid=0.5)
-    yield Door(
-        "lipschitz_along",
-        pc.core.lipschitz_along,
-        (manifold, [F, np.eye(2)]),
-        {"method": "sdp", "slopes": (0, 1)},
-    )
     for name, args, options in (
         ("extend", (x[2:], [0.0]), {}),
         ("release", (F[:, :2], pc.GaussianNoise([1.0, 1.0])), {"rng": 0, "grid": 1.0}),
@@ -169,7 +153,6 @@ def core_doors() -> Iterator[Door]:
         "detection": (0.05,),
     }.items():
         yield _of(guarantee, name, *args)
-    yield _of(guarantee, "to_dp_event")
     yield Door(
         "PrivacyGuarantee.black_box",
         pc.PrivacyGuarantee.black_box,

@@ -1,7 +1,6 @@
 """Privacy of any model's inputs, by the paper "Inference Privacy" (IP)."""
 
 from .clipped import ClippedNetwork
-from .on_manifold import ManifoldPerturbation, lipschitz_along
 from .perturbation import (
     InputPerturbation,
     OutputPerturbation,
@@ -10,7 +9,5 @@ from .perturbation import (
 __all__ = [
     "ClippedNetwork",
     "InputPerturbation",
-    "ManifoldPerturbation",
     "OutputPerturbation",
-    "lipschitz_along",
 ]

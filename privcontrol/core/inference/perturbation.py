@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
+from json import dumps
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .._linalg import (
 )
 from .._random import Seed, generator
 from .._withheld import answer
+from ..adjacency import BallAdjacency
 from ..budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..errors import UncertifiableError
 from ..guarantee import PrivacyGuarantee, Scope
@@ -35,7 +37,16 @@ from ..lipschitz.norms import checked_norm
 from ..mechanism import FRESH
 from ..noise import family_of
 from ..release import Step, exact_data, exact_release, on_grid
-from ._moves import InputMoves
+
+_DOMAIN = (
+    "one input of the model (one row of a batch), no public constraint on its entries"
+)
+
+#: What every mechanism with noise on its output assumes of the model.
+ROWS_ALONE = (
+    "its round-off is small against the noise",
+    "it answers each row of a batch on its own",
+)
 
 
 class Released(ABC):
@@ -75,22 +86,68 @@ class PostProcessed(Released):
         return self.function(self.mechanism(x, rng=rng))
 
 
-class NoisyModel(Released):
-    """A model with noise of one size."""
+@dataclass(frozen=True, eq=False)
+class _Perturbation(Released):
+    """A model with noise of one size, which hides the moves of one input."""
 
     model: Callable
     budget: PrivacyBudget
-    family: str
-    releases: int
+    _: KW_ONLY
+    radius: float
+    norm: float = 2
+    family: str = "gaussian"
+    releases: int = 1
+    size: int | None = None
+    scale: float = field(init=False)
+    guarantee: PrivacyGuarantee = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_callable(self.model, "model")
+        checked: dict[str, object] = {
+            "radius": positive_number(self.radius, "radius"),
+            "norm": checked_norm(self.norm),
+            "releases": positive_integer(self.releases, "releases"),
+        }
+        if self.size is not None:
+            checked["size"] = positive_integer(self.size, "size")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        scope = Scope.foreign(BallAdjacency(self.radius, norm=self.norm))
+        assumptions = (FRESH, *self._assumptions())
+        scope = replace(scope, domain=_DOMAIN, assumptions=assumptions)
+        self._calibrate(self._sensitivity(), self._stated(scope))
+
+    @abstractmethod
+    def _sensitivity(self) -> float:
+        """Return the largest norm of what the noise must hide, rounded up."""
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """Return clauses for the guarantee's text."""
+        return ()
+
+    def _stated(self, scope: Scope) -> Scope:
+        """Return the scope as the guarantee states it."""
+        return scope
+
+    def _reach(self, q: float) -> float:
+        """Return the largest q-norm of a move, rounded up (Hoelder's inequality)."""
+        if self.norm <= q:
+            return self.radius
+        if self.size is None:
+            raise ValueError(
+                f"size: a move of {self.norm:g}-norm {self.radius:g} is wider the more "
+                f"entries an input has, and {self.family} noise must cover it; pass "
+                "size=, the number of entries of one row"
+            )
+        s = q if self.norm == math.inf else self.norm * q / (self.norm - q)
+        return float(round_up(self.radius * self.size ** (1 / s), 3))
 
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
         """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
-        check_callable(self.model, "model")
         budget = checked_budget(self.budget)
         law = family_of(self.family)
-        releases = positive_integer(self.releases, "releases")
         widest = positive_number(sensitivity, "sensitivity")
-        scale = round_up(widest / law.allowed_shift(budget, releases))
+        scale = round_up(widest / law.allowed_shift(budget, self.releases))
         if not math.isfinite(scale):
             raise UncertifiableError(
                 "expected a noise size below 1.8e308, got more; rescale the data or relax "
@@ -101,7 +158,7 @@ class NoisyModel(Released):
         def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
             loss = law.loss_of_size(float(round_up(widest / scale)))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-            meets = guarantee.repeated(releases).satisfies(budget)
+            meets = guarantee.repeated(self.releases).satisfies(budget)
             return guarantee, 1.0 if meets else 1 + EPS
 
         guarantee, scale, excess = scale_to_budget(evaluated, float(scale))
@@ -109,9 +166,25 @@ class NoisyModel(Released):
             raise UncertifiableError(
                 "the noise does not meet its budget when evaluated back; relax the budget"
             )
-        object.__setattr__(self, "releases", releases)
         object.__setattr__(self, "scale", scale)
         object.__setattr__(self, "guarantee", guarantee)
+
+    def _data(
+        self, x: ArrayLike, resolution: Step | None, rng: Seed
+    ) -> tuple[list[Rational] | None, NDArray]:
+        """Return checked inputs as rational numbers, where those matter, and as doubles."""
+        exact: list[Rational] | None = None
+        if rng is not None and resolution is None:
+            inputs = real_array(x, "x")
+        else:
+            exact, inputs = exact_data(x, "x", resolution)
+        entries = inputs[0].size if inputs.ndim > 1 and len(inputs) else inputs.size
+        if self.size not in (None, entries) and len(np.atleast_1d(inputs)):
+            raise ValueError(
+                f"x: expected rows of {self.size} entries, as in size=, got rows of "
+                f"{entries}"
+            )
+        return exact, inputs
 
     def _noisy(
         self,
@@ -120,7 +193,7 @@ class NoisyModel(Released):
         grid: Step | Sequence[Step] | None,
         exact: list[Rational] | None = None,
     ) -> NDArray:
-        """Values plus noise, of their `exact` numbers where these differ.
+        """Return values plus noise, of their `exact` numbers where these differ.
 
         Without `rng` it is rounded once, else it is simulated in double precision.
         """
@@ -135,91 +208,6 @@ class NoisyModel(Released):
         sizes = np.full(len(exact), self.scale)
         released = exact_release(exact, sizes, self.family, grid=grid)
         return released.reshape(values.shape)
-
-    def _claim(
-        self, lipschitz: float, p: float, *, of_radius: bool = False
-    ) -> tuple[float, float, str]:
-        """A Lipschitz constant, its norm of inputs and its source.
-
-        The norm is p for a plain number, and must be p if it is that `of_radius`.
-        """
-        if isinstance(lipschitz, (int, float)) and lipschitz == 0:
-            raise ValueError(
-                "lipschitz: 0 means that the output never changes; publish it without noise"
-            )
-        steepness = positive_number(lipschitz, "lipschitz")
-        if not isinstance(lipschitz, LipschitzBound):
-            return steepness, p, "as given"
-        q = family_of(self.family).shift_norm
-        if lipschitz.q != q or (of_radius and lipschitz.p != p):
-            raise ValueError(
-                f"lipschitz: expected a bound from the {p:g}-norm of a move to the "
-                f"{q}-norm of {self.family} noise, got one for p={lipschitz.p}, "
-                f"q={lipschitz.q}; compute it with p={p:g}, q={q}, or pass size= and "
-                "a bound for p=q"
-            )
-        if lipschitz.method.endswith("continuous time"):
-            raise ValueError(
-                "lipschitz: expected a bound for sampled signals, got one for continuous "
-                "time; use sys.sample(Ts)"
-            )
-        return steepness, lipschitz.p, f"certified, {lipschitz.method}"
-
-
-@dataclass(frozen=True, eq=False)
-class _Perturbation(NoisyModel):
-    """The moves of one input, which both mechanisms hide."""
-
-    model: Callable
-    budget: PrivacyBudget
-    _: KW_ONLY
-    radius: float | NDArray
-    norm: float = 2
-    family: str = "gaussian"
-    releases: int = 1
-    size: int | None = None
-    domain: tuple | None = None
-    scale: float = field(init=False)
-    guarantee: PrivacyGuarantee = field(init=False, repr=False)
-    _moves: InputMoves = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        moves = self._hidden()
-        norm = checked_norm(self.norm)
-        checked = {"radius": moves.radius, "norm": norm, "size": moves.size}
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_moves", moves)
-        sensitivity = self._sensitivity()
-        assumptions = (FRESH, *self._assumptions())
-        self._calibrate(sensitivity, moves.scope(assumptions))
-
-    def _hidden(self) -> InputMoves:
-        """The moves to be hidden."""
-        return InputMoves.of(self.radius, self.norm, self.size, self.domain)
-
-    @abstractmethod
-    def _sensitivity(self) -> float:
-        """The largest norm of what the noise must hide, rounded up."""
-
-    def _assumptions(self) -> tuple[str, ...]:
-        """Clauses for the guarantee's text."""
-        return ()
-
-    def _data(
-        self, x: ArrayLike, resolution: Step | None, rng: Seed
-    ) -> tuple[list[Rational], NDArray]:
-        """Checked inputs as rational numbers and as doubles.
-
-        A simulation of inputs without a resolution needs no rationals; the list is empty.
-        """
-        if rng is not None and resolution is None:
-            exact: list[Rational] = []
-            inputs = real_array(x, "x")
-        else:
-            exact, inputs = exact_data(x, "x", resolution)
-        self._moves.check(inputs)
-        return self._moves.clipped(exact, inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,10 +226,10 @@ class InputPerturbation(_Perturbation):
         one. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
-    radius : float, inf or array_like, shape (n,)
-        alpha, by how much an input may move, in its own unit. Public. With one for each
-        entry, each entry of the move is taken in units of its own radius. With inf any two
-        inputs of the domain look alike (local differential privacy, IP Remark 1).
+    radius : float
+        alpha, by how much an input may move, in its own unit. Public. The width of a
+        public box with ``norm=inf`` makes any two inputs look alike that were clipped to
+        it (local differential privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace"}, optional
@@ -251,11 +239,9 @@ class InputPerturbation(_Perturbation):
     size : int, optional
         Entries of one row, required where the noise depends on it (``norm=inf``, and
         ``norm=2`` with Laplace noise). When given, other rows are refused.
-    domain : (low, high), optional
-        Numbers or vectors (n,), for ``radius=inf``: a public box to which inputs are
-        clipped.
     metric : (callable, float), optional
-        For a radius in a metric d of your own (IP Remark 2): a map f into a normed space,
+        For a radius in a metric d of your own (IP Remark 2), such as one with a unit for
+        each entry: a map f into a normed space,
         and a constant L with ||f(x) - f(x')||_p <= L d(x, x') for *all* inputs, p being
         `norm`. The release is then ``model(f(x) + noise)``; `size`, `grid` and
         `resolution` are about f(x). Nothing checks L: prove it, and write the proof down.
@@ -342,10 +328,26 @@ class InputPerturbation(_Perturbation):
         exact, inputs = self._data(x, resolution, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
-    def _hidden(self) -> InputMoves:
-        moves = super()._hidden()
+    def _stated(self, scope: Scope) -> Scope:
         if self.metric is None:
-            return moves
+            return scope
+        name, steepness = self._measure()
+        described = {
+            "type": "InputMoves",
+            "metric": name,
+            "into": str(float(self.norm)),
+            "radius": self.radius,
+            "constant": steepness,
+        }
+        statement = (
+            f"the data move by at most {self.radius:g} in a metric d with ||{name}(x) - "
+            f"{name}(x')||_{self.norm:g} <= {steepness:g} d(x, x')"
+        )
+        adjacency = dumps(described, sort_keys=True)
+        return replace(scope, adjacency=adjacency, statement=statement)
+
+    def _measure(self) -> tuple[str, float]:
+        """Return the name of the metric's map and its constant, checked."""
         if not isinstance(self.metric, (tuple, list)) or len(self.metric) != 2:
             raise TypeError(
                 "metric: expected (function, constant), a map into a normed space and its "
@@ -359,7 +361,7 @@ class InputPerturbation(_Perturbation):
                 "metric: expected a function with a name, which stands in the guarantee; "
                 "write it with def"
             )
-        return moves.measured_by(name, constant)
+        return name, positive_number(constant, "metric")
 
     def _assumptions(self) -> tuple[str, ...]:
         if self.metric is None:
@@ -367,7 +369,11 @@ class InputPerturbation(_Perturbation):
         return ("the metric's map and its constant are as given", *ROWS_ALONE)
 
     def _sensitivity(self) -> float:
-        return self._moves.reach(family_of(self.family).shift_norm, self.family)
+        reach = self._reach(family_of(self.family).shift_norm)
+        if self.metric is None:
+            return reach
+        _, steepness = self._measure()
+        return float(round_up(reach * steepness))
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,14 +390,13 @@ class OutputPerturbation(_Perturbation):
         From an array of inputs to an array of real outputs, as for `InputPerturbation`.
         Each row must be answered on its own: a model that mixes the rows of a batch leaks
         one row through the others' outputs.
-    budget, radius, norm, family, releases, size, domain
+    budget, radius, norm, family, releases, size
         As for `InputPerturbation`.
     lipschitz : LipschitzBound or float
         From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
         (Laplace), over all entries of a row. A plain number is taken at your word. A
-        `LipschitzBound` for other norms is refused; for radii of several entries, for
-        another p than 1, 2 and inf, for a domain and where ``size`` is given its own norm
-        of inputs will do.
+        `LipschitzBound` for other norms is refused; for another p than 1, 2 and inf, and
+        where ``size`` is given, its own norm of inputs will do.
 
     Attributes
     ----------
@@ -438,12 +443,11 @@ class OutputPerturbation(_Perturbation):
         return self._noisy(real_outputs(self.model, inputs), rng, grid)
 
     def _sensitivity(self) -> float:
-        moves = self._moves
-        steepness, p, _ = self._claim(self.lipschitz, self.norm, of_radius=moves.plain)
-        return float(round_up(moves.reach(p, self.family) * steepness))
+        steepness, p, _ = self._claim()
+        return float(round_up(self._reach(p) * steepness))
 
     def _assumptions(self) -> tuple[str, ...]:
-        steepness, p, source = self._claim(self.lipschitz, self.norm)
+        steepness, p, source = self._claim()
         q = family_of(self.family).shift_norm
         return (
             f"the model is {steepness:.6g}-Lipschitz from the {p:g}-norm to the "
@@ -451,12 +455,32 @@ class OutputPerturbation(_Perturbation):
             *ROWS_ALONE,
         )
 
-
-#: What every mechanism with noise on its output assumes of the model.
-ROWS_ALONE = (
-    "its round-off is small against the noise",
-    "it answers each row of a batch on its own",
-)
+    def _claim(self) -> tuple[float, float, str]:
+        """Return the Lipschitz constant, its norm of inputs and its source."""
+        bound = self.lipschitz
+        if isinstance(bound, (int, float)) and bound == 0:
+            raise ValueError(
+                "lipschitz: 0 means that the output never changes; publish it without noise"
+            )
+        steepness = positive_number(bound, "lipschitz")
+        if not isinstance(bound, LipschitzBound):
+            return steepness, self.norm, "as given"
+        p = self.norm
+        q = family_of(self.family).shift_norm
+        of_radius = self.size is None and p in (1, 2, math.inf)
+        if bound.q != q or (of_radius and bound.p != p):
+            raise ValueError(
+                f"lipschitz: expected a bound from the {p:g}-norm of a move to the "
+                f"{q}-norm of {self.family} noise, got one for p={bound.p}, "
+                f"q={bound.q}; compute it with p={p:g}, q={q}, or pass size= and "
+                "a bound for p=q"
+            )
+        if bound.method.endswith("continuous time"):
+            raise ValueError(
+                "lipschitz: expected a bound for sampled signals, got one for continuous "
+                "time; use sys.sample(Ts)"
+            )
+        return steepness, bound.p, f"certified, {bound.method}"
 
 
 def real_outputs(model: Callable, x: NDArray) -> NDArray:
