@@ -159,8 +159,7 @@ def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
 
 def midpoints(matrix: BallMatrix) -> NDArray:
     """Return the nearest doubles (m, n) of the midpoints of a ball matrix."""
-    values = [float(entry.mid()) for entry in matrix.entries()]
-    return _shaped(values, matrix)
+    return _shaped(list(map(float, matrix.entries())), matrix)
 
 
 def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:

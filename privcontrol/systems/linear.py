@@ -8,9 +8,8 @@ a product of two of them loses. These have none, except for a `Plant`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +32,10 @@ Matrix: TypeAlias = Any
 
 #: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
 _STACK = 2**21
+
+#: Samples by which a free response moves on at once. A^64 of a plant has no modes that
+#: leave the range of doubles.
+_LEAP = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,18 +184,35 @@ class LinearSystem(ByContent):
 
     # -- responses over time -----------------------------------------------------------
 
-    def frames(self, states: Matrix) -> Iterator[Matrix]:
-        """Yield C A^t X (p, r) for t = 0, 1, ... without end, for states X (n, r)."""
-        while True:
-            yield _product(self.C, states)
-            states = _product(self.A, states)
-
     def free_response(self, states: Matrix, samples: int) -> Matrix:
-        """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states."""
-        frames = list(islice(self.frames(states), samples))
-        if isinstance(states, np.ndarray):
-            return np.concatenate(frames)
-        entries = [entry for frame in frames for entry in frame.entries()]
+        """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states.
+
+        Arrays go one step at a time up to `_LEAP` samples, and from there on by so many
+        at once.
+        """
+        if not isinstance(states, np.ndarray):
+            return self._exact_free_response(states, samples)
+        block = [states]
+        for _ in range(min(samples, _LEAP) - 1):
+            block.append(self.A @ block[-1])
+        side_by_side = np.concatenate(block, axis=1)
+        leap = np.linalg.matrix_power(self.A, len(block))
+        columns = states.shape[1]
+        outputs = np.empty((samples, self.output_count, columns))
+        for first in range(0, samples, len(block)):
+            count = min(len(block), samples - first)
+            frames = self.C @ side_by_side[:, : count * columns]
+            frames = frames.reshape(self.output_count, count, columns)
+            outputs[first : first + count] = frames.swapaxes(0, 1)
+            side_by_side = leap @ side_by_side
+        return outputs.reshape(samples * self.output_count, columns)
+
+    def _exact_free_response(self, states: Matrix, samples: int) -> Matrix:
+        """Return the free response of balls or of rationals."""
+        entries: list[Any] = []
+        for _ in range(samples):
+            entries += (self.C * states).entries()
+            states = self.A * states
         rows = samples * self.output_count
         return type(states)(rows, states.ncols(), entries)
 
@@ -203,8 +223,8 @@ class LinearSystem(ByContent):
 
     def impulse_response(self, samples: int) -> NDArray:
         """Return D, C B, C A B, ..., shape (samples, p, q)."""
-        later = list(islice(self.frames(self.B), samples - 1))
-        return np.stack([self.D, *later])
+        later = self.free_response(self.B, samples - 1)
+        return np.vstack([self.D, later]).reshape(samples, *self.D.shape)
 
     def run(self, start: NDArray, inputs: NDArray) -> tuple[NDArray, NDArray]:
         """Return outputs (runs, T, p), and the states (runs, n) after the last sample.

@@ -7,7 +7,7 @@ cost of microseconds a step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..core._balls import (
     block_balls,
     midpoints,
     rational_matrix,
+    submatrix,
     working_bits,
 )
 from ..core.errors import UncertifiableError
@@ -37,6 +38,9 @@ _MOST_BITS = _FIRST_BITS << 9
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
 _KEPT_BITS = _FIRST_BITS
+
+#: States that are moved on at once.
+_BLOCK = 64
 
 #: From here on the digits that a sample costs are known: transients of doubles are over.
 _TELLING_BITS = 1 << 13
@@ -160,28 +164,33 @@ class FreeResponse:
                     following = ball_matrix(backward(A)[1]) * start
                     start = block_balls([[following, start]])
                 past, future = self._propagate(A, start, back, forward)
-            reached = (len(past), len(future))
+            self._width = start.ncols()
+            reached = (self._samples(past), self._samples(future))
             if reached == wanted:
-                self._states = [*past[::-1], _columns(start), *future]
+                self._blocks = [*past, start, *future]
                 return
             self._refuse_hopeless(reached_before, reached, wanted)
             reached_before = reached
             self.bits *= 2
 
+    def _samples(self, blocks: list[BallMatrix]) -> int:
+        return sum(block.ncols() for block in blocks) // self._width
+
     @staticmethod
     def _propagate(
         A: NDArray, V: BallMatrix, back: int, forward: int
-    ) -> tuple[list[list[list[Ball]]], list[list[list[Ball]]]]:
+    ) -> tuple[list[BallMatrix], list[BallMatrix]]:
         """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
-        past: list[list[list[Ball]]] = []
-        future: list[list[list[Ball]]] = []
+        past: list[BallMatrix] = []
+        future: list[BallMatrix] = []
+        count = V.ncols()
         if back:
             try:
-                past = _orbit(ball_matrix(backward(A)[0]), V, back)
+                past = _orbit(ball_matrix(backward(A)[0]), V, back * count)
             except ZeroDivisionError:  # not invertible at this precision
                 pass
-        if forward and len(past) == back:
-            future = _orbit(ball_matrix(A), V, forward)
+        if sum(block.ncols() for block in past) == back * count:
+            future = _orbit(ball_matrix(A), V, forward * count)
         return past, future
 
     def _refuse_hopeless(
@@ -208,29 +217,42 @@ class FreeResponse:
                 cause = "the horizon is too long for this plant"
                 raise _beyond(sign, want, f", which reaches about {sign}{reach}", cause)
 
+    def _places(self, times: NDArray) -> NDArray:
+        """Where each time stands: the past comes first, its latest time at its head."""
+        return np.where(times < 0, -1 - times, self.back + times)
+
+    @cached_property
+    def _rows(self) -> list[list[Ball]]:
+        """The rows of all states side by side."""
+        tables = [block.tolist() for block in self._blocks]
+        return [list(chain.from_iterable(rows)) for rows in zip(*tables, strict=True)]
+
     def at(self, t: int) -> BallMatrix:
         """A^t V as balls (n, q)."""
-        return _side_by_side([self._states[t + self.back]])
+        sources = np.arange(self._width)
+        return self.columns(np.full(self._width, t), sources)
 
     def columns(self, times: NDArray, sources: NDArray) -> BallMatrix:
         """Columns (n, M) of A^t V, each of its own time and source."""
-        every = zip((times + self.back).tolist(), sources.tolist())
-        return _side_by_side([[self._states[t][k]] for t, k in every])
+        places = (self._places(times) * self._width + sources).tolist()
+        return BallMatrix([[row[k] for k in places] for row in self._rows])
 
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
-        with working_bits(self.bits):
-            columns = midpoints(_side_by_side(self._states))
-        frames = columns.reshape(len(columns), len(self._states), -1)
-        return np.ascontiguousarray(frames.swapaxes(0, 1))
+        return self._in_time(self._blocks)
 
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
         with working_bits(self.bits):
-            outputs = ball_matrix(C) * _side_by_side(self._states)
-            side_by_side = midpoints(outputs)
-        frames = side_by_side.reshape(len(C), len(self._states), -1)
-        return np.ascontiguousarray(frames.swapaxes(0, 1))
+            matrix = ball_matrix(C)
+            return self._in_time([matrix * block for block in self._blocks])
+
+    def _in_time(self, blocks: list[BallMatrix]) -> NDArray:
+        side_by_side = np.hstack([midpoints(block) for block in blocks])
+        frames = side_by_side.reshape(len(side_by_side), -1, self._width)
+        forward = frames.shape[1] - self.back
+        places = self._places(np.arange(-self.back, forward))
+        return np.ascontiguousarray(frames.swapaxes(0, 1)[places])
 
 
 def response_to_shape(
@@ -255,40 +277,44 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
     )
 
 
-def _columns(matrix: BallMatrix) -> list[list[Ball]]:
-    return matrix.transpose().tolist()
+def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> list[BallMatrix]:
+    """step start, step^2 start, .. side by side, up to the last accurate state.
 
-
-def _side_by_side(states: Sequence[list[list[Ball]]]) -> BallMatrix:
-    """The columns of several times as one matrix (n, times q)."""
-    columns = list(chain.from_iterable(states))
-    entries = list(chain.from_iterable(zip(*columns, strict=True)))
-    return BallMatrix(len(columns[0]), len(columns), entries)
-
-
-def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> list[list[list[Ball]]]:
-    """step start, step^2 start, .. up to the last accurate one, at most ``count``.
-
-    The states so far, moved on by as many samples, are as many more.
+    There are at most ``count`` columns. The states of a block, moved on by as many
+    samples, are the next block. Powers of such moves come from each other in the same way.
     """
+    rows = range(start.nrows())
     width = start.ncols()
-    kept: list[list[list[Ball]]] = []
-    states: list[list[list[Ball]]] = []
-    latest = step * start
-    while True:
+    block = step * start
+    leap = step
+    while block.ncols() < min(_BLOCK * width, count):
+        block = block_balls([[block, leap * block]])
+        leap = leap * leap
+    powers = [leap**0]
+    kept: list[BallMatrix] = []
+    for first in range(0, count, block.ncols()):
+        if len(kept) == len(powers):
+            powers += [leap * power for power in powers]
+            leap = leap * leap
+        if count - first < block.ncols():
+            block = submatrix(block, rows, range(count - first))
+        latest = powers[len(kept)] * block
         with working_bits(_KEPT_BITS):
-            rounded = _columns(latest * 1)
-        for first in range(0, len(rounded), width):
-            state = rounded[first : first + width]
-            if not all(map(_is_accurate, state)):
-                return kept
-            kept.append(state)
-        if len(kept) == count:
-            return kept
-        columns = _columns(latest)
-        states += [columns[k : k + width] for k in range(0, len(columns), width)]
-        latest = step * _side_by_side(states[: count - len(kept)])
-        step = step * step
+            latest = latest * 1
+        accurate = _accurate_columns(latest) // width * width
+        if accurate < latest.ncols():
+            return [*kept, submatrix(latest, rows, range(accurate))]
+        kept.append(latest)
+    return kept
+
+
+def _accurate_columns(matrix: BallMatrix) -> int:
+    """The number of columns before the first one that is not accurate."""
+    known = matrix * Ball(0, _ACCURATE / 4)
+    if known.contains(matrix - matrix.mid()):
+        return matrix.ncols()
+    columns = matrix.transpose().tolist()
+    return next((k for k, x in enumerate(columns) if not _is_accurate(x)), len(columns))
 
 
 def _is_accurate(column: list[Ball]) -> bool:
