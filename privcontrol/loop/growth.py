@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import control as ct
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._bands import log_plot
 from ..core._linalg import real_array
-from ..core._shown import own_axes
+from ..core._shown import own_axes, with_units
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..secrets.disturbance import disturbances
@@ -41,6 +41,10 @@ class HorizonGrowth:
         The modes that protected moves excite and outputs see, the largest first, each
         with its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the
         true error that the noise causes at the end of the horizon, for any controller.
+    step : float
+        The plant's dt, and 1 where that is not known.
+    outputs : tuple of str
+        Names of the plant's outputs.
 
     Examples
     --------
@@ -53,6 +57,8 @@ class HorizonGrowth:
     horizons: NDArray
     least_noise: NDArray
     modes: tuple[Mode, ...]
+    step: float
+    outputs: tuple[str, ...]
 
     @property
     def explanations(self) -> tuple[str, ...]:
@@ -64,28 +70,42 @@ class HorizonGrowth:
                 sentences.append(mode.explanation(last))
         return tuple(sentences)
 
-    def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
-        """Plot the sizes over the horizon on logarithmic axes, or on ``ax``."""
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> ct.ControlPlot:
+        """Plot the sizes over the horizon on logarithmic axes, or on ``ax``.
+
+        With ``time_unit="h"`` horizons are lengths of runs in the unit that dt is
+        counted in. ``units={"y": "K"}`` labels the sizes, if all outputs have one unit.
+        """
         ax = own_axes(ax)
-        shown = np.isfinite(self.least_noise) & (self.least_noise > 0)
-        lines = ax.loglog(
-            self.horizons[shown],
-            self.least_noise[shown],
-            "k",
-            lw=2,
-            label="least noise (root mean square)",
-        )
+        lengths = self.horizons
+        clock = "samples"
+        if time_unit is not None:
+            lengths = self.step * lengths
+            clock = time_unit
+        sizes = "units of the outputs"
+        with_units(self.outputs, units)  # refuses names that are unknown
+        given = dict(units or {})
+        if len(given) == len(self.outputs) and len(set(given.values())) == 1:
+            sizes = given[self.outputs[0]]
+        curves = [(self.least_noise, "k", "least noise (root mean square)")]
         for mode in self.modes:
-            shown = np.isfinite(mode.sizes) & (mode.sizes > 0)
-            lines += ax.loglog(
-                self.horizons[shown],
-                mode.sizes[shown],
-                _MODES[mode.kind],
-                label=f"{mode.kind} mode {mode.name}",
+            curves.append(
+                (mode.sizes, _MODES[mode.kind], f"{mode.kind} mode {mode.name}")
             )
+        lines: list = []
+        for curve, style, label in curves:
+            shown = np.isfinite(curve) & (curve > 0)
+            lines += ax.loglog(lengths[shown], curve[shown], style, label=label)
+        lines[0].set_linewidth(2)
         ax.set(
-            xlabel="Horizon T [samples]",
-            ylabel="Output noise for privacy shift y = 1\n[units of the outputs]",
+            xlabel=f"Horizon T [{clock}]",
+            ylabel=f"Output noise for privacy shift y = 1\n[{sizes}]",
         )
         return log_plot(ax, lines)
 
@@ -155,7 +175,9 @@ def horizon_growth(
     least = [_least_noise(plant, adjacency, count) for count in samples.tolist()]
     known = modes(plant, adjacency, samples)
     largest_first = sorted(known, key=lambda mode: -mode.sizes[-1])
-    return HorizonGrowth(samples, np.array(least), tuple(largest_first))
+    return HorizonGrowth(
+        samples, np.array(least), tuple(largest_first), plant.step, plant.outputs
+    )
 
 
 def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:

@@ -268,8 +268,7 @@ class PrivateLoop(LoopData):
         """
         self.refuse_moments("mean_square_error")
         run = over_run(self, timepts, reference, target=target, **signals)
-        quiet, noisy = mean_square_errors(*run)
-        return quiet + noisy
+        return mean_square_errors(*run)
 
     @known_keywords
     def cost(
@@ -418,8 +417,7 @@ class PrivateLoop(LoopData):
     def steady_state_error(self) -> NDArray:
         """E x_i^2 (n,) in steady state, in the squared units of the states."""
         self.refuse_moments("steady_state_error")
-        quiet, noisy = steady_state_errors(self)
-        return quiet + noisy
+        return steady_state_errors(self)
 
     def report(
         self,

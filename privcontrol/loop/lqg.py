@@ -19,7 +19,7 @@ from ..systems.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, semidefinite
 from .loop import PrivateLoop
-from .moments import Expected
+from .moments import prior_cost
 from .optimum import optimal_loop
 from .regulator import LqgDesign, constant_filter
 from .signals import vector
@@ -220,10 +220,9 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     if loop.noise is None:
         return
     times = loop.noise.timepts
-    expected = Expected(P0, {"timepts": times})
-    cost = expected.cost(loop).total
+    cost = prior_cost(loop, P0, timepts=times).total
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = expected.cost(loop.idle()).total
+        idle = prior_cost(loop.idle(), P0, timepts=times).total
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "

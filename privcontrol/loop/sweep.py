@@ -7,10 +7,11 @@ gains only. Of two given gains every design takes the better.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -23,18 +24,16 @@ from .._signals import pandas
 from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
-from ..core._shown import own_axes
+from ..core._shown import own_axes, time_axis
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.calibration import kappa_inverse
-from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..secrets.modes import warn_of_costly_modes
 from .checks import known_keywords, semidefinite, span
 from .loop import PrivateLoop
 from .lqg import private_lqg
-from .moments import Expected, LoopCost
+from .moments import LoopCost, prior_cost
 from .optimum import CAP, optimal_loop
 from .regulator import constant_filter
 
@@ -54,8 +53,6 @@ DESIGNS = {
 _FAR = 3.0
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
-#: An error that exceeds its limit by less than this part is within it.
-_ROUNDED = 1e-9
 #: How far outside the unit circle rounding may throw the poles of a chain of
 #: integrators.
 _OUTSIDE = 1e-6
@@ -81,18 +78,15 @@ class Tradeoff:
         measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost.
-    expected : Expected
-        What the costs are expected over.
 
     Examples
     --------
     >>> import privcontrol as pc
     >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
-    ...                      delta=1e-2, epsilons=[0.1, 1.0],
-    ...                      adjacency=pc.StateAdjacency({"position": 1.0}), designs=("loop",))
-    >>> metres = result.rms("loop", "position")[1]
-    >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
-    1.0
+    ...                      delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> round(result.loop("loop", 1.0).guarantee.detection(0.05), 3)
+    0.133
     """
 
     epsilons: NDArray
@@ -102,67 +96,18 @@ class Tradeoff:
     public: LoopCost
     open_loop: LoopCost
     loops: dict[str, tuple[PrivateLoop, ...]]
-    expected: Expected = field(repr=False)
 
     def total(self, design: str) -> NDArray:
         """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
 
-    def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
-        return self.loops[one_of(design, "design", tuple(self.loops))]
+    def loop(self, design: str, epsilon: float) -> PrivateLoop:
+        """The `PrivateLoop` of a design at one of the epsilons.
 
-    def _place(self, state: str, name: str) -> int:
-        """The place of a state, which an argument called ``name`` asks for."""
-        states = next(iter(self.loops.values()))[0].plant.states
-        return states.index(one_of(state, name, states))
-
-    def rms(self, design: str, state: str) -> NDArray:
-        """Root-mean-square errors (E,) of a ``state``, the largest over the run, in its unit.
-
-        They count everything that the costs of the ``design`` count.
+        `ValueError` if the ``design`` or the ``epsilon`` was not asked for.
         """
-        place = self._place(state, "state")
-        errors = []
-        for loop in self._loops(design):
-            quiet, noisy = self.expected.errors(loop)
-            errors.append(np.max(quiet[place] + noisy[place]))
-        return np.sqrt(errors)
-
-    def detections(self, design: str, false_alarm: float) -> NDArray:
-        """Largest detection rates (E,) of tests with a rate of false alarms.
-
-        They are those of a ``design``, at a rate ``false_alarm``.
-        """
-        guarantees = [loop.guarantee for loop in self._loops(design)]
-        return np.array([one.detection(false_alarm) for one in guarantees])
-
-    def loop(
-        self,
-        design: str,
-        epsilon: float | PrivacyBudget,
-        *,
-        rms: Mapping[str, float] | None = None,
-    ) -> PrivateLoop:
-        """The `PrivateLoop` of a design at one of the epsilons, or for a budget between them.
-
-        For a budget, such as `budget_at` gives, the noise is designed again for the
-        gains behind each cost, and the cheapest loop is returned, first of those whose
-        errors are within ``rms``. `ValueError` if the ``design`` or the ``epsilon`` was
-        not asked for.
-        """
-        loops = self._loops(design)
-        if isinstance(epsilon, PrivacyBudget):
-            if epsilon.epsilon is None:
-                raise ValueError("epsilon: expected a budget of epsilon and delta")
-            limits = self._squared_limits(rms)
-            ranked = []
-            for known in loops:
-                loop = _with_budget(known, design, epsilon)
-                cost = self.expected.cost(loop)
-                exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
-                ranked.append((exceeds, cost.total, loop))
-            return min(ranked, key=lambda one: one[:2])[2]
+        loops = self.loops[one_of(design, "design", tuple(self.loops))]
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not places.size:
@@ -170,121 +115,14 @@ class Tradeoff:
             raise ValueError(f"epsilon: expected one of {listed}, got {epsilon:g}")
         return loops[places[0]]
 
-    def budget_at(
-        self,
-        cost: float | None = None,
-        *,
-        rms: Mapping[str, float] | None = None,
-        design: str | None = None,
-    ) -> PrivacyBudget:
-        """The strictest budget at which a loop costs no more, or errs no more, than is allowed.
-
-        Every loop of the trade-off is followed as its noise is scaled up until that is
-        used up. Cost and mean square errors grow with the square of the noise, so the
-        budget is exact for that loop. A loop that uses no measurement costs the same
-        with any noise, and counts at its own epsilon.
-
-        Parameters
-        ----------
-        cost : float, optional
-            The total cost that is allowed, in the units of the weights.
-        rms : mapping of str to float, optional
-            The root-mean-square errors that are allowed at every sample, by state, in
-            the states' units.
-        design : str, optional
-            One of the designs; the best of all by default.
-
-        Returns
-        -------
-        PrivacyBudget
-            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
-            budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
-            are given, `ValueError` if a design or state is unknown, or no loop stays
-            within what is allowed, for any noise.
-        """
-        if cost is None and not rms:
-            raise TypeError(
-                "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
-            )
-        allowed = math.inf if cost is None else positive_number(cost, "cost")
-        limits = self._squared_limits(rms)
-        designs = tuple(self.costs)
-        if design is not None:
-            designs = (one_of(design, "design", designs),)
-        losses = []
-        for name in designs:
-            points = zip(self.epsilons, self.costs[name], self.loops[name])
-            for epsilon, spent, loop in points:
-                room = self._room(loop, spent, allowed, limits)
-                if room > 0:
-                    losses.append((self._scaled(name, float(epsilon), room), name))
-        if losses:
-            loss, name = min(losses)
-            delta = 0.0 if name == "laplace" else float(self.delta)
-            return PrivacyBudget(epsilon=loss, delta=delta)
-        names = ", ".join(designs)
-        if not rms:
-            cheapest = min(self.total(name).min() for name in designs)
-            raise ValueError(
-                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
-                f"noise; the cheapest one here costs {cheapest:.6g}"
-            )
-        least = []
-        for state in rms:
-            smallest = min(self.rms(name, state).min() for name in designs)
-            least.append(f"{state} {smallest:.6g}")
-        raise ValueError(
-            f"rms: no loop of {names} stays within these errors (and the cost), with any "
-            f"noise; the least here are {', '.join(least)}"
-        )
-
-    def _squared_limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
-        """Largest mean square errors by the states' places."""
-        limits = {}
-        if rms is not None and not isinstance(rms, Mapping):
-            raise TypeError(
-                "rms: expected a mapping of states to errors, such as "
-                f"{{'position': 0.5}}, got {type(rms).__name__}"
-            )
-        for state, error in (rms or {}).items():
-            limit = positive_number(error, f"rms[{state!r}]")
-            limits[self._place(state, "rms")] = limit**2
-        return limits
-
-    def _room(
-        self,
-        loop: PrivateLoop,
-        cost: LoopCost,
-        allowed: float,
-        limits: Mapping[int, float],
-    ) -> float:
-        """How many times as large a loop's noise may be, 0 where no size is allowed."""
-        left = [allowed - cost.regulation - cost.disturbance]
-        added = [cost.privacy]
-        if limits:
-            quiet, noisy = self.expected.errors(loop)
-        for place, limit in limits.items():
-            left.extend(limit - quiet[place])
-            added.extend(noisy[place])
-        if min(left) < 0:
-            return 0.0
-        ratios = [rest / one for rest, one in zip(left, added) if one > 0]
-        return math.sqrt(min(ratios, default=math.inf))
-
-    def _scaled(self, design: str, epsilon: float, size: float) -> float:
-        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
-        if size == math.inf:
-            return epsilon
-        if design == "laplace":
-            return epsilon / size
-        shift = float(kappa_inverse(epsilon, self.delta)) / size
-        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
-
-    def plot(self, ax: Axes | None = None) -> ct.ControlPlot:
+    def plot(
+        self, ax: Axes | None = None, *, time_unit: str | None = None
+    ) -> ct.ControlPlot:
         """Plot the total cost against epsilon, both axes logarithmic.
 
-        It is drawn on ``ax`` or a new figure.         The costs of no privacy and of no
-        measurement are level lines.
+        It is drawn on ``ax`` or a new figure. The costs of no privacy and of no
+        measurement are level lines. With ``time_unit="h"`` the length of the run is
+        labelled in the unit that dt is counted in.
         """
         ax = own_axes(ax)
         lines: list = []
@@ -305,13 +143,13 @@ class Tradeoff:
             lines.append(
                 ax.axhline(level, color="black", lw=0.8, ls=style, label=label)
             )
-        price = "expected cost over the horizon\n[units of x'Qx + u'Ru]"
+        price = "Expected cost over the horizon\n[units of x'Qx + u'Ru]"
         if self.horizon == math.inf:
-            price = "expected cost of a sample\n[units of x'Qx + u'Ru]"
+            price = "Expected cost of a sample\n[units of x'Qx + u'Ru]"
         ax.set(
             xlabel=(
                 f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} = "
-                f"{self.delta:g}, {self.span})"
+                f"{self.delta:g}, {self._span(time_unit)})"
             ),
             ylabel=price,
         )
@@ -333,15 +171,19 @@ class Tradeoff:
     def __repr__(self) -> str:
         return (
             f"Tradeoff({', '.join(self.costs)}; epsilon {self.epsilons.min():g} .. "
-            f"{self.epsilons.max():g}, delta {self.delta:g}, {self.span})"
+            f"{self.epsilons.max():g}, delta {self.delta:g}, {self._span()})"
         )
 
-    @property
-    def span(self) -> str:
-        """The horizon in words."""
+    def _span(self, time_unit: str | None = None) -> str:
+        """The horizon in words, and its length in a unit."""
         if self.horizon == math.inf:
             return "no horizon"
-        return f"{self.horizon} samples"
+        samples = f"{self.horizon} samples"
+        if time_unit is None:
+            return samples
+        clock = time_axis("", time_unit).removeprefix("Time ").strip("[]")
+        step = next(iter(self.loops.values()))[0].plant.step
+        return f"{samples} or {step * self.horizon:g} {clock}"
 
 
 @known_keywords
@@ -373,10 +215,9 @@ def tradeoff(
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy
     noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
-    re-tuned to the independent noise of the same budget, for the gains of stricter
-    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
-    best one is kept. So no design is above the open loop, and no cost rises with
-    epsilon.
+    re-tuned to the independent noise of the same budget, and without measurements
+    (L = 0) unless the plant is strictly unstable; the best one is kept. So no design is
+    above the open loop.
 
     Parameters
     ----------
@@ -469,20 +310,21 @@ def tradeoff(
         public = replace(public, design=replace(public.known_design, terminal=weight))
     if P0 is None:
         P0 = constant_filter(plant, public.weights, None).covariance
-    expected = Expected()
+    price: Price = prior_cost
     if samples != math.inf:
-        given = {
+        given: dict[str, Any] = {
             "reference": reference,
             "initial_state": initial_state,
             "timepts": plant.step * np.arange(samples),
         }
-        expected = Expected(semidefinite(P0, "P0", plant.order), given)
+        start = semidefinite(P0, "P0", plant.order)
+        price = partial(prior_cost, P0=start, **given)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, samples, kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = expected.cost(_unmeasured(public))
+        open_cost = price(_unmeasured(public))
     requests = [Request(samples, budget, secret) for budget in budgets]
-    tasks = [(public, expected, *one) for one in product(names, requests)]
+    tasks = [(public, price, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
     with progress_bar(len(tasks), progress, "design") as bar:
@@ -492,23 +334,20 @@ def tradeoff(
     costs = {}
     loops = {}
     for name, found in every.items():
-        if samples != math.inf:
-            _let_fall(found, losses, expected, name)
         costs[name], loops[name] = zip(*found)
-    public_cost = expected.cost(public)
-    return Tradeoff(
-        losses, delta, samples, costs, public_cost, open_cost, loops, expected
-    )
+    public_cost = price(public)
+    return Tradeoff(losses, delta, samples, costs, public_cost, open_cost, loops)
 
 
 Result = tuple[LoopCost, PrivateLoop]
+Price = Callable[[PrivateLoop], LoopCost]
 
 
-def _evaluated(task: tuple[PrivateLoop, Any, str, Request]) -> Result:
+def _evaluated(task: tuple[PrivateLoop, Price, str, Request]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
-    public, expected, design, request = task
+    public, price, design, request = task
     tried = _candidates(public, design, request)
-    priced = [(expected.cost(loop), loop) for loop in tried]
+    priced = [(price(loop), loop) for loop in tried]
     return min(priced, key=lambda pair: pair[0].total)
 
 
@@ -556,23 +395,3 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
         return optimal_loop(plain, CAP, progress=False)
     weight = plain if plain.knows_noise else loop
     return loop.with_noise(designed(request, loop.plant, weight=weight))
-
-
-def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
-    """The loop with noise of the same design for another budget."""
-    known = loop.private_noise.request
-    return _with_request(loop, design, replace(known, budget=budget))
-
-
-def _let_fall(
-    found: list[Result], losses: NDArray, expected: Expected, design: str
-) -> None:
-    """Put the gains of a stricter budget in the place of dearer ones of a looser one."""
-    for stricter, looser in pairwise(np.argsort(losses)):
-        known, dearer = found[looser]
-        budget = dearer.private_noise.request.budget
-        _, cheaper = found[stricter]
-        tried = _with_budget(cheaper, design, budget)
-        cost = expected.cost(tried)
-        if cost.total < known.total:
-            found[looser] = (cost, tried)

@@ -142,6 +142,17 @@ def test_beyond_double_precision_the_least_noise_is_infinite_not_wrong():
     plt.close("all")
 
 
+def test_a_horizon_is_drawn_in_the_users_units():
+    room = ct.ss(0.9, 0.1, 1, 0, 0.25, states=["air"], outputs=["y"])
+    growth = pc.horizon_growth(room, pc.StateAdjacency(1.0), [4, 40])
+    axes = growth.plot(time_unit="h", units={"y": "K"}).axes[0, 0]
+    assert axes.get_xlabel() == "Horizon T [h]" and "[K]" in axes.get_ylabel()
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), [1.0, 10.0])
+    with pytest.raises(ValueError, match="units: expected names among y, got wall"):
+        growth.plot(units={"wall": "K"})
+    plt.close("all")
+
+
 def test_an_unstable_mode_makes_the_true_error_grow_whatever_the_controller():
     plant = ct.ss(
         [[1.2, 0.1], [0, 0.7]], [[0], [1]], [[1, 0]], 0, 1, states=["tilt", "rate"]
