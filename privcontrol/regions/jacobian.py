@@ -8,7 +8,7 @@ nonlinear one. Nothing is claimed for runs that leave the region.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -20,14 +20,14 @@ from scipy.sparse.csgraph import connected_components
 
 from ..core._frozen import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
-from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..secrets.disturbance import disturbances
-from ..systems.nonlinear import NonlinearPlant
+from ..systems._duals import NotEnclosedError, differentiate
+from ..systems.nonlinear import NonlinearPlant, entries_of
 from ..systems.plant import Plant
 from .polytope import PlantPolytope, checked_miss, exception_of
 
-CERTIFIED, GIVEN, ESTIMATED = "certified", "given", "estimated"
+CERTIFIED, GIVEN = "certified", "given"
 
 #: End of the names of linear plants in a polytope.
 _LINEARISED = "$linearised"
@@ -39,10 +39,6 @@ _UNFELT, _MOST_ENLARGED = 1e-3, 0.25
 _ROUNDING = 1e-12
 #: Correlation of two entries from which on they are taken together.
 _CORRELATED = 0.9
-#: Step of the differences with which Jacobians are sampled, relative to the region.
-_DIFFERENCE = 1e-5
-#: States and inputs of a region up to which all its corners are sampled.
-_MOST_CORNERED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +173,7 @@ class JacobianPolytope(PlantPolytope):
     plant : NonlinearPlant or None
         None if the polytope is one of a design file, which holds no functions.
     region : Region
-    basis : {"certified", "given", "estimated"}
+    basis : {"certified", "given"}
         Where the bounds of the Jacobians come from.
     invariant : bool
         Whether it is certified that states in the region stay there as long as the inputs
@@ -258,8 +254,6 @@ def jacobian_polytope(
     *,
     splits: int | Mapping[str, int] = 1,
     bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
-    samples: int | None = None,
-    rng: Seed = None,
     max_vertices: int = 256,
     leaving: float = 0.0,
 ) -> JacobianPolytope:
@@ -286,11 +280,6 @@ def jacobian_polytope(
     bounds : mapping of "A", "B", "C", "D" to (low, high), optional
         Your own bounds of the Jacobians in place of computed ones, each an array or a
         number. The guarantee says that they are yours.
-    samples : int, optional
-        Estimate the Jacobians by differences at so many random points and at the corners
-        of the region. This certifies nothing, and the guarantee says so.
-    rng : None, int, SeedSequence or Generator, optional
-        Of these points.
     max_vertices : int, optional
         Largest number of vertices. With more directions in which the Jacobians vary than
         log2 of it, the narrowest ones are taken into a slightly larger polytope.
@@ -331,27 +320,21 @@ def jacobian_polytope(
     box = Region.of(plant, region)
     counts = _checked_splits(box, splits)
     allowed = positive_integer(max_vertices, "max_vertices")
-    invariant = False
-    if bounds is not None and samples is not None:
-        raise ValueError("bounds, samples: expected one of them, got both")
-    if bounds is not None:
-        parts = _given_bounds(plant, bounds)[:, None]
-        basis, nominal = GIVEN, parts[0, 0] / 2 + parts[1, 0] / 2
-    elif samples is not None:
-        count = positive_integer(samples, "samples")
-        parts, nominal = _sampled_bounds(plant, box, count, rng)
-        basis = ESTIMATED
-    else:
+    basis = CERTIFIED if bounds is None else GIVEN
+    if bounds is None:
         parts, invariant = _certified_bounds(plant, box, counts)
-        _, slopes = _enclosed_at(plant, box.middle)
-        basis, nominal = CERTIFIED, slopes[0] / 2 + slopes[1] / 2
+        _, centre = _enclosed_at(plant, box.middle)
+    else:
+        centre = _given_bounds(plant, bounds)
+        parts, invariant = centre[:, None].copy(), False
+    nominal = centre[0] / 2 + centre[1] / 2
     parts.flags.writeable = False
     units = _entry_units(box, parts.shape[2])
     matrices = _vertices(parts, units, allowed, np.inf)
     return JacobianPolytope(
         tuple(_as_plant(plant, matrix) for matrix in matrices),
         nominal=_as_plant(plant, nominal),
-        assumptions=_clauses(plant, box, basis, invariant, samples, leaving),
+        assumptions=_clauses(plant, box, basis, invariant, leaving),
         miss=leaving,
         plant=plant,
         region=box,
@@ -393,24 +376,16 @@ def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
     shapes = {"A": (n, n), "B": (n, m), "C": (p, n), "D": (p, m)}
     if not isinstance(bounds, Mapping) or set(bounds) != set(shapes):
         raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
-    ends = np.empty((2, n + p, n + m))
+    blocks = {}
     for name, shape in shapes.items():
-        pair = bounds[name]
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"bounds: expected (low, high) for {name}")
-        rows = slice(0, n) if name in "AB" else slice(n, n + p)
-        columns = slice(0, n) if name in "AC" else slice(n, n + m)
-        for which, given in zip(ends, pair, strict=True):
-            end = real_array(given, f"bounds {name}")
-            if end.shape not in ((), shape):
-                raise ct.ControlDimension(
-                    f"bounds {name}: expected shape {shape}, got {end.shape}"
-                )
-            which[rows, columns] = end
-        low, high = ends[:, rows, columns]
-        if (low > high).any():
-            raise ValueError(f"bounds {name}: expected low <= high")
-    return ends
+        low, high = (real_array(end, f"bounds {name}") for end in bounds[name])
+        if not {low.shape, high.shape} <= {(), shape} or not (low <= high).all():
+            raise ValueError(
+                f"bounds {name}: expected low <= high, numbers or arrays of shape {shape}"
+            )
+        blocks[name] = [np.broadcast_to(end, shape) for end in (low, high)]
+    ends = zip(*blocks.values(), strict=True)
+    return np.array([np.block([[A, B], [C, D]]) for A, B, C, D in ends])
 
 
 def _clauses(
@@ -418,7 +393,6 @@ def _clauses(
     box: Region,
     basis: str,
     invariant: bool,
-    samples: int | None,
     leaving: float,
 ) -> tuple[str, ...]:
     """What guarantees for the polytope assume."""
@@ -438,7 +412,6 @@ def _clauses(
     reasons = {
         CERTIFIED: "its Jacobians there certified by interval arithmetic",
         GIVEN: "its Jacobians there within bounds that the user gave",
-        ESTIMATED: f"its Jacobians there only ESTIMATED, from {samples} samples",
     }
     clauses = [stays, reasons[basis]]
     if plant.integrator:
@@ -449,6 +422,46 @@ def _clauses(
 # -- bounds of the Jacobians -------------------------------------------------------------
 
 
+def enclosures(
+    plant: NonlinearPlant, box: Sequence[tuple[float, float]]
+) -> tuple[NDArray, NDArray]:
+    """Values (2, n + p) of x+ and y over a box of (x, u), and Jacobians (2, n + p, n + m).
+
+    The time may be any. A ``ValueError`` says why interval arithmetic cannot follow
+    a function.
+    """
+    n = plant.order
+    p = len(plant.outputs)
+
+    def both(point: NDArray) -> list:
+        given = (point[0], point[1 : n + 1], point[n + 1 :])
+        outputs = point[1 : p + 1]
+        if plant.read is not None:
+            outputs = plant.called(plant.read, *given)
+        return entries_of(plant.called(plant.update, *given)) + entries_of(outputs)
+
+    refusal = ""
+    values = np.empty((2, 0))
+    slopes = np.empty((2, 0, 0))
+    try:
+        values, slopes = differentiate(both, [(0.0, np.inf), *box])
+    except NotEnclosedError as error:
+        refusal = str(error)
+    except Exception as error:  # what the user's own function raises
+        refusal = f"the function raised a {type(error).__name__} on intervals"
+    if refusal:
+        raise ValueError(
+            f"{plant.name}: interval arithmetic cannot follow this plant: {refusal}. "
+            "Or pass bounds of the Jacobians, bounds={'A': (low, high), ...}"
+        )
+    if values.shape[1] != n + p:
+        raise ct.ControlDimension(
+            f"{plant.name}: expected {n} states and {p} outputs from its functions, got "
+            f"{values.shape[1]} numbers together"
+        )
+    return values, slopes[:, :, 1:]
+
+
 def _certified_bounds(
     plant: NonlinearPlant, box: Region, counts: NDArray
 ) -> tuple[NDArray, bool]:
@@ -457,7 +470,7 @@ def _certified_bounds(
     every = []
     invariant = bool(box.bounded[:n].any())
     for small in box.boxes(counts):
-        values, slopes = plant.enclosures(small)
+        values, slopes = enclosures(plant, small)
         every.append(slopes)
         if invariant:
             least, largest = _next_states(plant, small, values, slopes)
@@ -512,44 +525,7 @@ def _next_states(
 
 def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArray]:
     """Intervals of the values and of the slopes at a point (n + m,)."""
-    return plant.enclosures([(x, x) for x in point.tolist()])
-
-
-def _sampled_bounds(
-    plant: NonlinearPlant, box: Region, count: int, rng: Seed
-) -> tuple[NDArray, NDArray]:
-    """Differences at sampled points, as parts of the region, and those at the centre."""
-    if box.unbounded:
-        raise ValueError(f"region: samples need bounds of {box.unbounded} too")
-    axes = len(box.low)
-    points = generator(rng).uniform(box.low, box.high, (count, axes))
-    if axes <= _MOST_CORNERED:
-        ends = zip(box.low, box.high, strict=True)
-        corners = list(product(*ends))
-        points = np.vstack([points, corners])
-    every = [_differences(plant, box, point) for point in points]
-    nominal = _differences(plant, box, box.middle)
-    return np.array([every, every]), nominal
-
-
-def _differences(plant: NonlinearPlant, box: Region, point: NDArray) -> NDArray:
-    """The Jacobian (n + p, n + m) at a point by central differences."""
-    n = plant.order
-
-    def both(at: NDArray) -> NDArray:
-        following = plant.next_states(0.0, at[:n], at[n:])
-        outputs = plant.read_outputs(0.0, at[:n], at[n:])
-        return np.concatenate([following, outputs])
-
-    columns = []
-    for step in _DIFFERENCE * np.diag(box.sizes):
-        columns.append((both(point + step) - both(point - step)) / (2 * step.sum()))
-    jacobian = np.column_stack(columns)
-    if not np.isfinite(jacobian).all():
-        raise ValueError(
-            f"{plant.name}: a sampled Jacobian is not finite; narrow the region"
-        )
-    return jacobian
+    return enclosures(plant, [(x, x) for x in point.tolist()])
 
 
 # -- from intervals to vertices ----------------------------------------------------------

@@ -1,9 +1,8 @@
 """Derivatives of a user's function over a whole box, by interval arithmetic.
 
-`differentiate` calls the function once with numbers that carry an interval and its
-derivatives. Sums, products, quotients and roots are rounded outwards in doubles. Other
-functions are enclosed in ball arithmetic. A function whose path depends on a comparison
-that the box does not decide is refused, and so is everything that cannot be enclosed.
+`differentiate` calls the function once with numbers that carry an interval of mpmath and
+its derivatives. A function whose path depends on a comparison that the box does not decide
+is refused, and so is everything that cannot be enclosed.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
+from mpmath.ctx_iv import MPIntervalContext
 from numpy.typing import NDArray
 
-from ..core._balls import Ball, lower_float, upper_float, working_bits
+#: Intervals of doubles, rounded outwards.
+_IV = MPIntervalContext()
+Interval: TypeAlias = Any
 
-Interval = tuple[float, float]
-Slopes = dict[int, Interval]
-
-#: Everything: what is known of a number of which nothing is known.
-_ALL = (-math.inf, math.inf)
-_ZERO = (0.0, 0.0)
-_ONE = (1.0, 1.0)
+_WHOLE = (-math.inf, math.inf)
+_WRITTEN = "an interval that does not lie above zero"
 
 
 class NotEnclosedError(TypeError):
@@ -33,7 +31,7 @@ class NotEnclosedError(TypeError):
 
 
 def differentiate(
-    function: Callable[[NDArray], Any], box: Sequence[Interval]
+    function: Callable[[NDArray], Any], box: Sequence[tuple[float, float]]
 ) -> tuple[NDArray, NDArray]:
     """Enclosures of a function's values and of its derivatives over a box.
 
@@ -59,11 +57,10 @@ def differentiate(
     """
     refusals: list[str] = []
     point = np.empty(len(box), object)
-    for k, interval in enumerate(box):
-        point[k] = Dual(interval, {k: (1.0, 1.0)}, refusals)
+    for k, ends in enumerate(box):
+        point[k] = Dual(_IV.mpf(ends), {k: _IV.mpf(1)}, refusals)
     try:
-        with working_bits(64):
-            answer = function(point)
+        answer = function(point)
     finally:
         if refusals:  # also one that the function's own try statement has caught
             raise NotEnclosedError(refusals[0])
@@ -72,14 +69,27 @@ def differentiate(
     slopes = np.zeros((2, len(entries), len(box)))
     for i, entry in enumerate(entries):
         dual = _as_dual(entry, refusals)
-        if dual is NotImplemented:
-            raise NotEnclosedError(
-                f"expected numbers from the function, got {type(entry).__name__}"
-            )
-        values[:, i] = dual.range
+        values[:, i] = _ends(dual.range)
         for k, slope in dual.slopes.items():
-            slopes[:, i, k] = slope
+            slopes[:, i, k] = _ends(slope)
     return values, slopes
+
+
+def _ends(interval: Interval) -> tuple[float, float]:
+    """Doubles between which an interval lies."""
+    low = float(interval.a)
+    high = float(interval.b)
+    if not _IV.mpf(low) <= interval:  # one without an exponent that small
+        low = math.nextafter(low, -math.inf)
+    if not interval <= _IV.mpf(high):
+        high = math.nextafter(high, math.inf)
+    return low, high
+
+
+def _hull(*intervals: Interval) -> Interval:
+    """The interval from the least to the largest end of some."""
+    ends = [_ends(interval) for interval in intervals]
+    return _IV.mpf([min(low for low, _ in ends), max(high for _, high in ends)])
 
 
 class Dual:
@@ -92,7 +102,9 @@ class Dual:
     __slots__ = ("range", "refusals", "slopes")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, range: Interval, slopes: Slopes, refusals: list[str]) -> None:
+    def __init__(
+        self, range: Interval, slopes: dict[int, Interval], refusals: list[str]
+    ) -> None:
         self.range = range
         self.slopes = slopes
         self.refusals = refusals
@@ -102,21 +114,21 @@ class Dual:
         self.refusals.append(message)
         return NotEnclosedError(message)
 
-    def _made(self, range: Interval, slopes: Slopes) -> Dual:
-        return Dual(range, slopes, self.refusals)
+    def followed(self, value: Interval, slope: Interval) -> Dual:
+        """f(x) of a function f with this value and derivative."""
+        return self._combined(value, slope, self, 0)
 
-    def _scaled(self, factor: Interval) -> Slopes:
-        """The derivatives times a number; none are left for zero."""
-        if factor == _ZERO:
-            return {}
-        return {k: _times(factor, slope) for k, slope in self.slopes.items()}
-
-    def followed(self, rule: Rule) -> Dual:
-        """f(x) for a function f with this rule."""
-        if not rule.covers(self.range):
-            raise self.refuse(rule.refusal)
-        value = rule.value(self.range)
-        return self._made(value, self._scaled(rule.slope(self.range, value)))
+    def _combined(
+        self, value: Interval, slope: Interval, other: Dual, its: Interval
+    ) -> Dual:
+        """f(x, y) of a function f with this value, and its derivatives by x and by y."""
+        slopes: dict[int, Interval] = {}
+        for dual, factor in ((self, slope), (other, its)):
+            if factor == 0:  # also times an unbounded, but finite number
+                continue
+            for k, own in dual.slopes.items():
+                slopes[k] = slopes.get(k, 0) + factor * own
+        return Dual(value, slopes, self.refusals)
 
     def __getattr__(self, name: str) -> Callable[..., Dual]:
         """A function of numpy's, which looks for it here by its name."""
@@ -128,148 +140,120 @@ class Dual:
     # -- arithmetic ----------------------------------------------------------------
 
     def __add__(self, other: object) -> Dual:
-        dual = _as_dual(other, self.refusals)
-        if dual is NotImplemented:
+        if not isinstance(other, (Dual, Real)):
             return NotImplemented
-        slopes = dict(self.slopes)
-        for k, slope in dual.slopes.items():
-            slopes[k] = _plus(slopes[k], slope) if k in slopes else slope
-        return self._made(_plus(self.range, dual.range), slopes)
+        dual = _as_dual(other, self.refusals)
+        return self._combined(self.range + dual.range, 1, dual, 1)
 
     __radd__ = __add__
 
     def __neg__(self) -> Dual:
-        slopes = {k: _minus(slope) for k, slope in self.slopes.items()}
-        return self._made(_minus(self.range), slopes)
+        return self.followed(-self.range, -1)
 
     def __pos__(self) -> Dual:
         return self
 
     def __sub__(self, other: object) -> Dual:
-        dual = _as_dual(other, self.refusals)
-        if dual is NotImplemented:
-            return NotImplemented
-        return self + (-dual)
+        return -(-self + other)
 
     def __rsub__(self, other: object) -> Dual:
-        return (-self) + other
+        return -self + other
 
     def __mul__(self, other: object) -> Dual:
-        if other is self:
-            return self._power(2)
-        dual = _as_dual(other, self.refusals)
-        if dual is NotImplemented:
+        if not isinstance(other, (Dual, Real)):
             return NotImplemented
-        product = _times(self.range, dual.range)
-        left = self._made(product, self._scaled(dual.range))
-        right = self._made(_ZERO, dual._scaled(self.range))
-        return left + right
+        if other is self:
+            return self**2
+        dual = _as_dual(other, self.refusals)
+        product = self.range * dual.range
+        if self.range == 0 or dual.range == 0:
+            product = _IV.mpf(0)
+        return self._combined(product, dual.range, dual, self.range)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: object) -> Dual:
-        dual = _as_dual(other, self.refusals)
-        if dual is NotImplemented:
+        if not isinstance(other, (Dual, Real)):
             return NotImplemented
-        return self * dual.followed(_RULES["reciprocal"])
+        return self * _as_dual(other, self.refusals) ** -1
 
     def __rtruediv__(self, other: object) -> Dual:
-        return self.followed(_RULES["reciprocal"]) * other
+        return self**-1 * other
 
     def __pow__(self, exponent: Dual | float) -> Dual:
         if isinstance(exponent, Dual):
-            return (self.log() * exponent).exp()
+            return (_logarithm(self) * exponent).exp()
         number = float(exponent)
-        if number == int(number) and abs(number) <= 64:
-            return self._power(int(number))
-        if not self.range[0] > 0:
-            raise self.refuse(
-                f"a power {number:g} of an interval that does not lie above zero"
-            )
-        return (self.log() * number).exp()
+        power = int(number) if number.is_integer() else number
+        if power < 0 and 0 in self.range:
+            raise self.refuse("a division by an interval that contains zero")
+        if isinstance(power, float) and not self.range > 0:
+            raise self.refuse(f"a power {number:g} of {_WRITTEN}")
+        if power == 0:
+            return _as_dual(1.0, self.refusals)
+        slope = power * self.range ** (power - 1)
+        return self.followed(self.range**power, slope)
 
-    def __rpow__(self, base: object) -> Dual:
-        return (_as_dual(base, self.refusals).log() * self).exp()
-
-    def _power(self, exponent: int) -> Dual:
-        if exponent < 0:
-            return 1.0 / self._power(-exponent)
-        if exponent == 0:
-            return self._made(_ONE, {})
-        times = (float(exponent), float(exponent))
-        derivative = _times(times, _integer_power(self.range, exponent - 1))
-        value = _integer_power(self.range, exponent)
-        return self._made(value, self._scaled(derivative))
+    def __rpow__(self, base: float) -> Dual:
+        return (_logarithm(_as_dual(base, self.refusals)) * self).exp()
 
     def __abs__(self) -> Dual:
-        low, high = self.range
-        if low >= 0:
-            return self
-        if high <= 0:
-            return -self
-        return self._made((0.0, max(-low, high)), self._scaled((-1.0, 1.0)))
+        return self.maximum(-self)
 
     # -- kinks: both sides are enclosed --------------------------------------------
 
     def maximum(self, other: object) -> Dual:
         """The larger one; where the box does not tell which, derivatives of both."""
         dual = _as_dual(other, self.refusals)
-        if self.range[0] >= dual.range[1]:
+        if self.range >= dual.range:
             return self
-        if dual.range[0] >= self.range[1]:
+        if dual.range >= self.range:
             return dual
-        low = max(self.range[0], dual.range[0])
-        high = max(self.range[1], dual.range[1])
-        slopes = {}
-        for k in {**self.slopes, **dual.slopes}:
-            mine = self.slopes.get(k, _ZERO)
-            its = dual.slopes.get(k, _ZERO)
-            slopes[k] = (min(mine[0], its[0]), max(mine[1], its[1]))
-        return self._made((low, high), slopes)
+        (low, high), (least, largest) = _ends(self.range), _ends(dual.range)
+        none = _IV.mpf(0)
+        slopes = {
+            k: _hull(self.slopes.get(k, none), dual.slopes.get(k, none))
+            for k in {**self.slopes, **dual.slopes}
+        }
+        larger = _IV.mpf([max(low, least), max(high, largest)])
+        return Dual(larger, slopes, self.refusals)
 
     def minimum(self, other: object) -> Dual:
         """The smaller one, as `maximum`."""
-        dual = _as_dual(other, self.refusals)
-        return -((-self).maximum(-dual))
+        return -((-self).maximum(-_as_dual(other, self.refusals)))
 
     def clip(self, low: object = None, high: object = None, **options: object) -> Dual:
         """Limited from below and above, as ``np.clip`` does it."""
-        clipped = self
-        if low is not None:
-            clipped = clipped.maximum(low)
-        if high is not None:
-            clipped = clipped.minimum(high)
-        return clipped
+        clipped = self if low is None else self.maximum(low)
+        return clipped if high is None else clipped.minimum(high)
 
     # -- comparisons: decided by the whole box, or refused --------------------------
 
-    def _decided(self, holds: bool, fails: bool) -> bool:
-        if holds or fails:
-            return holds
-        raise self.refuse(
-            "a comparison (if, np.where, max) that the region does not decide: the "
-            "function may jump there. Choose a region on one side of the branch, or "
-            "write a continuous branch as np.maximum, np.minimum, np.clip or abs"
-        )
+    def _decided(self, other: object, compare: Callable) -> bool:
+        """A comparison of intervals, which is None where they do not decide it."""
+        answer = compare(self.range, _as_dual(other, self.refusals).range)
+        if answer is None:
+            raise self.refuse(
+                "a comparison (if, np.where, max) that the region does not decide: the "
+                "function may jump there. Choose a region on one side of the branch, or "
+                "write a continuous branch as np.maximum, np.minimum, np.clip or abs"
+            )
+        return bool(answer)
 
     def __lt__(self, other: object) -> bool:
-        low, high = _range_of(other, self.refusals)
-        return self._decided(self.range[1] < low, self.range[0] >= high)
+        return self._decided(other, operator.lt)
 
     def __le__(self, other: object) -> bool:
-        low, high = _range_of(other, self.refusals)
-        return self._decided(self.range[1] <= low, self.range[0] > high)
+        return self._decided(other, operator.le)
 
     def __gt__(self, other: object) -> bool:
-        return not self <= other
+        return self._decided(other, operator.gt)
 
     def __ge__(self, other: object) -> bool:
-        return not self < other
+        return self._decided(other, operator.ge)
 
     def __eq__(self, other: object) -> bool:
-        low, high = _range_of(other, self.refusals)
-        same = self.range[0] == self.range[1] == low == high
-        return self._decided(same, self.range[1] < low or self.range[0] > high)
+        return self._decided(other, _equal)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -294,182 +278,34 @@ class Dual:
         self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
     ) -> Any:
         """What numpy calls for ``np.sin(x)``, ``np.maximum(x, 0)`` or ``array * x``."""
-        operation = _FUNCTIONS.get(ufunc.__name__)
-        if operation is None or method != "__call__" or options:
+        function = _FUNCTIONS.get(ufunc.__name__)
+        if function is None or method != "__call__" or options:
             raise self.refuse(f"np.{ufunc.__name__}, which is not enclosed")
-        arrays = np.broadcast_arrays(*(_boxed(value) for value in inputs))
-        shape = arrays[0].shape
-        columns = [array.ravel().tolist() for array in arrays]
-        answers = []
-        for entries in zip(*columns, strict=True):
-            first = _as_dual(entries[0], self.refusals)
-            answers.append(operation(first, *entries[1:]))
-        if not shape:
-            return answers[0]
-        result = np.empty(len(answers), object)
-        result[:] = answers
-        return result.reshape(shape)
+
+        def of_entries(first: object, *others: object) -> Any:
+            return function(_as_dual(first, self.refusals), *others)
+
+        boxed = [np.asarray(value, object) for value in inputs]
+        return np.frompyfunc(of_entries, len(inputs), 1)(*boxed)
 
 
-def _boxed(value: object) -> NDArray:
-    """A value as an object array, without asking it what it is."""
-    if isinstance(value, np.ndarray):
-        return value.astype(object)
-    box = np.empty((), object)
-    box[()] = value
-    return box
-
-
-def _as_dual(value: object, refusals: list[str]) -> Any:
-    """A number as a Dual without derivatives, or NotImplemented."""
+def _as_dual(value: Any, refusals: list[str]) -> Dual:
+    """A number as a Dual without derivatives."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value.item()
     if isinstance(value, Dual):
         return value
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        return _as_dual(value.item(), refusals)
-    if isinstance(value, (int, float, np.integer, np.floating)):
-        number = float(value)
-        if math.isnan(number):
-            return Dual(_ALL, {}, refusals)
-        return Dual((number, number), {}, refusals)
-    return NotImplemented
+    if not isinstance(value, Real):
+        refusals.append(f"a {type(value).__name__} in place of a number")
+        raise NotEnclosedError(refusals[-1])
+    number = float(value)
+    return Dual(_IV.mpf(_WHOLE if math.isnan(number) else number), {}, refusals)
 
 
-def _range_of(value: object, refusals: list[str]) -> Interval:
-    dual = _as_dual(value, refusals)
-    if dual is NotImplemented:
-        raise NotEnclosedError(f"a comparison with a {type(value).__name__}")
-    return dual.range
-
-
-# -- intervals of doubles ------------------------------------------------------------
-
-
-def _below(value: float) -> float:
-    return math.nextafter(value, -math.inf)
-
-
-def _above(value: float) -> float:
-    return math.nextafter(value, math.inf)
-
-
-def _outwards(low: float, high: float) -> Interval:
-    """The interval with what rounding may have taken from its ends."""
-    if math.isnan(low) or math.isnan(high):
-        return _ALL
-    return _below(low), _above(high)
-
-
-def _plus(a: Interval, b: Interval) -> Interval:
-    if b == _ZERO:
-        return a
-    if a == _ZERO:
-        return b
-    return _outwards(a[0] + b[0], a[1] + b[1])
-
-
-def _minus(a: Interval) -> Interval:
-    return -a[1], -a[0]
-
-
-def _times(a: Interval, b: Interval) -> Interval:
-    if a == _ONE:
-        return b
-    if b == _ONE:
-        return a
-    if _ZERO in (a, b):
-        return _ZERO  # also times an unbounded, but finite number
-    corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
-    if any(math.isnan(corner) for corner in corners):
-        return _ALL
-    return _outwards(min(corners), max(corners))
-
-
-def _inverse(a: Interval) -> Interval:
-    """1 / x over an interval on one side of zero, which may be one of its ends."""
-    low = 1 / a[1] if a[1] else -math.inf
-    high = 1 / a[0] if a[0] else math.inf
-    return _outwards(low, high)
-
-
-def _square(a: Interval) -> Interval:
-    return _integer_power(a, 2)
-
-
-def _integer_power(a: Interval, exponent: int) -> Interval:
-    """x ** exponent for an exponent >= 0, without the loss of a repeated product."""
-    if exponent == 0:
-        return _ONE
-    if exponent == 1:
-        return a
-    ends = []
-    for end in a:
-        power: Interval = (end, end)
-        for _ in range(exponent - 1):
-            power = _times(power, (end, end))
-        ends.append(power)
-    low, high = min(ends[0][0], ends[1][0]), max(ends[0][1], ends[1][1])
-    if exponent % 2 == 0:
-        low = 0.0 if a[0] <= 0 <= a[1] else max(low, 0.0)
-    return low, high
-
-
-def _rising(function: Callable[[Ball], Ball]) -> Callable[[Interval], Interval]:
-    """An increasing function over an interval, enclosed at its two ends."""
-
-    def over(a: Interval) -> Interval:
-        low = lower_float(function(Ball(a[0])))
-        high = upper_float(function(Ball(a[1])))
-        if math.isnan(low) or math.isnan(high):
-            return _ALL
-        return low, high
-
-    return over
-
-
-def _cosh(a: Interval) -> Interval:
-    ends = abs(a[0]), abs(a[1])
-    near = 0.0 if a[0] <= 0 <= a[1] else min(ends)
-    return _rising(Ball.cosh)((near, max(ends)))
-
-
-def _tanh(a: Interval) -> Interval:
-    low, high = _rising(Ball.tanh)(a)
-    return max(low, -1.0), min(high, 1.0)
-
-
-def _cosine(a: Interval) -> Interval:
-    """cos over an interval; it is 1 or -1 at the multiples k of pi."""
-    return _wave(Ball.cos, a, 0.0)
-
-
-def _sine(a: Interval) -> Interval:
-    """sin over an interval; it is 1 or -1 at the multiples k + 1/2 of pi."""
-    return _wave(Ball.sin, a, 0.5)
-
-
-def _wave(function: Callable[[Ball], Ball], a: Interval, offset: float) -> Interval:
-    """A wave at the two ends, and the extrema (k + offset) pi that may lie between."""
-    low, high = a
-    if not (abs(low) < 1e6 and abs(high) < 1e6) or high - low >= 2 * math.pi:
-        return (-1.0, 1.0)
-    ends = [function(Ball(end)) for end in a]
-    least = min(lower_float(end) for end in ends)
-    largest = max(upper_float(end) for end in ends)
-    # the margin is far above the rounding of these quotients
-    first = math.ceil(low / math.pi - offset - 1e-9)
-    last = math.floor(high / math.pi - offset + 1e-9)
-    for k in range(first, last + 1):
-        if k % 2:
-            least = -1.0
-        else:
-            largest = 1.0
-    return max(least, -1.0), min(largest, 1.0)
-
-
-def _from_one(a: Interval) -> Interval:
-    """1 - x^2 over an interval, where it is not negative."""
-    low, high = _plus(_ONE, _minus(_square(a)))
-    return max(low, 0.0), high
+def _equal(a: Interval, b: Interval) -> bool | None:
+    if a > b or a < b:
+        return False
+    return True if a <= b and a >= b else None
 
 
 # -- functions that numpy calls by name ------------------------------------------------
@@ -477,88 +313,100 @@ def _from_one(a: Interval) -> Interval:
 
 @dataclass(frozen=True)
 class Rule:
-    """A function of one number: its range over an interval, and that of its derivative."""
+    """A function of one number: its range over an interval, and that of its derivative.
+
+    The derivative may be told from the interval or from the range.
+    """
 
     value: Callable[[Interval], Interval]
-    slope: Callable[[Interval, Interval], Interval]  # of the interval and of the range
-    covers: Callable[[Interval], bool] = lambda a: True
+    slope: Callable[[Interval, Interval], Interval]
+    covers: Callable[[Interval], bool] = lambda x: True
     refusal: str = ""
 
-
-_root = _rising(Ball.sqrt)
-
-_RULES = {
-    "reciprocal": Rule(
-        _inverse,
-        lambda a, value: _minus(_square(value)),
-        lambda a: not a[0] <= 0 <= a[1],
-        "a division by an interval that contains zero",
-    ),
-    "sqrt": Rule(
-        _root,
-        lambda a, value: _times((0.5, 0.5), _inverse(value)),
-        lambda a: a[0] >= 0,
-        "a square root of an interval with negative numbers; "
-        "np.sqrt(np.maximum(x, least)) bounds it from below",
-    ),
-    "exp": Rule(_rising(Ball.exp), lambda a, value: value),
-    "log": Rule(
-        _rising(Ball.log),
-        lambda a, value: _inverse(a),
-        lambda a: a[0] > 0,
-        "a logarithm of an interval that does not lie above zero",
-    ),
-    "sin": Rule(_sine, lambda a, value: _cosine(a)),
-    "cos": Rule(_cosine, lambda a, value: _minus(_sine(a))),
-    "tan": Rule(
-        _rising(Ball.tan),
-        lambda a, value: _plus(_ONE, _square(value)),
-        lambda a: not _cosine(a)[0] <= 0 <= _cosine(a)[1],
-        "a tangent of an interval that may contain a pole",
-    ),
-    "arctan": Rule(
-        _rising(Ball.atan), lambda a, value: _inverse(_plus(_ONE, _square(a)))
-    ),
-    "arcsin": Rule(
-        _rising(Ball.asin),
-        lambda a, value: _inverse(_root(_from_one(a))),
-        lambda a: -1 < a[0] and a[1] < 1,
-        "an arc of an interval that is not inside (-1, 1)",
-    ),
-    "sinh": Rule(_rising(Ball.sinh), lambda a, value: _cosh(a)),
-    "cosh": Rule(_cosh, lambda a, value: _rising(Ball.sinh)(a)),
-    "tanh": Rule(_tanh, lambda a, value: _from_one(value)),
-}
+    def __call__(self, dual: Dual) -> Dual:
+        """The function of a number with derivatives."""
+        x = dual.range
+        if not self.covers(x):
+            raise dual.refuse(self.refusal)
+        value = self.value(x)
+        return dual.followed(value, self.slope(x, value))
 
 
-def _by_rule(rule: Rule) -> Callable[[Dual], Dual]:
-    return lambda x: x.followed(rule)
+def _arctangent(x: Interval) -> Interval:
+    return _IV.atan2(x, 1)
 
 
-def _arctan2(y: Dual, x: object) -> Dual:
+def _arcsine(x: Interval) -> Interval:
+    """The increasing arc at both ends."""
+    return _hull(*(_IV.atan2(end, _IV.sqrt(1 - end**2)) for end in (x.a, x.b)))
+
+
+def _hyperbolic_sine(x: Interval) -> Interval:
+    return (_IV.exp(x) - _IV.exp(-x)) / 2
+
+
+def _hyperbolic_cosine(x: Interval) -> Interval:
+    return _IV.sqrt(1 + _hyperbolic_sine(x) ** 2)
+
+
+def _hyperbolic_tangent(x: Interval) -> Interval:
+    return 1 - 2 / (_IV.exp(2 * x) + 1)
+
+
+_root = Rule(
+    _IV.sqrt,
+    lambda x, value: 1 / (2 * value),
+    lambda x: x >= 0,
+    "a square root of an interval with negative numbers; "
+    "np.sqrt(np.maximum(x, least)) bounds it from below",
+)
+_logarithm = Rule(
+    _IV.log, lambda x, value: 1 / x, lambda x: x > 0, f"a logarithm of {_WRITTEN}"
+)
+_arc = Rule(_arctangent, lambda x, value: 1 / (1 + x**2))
+_sine_arc = Rule(
+    _arcsine,
+    lambda x, value: 1 / _IV.sqrt(1 - x**2),
+    lambda x: -1 < x < 1,
+    "an arc of an interval that is not inside (-1, 1)",
+)
+
+
+def _angle(y: Dual, x: Any) -> Dual:
     base = _as_dual(x, y.refusals)
-    if base.range[0] > 0:
-        return (y / base).arctan()
+    if base.range > 0:
+        return _arc(y / base)
     raise y.refuse(
         "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"
     )
 
 
-def _logarithm(x: Dual, base: float) -> Dual:
-    return x.log() / _as_dual(base, x.refusals).log()
-
-
 #: numpy's functions and what they are on a `Dual` and the other arguments.
 _FUNCTIONS: dict[str, Callable] = {
-    **{name: _by_rule(rule) for name, rule in _RULES.items()},
-    "square": lambda x: x * x,
+    "sqrt": _root,
+    "log": _logarithm,
+    "arctan": _arc,
+    "arcsin": _sine_arc,
+    "exp": Rule(_IV.exp, lambda x, value: value),
+    "sin": Rule(_IV.sin, lambda x, value: _IV.cos(x)),
+    "cos": Rule(_IV.cos, lambda x, value: -_IV.sin(x)),
+    "tan": Rule(
+        _IV.tan,
+        lambda x, value: 1 + value**2,
+        lambda x: 0 not in _IV.cos(x),
+        "a tangent of an interval that may contain a pole",
+    ),
+    "sinh": Rule(_hyperbolic_sine, lambda x, value: _hyperbolic_cosine(x)),
+    "cosh": Rule(_hyperbolic_cosine, lambda x, value: _hyperbolic_sine(x)),
+    "tanh": Rule(_hyperbolic_tangent, lambda x, value: 1 - value**2),
+    "square": lambda x: x**2,
     "expm1": lambda x: x.exp() - 1.0,
-    "log1p": lambda x: (1.0 + x).log(),
-    "log10": lambda x: _logarithm(x, 10.0),
-    "log2": lambda x: _logarithm(x, 2.0),
-    "arccos": lambda x: 2.0 * _as_dual(1.0, x.refusals).arctan() - x.arcsin(),
-    "hypot": lambda x, y: (x * x + y * y).sqrt(),
-    "arctan2": _arctan2,
+    "log1p": lambda x: _logarithm(1.0 + x),
+    "log10": lambda x: _logarithm(x) / _logarithm(_as_dual(10.0, x.refusals)),
+    "log2": lambda x: _logarithm(x) / _logarithm(_as_dual(2.0, x.refusals)),
+    "arccos": lambda x: 2.0 * _arc(_as_dual(1.0, x.refusals)) - _sine_arc(x),
+    "hypot": lambda x, y: _root(x**2 + y**2),
+    "arctan2": _angle,
     "absolute": operator.abs,
     "fabs": operator.abs,
     "add": operator.add,

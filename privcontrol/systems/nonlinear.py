@@ -7,8 +7,7 @@ each trial, and with numbers that carry intervals and derivatives.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from ..core._frozen import comparable
 from ..core._linalg import one_of, positive_integer, positive_number
-from ._duals import Interval, NotEnclosedError, differentiate
 from .plant import SampledSystem
 
 _METHODS = ("rk4", "euler")
@@ -87,7 +85,7 @@ class NonlinearPlant(SampledSystem):
 
     def next_states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
         """x(t+1) (n,) or (n, trials) of states and inputs (m,) or (m, trials)."""
-        given = self._called(self.update, t, states, inputs)
+        given = self.called(self.update, t, states, inputs)
         return _rows(given, self.order, states.shape, "update function")
 
     def read_outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
@@ -95,52 +93,12 @@ class NonlinearPlant(SampledSystem):
         count = len(self.outputs)
         if self.read is None:
             return states[:count].copy()
-        given = self._called(self.read, t, states, inputs)
+        given = self.called(self.read, t, states, inputs)
         return _rows(given, count, states.shape, "output function")
 
-    def _called(self, function: Any, t: Any, states: NDArray, inputs: NDArray) -> Any:
+    def called(self, function: Any, t: Any, states: NDArray, inputs: NDArray) -> Any:
         """What the user's function returns for copies of its arguments."""
         return function(t, states.copy(), inputs.copy(), dict(self.params))
-
-    def enclosures(self, box: Sequence[Interval]) -> tuple[NDArray, NDArray]:
-        """Values (2, n + p) of x+ and y over a box of (x, u), and Jacobians (2, n + p, n + m).
-
-        The time may be any. A ``ValueError`` says why interval arithmetic cannot follow
-        a function.
-        """
-        n = self.order
-        count = n + len(self.outputs)
-
-        def both(point: NDArray) -> list:
-            t = point[0]
-            states = point[1 : n + 1]
-            inputs = point[n + 1 :]
-            following = self._called(self.update, t, states, inputs)
-            outputs = states[: len(self.outputs)]
-            if self.read is not None:
-                outputs = self._called(self.read, t, states, inputs)
-            return _entries(following) + _entries(outputs)
-
-        refusal = ""
-        values = np.empty((2, 0))
-        slopes = np.empty((2, 0, 0))
-        try:
-            values, slopes = differentiate(both, [(0.0, math.inf), *box])
-        except NotEnclosedError as error:
-            refusal = str(error)
-        except Exception as error:  # what the user's own function raises
-            refusal = f"the function raised a {type(error).__name__} on intervals"
-        if refusal:
-            raise ValueError(
-                f"{self.name}: interval arithmetic cannot follow this plant: {refusal}. "
-                "Or pass bounds of the Jacobians, bounds={'A': (low, high), ...}"
-            )
-        if values.shape[1] != count:
-            raise ct.ControlDimension(
-                f"{self.name}: expected {n} states and {len(self.outputs)} outputs from "
-                f"its functions, got {values.shape[1]} numbers together"
-            )
-        return values, slopes[:, :, 1:]
 
 
 def is_nonlinear(sys: Any) -> bool:
@@ -151,7 +109,8 @@ def is_nonlinear(sys: Any) -> bool:
     return isinstance(sys, ct.NonlinearIOSystem) and not isinstance(sys, linear)
 
 
-def _entries(values: Any) -> list:
+def entries_of(values: Any) -> list:
+    """What a function returned, as a list of numbers."""
     if np.ndim(values) == 0 and not isinstance(values, np.ndarray):
         return [values]
     return np.ravel(np.asarray(values, object)).tolist()
@@ -189,7 +148,7 @@ class _Integrated:
         def rate(time: Any, state: Any) -> NDArray:
             values = self.rate(time, state, u, params)
             if state.dtype == object:
-                return np.array(_entries(values), object)
+                return np.array(entries_of(values), object)
             return _rows(values, len(state), state.shape, "update function")
 
         h = self.step / self.substeps

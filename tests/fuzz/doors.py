@@ -383,7 +383,6 @@ def design_doors() -> Iterator[Door]:
         splits={"level": 2},
         max_vertices=16,
     )
-    yield _public("jacobian_polytope", tank, region, samples=5, rng=0)
     bounds = {"A": (0.8, 1.0), "B": (0.1, 0.1), "C": (1.0, 1.0), "D": (0.0, 0.0)}
     yield _public("jacobian_polytope", tank, region, bounds=bounds)
     box = pc.jacobian_polytope(tank, region)
