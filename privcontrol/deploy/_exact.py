@@ -36,8 +36,8 @@ from ..core.release import (
     nearest_integer,
     noise_balls,
 )
-from ..designs.endless_noise import Filtered
 from ..designs.output_noise import OutputNoise
+from ..noise.filtered import Filtered
 from ..noise.parts import Correlated, Driven, NoisePart, Structured, White
 from ..systems.linear import LinearSystem
 

@@ -25,6 +25,7 @@ from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise._secret import endless_secret
+from ..noise.filtered import Filtered
 from ..noise.parts import Correlated, Driven, Structured, White
 from ..regions.boxes import PlantBox
 from ..regions.jacobian import JacobianPolytope, Region
@@ -37,7 +38,6 @@ from ..systems.plant import Plant
 from ..systems.powers import tell_apart
 from .certify import own_loss, squares_of, with_miss
 from .endless_design import is_attained
-from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .problem import promised
 from .request import Request
@@ -90,9 +90,8 @@ _NORMS = {"1": 1, "2": 2, "inf": np.inf, "1.0": 1, "2.0": 2}
 def noise_from_dict(data: dict) -> OutputNoise:
     """The noise that `noise_to_dict` wrote, with its claim as it stands."""
     plant = from_data(data["plant"])
-    kind = EndlessNoise if data["horizon"] == math.inf else OutputNoise
     design: Any = None  # only `certified_noise` evaluates it
-    return kind(
+    return OutputNoise(
         plant,
         data["horizon"],
         data["family"],

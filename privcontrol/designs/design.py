@@ -94,8 +94,8 @@ def design_output_noise(
         Discrete-time plant with n states and p outputs.
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
-        holds for runs of any length, and the noise is a linear system of low order (an
-        `EndlessNoise`). The plant must then forget the secret.
+        holds for runs of any length, and the noise is a linear system of low order. The
+        plant must then forget the secret.
     budget : PrivacyBudget
         With delta > 0, or ``gdp``, for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list

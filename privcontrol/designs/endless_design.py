@@ -18,12 +18,12 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..noise._secret import endless_secret
 from ..noise._shift import joint_shift
+from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
-from .endless_noise import EndlessNoise, Filtered
 from .output_noise import OutputNoise
 from .problem import DesignProblem, promised
 from .request import Request
@@ -48,7 +48,7 @@ _LIGHTEST = 1e-6
 _MOST_LEFT = 1e3
 
 
-def endless_noise(plant: Plant, request: Request, weight: Any) -> EndlessNoise:
+def endless_noise(plant: Plant, request: Request, weight: Any) -> OutputNoise:
     """Noise without a horizon for a request.
 
     A white floor hides as well. The filtered noise is the least one that is needed beside
@@ -122,10 +122,10 @@ def endless_of(
     design: StationaryDesign,
     parts: tuple[NoisePart, ...],
     loss: PrivacyLoss,
-) -> EndlessNoise:
+) -> OutputNoise:
     """Noise of some parts with its guarantee for runs of any length."""
     guarantee = promised(plant, request, parts, loss)
-    return EndlessNoise(
+    return OutputNoise(
         plant,
         math.inf,  # type: ignore[arg-type]
         "gaussian",

@@ -1,7 +1,7 @@
 """Output noise, which is added to a plant's outputs over one horizon in time order.
 
 It is a sum of parts, such as the plant's own free response from a random initial state and
-independent noise at each sample. It may not be used beyond its horizon.
+independent noise at each sample. It may not be used beyond its horizon, if it has one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
 from ..noise._noise_data import KIND, noise_to_dict
-from ..noise.noise_plot import plot_noise
-from ..noise.summed import SummedNoise
+from ..noise.iosystem import numbered
+from ..noise.noise_plot import plot_samples, plot_spectrum
+from ..noise.summed import Pricing, SummedNoise
 from .certify import models_guarantee, recertified
 
 
@@ -35,15 +36,18 @@ class OutputNoise(SummedNoise):
     ----------
     plant : control.StateSpace
         What the noise was designed for; see `check_plant`.
-    horizon : int
-        Number of samples T that the guarantee covers.
+    horizon : int or inf
+        Number of samples T that the guarantee covers. Noise without a horizon starts in its
+        stationary law. Its `stream` never ends, `sample` takes the number of samples, and
+        ``over(T)`` is the noise of a run of T samples.
     family : {"gaussian", "laplace"}
         Law of the standard entries eta.
     parts : tuple of NoisePart
         Its summands, such as `Structured` and `White`.
     guarantee : PrivacyGuarantee
-    design : NoiseDesign
-        Cost, certified gap, and the moves at which the guarantee is attained.
+    design : NoiseDesign or StationaryDesign
+        Cost, certified gap, and the moves at which the guarantee is attained. Without a
+        horizon the cost is the mean one of a sample.
     request : Request or None
         What it was designed for.
     promised : tuple
@@ -60,6 +64,20 @@ class OutputNoise(SummedNoise):
     OutputNoise(gaussian, structured rank 1, 1 output, horizon 100)
     >>> noise.sample(trials=3, rng=0).shape
     (1, 3, 100)
+
+    Noise without a horizon is a linear system of low order:
+
+    >>> import control as ct, numpy as np
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> room = ct.ss(0.9, 1, 1, 0, 300.0, **names)
+    >>> endless = pc.design_output_noise(room, horizon=np.inf, budget=budget,
+    ...     adjacency=pc.DisturbanceAdjacency({"people": 0.1}))
+    >>> endless
+    OutputNoise(gaussian, filtered of order 1, 1 output, no horizon)
+    >>> endless.std.round(3), round(endless.design.gap, 4)
+    (array([0.274]), 0.0091)
+    >>> endless.sample(trials=2, rng=0, horizon=50).shape
+    (1, 2, 50)
     """
 
     @property
@@ -94,21 +112,42 @@ class OutputNoise(SummedNoise):
         parts = tuple(part.scaled(gain) for part in self.parts)
         return recertified(replace(self, parts=parts, promised=None), gain)
 
+    @property
+    def system(self) -> ct.StateSpace:
+        """The noise as a StateSpace from fresh standard entries to gamma, for analysis.
+
+        In `create_noise_iosystem` the entries that make the first state are inputs too.
+        """
+        return ct.ss(
+            *self.model.matrices,
+            self.plant_data.dt,
+            inputs=numbered("eta", self.width),
+            outputs=numbered("gamma", self.outputs),
+            states=numbered("xi", self.model.order),
+            name="noise",
+        )
+
     def plot(
         self,
         *,
         samples: int = 5,
         rng: Seed = 0,
+        loop: Pricing | None = None,
         ax: Any = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot simulated samples of the noise at each output within two deviations.
 
-        ``ax`` has one of matplotlib's Axes for each output, a new figure by default.
-        ``time_unit`` and ``units`` are labels, as in `PrivateResponse.plot`.
+        Without a horizon plot the spectra of the noise and of what it hides, a secret that
+        lasts at the length that shows most at each frequency, and what a ``loop`` with
+        weights Q and R lets pass. ``ax`` has one of matplotlib's Axes for each panel, new
+        ones by default. ``time_unit`` and ``units`` are labels, as in
+        `PrivateResponse.plot`.
         """
-        return plot_noise(self, samples, rng, ax, time_unit, units)
+        if self.never_ends:
+            return plot_spectrum(self, ax, loop, time_unit, units)
+        return plot_samples(self, samples, rng, ax, time_unit, units)
 
     def guarantee_for(
         self, models: Any, *, adjacency: Adjacency | None = None
@@ -154,8 +193,13 @@ class OutputNoise(SummedNoise):
         """Write the noise to a design file, from which `privcontrol.load` certifies it again.
 
         The file is JSON with exact numbers. It is public: it says how large the noise is,
-        and nothing of a draw.
+        and nothing of a draw. `ValueError` for a run of noise without a horizon.
         """
+        if self.horizon != (self.guarantee.scope.horizon or self.horizon):
+            raise ValueError(
+                "save: expected noise for all samples of its guarantee, got a run or a "
+                "window of it; save the noise of which it is a run"
+            )
         write(path, KIND, noise_to_dict(self))
 
     def _repr_html_(self) -> str:

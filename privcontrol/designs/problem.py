@@ -28,6 +28,7 @@ from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..noise._responses import shift_of_resolution
+from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.summed import Pricing
 from ..secrets._forms import NoiseForm
@@ -41,7 +42,6 @@ from ..secrets.manifold import (
 from ..systems.plant import Plant
 from ..systems.powers import told_directions
 from .certify import model_clause, squares_under_all, structured_loss
-from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .request import Request
 

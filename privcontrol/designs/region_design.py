@@ -26,6 +26,7 @@ from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
 from ..noise._secret import endless_secret
+from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, White
 from ..regions.varying import VaryingProblem, secrets_of
 from ..secrets.modes import growing_mode
@@ -34,7 +35,6 @@ from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from .certify import grid_shift, region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
-from .endless_noise import Filtered
 from .output_noise import OutputNoise
 from .problem import DesignProblem, SizedNoise, promised
 from .request import Request

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
-from ..designs.endless_noise import EndlessNoise
 from ..designs.output_noise import OutputNoise
 from ..noise._noise_data import noise_to_dict, to_data
 from ..regions.jacobian import Region
@@ -112,7 +111,7 @@ class LoopData:
     @property
     def never_ends(self) -> bool:
         """Whether the noise has no horizon."""
-        return isinstance(self.noise, EndlessNoise)
+        return self.noise is not None and self.noise.never_ends
 
     # -- the controller ----------------------------------------------------------------
 

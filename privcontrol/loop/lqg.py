@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
-from ..designs.endless_noise import EndlessNoise
 from ..designs.output_noise import OutputNoise
 from ..systems.plant import Plant
 from .assembly import FORMS, assembled, driven_inputs, warn_of_public_secret
@@ -157,7 +156,7 @@ def private_lqg(
         return optimal_loop(loop, positive_number(cap, "cap"), progress)
     warn_of_public_secret(loop)
     loop = assembled(loop)
-    if not design.is_kalman and not tracked and not isinstance(noise, EndlessNoise):
+    if not design.is_kalman and not tracked and not loop.never_ends:
         # x(0) is as uncertain as it is without privacy noise, for any noise
         _warn_if_useless(loop, constant_filter(plant, weights, None).covariance)
     return loop
@@ -188,7 +187,7 @@ def _checked_design(
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
         return LqgDesign(estimator, form, covariance, mean)
-    if noise is None or isinstance(noise, EndlessNoise):
+    if noise is None or noise.never_ends:
         raise ValueError(
             'terminal: without a horizon no state is the last one; pass "dare", or noise '
             "with a horizon"
@@ -206,9 +205,7 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
             "codesign: expected noise from design_output_noise to start from, got none; "
             "pass noise=..."
         )
-    if not isinstance(noise, EndlessNoise) and (
-        design.P0 is None or not design.is_kalman
-    ):
+    if not noise.never_ends and (design.P0 is None or not design.is_kalman):
         raise ValueError(
             "codesign: over a horizon the best noise depends on what is known of x(0); "
             "pass its public covariance P0"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..designs.endless_noise import EndlessNoise, Filtered
+from ..noise.filtered import Filtered
 from ._loop_data import LoopData
 from .checks import root
 from .dynamics import Rows
@@ -231,7 +231,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
         quiet = dynamics.steady(rows, factors).variances()
     if loop.noise is None:
         return quiet, noisy
-    if not isinstance(loop.noise, EndlessNoise):
+    if not loop.never_ends:
         raise ValueError(
             f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
             "steady state; design noise with horizon=np.inf, or ask for cost() and "

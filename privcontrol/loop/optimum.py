@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from ..core._linalg import rank_tolerance
 from ..designs.correlated import is_energy_ball
 from ..designs.design import designed
-from ..designs.endless_noise import EndlessNoise
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
@@ -102,9 +101,7 @@ def _check_gaussian(noise: OutputNoise) -> None:
 
 def _hides_states(noise: OutputNoise) -> bool:
     """Whether the secret is one of the state, over a horizon."""
-    if isinstance(noise, EndlessNoise):
-        return False
-    return not disturbances(noise.request.adjacency)
+    return not noise.never_ends and not disturbances(noise.request.adjacency)
 
 
 @dataclass(frozen=True, eq=False)

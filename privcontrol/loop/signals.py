@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
-from ..designs.endless_noise import EndlessNoise
 from ._loop_data import LoopData
 from .checks import matrix, root
 from .regulator import LqgDesign
@@ -160,9 +159,10 @@ def over_run(
     if law is not loop.law:
         loop = replace(loop, law=law)
     run = LoopSignals.of(loop, timepts, reference, **signals)
-    if isinstance(loop.noise, EndlessNoise):
-        return replace(loop, noise=loop.noise.over(run.samples)), run
-    if loop.noise is None and loop.knows_noise:
+    noise = loop.noise
+    if noise is not None and noise.never_ends:
+        return replace(loop, noise=noise.over(run.samples)), run
+    if noise is None and loop.knows_noise:
         return replace(loop, law=loop.law_for(None, run.samples)), run
     return loop, run
 

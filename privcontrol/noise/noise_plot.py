@@ -1,7 +1,8 @@
-"""Draw output noise and what hides behind it, one panel below the other."""
+"""Draw output noise and what hides behind it, over time or over frequency."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ..core._shown import time_axis, with_units
 from ..systems.plant import Plant
-from .summed import SummedNoise
+from .summed import Pricing, SummedNoise
 
 #: Points of lines that a figure shows.
 _MOST_POINTS = 1_000_000
+#: Frequencies of a plot.
+_PLOTTED = 400
 
 
 @contextmanager
@@ -49,7 +53,7 @@ def stacked_axes(
         axes[0, 0].legend(loc="best")
 
 
-def plot_noise(
+def plot_samples(
     noise: SummedNoise,
     samples: int,
     rng: Seed,
@@ -57,7 +61,7 @@ def plot_noise(
     time_unit: str | None,
     units: Mapping[str, str] | None,
 ) -> ct.ControlPlot:
-    """`OutputNoise.plot`."""
+    """Plot simulated samples of the noise at each output within two deviations."""
     trials = positive_integer(samples, "samples")
     if trials * noise.horizon > _MOST_POINTS:
         raise ValueError(
@@ -79,3 +83,53 @@ def plot_noise(
             axis.set_ylabel(f"noise on\n{name}")
             axis.margins(x=0)
     return ct.ControlPlot(lines, axes, axes[0, 0].figure)
+
+
+def plot_spectrum(
+    noise: SummedNoise,
+    ax: Axes | None,
+    loop: Pricing | None,
+    time_unit: str | None,
+    units: Mapping[str, str] | None,
+) -> ct.ControlPlot:
+    """Plot the spectra of noise without a horizon and of what it hides.
+
+    With a loop, so is the root of the cost that noise of size one causes in it.
+    """
+    if ax is None:
+        ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    lasts = _longest_change(noise)
+    hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
+    secret = noise.design.secret  # type: ignore[attr-defined]
+    curves = {"noise": noise.model, hidden: secret}
+    if loop is not None:
+        curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
+    angles = np.geomspace(1e-3, np.pi, _PLOTTED)
+    frequencies = angles / (2 * np.pi * noise.plant_data.step)
+    lines = []
+    for label, curve in curves.items():
+        responses = curve.frequency_response(np.exp(1j * angles))
+        gains = np.linalg.norm(responses, axis=(1, 2))
+        if label == hidden:
+            delays = np.exp(-1j * np.outer(angles, np.arange(lasts)))
+            gains = gains * np.abs(delays.cumsum(axis=1)).max(axis=1)
+        style = "k" if label == "noise" else ""
+        lines += ax.loglog(frequencies, gains, style, label=label)
+    unit = "cycles per sample" if noise.plant_data.dt is True else "Hz"
+    if time_unit is not None:
+        unit = f"cycles per {time_unit}"
+    with_units(noise.plant_data.outputs, units)
+    one = set((units or {}).values())
+    size = one.pop() if len(one) == 1 else "units of the outputs"
+    ax.set(xlabel=f"Frequency [{unit}]", ylabel=f"Amplitude [{size}]")
+    ax.grid(alpha=0.3, which="major")
+    legend = ax.legend(fontsize="small")
+    shown = np.array([[lines]], dtype=object)
+    return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
+
+
+def _longest_change(noise: SummedNoise) -> int:
+    """Samples of the longest hidden change that keeps its value."""
+    adjacency = None if noise.request is None else noise.request.adjacency
+    parts = () if adjacency is None else adjacency.parts
+    return max([getattr(part, "duration", 1) for part in parts], default=1)

@@ -6,10 +6,11 @@ on `OutputNoise`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import family_of
 from ..secrets._forms import NoiseForm
+from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from .parts import NoisePart, Structured, White
 
@@ -80,9 +82,42 @@ class SummedNoise(ByContent):
         return family_of(self.family).unit_variance
 
     @property
+    def never_ends(self) -> bool:
+        """Whether the guarantee holds for runs of any length."""
+        return self.horizon == math.inf
+
+    @property
+    def samples(self) -> int:
+        """Number of samples T; a ``ValueError`` for noise without a horizon."""
+        if self.never_ends:
+            raise ValueError(
+                "noise without a horizon needs a number of samples: pass the time points, "
+                "use noise.over(T), or noise.sample(trials, horizon=T)"
+            )
+        return self.horizon
+
+    def over(self, horizon: int) -> Self:
+        """The noise of the first samples of a run, with the same guarantee."""
+        count = positive_integer(horizon, "horizon")
+        if count > self.horizon:
+            raise ValueError(
+                f"horizon: expected at most the {self.horizon} samples that the guarantee "
+                f"covers, got {count}"
+            )
+        return replace(self, horizon=count, promised=None)
+
+    @property
     def timepts(self) -> NDArray:
         """Time points (T,) of the horizon in seconds."""
-        return self.plant_data.step * np.arange(self.horizon)
+        return self.plant_data.step * np.arange(self.samples)
+
+    @cached_property
+    def model(self) -> LinearSystem:
+        """The noise from the entries that are drawn at every sample to gamma."""
+        models = [part.model for part in self.parts if part.model is not None]
+        if len(models) < len(self.parts):
+            raise ValueError("correlated noise has no system of finite order")
+        return reduce(LinearSystem.plus, models)
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """The part of a kind, such as `Structured`, or None."""
@@ -149,7 +184,7 @@ class SummedNoise(ByContent):
 
         The entries of independent noise are left out. Their sizes are `white`.
         """
-        parts = [part.responses(self.horizon) for part in self.parts]
+        parts = [part.responses(self.samples) for part in self.parts]
         responses = np.concatenate(parts, axis=2)
         responses.flags.writeable = False
         return responses
@@ -165,7 +200,7 @@ class SummedNoise(ByContent):
     @cached_property
     def stds(self) -> NDArray:
         """Standard deviations (p, T) of each output over the run, in its unit."""
-        variances = sum(part.variances(self.horizon) for part in self.parts)
+        variances = sum(part.variances(self.samples) for part in self.parts)
         stds = np.sqrt(self.unit_variance * variances).T
         stds.flags.writeable = False
         return stds
@@ -173,15 +208,19 @@ class SummedNoise(ByContent):
     @property
     def std(self) -> NDArray:
         """Largest standard deviation (p,) of each output over the run, in its unit."""
-        return self.stds.max(axis=1)
+        run = self.over(1) if self.never_ends else self
+        return run.stds.max(axis=1)
 
-    def covariance(self, t: int, s: int | None = None) -> NDArray:
-        """Covariance (p, p) of gamma(t) and gamma(s) by sample index, s = t by default.
+    def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
+        """Covariance (p, p) of gamma(t) and gamma(s) by sample index.
 
-        A ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
+        By default s is t. Without a horizon t alone is a lag, which may be negative. A
+        ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
         """
+        if s is None:
+            t, s = (max(t, 0), max(-t, 0)) if self.never_ends else (t, t)
         t = sample_index(t, "t", self.horizon)
-        s = sample_index(t if s is None else s, "s", self.horizon)
+        s = sample_index(s, "s", self.horizon)
         total = np.zeros((self.outputs, self.outputs))
         for part in self.parts:
             total += part.covariance(t, s)
@@ -196,8 +235,8 @@ class SummedNoise(ByContent):
         """
         trials = positive_integer(trials, "trials")
         once = self.once
-        count = once + self.horizon * self.width
-        check_memory(trials * max(count, self.horizon * self.channels), "trials")
+        count = once + self.samples * self.width
+        check_memory(trials * max(count, self.samples * self.channels), "trials")
         drawn = self._standard(generator(rng), (trials, count))
         if self.drawn_once:
             return drawn
@@ -229,7 +268,7 @@ class SummedNoise(ByContent):
     def signal(self, eta: NDArray) -> NDArray:
         """gamma as (trials, T, p) of entries eta from `draw`."""
         first, fresh = self._first_and_fresh(eta)
-        gamma = np.zeros((len(eta), self.horizon, self.outputs))
+        gamma = np.zeros((len(eta), self.samples, self.outputs))
         for part, own_first, own_fresh in self._split(first, fresh):
             gamma += part.signal(own_first, own_fresh)
         return gamma
@@ -249,10 +288,15 @@ class SummedNoise(ByContent):
             start += part.width
         return inputs
 
-    def sample(self, trials: int = 1, rng: Seed = None) -> NDArray:
-        """Draw the noise of whole horizons, as an array (p, trials, T)."""
-        eta = self.draw(rng, trials)
-        return np.moveaxis(self.signal(eta), 2, 0)
+    def sample(
+        self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
+    ) -> NDArray:
+        """Draw the noise of runs, as an array (p, trials, T).
+
+        ``horizon`` is their number of samples T, by default that of the noise.
+        """
+        run = self if horizon is None else self.over(horizon)
+        return np.moveaxis(run.signal(run.draw(rng, trials)), 2, 0)
 
     def stream(self, rng: Seed = None) -> Iterator[NDArray]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
@@ -293,10 +337,8 @@ class SummedNoise(ByContent):
         alone = len(self.parts) == 1
         parts = " and ".join(part.label(alone) for part in self.parts)
         plural = "s" * (self.outputs > 1)
-        return (
-            f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
-            f"horizon {self.horizon})"
-        )
+        horizon = "no horizon" if self.never_ends else f"horizon {self.horizon}"
+        return f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, {horizon})"
 
 
 def sample_index(index: int, name: str, horizon: float) -> int:

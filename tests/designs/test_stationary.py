@@ -258,8 +258,10 @@ def test_an_order_needs_noise_without_a_horizon():
 
 @pytest.mark.parametrize("name", ["timepts", "responses"])
 def test_what_needs_a_length_says_so(noise, name):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=r"noise\.over"):
         getattr(noise, name)
+    with pytest.raises(ValueError, match="expected at most the 30 samples"):
+        noise.over(30).over(31)
     with pytest.raises(ValueError, match="horizon=T"):
         noise.sample(rng=0)
 
