@@ -1,4 +1,4 @@
-"""How results look: tables in notebooks, and the figures of designs and ledgers."""
+"""How results look: tables in notebooks, labels with units, and the axes of figures."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import html
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from .budget import PrivacyBudget
-
-#: A ledger's figure evaluates the total at no more charges than this.
-_CHARGES_DRAWN = 200
 
 
 def html_table(rows: Mapping[str, str]) -> str:
@@ -68,59 +60,4 @@ def own_axes(ax: Axes | None) -> Axes:
             f"ax: expected matplotlib Axes or None, got {type(ax).__name__}; "
             "plt.subplots()[1] makes them"
         )
-    return ax
-
-
-def plot_ledger(budget: PrivacyBudget, history: Sequence, ax: Axes | None) -> Axes:
-    """Draw what was spent after each charge, below the budget.
-
-    An entry of the history is a note, a count and a guarantee.
-    """
-    if budget.gdp is None:
-        limit, delta = budget.pair
-        label = f"spent ε at δ = {delta:g}"
-    else:
-        limit = budget.gdp
-        label = "spent shift y"
-    shown = set(np.linspace(1, len(history), _CHARGES_DRAWN).astype(int))
-    releases = 0
-    total = None
-    steps = [(0, 0.0)]
-    for number, (_, count, guarantee) in enumerate(history, start=1):
-        charged = guarantee.repeated(count)
-        total = charged if total is None else total + charged
-        releases += count
-        if number in shown:
-            size = total.epsilon(delta) if budget.gdp is None else total.gdp
-            steps.append((releases, size))
-    from matplotlib.ticker import MaxNLocator
-
-    ax = own_axes(ax)
-    ax.plot(*zip(*steps), marker="o", markersize=4, label="spent")
-    ax.axhline(limit, color="black", linestyle="--", linewidth=1, label="budget")
-    ax.set(xlabel="Releases", ylabel=label, ylim=(0, 1.1 * limit))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(frameon=False)
-    return ax
-
-
-def plot_design(noise: NDArray, changes: NDArray, ax: Axes | None) -> Axes:
-    """Draw the noise (m,) of the published entries beside their largest hidden changes."""
-    entries = np.arange(len(noise))
-    from matplotlib.ticker import MaxNLocator
-
-    ax = own_axes(ax)
-    ax.bar(entries, noise, color="0.75", label="noise, one standard deviation")
-    ax.plot(
-        entries,
-        changes,
-        "o",
-        color="#D55E00",
-        markersize=4,
-        label="largest change by a worst hidden move",
-    )
-    ax.set(xlabel="Published entry", ylabel="Size [unit of the entry]")
-    ax.set_ylim(0, 1.3 * max(noise.max(), changes.max()))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(frameon=False)
     return ax

@@ -333,70 +333,45 @@ class ManifoldAdjacency(Adjacency):
 class BallAdjacency(Adjacency):
     """Data sets on the manifold that differ by at most a radius in a norm.
 
-    That is ||x - x'||_p <= mu (IP Definition 1), or ||(x_i - x'_i) / mu_i||_p <= 1. The
-    2-ball is exact, and so are the 1-ball, whose vertices are circuits, and small boxes.
-    Every other ball is covered by a 2-ball, and its guarantees are marked as upper bounds.
+    That is ||x - x'||_p <= mu (IP Definition 1). The 2-ball is exact, and so are the
+    1-ball, whose vertices are circuits, and small boxes. Every other ball is covered by
+    a 2-ball, and its guarantees are marked as upper bounds.
 
     Parameters
     ----------
-    radius : float or array_like, shape (n,)
-        Radius in the data's units, or one in the units of each entry.
-    norm : float, optional
-        p, from 1 to inf.
+    radius : float
+        Radius in the data's unit; bring entries of other units to one first.
+    norm : {2, 1, inf}, optional
+        p.
 
     Raises
     ------
     ValueError
-        If a radius is not positive, or p is below 1.
+        If the radius is not positive, or the norm is another one.
 
     Examples
     --------
     >>> from privcontrol.core import LinearQuery
     >>> round(LinearQuery([[1.0, 1.0]]).sensitivity(BallAdjacency(0.5)), 6)
     0.707107
-    >>> round(LinearQuery([[1.0, 1.0]]).sensitivity(BallAdjacency([1.0, 3.0], norm=1)), 6)
-    3.0
     """
 
-    radius: Any
+    radius: float
     norm: float = 2
 
     def __post_init__(self) -> None:
-        radius = public_radius(self.radius)
-        if isinstance(radius, Mapping):
-            raise ValueError(
-                "radius: expected a number or one for each entry, got a mapping"
-            )
-        norm = self.norm
-        if isinstance(norm, bool) or not isinstance(norm, (int, float, np.number)):
-            raise TypeError(f"norm: expected a number, got {type(norm).__name__}")
-        if not norm >= 1 or (isinstance(norm, int) and norm > 2**53):
-            raise ValueError(
-                "norm: expected a number from 1 to inf, at most 2^53 if finite"
-            )
-        object.__setattr__(self, "radius", radius)
+        norm = one_of(self.norm, "norm", (1, 2, math.inf))
+        object.__setattr__(self, "radius", _moderate(self.radius, "radius"))
         object.__setattr__(self, "norm", float(norm))
 
-    def radii(self, manifold: AffineManifold) -> NDArray:
-        """Return mu of every entry (n,)."""
-        checked_manifold(manifold)
-        if isinstance(self.radius, float):
-            return np.full(manifold.size, self.radius)
-        if len(self.radius) != manifold.size:
-            raise ValueError(
-                f"radius: expected {manifold.size} radii, one an entry of the data, got "
-                f"{len(self.radius)}"
-            )
-        return np.array(self.radius)
-
     def moves(self, manifold: AffineManifold) -> Moves:
-        radii = self.radii(manifold)
+        checked_manifold(manifold)
         if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:
             blocks = manifold.circuit_moves(np.ones(manifold.size))
             circuits = FiniteMoves.joined(blocks, manifold.dimension)
             if circuits.data is not None:
-                return circuits.on_simplex(radii)
-        units = manifold.kernel / radii[:, None]
+                return circuits.on_simplex(self.radius)
+        units = manifold.kernel / self.radius
         if self.norm == np.inf:
             corners = _box_corners(units)
             if corners is not None:
@@ -404,9 +379,9 @@ class BallAdjacency(Adjacency):
         return self._around(units)
 
     def _around(self, units: NDArray) -> EllipsoidMoves:
-        """Return the 2-ball, or one that covers the p-ball, from diag(1 / mu) N (n, k).
+        """Return the 2-ball, or one that covers the p-ball, from N / mu (n, k).
 
-        ||v||_2 <= ||v||_p for p <= 2, and ||v||_2 <= n^(1/2 - 1/p) ||v||_p for p >= 2.
+        ||v||_2 <= ||v||_1, and ||v||_2 <= n^(1/2) ||v||_inf.
         """
         size, dimension = units.shape
         triangle = scipy.linalg.qr(units, mode="r")[0][:dimension]
@@ -419,24 +394,18 @@ class BallAdjacency(Adjacency):
                 "to place a ball on it; rescale the data, or hide explicit directions "
                 "(DirectionAdjacency)"
             )
-        wider = size ** max(0.0, 0.5 - 1 / self.norm)
+        wider = math.sqrt(size) if self.norm == math.inf else 1.0
         factor = wider * (1 + error) * scipy.linalg.inv(triangle)
         return EllipsoidMoves(factor, exact=self.norm == 2)
 
     @property
     def statement(self) -> str:
-        if isinstance(self.radius, float):
-            return f"the data move by at most {self.radius:g} in the {self.norm:g}-norm"
-        sizes = f"{min(self.radius):g} to {max(self.radius):g}"
-        return (
-            f"the data move by at most 1 in the {self.norm:g}-norm, each entry in units "
-            f"of its radius ({sizes})"
-        )
+        return f"the data move by at most {self.radius:g} in the {self.norm:g}-norm"
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "type": "BallAdjacency",
-            "radius": described_radius(self.radius),
+            "radius": self.radius,
             "norm": str(self.norm),
         }
 

@@ -40,6 +40,11 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
                 f"position; write {cls.__name__}(epsilon=1.0, delta=1e-2) or "
                 f"{cls.__name__}(gdp=0.5), with your own numbers"
             )
+        unknown = sorted(set(named) - {"epsilon", "delta", "gdp"})
+        if unknown:
+            raise TypeError(
+                f"{cls.__name__}: expected epsilon, delta or gdp, got {', '.join(unknown)}"
+            )
         init(self, **named)
 
     setattr(cls, "__init__", checked)  # noqa: B010 (assigned, mypy refuses it)

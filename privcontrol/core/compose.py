@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from ._linalg import positive_number
+from ._linalg import one_of, positive_number
 from .guarantee import PrivacyGuarantee, Scope, checked_guarantee
 from .loss import (
     BLACK_BOX,
@@ -24,6 +24,7 @@ from .loss import (
     decimal,
     float_up,
     one_coordinate,
+    root_up,
 )
 
 _INSTEAD = ", with radius "
@@ -115,8 +116,8 @@ def compose_parallel(
 
     Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius
     alpha (IP Proposition 3). With y_i and eps_i known at alpha_i and proportional to the
-    move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and alpha
-    ||(y_i/alpha_i)||_s, s = 2p/(p-2), for p > 2; Laplace chunks have epsilon = alpha
+    move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p = 1 and 2 and alpha
+    ||(y_i/alpha_i)||_2 for p = inf; Laplace chunks have epsilon = alpha
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
     of delta) is kept, or better.
 
@@ -128,7 +129,7 @@ def compose_parallel(
     ----------
     *guarantees : PrivacyGuarantee
         One for each chunk; all of its data may move freely.
-    norm : {1, 2, inf} or float >= 1
+    norm : {2, 1, inf}
         p. Chunks whose adjacency names a norm must name this one.
 
     Raises
@@ -147,10 +148,7 @@ def compose_parallel(
     (0.5, 0.5831)
     """
     chunks = _checked(guarantees)
-    infinite = isinstance(norm, float) and norm == math.inf
-    if not infinite and positive_number(norm, "norm") < 1:
-        raise ValueError(f"norm: expected a number >= 1, got {norm}")
-    p = float(norm)
+    p = float(one_of(norm, "norm", (1, 2, math.inf)))
     radii = [_free_radius(chunk.scope, p) for chunk in chunks]
     alpha = min(radii)
     gaussian: list[PrivacyLoss] = []
@@ -184,11 +182,8 @@ def _joint_gaussian(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     if p <= 2:
         worst = max(losses, key=lambda loss: loss.rows[0].square)
         return replace(worst, moves=((),))
-    if p == math.inf:
-        square = sum((loss.rows[0].square for loss in losses), Fraction(0))
-        return PrivacyLoss.of_square(square, (), exact)
-    size = _norm_up([loss.gdp for loss in losses], 2 * p / (p - 2))
-    return PrivacyLoss.gaussian(size, (), exact)
+    square = sum((loss.rows[0].square for loss in losses), Fraction(0))
+    return PrivacyLoss.of_square(square, (), exact)
 
 
 def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
@@ -200,17 +195,7 @@ def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
         return one_coordinate(max(pure))
     if p == math.inf:
         return one_coordinate(float_up(sum(map(decimal, pure), Fraction(0))))
-    return one_coordinate(_norm_up(pure, p / (p - 1)))
-
-
-def _norm_up(values: list[float], s: float) -> float:
-    """Return ||values||_s, rounded up."""
-    largest = max(values)
-    if largest == 0:
-        return 0.0
-    total = math.fsum((value / largest) ** s for value in values)
-    norm = largest * total ** (1 / s)
-    return float(norm * (1 + 1e-13))
+    return one_coordinate(root_up(sum((decimal(e) ** 2 for e in pure), Fraction(0))))
 
 
 def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -33,7 +33,6 @@ from ._linalg import (
     round_up,
     smallest,
 )
-from ._shown import plot_design
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import gaussian_shape, thickening, weight_root
@@ -46,9 +45,6 @@ from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
 from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 #: Relative excess over the budget beyond which a shape is refused, not enlarged.
 _LARGEST_EXCESS = 1e-4
@@ -163,15 +159,6 @@ class NoiseDesign:
         return self.mechanism.release_exactly(
             x, factor, size=size, grid=grid, resolution=resolution
         )
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the noise of each published entry beside the largest change that it hides.
-
-        It draws on the axes ``ax``, new ones by default, and returns them.
-        """
-        noise = np.sqrt(np.diag(self.noise.covariance))
-        images, _ = self.mechanism.query.applied(self.worst_moves)
-        return plot_design(noise, np.abs(images).max(axis=1), ax)
 
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"

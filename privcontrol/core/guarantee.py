@@ -13,20 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from ._frozen import as_lists, as_tuples
 from ._linalg import positive_integer, positive_number
-from ._shown import html_table, own_axes
+from ._shown import html_table
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
 from .loss import PrivacyLoss, checked_delta, composed, loss_from_dict
 from .manifold import AffineManifold
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -664,31 +659,6 @@ class PrivacyGuarantee:
         """Return a table for notebooks."""
         rows = self._summary() | self._details()
         return html_table({label: "; ".join(text) for label, text in rows.items()})
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how often a test detects a hidden move, against its rate of false alarms.
-
-        It draws on the axes ``ax``, new ones by default, and returns them.
-
-        Examples
-        --------
-        >>> from privcontrol.core import *
-        >>> budget = PrivacyBudget(epsilon=0.5)
-        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
-        >>> known.plot().get_xlabel()
-        'False alarms'
-        """
-        ax = own_axes(ax)
-        rare = np.geomspace(1e-4, 0.02, 12)
-        alarms = [*rare.tolist(), *np.linspace(0.03, 1, 98)[:-1].tolist()]
-        detections = [self.detection(alarm) for alarm in alarms]
-        ends = [self.loss.failure, *detections, 1.0]
-        ax.plot([0.0, *alarms, 1.0], ends, label="at most")
-        ax.plot([0, 1], [0, 1], linestyle="--", color="0.6", label="guessing")
-        ax.set(xlabel="False alarms", ylabel="Detections", xlim=(0, 1), ylim=(0, 1))
-        ax.set_aspect("equal")
-        ax.legend()
-        return ax
 
 
 def _listed(value: str | float | tuple | None) -> str:

@@ -8,7 +8,6 @@ and forks share the file and whenever they are killed.
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -16,11 +15,9 @@ from decimal import ROUND_FLOOR
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from ._files import as_path
-from ._linalg import instance_of, positive_integer
-from ._shown import plot_ledger
+from ._linalg import positive_integer
 from ._store import FileStore, Kind, MemoryStore
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
@@ -33,9 +30,6 @@ from .guarantee import (
     shown,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _FORMAT = "privcontrol ledger 3"
 _KIND = Kind(
     "privacy ledger",
@@ -43,8 +37,6 @@ _KIND = Kind(
     "do not release; restore the newest backup, and charge by hand what was released "
     "since",
 )
-#: Relative part of what is left that is kept for rounding.
-_ROUNDING = 1e-9
 #: How long a charge tries again while others charge, in seconds.
 _PATIENCE = 60.0
 
@@ -406,73 +398,6 @@ class PrivacyLedger:
             charged = guarantee.repeated(count)
             found[start] = found[start] + charged if start in found else charged
         return [(start, self._used(found[start])) for start in sorted(found)]
-
-    def left_until(self, until: datetime, period: str) -> PrivacyBudget:
-        """Return what may be spent in each period until a date, if all spend alike.
-
-        Parameters
-        ----------
-        until : datetime
-            With a time zone.
-        period : str
-            As for `by_period`. One that has begun counts as a whole one.
-
-        Returns
-        -------
-        PrivacyBudget
-            What is left of the budget, shared out by `PrivacyBudget.each_of`.
-
-        Raises
-        ------
-        ValueError
-            If nothing is left, or the date is not ahead or has no time zone.
-        TypeError
-            If it is no datetime.
-
-        Examples
-        --------
-        >>> from datetime import datetime, timedelta, UTC
-        >>> ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-        >>> round(ledger.left_until(datetime.now(UTC) + timedelta(days=3.5), "1D").epsilon, 4)
-        0.25
-        """
-        length = _duration(period)
-        instance_of(until, datetime, "until", "datetime(2030, 1, 1, tzinfo=UTC)")
-        if until.tzinfo is None or not until > datetime.now(UTC):
-            raise ValueError(
-                f"until: expected a date ahead with a time zone, got {until}; write "
-                "datetime(2030, 1, 1, tzinfo=UTC)"
-            )
-        periods = -((datetime.now(UTC) - until) // length)
-        left = self._left()
-        if left is None:
-            raise ValueError("until: nothing is left of the budget")
-        return left.each_of(periods)
-
-    def _left(self) -> PrivacyBudget | None:
-        """Return a budget that what is left covers, in GDP where all spent is known so."""
-        spent = self.spent
-        if spent is None:
-            return self.budget
-        if not self.budget.pure and math.isfinite(spent.gdp):
-            square = self.budget.shift() ** 2 - spent.gdp**2
-            left = math.sqrt(max(square, 0.0)) * (1 - _ROUNDING)
-            return PrivacyBudget(gdp=left) if left > 0 else None
-        left = self.remaining * (1 - _ROUNDING)
-        return PrivacyBudget(epsilon=left) if left > 0 else None
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what was spent after each charge, below the budget.
-
-        It draws on the axes ``ax``, new ones by default, and returns them.
-
-        Examples
-        --------
-        >>> from privcontrol.core import PrivacyBudget
-        >>> PrivacyLedger(PrivacyBudget(epsilon=1.0)).plot().get_xlabel()
-        'Releases'
-        """
-        return plot_ledger(self.budget, self.history, ax)
 
     @property
     def head(self) -> str:

@@ -176,19 +176,18 @@ class FiniteMoves(Moves):
     def vectors(self) -> NDArray:
         return self.columns
 
-    def on_simplex(self, radii: NDArray) -> FiniteMoves:
-        """Scale the moves v, given in data space, to sum |v_i| / radii_i >= 1."""
+    def on_simplex(self, radius: float) -> FiniteMoves:
+        """Scale the moves v, given in data space, to sum |v_i| >= radius."""
         if self.data is None or self.errors is None:
             raise ValueError("the moves are not given in data space")
         scaled = None
         if self.rationals is not None:
-            units = [rational(mu) for mu in radii.tolist()]
             scaled = []
             for move in self.rationals:
-                length = sum(abs(x) / mu for x, mu in zip(move, units, strict=True))
-                scaled.append([x / length for x in move])
+                scale = rational(radius) / sum(abs(x) for x in move)
+                scaled.append([scale * x for x in move])
         shortest = np.maximum(np.abs(self.data) - self.errors, 0.0)
-        lengths = (shortest / radii[:, None]).sum(axis=0)
+        lengths = (shortest / radius).sum(axis=0)
         scales = 1 / (lengths * (1 - 1e-12))
         errors = (self.errors + EPS * np.abs(self.data)) * scales
         return FiniteMoves(

@@ -285,7 +285,7 @@ def test_the_2_ball_has_the_closed_form_noise():
             lambda: ManifoldAdjacency(1.0, charts="blocks"),
             "charts: expected one of 'all'",
         ),
-        (lambda: BallAdjacency(1.0, norm=0.5), "norm: expected a number from 1 to inf"),
+        (lambda: BallAdjacency(1.0, norm=0.5), "norm: expected one of 1, 2, inf"),
         (
             lambda: pc.DirectionAdjacency([1.0, -1.0]),
             r"directions: expected shape \(n, M\).*write a single move as",
@@ -316,25 +316,3 @@ def test_the_2_ball_has_the_closed_form_noise():
 def test_bad_input_says_what_was_expected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize("norm", [1, 1.5, 2, 3, np.inf])
-def test_balls_in_any_norm_with_a_radius_for_each_entry(norm):
-    """2 10^5 points of the ball: none responds more, and for 1, 2 and inf some nearly so."""
-    rng = np.random.default_rng(4)
-    manifold = pc.AffineManifold(rng.normal(size=(2, 5)))
-    query = pc.LinearQuery(rng.normal(size=(3, 5)), manifold)
-    radii = np.array([1.0, 2.0, 0.5, 3.0, 1.0])
-    moves = manifold.kernel @ rng.normal(size=(3, 200_000))
-    moves /= np.linalg.norm(moves / radii[:, None], ord=norm, axis=0)
-    sampled = np.linalg.norm(query.matrix @ moves, axis=0).max()
-    claimed = query.sensitivity(BallAdjacency(radii, norm=norm))
-    assert sampled <= claimed
-    if norm in (1, 2, np.inf):
-        assert claimed <= sampled * 1.05
-    same = query.sensitivity(BallAdjacency(np.full(5, 0.3), norm=norm))
-    assert same == pytest.approx(
-        query.sensitivity(BallAdjacency(0.3, norm=norm)), rel=1e-9
-    )
-    exact = BallAdjacency(radii, norm=norm).moves(manifold).exact
-    assert exact == (norm in (1, 2, np.inf))

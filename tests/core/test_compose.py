@@ -24,7 +24,7 @@ from privcontrol.core.adjacency import EllipsoidMoves
 from privcontrol.core.guarantee import Scope
 from privcontrol.core.loss import PrivacyLoss
 
-NORMS = (1, 1.5, 2, 3, math.inf)
+NORMS = (1, 2, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +208,6 @@ def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
     assert joint.scope.radius == 0.8
     slopes = 0.8 * y / radii
     truth = np.linalg.norm(splits(3, p) * slopes, axis=1).max()
-    if 2 < p < math.inf:  # the worst split in between, by its stationarity
-        t = slopes ** (2 / (p - 2))
-        truth = np.linalg.norm(t / np.linalg.norm(t, ord=p) * slopes)
     assert truth <= joint.gdp <= truth * (1 + 1e-12)
 
 
@@ -362,7 +359,7 @@ def rows():
             saving(lambda g, r=radius: chain(g, float(r))),
         )
     for m in (2, 4, 8):
-        for p in (1, 2, 4, math.inf):
+        for p in (1, 2, math.inf):
             yield (
                 f"{m} chunks, {p:g}-norm",
                 saving(lambda g, m=m, p=p: compose_parallel(*[g] * m, norm=p)),

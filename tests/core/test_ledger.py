@@ -384,40 +384,6 @@ def test_a_period_is_a_number_and_a_unit():
             ledger.by_period(wrong)
 
 
-@pytest.mark.parametrize("spent", [0, 1, 5])
-@pytest.mark.parametrize("budget", [BUDGET, PrivacyBudget(gdp=0.7)])
-def test_what_is_left_until_a_date_is_enough_for_every_day_and_no_more(budget, spent):
-    ledger = PrivacyLedger(budget)
-    if spent:
-        ledger.charge(gaussian(10, budget), count=spent)
-    until = datetime.now(UTC) + timedelta(days=6.5)
-    daily = ledger.left_until(until, "1D")
-    one = gaussian(1, daily)
-    ledger.charge(one, count=7)
-    assert not ledger.can_charge(gaussian(1, PrivacyBudget(gdp=daily.gdp / 100)))
-    assert ledger.remaining == pytest.approx(0.0, abs=1e-4)
-
-
-def test_pure_epsilon_is_left_in_equal_shares():
-    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-    ledger.charge(foreign(0.3))
-    until = datetime.now(UTC) + timedelta(hours=70)
-    daily = ledger.left_until(until, "12h")
-    assert daily.epsilon == pytest.approx(0.7 / 6)
-    ledger.charge(foreign(daily.epsilon), count=6)
-    with pytest.raises(ValueError, match="nothing is left"):
-        PrivacyLedger.left_until(_emptied(), until, "1D")
-    for past in (datetime.now(UTC) - timedelta(days=1), datetime(2100, 1, 1)):
-        with pytest.raises(ValueError, match="ahead with a time zone"):
-            ledger.left_until(past, "1D")
-
-
-def _emptied():
-    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0))
-    ledger.charge(foreign(1.0))
-    return ledger
-
-
 @pytest.mark.parametrize("periods", [1, 7, 365])
 def test_each_of_some_periods_keeps_within_the_whole(periods):
     for budget in (BUDGET, PrivacyBudget(gdp=0.7), PrivacyBudget(epsilon=1.0)):

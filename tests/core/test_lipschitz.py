@@ -154,39 +154,7 @@ def test_sums_are_the_next_float_above_the_exact_sum(p, q):
     assert Fraction(math.nextafter(bound, 0)) < exact <= Fraction(bound)
 
 
-def sampled_norm(M, p, q, rng):
-    """The largest quotient that 200 random starts and local search find."""
-    best = 0.0
-    for x in rng.standard_normal((200, M.shape[1])):
-        for _ in range(50):  # Boyd's power iteration
-            y = M @ x
-            dual = np.sign(y) * np.abs(y) ** (q - 1)
-            z = M.T @ dual
-            x = np.sign(z) * np.abs(z) ** (1 / (p - 1))
-            x /= np.linalg.norm(x, p)
-        best = max(best, np.linalg.norm(M @ x, q))
-    return best
-
-
-@pytest.mark.parametrize("p", [1.25, 1.9, 3.0, 7.5])
-def test_norms_of_equal_exponents_lie_between_the_attained_and_riesz_thorin(p):
-    rng = np.random.default_rng(13)
-    for _ in range(5):
-        M = rng.standard_normal((4, 6))
-        low, high = (1, 2) if p < 2 else (2, np.inf)
-        ends = [float(induced_norm(M, end, end)) for end in (low, high)]
-        share = (1 / low - 1 / p) / (1 / low - 1 / high)
-        bound = induced_norm(M, p, p)
-        assert sampled_norm(M, p, p, rng) <= bound * (1 + 1e-12)
-        assert bound == pytest.approx(
-            ends[0] ** (1 - share) * ends[1] ** share, rel=1e-12
-        )
-    signs = np.array([[1, 1], [1, -1]])  # where Riesz and Thorin are exact
-    exact = 2 ** max(1 / p, 1 - 1 / p)
-    assert exact <= induced_norm(signs, p, p) <= exact * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("p", [1.5, 2, 4.0, np.inf])
+@pytest.mark.parametrize("p", [2, np.inf])
 def test_norms_from_one_and_to_infinity_are_attained(p):
     M = np.random.default_rng(14).standard_normal((5, 3))
     columns = max(np.linalg.norm(M, p, axis=0))
@@ -202,15 +170,15 @@ def test_norms_from_one_and_to_infinity_are_attained(p):
     assert induced_norm(M[:1], p, 1) == pytest.approx(rows[0], rel=1e-13)
 
 
-@pytest.mark.parametrize("p, q", [(np.inf, 1), (np.inf, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize("p, q", [(np.inf, 1), (np.inf, 2), (2, 1)])
 def test_hard_norms_are_refused_with_the_reason(p, q):
     with pytest.raises(ValueError, match="NP-hard; take p = 1, q = inf or p = q"):
         induced_norm(np.eye(2), p, q)
 
 
 def test_norms_refuse_other_exponents_and_bad_matrices():
-    with pytest.raises(ValueError, match="p: expected a number >= 1"):
-        induced_norm(np.eye(2), 0.5, 2)
+    with pytest.raises(ValueError, match="p: expected one of 1, 2, inf"):
+        induced_norm(np.eye(2), 3, 2)
     with pytest.raises(ValueError, match="finite"):
         induced_norm([[np.nan]], 2, 2)
     assert induced_norm(np.zeros((2, 3)), np.inf, 1) == 0
@@ -313,7 +281,7 @@ def test_wide_inputs_are_compressed_without_loss():
 
 
 @pytest.mark.parametrize(
-    "p, q", [(1, 1), (1, 2), (1, np.inf), (2, 2), (2, np.inf), (np.inf, np.inf), (3, 3)]
+    "p, q", [(1, 1), (1, 2), (1, np.inf), (2, 2), (2, np.inf), (np.inf, np.inf)]
 )
 def test_product_bound_in_every_pair_of_norms(p, q):
     rng = np.random.default_rng(6)

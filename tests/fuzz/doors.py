@@ -7,7 +7,6 @@ every public name has a door here, so a new one cannot be forgotten.
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import control as ct
@@ -171,7 +170,6 @@ def core_doors() -> Iterator[Door]:
     folder = Path(tempfile.mkdtemp())
     yield _public("PrivacyLedger", budget, folder / "ledger.sqlite")
     kept = pc.PrivacyLedger(budget, folder / "kept.sqlite")
-    yield _of(kept, "left_until", datetime(2100, 1, 1, tzinfo=UTC), "1D")
     yield Door(
         "PrivacyLedger.open",
         pc.PrivacyLedger.open,
