@@ -217,6 +217,7 @@ class SummedNoise(ByContent):
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
         ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
         """
+        t = _whole(t, "t")
         if s is None:
             t, s = (max(t, 0), max(-t, 0)) if self.never_ends else (t, t)
         t = sample_index(t, "t", self.horizon)
@@ -343,13 +344,17 @@ class SummedNoise(ByContent):
 
 def sample_index(index: int, name: str, horizon: float) -> int:
     """A sample index within a horizon."""
+    if not 0 <= _whole(index, name) < horizon:
+        raise ValueError(
+            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {index}"
+        )
+    return int(index)
+
+
+def _whole(index: int, name: str) -> int:
     if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
         raise TypeError(
             f"{name}: expected a sample index, got {type(index).__name__}; "
             "to get indices from seconds divide by dt"
-        )
-    if not 0 <= index < horizon:
-        raise ValueError(
-            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {index}"
         )
     return int(index)
