@@ -121,6 +121,7 @@ def _optional_pages(app, docname, source):
 
 
 def setup(app):
-    """Leave out of the contents what is not there."""
+    """Leave out of the contents what is not there, and crop the thumbnails."""
     app.connect("source-read", _optional_pages)
+    app.connect("builder-inited", gallery_source.show_first_panels, priority=600)
     app.add_config_value("code_fingerprint", gallery_source.fingerprint(), "env", str)

@@ -56,7 +56,7 @@ def loops(plant, epsilon):
     request = {"horizon": SAMPLES, "budget": budget, "adjacency": SECRET}
     public = pc.private_lqg(plant, Q, R, QN, RN)
     independent = pc.design_output_noise(plant, family="iid-gaussian", **request)
-    structured = pc.design_output_noise(plant, weight=public, **request)
+    structured = pc.design_output_noise(plant, weight=public, models="exact", **request)
     return {
         "iid": pc.private_lqg(plant, Q, R, QN, RN, noise=independent),
         "loop": public.with_noise(structured),
@@ -75,13 +75,13 @@ found = loops(plant, 1.0)
 with plt.rc_context({"axes.prop_cycle": plt.cycler(color=COLORS.values())}):
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
     sweep.plot(left)
-    for loop in found.values():
+    for loop, style in zip(found.values(), ("-", "--", ":")):
         errors = np.sqrt(loop.mean_square_error(**drawn)[:2].sum(axis=0))
-        right.plot(loop.noise.timepts, errors, lw=1.5)
+        right.plot(loop.noise.timepts, errors, ls=style, lw=2)
 public = pc.private_lqg(plant, Q, R, QN, RN).mean_square_error(
     found["loop"].noise.timepts, **drawn
 )[:2]
-right.plot(found["loop"].noise.timepts, np.sqrt(public.sum(axis=0)), "k:", lw=1.5)
+right.plot(found["loop"].noise.timepts, np.sqrt(public.sum(axis=0)), "k", lw=0.8)
 right.set(
     xlabel="Time [s]",
     ylabel="rms distance from the hover point [m]",

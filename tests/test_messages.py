@@ -81,6 +81,31 @@ def test_models_that_are_no_polytope_are_not_called_one():
     assert "polytope" not in str(caught.value).lower()
 
 
+def test_a_mode_that_no_output_sees_is_to_be_left_out():
+    """Two masses on a spring, whose place no reading of their distance tells."""
+    A = [[0, 1, 0, 0], [-1, -1, 1, 0], [0, 0, 0, 1], [1, 0, -1, -1]]
+    names = {"states": ["p", "v", "q", "w"], "inputs": ["push"], "outputs": ["gap"]}
+    C = [[1, 0, -1, 0]]
+    masses = ct.ss(A, [[0], [1], [0], [0]], C, 0, **names).sample(0.1)
+    push = pc.DisturbanceAdjacency({"push": 1.0})
+    with pytest.raises(ValueError, match=r"1 \(p, q\).*with differences of states"):
+        design(masses, horizon=np.inf, adjacency=push)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_large_noise_names_the_models_only_where_there_are_some(known):
+    models = "exact"
+    if not known:
+        models = pc.PlantBox(VEHICLE, A=[[0, 0.001], [0, 0]])
+    with pytest.warns(pc.PrivacyWarning, match="raise the budget") as caught:
+        design(
+            budget=pc.PrivacyBudget(epsilon=1e-3, delta=1e-3),
+            family="iid-gaussian",
+            models=models,
+        )
+    assert ("narrow the models" in str(caught[0].message)) != known
+
+
 def test_moves_at_one_time_are_said_once():
     secret = pc.StateAdjacency({"position": 1.0}, times=0)
     assert secret.statement.startswith("position by at most 1 at t = 0, ")

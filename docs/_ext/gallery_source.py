@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
+from PIL import Image
 from sphinx_gallery.scrapers import figure_rst
 
 import privcontrol
@@ -144,3 +146,31 @@ def written_figures(block, block_vars, gallery_conf):
         shutil.move(written, image)
         images.append(str(image))
     return figure_rst(images, gallery_conf["src_dir"])
+
+
+def show_first_panels(_app):
+    """Write the thumbnails of wide figures again, each with its first panel alone.
+
+    More would not be readable at the size of a thumbnail.
+    """
+    for thumbnail in GALLERY.rglob("sphx_glr_*_thumb.png"):
+        name = thumbnail.name.replace("_thumb", "_001")
+        figure = thumbnail.parents[1] / name
+        if figure.exists():
+            image = Image.open(figure).convert("RGB")
+            panel = image.crop((0, 0, first_panel(image), image.height))
+            panel.thumbnail((400, 280))
+            thumbnail_image = Image.new("RGB", (400, 280), "white")
+            corner = ((400 - panel.width) // 2, (280 - panel.height) // 2)
+            thumbnail_image.paste(panel, corner)
+            thumbnail_image.save(thumbnail)
+
+
+def first_panel(image):
+    """Return the column at which the first panel of a figure ends, or the width."""
+    if image.width < 1.7 * image.height:
+        return image.width
+    ink = 255 - np.asarray(image.convert("L"))[: int(0.8 * image.height)]
+    first, last = int(0.3 * image.width), int(0.7 * image.width)
+    gap = first + ink[:, first:last].sum(axis=0, dtype=int).argmin()
+    return gap + image.width // 200

@@ -55,7 +55,7 @@ def main(folder="."):
     print(f"noise for one stop {alone:.1%}, for the ride at most {hidden:.1%}")
     counts = on_board(2 * HALF_DAY, 12, np.random.default_rng(0))
     drawing, (run, price) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
-    labels = {"told with white noise": "0.75", "told": "C0"}
+    labels = {"published with white noise": "0.75", "published": "C0"}
     for noise, (label, color) in zip(table[12][1::-1], labels.items()):
         gamma = noise.sample(1, horizon=len(counts), rng=1)[0, 0]
         run.plot(counts + gamma, color=color, lw=1, label=label)

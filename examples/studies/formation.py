@@ -56,6 +56,7 @@ def main(folder="."):
         axes[0].plot(*np.transpose([first, last]), color="0.85", lw=0.8, zorder=0)
     axes[0].set(xlabel="East [m]", ylabel="North [m]", aspect="equal")
     axes[1].set(xlabel="Step", ylabel="rms error of the centre [m]", yscale="log")
+    axes[1].set_xticks(range(0, 21, 5))
     for ax in axes:
         ax.legend(frameon=False, fontsize="small")
     drawing.savefig(Path(folder) / "formation.png", dpi=150)

@@ -74,10 +74,10 @@ def main(folder="."):
     home, district, price = axes
     hours = np.arange(DAY) / 4
     one = DAYS[DAYS.max(axis=1).argmax()]
-    home.plot(hours, one + gamma[0], "C0", lw=0.9, label="told")
+    home.plot(hours, one + gamma[0], "C0", lw=0.9, label="published")
     home.plot(hours, one, "k", lw=1.5, label="load, private")
     home.set(ylabel="One home [kW]")
-    district.plot(hours, told, "C0", lw=0.9, label="sum of what is told")
+    district.plot(hours, told, "C0", lw=0.9, label="sum of what is published")
     district.plot(hours, total, "k", lw=1.5, label="total")
     district.set(ylabel=f"{HOMES:,} homes [MW]", ylim=0)
     for ax in (home, district):

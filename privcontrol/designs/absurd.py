@@ -1,7 +1,7 @@
 """Warn of noise that is large beside what its secret does, and refuse what is of no use.
 
 Noise that hides a state at any time of a long run may be thousands of times what the secret
-itself does to an output. Whoever asks for that usually means something else.
+itself does to an output. Users who ask for that usually mean something else.
 """
 
 from __future__ import annotations
@@ -101,12 +101,16 @@ def _way_out(noise: OutputNoise) -> str:
         if worst.growth > _LARGE / 10:
             explanation = worst.explanation(int(noise.horizon))
             return explanation[0].upper() + explanation[1:]
+    forgets, narrower = "never forgets the secret", ""
+    if noise.request.region is not None:
+        forgets = "forgets the secret slowly, or never under some of the models"
+        narrower = ", narrow the models"
     radius = np.abs(np.linalg.eigvals(noise.plant_data.A)).max()
-    if radius >= 1 or noise.request.region is not None:
+    if radius >= 1 or narrower:
         return (
-            f"The mode {growing_mode(noise.plant_data)} forgets the secret slowly, or never "
-            "under some of the models: close a local loop around it (with_local_loop), "
-            "shorten the horizon, or narrow the models"
+            f"The mode {growing_mode(noise.plant_data)} {forgets}: close a local loop "
+            f"around it (with_local_loop), shorten the horizon{narrower}, or raise the "
+            "budget's epsilon or delta"
         )
     return (
         "Raise the budget's epsilon or delta, or protect a secret that is less: fewer "

@@ -426,10 +426,11 @@ class PrivateLoop(LoopData):
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> Path:
-        """Write one HTML page about the loop, for whoever answers for the data.
+        """Write one HTML page about the loop, for those who answer for the data.
 
         It holds the guarantee with its assumptions and what it does not hide, the
-        noise, the eavesdropper's error, the cost by cause and the error of the states.
+        noise, the eavesdropper's error (of a disturbance: how often it is detected),
+        the cost by cause and the error of the states.
         It holds no signal of any run. An existing file at ``path`` is replaced.
         `ValueError` without noise, or with noise without a horizon. ``time_unit="h"``
         and ``units={"y": "K"}`` label times, outputs and states; dt is in seconds

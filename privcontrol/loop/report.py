@@ -1,4 +1,4 @@
-"""One page about a private loop, for whoever answers for the data.
+"""One page about a private loop, for those who answer for the data.
 
 The page is public. It holds the model, the gains and the guarantee, and no signal of
 any run.
@@ -17,6 +17,7 @@ import numpy as np
 
 from ..core._shown import time_axis, with_units
 from ..designs._eavesdropper import eavesdropper
+from ..noise.parts import Structured, White
 from ._loop_data import LoopData
 from .moments import expected_cost, mean_square_errors
 from .signals import over_run
@@ -72,7 +73,9 @@ def write_report(
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
-    """The errors of the best linear estimates, at the start and end of the run."""
+    """Errors of the best linear estimates, or detections where the start is no secret."""
+    if not loop.private_noise.consists_of(Structured, White):
+        return _detections(loop)
     spy = eavesdropper(loop)
     rows = []
     for name, std in zip(states, spy.std):
@@ -88,6 +91,15 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
     )
     head = ("State", "Error at the start", "Error at the end")
     return explanation + _table(head, rows)
+
+
+def _detections(loop: LoopData) -> str:
+    """The power of the best test for a hidden move."""
+    rows = []
+    for alarms in (0.01, 0.05, 0.2):
+        rows.append((f"{alarms:.0%}", f"{loop.guarantee.detection(alarms):.1%}"))
+    head = ("False alarms, and detections by guessing", "Detections of a hidden move")
+    return "<p>No test detects more.</p>" + _table(head, rows)
 
 
 def _cost(loop: LoopData) -> str:

@@ -127,13 +127,12 @@ class Tradeoff:
         ax = own_axes(ax)
         lines: list = []
         dearest = 0.0
-        for design in self.costs:
+        # two designs of equal cost show both, the later one with gaps
+        for design, style in zip(self.costs, ("-", "--", ":", "-.", (0, (1, 3)))):
             totals = self.total(design)
             dearest = max(dearest, totals.max())
-            # two designs of equal cost show both, the wider one below
-            width = 4.0 - 3.0 * len(lines) / len(self.costs)
             lines += ax.loglog(
-                self.epsilons, totals, ".-", lw=width, label=DESIGNS[design]
+                self.epsilons, totals, ".", ls=style, lw=2, label=DESIGNS[design]
             )
         levels = {"no privacy": (self.public.total, "-")}
         if self.open_loop.total < _FAR * dearest:

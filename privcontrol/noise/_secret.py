@@ -51,6 +51,13 @@ def secrets_of_vertices(
     return [inputs.keeping(kept) for inputs in every]
 
 
+def _is_unseen(A: NDArray, C: NDArray) -> bool:
+    """Return whether no output sees any mode on the unit circle or outside it."""
+    values, vectors = np.linalg.eig(A)
+    lasting = vectors[:, np.abs(values) > 1 - _UNDAMPED]
+    return np.abs(C @ lasting).max() <= _UNDAMPED * np.abs(C).max()
+
+
 def _check_forgotten(plant: Plant, kept: NDArray) -> None:
     """Refuse a plant some of whose kept states (n,) do not decay, by the mode's name."""
     A = plant.A[np.ix_(kept, kept)]
@@ -59,6 +66,12 @@ def _check_forgotten(plant: Plant, kept: NDArray) -> None:
         states = tuple(np.array(plant.states)[kept])
         mode = growing_mode(replace(plant, A=A, states=states))
         kind = "unstable mode" if radius > 1 + _UNDAMPED else "mode that never decays"
+        if _is_unseen(A, plant.C[:, kept]):
+            raise ValueError(
+                f"horizon: the plant has the {kind} {mode}, which no output sees but for "
+                "rounding errors; write the plant without it, for example with differences "
+                "of states in place of the states"
+            )
         raise ValueError(
             f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
             "noise of bounded size hides it for ever. Design for a finite horizon; protect "

@@ -517,6 +517,16 @@ def test_a_report_is_one_page_with_guarantee_noise_cost_and_eavesdropper(tmp_pat
         loop.with_noise(None).report(tmp_path / "none.html")
 
 
+def test_a_report_on_a_hidden_disturbance_says_how_often_it_is_detected(tmp_path):
+    room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"], outputs=["T"])
+    secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=2)
+    noise = noise_for(room, secret, 60)
+    loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
+    page = loop.report(tmp_path / "room.html").read_text(encoding="utf-8")
+    detected = f"{noise.guarantee.detection(0.05):.1%}"
+    assert f"<td>5%</td><td>{detected}</td>" in page
+
+
 MODELS = {
     "A": {"A": [[1, 0.1], [0, 0.999]]},
     "B": {"B": [[0.0], [0.2]]},
