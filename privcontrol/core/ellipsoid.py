@@ -239,18 +239,21 @@ def rough_shape(
     points: NDArray,
     tol: float,
     *,
+    floor: float = 0.0,
     weights: NDArray | None = None,
     enough: float | None = None,
     updates: int = 120,
 ) -> RoughShape:
     """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
 
-    For probability weights w_i and K = sum of w_i p_i p_i^T none costs less than
-    (tr K^1/2)^2, and K^1/2 times the largest c_i = p_i^T K^-1/2 p_i holds all points.
-    At the optimum the c_i of all weights that are not zero are alike, so the weights are
-    scaled by powers of the c_i, with momentum. Some 40 eigenvalue problems make the gap a
-    percent, for any r. The search ends at a gap of ``tol``, at a bound of
-    ``enough``, when a cost shows that there is no such bound, or after ``updates``.
+    It is at least ``floor``^2 in every direction. For weights w_i and K = sum of
+    w_i p_i p_i^T, tr(Sigma) + tr(K Sigma^-1) - sum of w_i has its minimum, a lower bound
+    of every cost, at Sigma = max(floor^2, K^1/2). Times the largest c_i =
+    p_i^T Sigma^-1 p_i that holds all points. At the optimum the c_i of all weights that
+    are not zero are one, so the weights are scaled by powers of the c_i, with momentum.
+    Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
+    of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
+    after ``updates``.
     """
     size, count = points.shape
     logs = np.zeros(count) if weights is None else np.log(weights)
@@ -264,31 +267,58 @@ def rough_shape(
         kernel = (near * (shares / shares.sum())) @ near.T
         values, vectors = scipy.linalg.eigh(kernel, driver="evd")
         rounding = gamma(len(active) + 8 * size) * kernel.trace()
-        certain = np.sqrt(np.maximum(values - rounding, 0.0)).sum()
-        bound = max(bound, float(certain**2) * (1 - 1e-9))
-        roots = np.sqrt(np.maximum(values, _NO_VARIANCE * values[-1]))
-        unit = roots.sum()
-        inverse_root = (vectors / roots) @ vectors.T
-        limits = np.einsum("ij,ij->j", near, inverse_root @ near)
-        if limits.max() * unit <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
-            limits = np.einsum("ij,ij->j", points, inverse_root @ points)
-            worst = limits.max()
-            if worst * unit < best.cost:
-                factor = vectors * np.sqrt(roots * worst)
-                best = RoughShape(factor, float(worst * unit), 0.0)
+        certain = np.maximum(values - rounding, 0.0)
+        values = np.maximum(values, _NO_VARIANCE * values[-1])
+        total = _best_total(values, floor)
+        bound = max(bound, _bound_of_spread(total * certain, floor) - total)
+        spread = np.maximum(np.sqrt(total * values), floor**2)
+        inverse = (vectors / spread) @ vectors.T
+        limits = np.einsum("ij,ij->j", near, inverse @ near)
+        cost = max(limits.max(), 1.0) * spread.sum()
+        if cost <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
+            limits = np.einsum("ij,ij->j", points, inverse @ points)
+            worst = max(limits.max(), 1.0)
+            cost = float(worst * spread.sum())
+            if cost < best.cost:
+                best = RoughShape(vectors * np.sqrt(spread * worst), cost, 0.0)
             weighs = logs > logs.max() - _REMOTE
-            active = np.flatnonzero(weighs | (limits > unit))
+            active = np.flatnonzero(weighs | (limits > 1))
             limits = limits[active]
         if best.cost <= bound * (1 + tol):
             break
         if enough is not None and not bound < enough <= best.cost:
             break
-        slope = np.log(np.maximum(limits / unit, _NO_VARIANCE))
+        slope = np.log(np.maximum(limits, _NO_VARIANCE))
         onward = step[active]
         step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
     return RoughShape(best.factor, best.cost, bound)
+
+
+def _best_total(values: NDArray, floor: float) -> float:
+    """The sum of weights with the largest bound, from eigenvalues of their mean K.
+
+    Its root solves sum of k / max(floor^2, root k^1/2) = 1. A sum with too many free
+    directions is too large, so these become fewer. It is zero where the floor does.
+    """
+    roots = np.sqrt(values)
+    free = np.ones(len(values), bool)
+    while free.any():
+        held = values[~free].sum() / floor**2 if floor else 0.0
+        root = roots[free].sum() / (1 - held)
+        still = free & (root * roots > floor**2)
+        if still.sum() == free.sum():
+            return float(root**2)
+        free = still
+    return 0.0
+
+
+def _bound_of_spread(values: NDArray, floor: float) -> float:
+    """The least sum of s + k / s, s >= floor^2, for values k, rounded down."""
+    sizes = np.maximum(np.sqrt(values), floor**2)
+    sizes = sizes[sizes > 0]
+    return float(np.sum(sizes + values[-len(sizes) :] / sizes) * (1 - 1e-9))
 
 
 # -- the search over working points --------------------------------------------------

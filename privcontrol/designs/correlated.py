@@ -16,7 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import rank_tolerance, round_up, smallest
+from ..core._linalg import EPS, rank_tolerance, round_up, smallest
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import rough_shape, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
@@ -159,7 +159,8 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
     every = scipy.linalg.lstsq(basis, together)[0]
     points, *balls = np.split(every, ends[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    found = covering_ellipsoid(points, balls, weight_factor, tol=_GAP)
+    tol = _GAP if len(basis) < _MANY else max(_GAP, 0.9 * problem.request.gap)
+    found = covering_ellipsoid(points, balls, weight_factor, tol=tol)
     factor = found.factor
     if has_floor:
         factor = remainder(factor, balls[-1])
@@ -170,25 +171,45 @@ def _nearly_cheapest(
     problem: DesignProblem, responses: Responses
 ) -> tuple[NDArray, float] | None:
     """The same in many dimensions. None in few, or if it does not come within the gap."""
-    few = len(responses.points) < _MANY
-    if few or responses.balls or problem.floor.any():
+    size = len(responses.points)
+    level = _even_floor(problem)
+    if size < _MANY or responses.balls or level is None:
         return None
     points = responses.points / problem.allowed_beside_grid
     span = _span(points)
     span[~responses.moved] = 0.0  # no noise where rounding alone would put some
-    if span.shape[1] < _MANY:
+    rank = span.shape[1]
+    if rank < _MANY and not level:
         return None
     triangle = weight_triangle(problem.weight_root(span))
     prices = np.abs(np.diag(triangle))
     if prices.min() < _LEAST_PRICE * prices.max():
         return None
     gap = problem.request.gap
-    found = rough_shape(triangle.T @ (span.T @ points), 0.9 * gap)
+    found = rough_shape(triangle.T @ (span.T @ points), 0.9 * gap, floor=level)
     if not found.cost <= found.lower_bound * (1 + gap):
         return None
-    factor = scipy.linalg.solve_triangular(triangle.T, found.factor)
-    factor *= 1 + _MARGIN  # so the first evaluation meets the budget
-    return span @ factor, found.lower_bound * (1 - 1e-9)
+    variances = np.sum(found.factor**2, axis=0)
+    beyond = variances * (1 + _MARGIN) ** 2 - level**2  # the first evaluation will do
+    axes = found.factor * np.sqrt(beyond / variances)
+    factor = scipy.linalg.solve_triangular(triangle.T, axes)
+    lower_bound = found.lower_bound + (size - rank) * level**2
+    return span @ factor, lower_bound * (1 - 1e-9)
+
+
+def _even_floor(problem: DesignProblem) -> float | None:
+    """Root of what the floor costs in each direction, None if that is not the same in all.
+
+    Then noise beside the floor is of use only in directions that hidden moves take.
+    """
+    if not problem.floor.any():
+        return 0.0
+    priced = problem.weight_root(np.diag(problem.floor))
+    costs = priced.T @ priced
+    even = costs.trace() / len(costs)
+    if np.abs(costs - even * np.eye(len(costs))).max() > EPS * len(costs) * even:
+        return None
+    return math.sqrt(even)
 
 
 def _span(columns: NDArray) -> NDArray:

@@ -375,6 +375,26 @@ def test_a_rough_shape_holds_all_points_and_its_bound_is_below_the_optimum():
         assert best.lower_bound <= rough.cost <= rough.lower_bound * 1.01
 
 
+@pytest.mark.parametrize("floor", [0.1, 0.3, 0.5, 1.0])
+def test_a_rough_shape_beside_a_floor_has_the_cost_that_cvxpy_finds(floor):
+    """Nothing is needed beside the largest floor, and something in all directions beside none."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(5, 12)) * np.logspace(0, -1, 5)[:, None]
+    points /= np.linalg.norm(points, axis=0).max()
+    rough = rough_shape(points, 1e-3, floor=floor)
+    sigma = cp.Variable((5, 5), PSD=True)
+    covered = [cp.matrix_frac(p, sigma) <= 1 for p in points.T]
+    above = sigma >> floor**2 * np.eye(5)
+    problem = cp.Problem(cp.Minimize(cp.trace(sigma)), [*covered, above])
+    problem.solve(solver=cp.CLARABEL)
+    assert rough.lower_bound <= problem.value * (1 + 1e-7)
+    assert problem.value * (1 - 1e-7) <= rough.cost <= rough.lower_bound * 1.001
+    solved = np.linalg.solve(rough.factor, points)
+    assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
+    covariance = rough.factor @ rough.factor.T
+    assert np.linalg.eigvalsh(covariance)[0] >= floor**2 * (1 - 1e-9)
+
+
 def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound():
     points = np.hstack([np.eye(4), np.zeros((4, 3)), 0.1 * np.eye(4)])
     assert rough_shape(points, 1e-3).cost == pytest.approx(4, rel=1e-3)

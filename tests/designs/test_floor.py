@@ -274,3 +274,20 @@ def test_a_secret_beside_a_floor_of_two_sizes_is_designed_quickly():
     assert time.process_time() - start < 10
     assert noise.design.cost == pytest.approx(3.26049967e-4, rel=1e-7)
     assert noise.design.gap < 1e-7
+
+
+@pytest.mark.parametrize("floor", [[0.1] * 3, [0.1, 0.2, 0.3]])
+def test_a_design_in_many_dimensions_ends_within_its_gap(floor):
+    """The exact design of 150 dimensions lies between the bound and the cost of the quick one."""
+    plant = cases.random_plant(0, states=7, inputs=1, outputs=3, radius=0.99)
+    request = dict(
+        horizon=50,
+        budget=cases.BUDGET,
+        adjacency=pc.DisturbanceAdjacency(0.1),
+        floor=floor,
+    )
+    exact = pc.design_output_noise(plant, gap=1e-5, **request).design
+    quick = pc.design_output_noise(plant, **request).design
+    assert exact.lower_bound <= quick.cost <= 1.01 * quick.lower_bound
+    assert quick.lower_bound <= exact.cost
+    assert 0.999 * ALLOWED < quick.guarantee.gdp <= ALLOWED * (1 + 1e-12)
