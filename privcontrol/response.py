@@ -7,7 +7,8 @@ speaks about the outputs of one trial.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,14 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._bands import Panel, Style, draw_panels, enough_trials, quantile_pair
+from ._figures import Column, Panel, PanelPlot, Style, draw_panels, quantile_pair
 from ._signals import (
-    AliasedLabels,
-    InputBlocks,
-    Place,
-    SignalGroups,
     TrialSignals,
     abbreviated,
     distinct_labels,
+    input_blocks,
     pandas,
+    positions,
     signal_rows,
     trial_array,
 )
@@ -41,6 +40,7 @@ __all__ = ["PrivateResponse"]
 MAX_ROWS = 6
 
 Signals = str | Sequence[str] | None
+Place = tuple[str, int]  # a group of signals, and the position of one in it
 
 
 class PrivateResponse(ct.TimeResponseData):
@@ -58,9 +58,9 @@ class PrivateResponse(ct.TimeResponseData):
         Exactly what is published.
     states : ndarray, (n_x, trials, T), optional
         The private truth, the plant's n states before what else the loop holds.
-    inputs : ndarray or sequence of ndarray and Pulse, optional
+    inputs : ndarray or sequence of ndarray, optional
         Inputs of the simulated system, (m, trials, T), or blocks of them, which may have
-        length one in the trials or the time where they are constant.
+        one trial for all, and are zero after their last sample.
     state_labels, output_labels, input_labels : sequence of str, optional
         Signal names, by default ``x[i]``, ``y[i]``, ``u[i]``.
     aliases : mapping of str to str, optional
@@ -72,8 +72,8 @@ class PrivateResponse(ct.TimeResponseData):
     guarantee : PrivacyGuarantee, optional
         What the outputs of one trial guarantee. Publishing k trials of the same secret is k
         releases.
-    sysname, title, time_label : str, optional
-        Name of the system, title of the plots, label of their time axis.
+    sysname, time_label : str, optional
+        Name of the system, and label of the time axis of plots.
     output_references : mapping of int to array, optional
         References (T,) that outputs follow, by the position of the output.
 
@@ -115,7 +115,6 @@ class PrivateResponse(ct.TimeResponseData):
         reference: ArrayLike | None = None,
         guarantee: PrivacyGuarantee | None = None,
         sysname: str | None = None,
-        title: str | None = None,
         time_label: str = "Time [s]",
         output_references: Mapping[int, NDArray] | None = None,
     ) -> None:
@@ -127,20 +126,22 @@ class PrivateResponse(ct.TimeResponseData):
         if states is not None:
             self.x = trial_array(states, "states", self.y.shape[1:])
             self.nstates = len(self.x)
-        self._blocks = InputBlocks(inputs, self.ntraces, self.t.size)
+        self._blocks = input_blocks(inputs, self.ntraces, self.t.size)
         self._u: NDArray | None = None
-        self.ninputs = len(self._blocks)
+        self.ninputs = sum(map(len, self._blocks))
         self.state_labels = distinct_labels(
             state_labels, "state_labels", "x", self.nstates
         )
         self.input_labels = distinct_labels(
             input_labels, "input_labels", "u", self.ninputs
         )
-        labels = distinct_labels(output_labels, "output_labels", "y", self.noutputs)
-        self.output_labels = AliasedLabels(labels)
-        for alias, label in (aliases or {}).items():
-            if alias not in [*labels, *self.state_labels, *self.input_labels]:
-                self.output_labels.aliases[alias] = label
+        self.output_labels = distinct_labels(
+            output_labels, "output_labels", "y", self.noutputs
+        )
+        taken = [*self.output_labels, *self.state_labels, *self.input_labels]
+        self.aliases = dict(aliases or {})
+        for alias in set(self.aliases).intersection(taken):
+            del self.aliases[alias]
         self.plant_states = self._plant_states(plant_states, reference)
         self.reference: NDArray | None = None
         if reference is not None:
@@ -153,7 +154,7 @@ class PrivateResponse(ct.TimeResponseData):
         if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = guarantee.released(SIMULATED)
         self.sysname = sysname
-        self.title = title
+        self.title = None
         self.time_label = time_label
         # what python-control's own functions read
         self.issiso = False
@@ -186,23 +187,30 @@ class PrivateResponse(ct.TimeResponseData):
     def u(self) -> NDArray:
         """Inputs (m, trials, T), built from their blocks when first read and not pickled."""
         if self._u is None:
-            self._u = self._blocks.stacked()
+            whole = np.zeros((self.ninputs, self.ntraces, self.t.size))
+            start = 0
+            for block in self._blocks:
+                stop = start + len(block)
+                whole[start:stop, :, : block.shape[2]] = block
+                start = stop
+            whole.flags.writeable = False
+            self._u = whole
         return self._u
 
     @property
     def outputs(self) -> TrialSignals:
         """What is published, (output, trial, time), indexed by name."""
-        return self._named(self.y, self.output_labels)
+        return self._named(self.y, "outputs")
 
     @property
     def states(self) -> TrialSignals:
         """Private states of the plant, then of the loop, as (state, trial, time)."""
-        return self._named(self._kept_states(), self.state_labels)
+        return self._named(self._kept_states(), "states")
 
     @property
     def inputs(self) -> TrialSignals:
         """Inputs of the simulated system, (input, trial, time), indexed by name."""
-        return self._named(self.u, self.input_labels)
+        return self._named(self.u, "inputs")
 
     @property
     def _legacy_states(self) -> TrialSignals:
@@ -216,9 +224,9 @@ class PrivateResponse(ct.TimeResponseData):
             )
         return self.x
 
-    def _named(self, array: NDArray, labels: Sequence[str] | None) -> TrialSignals:
+    def _named(self, array: NDArray, group: str) -> TrialSignals:
         """The array with names, squeezed and transposed as ``response(...)`` asked."""
-        axes = [labels, self.trace_labels, None]
+        axes = [self._names.get(group), positions(self.trace_labels), None]
         if self.squeeze:
             axes = [axis for axis, length in zip(axes, array.shape) if length != 1]
             array = array.squeeze()
@@ -226,32 +234,6 @@ class PrivateResponse(ct.TimeResponseData):
             axes = axes[-1:] + axes[:-1]
             array = np.moveaxis(array, -1, 0)
         return TrialSignals(array, *axes)
-
-    def __call__(self, **kwargs: object) -> PrivateResponse:
-        """Another view of the same arrays.
-
-        Keywords are `squeeze`, `transpose`, `return_x`, and labels of the states, outputs
-        and inputs. Others raise a ``TypeError``.
-        """
-        counts = {
-            "input_labels": self.ninputs,
-            "output_labels": self.noutputs,
-            "state_labels": self.nstates,
-        }
-        known = ("squeeze", "transpose", "return_x", *counts)
-        unknown = sorted(set(kwargs) - set(known))
-        if unknown:
-            raise TypeError(
-                f"expected keywords among {', '.join(known)}; got {', '.join(unknown)}"
-            )
-        if kwargs.get("squeeze") not in (None, True, False):
-            raise ValueError(
-                f"squeeze: expected True or False, got {kwargs['squeeze']!r}"
-            )
-        for name, count in counts.items():
-            if kwargs.get(name) is not None:
-                kwargs[name] = distinct_labels(kwargs[name], name, "", count)
-        return super().__call__(**kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__ | {"_u": None}
@@ -285,19 +267,71 @@ class PrivateResponse(ct.TimeResponseData):
         )
 
     @property
-    def _groups(self) -> SignalGroups:
-        return SignalGroups(
-            inputs=self.input_labels,
-            outputs=self.output_labels,
-            states=self.state_labels,
-        )
+    def _names(self) -> dict[str, dict[str, int]]:
+        """Where the names of each group of signals stand in it."""
+        outputs = positions(self.output_labels)
+        for alias, label in self.aliases.items():
+            outputs[alias] = outputs[label]
+        inputs, states = positions(self.input_labels), positions(self.state_labels)
+        groups = {"inputs": inputs, "outputs": outputs, "states": states}
+        return {group: names for group, names in groups.items() if names}
 
     def _find(self, signals: Signals) -> list[Place]:
-        """Places of the named signals, by default of the plant's states."""
+        """Places of the named signals, by default of the plant's states.
+
+        A name is a label, a group (``"outputs"``) or both (``"outputs.y[0]"``).
+        """
         if signals is None:
             self._kept_states()
             return [("states", index) for index in range(self.plant_states)]
-        return self._groups.find(signals)
+        names = [signals] if isinstance(signals, str) else signals
+        if not isinstance(names, (list, tuple)):
+            raise TypeError(
+                f"signals: expected a name or a list of names, got {type(names).__name__}"
+            )
+        if not names:
+            raise ValueError("signals: expected at least one name, got none")
+        places = []
+        for name in names:
+            places += self._places(str(name))
+        return places
+
+    def _places(self, name: str) -> list[Place]:
+        groups = self._names
+        having = [group for group, names in groups.items() if name in names]
+        if len(having) > 1:
+            choices = " or ".join(repr(f"{group}.{name}") for group in having)
+            raise ValueError(
+                f"signal {name!r}: expected a name that occurs once; write {choices}"
+            )
+        if having:
+            return [(having[0], groups[having[0]][name])]
+        if name in groups:
+            return [(name, index) for index in sorted(set(groups[name].values()))]
+        group, _, label = name.partition(".")
+        if label in groups.get(group, ()):
+            return [(group, groups[group][label])]
+        known = [f"{group} {abbreviated(list(groups[group]))}" for group in groups]
+        raise ValueError(
+            f"unknown signal {name!r}: expected a label or a group among "
+            f"{'; '.join(known)}"
+        )
+
+    def _labels(
+        self, places: Sequence[Place], reserved: Iterable[str] = ()
+    ) -> list[str]:
+        """One label for each place, behind its group if it would occur twice."""
+        of_group = {
+            "inputs": self.input_labels,
+            "outputs": self.output_labels,
+            "states": self.state_labels,
+        }
+        labels = [of_group[group][index] for group, index in places]
+        count = Counter([*labels, *reserved])
+        shown = []
+        for (group, _), label in zip(places, labels):
+            shown.append(f"{group}.{label}" if count[label] > 1 else label)
+        return shown
 
     def _traces(self, place: Place) -> NDArray:
         group, index = place
@@ -314,9 +348,8 @@ class PrivateResponse(ct.TimeResponseData):
         places = self._find(signals)
         rows = [statistic(self._traces(place)) for place in places]
         stacked = np.stack(rows, axis=-2)
-        labels = self._groups.labels(places)
         unnamed = [None] * (stacked.ndim - 2)
-        return TrialSignals(stacked, *unnamed, labels, None)
+        return TrialSignals(stacked, *unnamed, positions(self._labels(places)))
 
     def mean(self, signals: Signals = None) -> TrialSignals:
         """Mean over the trials as (signals, T), indexed by name.
@@ -375,7 +408,7 @@ class PrivateResponse(ct.TimeResponseData):
         for place, goal in zip(places, goals):
             error = self._traces(place) - goal
             rows.append(np.einsum("kt,kt->t", error, error) / self.ntraces)
-        return TrialSignals(np.stack(rows), self._groups.labels(places), None)
+        return TrialSignals(np.stack(rows), positions(self._labels(places)))
 
     def to_pandas(self) -> pd.DataFrame:
         """All signals as a data frame, one row per trial and sample.
@@ -385,13 +418,12 @@ class PrivateResponse(ct.TimeResponseData):
         ``states.a`` and ``outputs.a``. It needs pandas.
         """
         package = pandas()
-        groups = self._groups
-        places = groups.find(list(groups.groups))
+        places = self._find(list(self._names))
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
         names = self.trace_labels
         trace = package.Categorical.from_codes(trials, categories=names)
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
-        for label, place in zip(groups.labels(places, reserved=data), places):
+        for label, place in zip(self._labels(places, reserved=data), places):
             data[label] = self._traces(place).reshape(-1)
         return package.DataFrame(data)
 
@@ -399,55 +431,44 @@ class PrivateResponse(ct.TimeResponseData):
         self,
         signals: Signals = None,
         *,
-        samples: Any = 3,
+        samples: int = 3,
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
-        ax: object = None,
         label: str | None = None,
-        color: str | None = None,
-        title: str | None = None,
+        ax: Any = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot median, band of quantiles, a few single trials and the reference.
 
-        With too few trials for the quantiles (20 for 5 % and 95 %) every trial is drawn. For
-        python-control's own layout call ``ct.time_response_plot(response)``.
+        With too few trials for the quantiles (20 for 5 % and 95 %) single trials are drawn
+        instead. For python-control's own layout call ``ct.time_response_plot(response)``.
 
         Parameters
         ----------
         signals : str or sequence of str, optional
             As for `mean`, one panel each; the plant's states beside the outputs by default,
             without the states of a delay.
-        samples : int or "all", optional
-            How many single trials to draw, from the first. All of them replace the band.
+        samples : int, optional
+            How many single trials to draw, from the first.
         quantiles : (float, float), optional
             Lower and upper end of the band.
         reference : bool, optional
             Draw the reference over the states or outputs that follow it.
+        label : str, optional
+            Legend prefix, to tell responses on the same axes apart.
         ax : Axes or array of Axes, optional
             Axes to draw on, such as the `axes` of an earlier plot.
-        label, color, title : str, optional
-            Legend prefix and colour, to tell responses on the same axes apart, and title.
         time_unit : str, optional
             Unit in which dt is counted, such as ``"h"``; seconds by default. A label only.
         units : mapping of str to str, optional
             Units of signals by name, such as ``{"y": "K"}``. Labels only.
         """
-        is_count = isinstance(samples, int) and not isinstance(samples, bool)
-        if samples != "all" and not (is_count and samples >= 0):
-            raise ValueError(
-                f"samples: expected an integer >= 0 or 'all', got {samples!r}"
-            )
-        pair = quantile_pair(quantiles)
-        median = enough_trials(self.ntraces, pair)
-        band = median and samples != "all"
-        shown = samples if band else self.ntraces
-        style = Style(pair, band, median, shown, label, color)
+        if not isinstance(samples, int) or samples < 0:
+            raise ValueError(f"samples: expected an integer >= 0, got {samples!r}")
+        style = Style(quantile_pair(quantiles), samples, label)
         columns = self._columns(signals, reference, units)
-        title = self.title if title is None else title
-        clock = time_axis(self.time_label, time_unit)
-        return draw_panels(self.t, columns, style, ax, clock, title)
+        return self._drawn(columns, style, ax, time_unit)
 
     def band_plot(
         self,
@@ -455,40 +476,34 @@ class PrivateResponse(ct.TimeResponseData):
         *,
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
-        overlay: Mapping[str, ArrayLike] | None = None,
-        ax: object = None,
         label: str | None = None,
-        color: str | None = None,
+        ax: Any = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each.
 
         Parameters are those of `plot`, with the plant's states by default, or the outputs if
-        no states were kept. ``overlay`` maps the names of curves, (signals, T) or (T,), to
-        be drawn over the bands.
+        no states were kept.
         """
         if signals is None and self.x is None:
             signals = "outputs"
-        places = self._find(signals)
-        panels = self._panels(places, reference, units)
-        for name, values in dict(overlay or {}).items():
-            curves = signal_rows(
-                np.atleast_2d(values), len(places), self.t.size, f"overlay {name!r}"
-            )
-            for panel, curve in zip(panels, curves):
-                panel.curves[name] = curve
-        style = Style(quantile_pair(quantiles), True, True, 0, label, color)
-        columns = [(None, panels)]
+        panels = self._panels(self._find(signals), reference, units)
+        style = Style(quantile_pair(quantiles), 0, label)
+        return self._drawn([Column(panels)], style, ax, time_unit)
+
+    def _drawn(
+        self, columns: list[Column], style: Style, ax: Any, time_unit: str | None
+    ) -> PanelPlot:
         clock = time_axis(self.time_label, time_unit)
-        return draw_panels(self.t, columns, style, ax, clock, self.title)
+        return draw_panels(self.t, columns, style, ax, time_label=clock)
 
     def _columns(
         self, signals: Signals, reference: bool, units: Mapping[str, str] | None
-    ) -> list:
+    ) -> list[Column]:
         """Headings and panels of a plot."""
         if signals is not None:
-            return [(None, self._panels(self._find(signals), reference, units))]
+            return [Column(self._panels(self._find(signals), reference, units))]
         groups = {"Published outputs": self._find("outputs")}
         if self.x is not None and self._plots_states:
             own = [place for place in self._find(None) if not self._is_past(place[1])]
@@ -498,7 +513,7 @@ class PrivateResponse(ct.TimeResponseData):
             if len(places) > MAX_ROWS:
                 heading += f", first {MAX_ROWS} of {len(places)}"
             panels = self._panels(places[:MAX_ROWS], reference, units)
-            columns.append((heading, panels))
+            columns.append(Column(panels, heading))
         return columns
 
     def _is_past(self, state: int) -> bool:
@@ -510,8 +525,8 @@ class PrivateResponse(ct.TimeResponseData):
         self, places: Sequence[Place], reference: bool, units: Mapping[str, str] | None
     ) -> list[Panel]:
         """One panel for each place, with the reference over what follows it."""
-        aliases = {label: name for name, label in self.output_labels.aliases.items()}
-        labels = self._groups.labels(places)
+        aliases = {label: name for name, label in self.aliases.items()}
+        labels = self._labels(places)
         names = [aliases.get(label, label) for label in labels]
         known = [*self.output_labels, *aliases.values(), *self.state_labels]
         known += self.input_labels
@@ -521,11 +536,8 @@ class PrivateResponse(ct.TimeResponseData):
             group, index = place
             if group == "outputs" and self.output_labels[index] in aliases:
                 label = f"published\n{label}"
-            panel = Panel(label, self._traces(place))
-            curve = self._reference_of(group, index) if reference else None
-            if curve is not None:
-                panel.curves["reference"] = curve
-            panels.append(panel)
+            goal = self._reference_of(group, index) if reference else None
+            panels.append(Panel(label, self._traces(place), goal))
         return panels
 
     def _reference_of(self, group: str, index: int) -> NDArray | None:

@@ -134,9 +134,7 @@ def test_a_response_refuses_keywords_that_it_does_not_know():
         pc.private_lqg(vehicle, 1, 1, 1, 1, noise).simulate(rng=0),
         pair.simulate([0.0, 2.0], 3, rng=0),
     ):
-        with pytest.raises(
-            TypeError, match=r"expected keywords among squeeze, .*; got unknown_keyword"
-        ):
+        with pytest.raises(TypeError, match=r"unrecognized keywords.*unknown_keyword"):
             answer(unknown_keyword=1)
     errors = {"message": answer.squared_error()}
     with pytest.raises(TypeError, match="unknown_keyword"):

@@ -19,7 +19,6 @@ LAYERS = [
     ["privcontrol.loop"],
     [
         "privcontrol.response",
-        "privcontrol._bands",
         "privcontrol._signals",
         "privcontrol._trials",
     ],
@@ -28,6 +27,7 @@ LAYERS = [
     ["privcontrol.noise"],
     ["privcontrol.secrets"],
     ["privcontrol.systems"],
+    ["privcontrol._figures"],
     ["privcontrol.core"],
 ]
 CORE = [

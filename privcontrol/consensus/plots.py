@@ -17,7 +17,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from .._bands import COLORS as OKABE_ITO
+from .._figures import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
 from ..core._shown import own_axes
 from ..core.loss import checked_delta

@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from .._signals import Pulse
 from .._trials import run_trials
 from ..core._linalg import one_of
 from ..core._random import Seed, generator
@@ -218,7 +217,7 @@ def consensus_response(
         time = time[-1:]
     else:
         kept["states"] = blocks["states"].transpose(1, 0, 2)
-        kept["inputs"] = Pulse(blocks["eta"].T)
+        kept["inputs"] = blocks["eta"].T[:, :, None]
         kept["state_labels"] = labels
         kept["input_labels"] = entry_labels(noise_labels(noise), dimension)
     return ConsensusResponse(

@@ -210,7 +210,7 @@ class Eavesdropper:
         title = "What an eavesdropper does not know"
         names = with_units(self.plant.states, units)
         count = len(names)
-        with stacked_axes(ax, count, "state", self.plant, title, time_unit) as axes:
+        with stacked_axes(ax, count, self.plant, title, time_unit) as axes:
             for k, name in enumerate(names):
                 axis = axes[k, 0]
                 std = self.std[k].copy()

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from .._bands import log_plot
+from .._figures import finished_plot
 from ..core._linalg import real_array
 from ..core._shown import own_axes, with_units
 from ..core.adjacency import Adjacency
@@ -107,7 +107,7 @@ class HorizonGrowth:
             xlabel=f"Horizon T [{clock}]",
             ylabel=f"Output noise for privacy shift y = 1\n[{sizes}]",
         )
-        return log_plot(ax, lines)
+        return finished_plot(ax, lines)
 
     def __repr__(self) -> str:
         first = self.horizons[0]

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
-from .._signals import Pulse
 from .._trials import run_trials
 from ..core._linalg import product, real_array
 from ..core._random import Seed
@@ -156,7 +155,7 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
     noise = loop.private_noise
     if noise.drawn_once:
-        return [*blocks, Pulse(eta.T)]
+        return [*blocks, eta.T[:, :, None]]
     drawn = noise.inputs(eta).transpose(2, 0, 1)
     return [*blocks, drawn[:, :, : signals.samples]]
 

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from .._bands import log_plot
+from .._figures import finished_plot
 from .._signals import pandas
 from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
@@ -152,7 +152,7 @@ class Tradeoff:
             ),
             ylabel=price,
         )
-        return log_plot(ax, lines)
+        return finished_plot(ax, lines)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per design and epsilon with the total cost and its parts.

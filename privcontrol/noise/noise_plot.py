@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import control as ct
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from .._figures import control_style, finished_plot, panel_axes
 from ..core._linalg import positive_integer
 from ..core._random import Seed
-from ..core._shown import time_axis, with_units
+from ..core._shown import own_axes, time_axis, with_units
 from ..systems.plant import Plant
 from .summed import Pricing, SummedNoise
 
@@ -28,7 +28,6 @@ _PLOTTED = 400
 def stacked_axes(
     ax: Any,
     count: int,
-    what: str,
     plant: Plant,
     title: str,
     time_unit: str | None = None,
@@ -37,17 +36,8 @@ def stacked_axes(
 
     They are the given ones, or those of a new figure with this title.
     """
-    with plt.rc_context(ct.config.defaults["ctrlplot.rcParams"]):
-        if ax is None:
-            size = (5.0, 0.9 + 1.5 * count)
-            figure = plt.figure(figsize=size, layout="constrained")
-            figure.suptitle(title)
-            ax = figure.subplots(count, 1, sharex=True, squeeze=False)
-        axes = np.asarray(ax, object).reshape(-1, 1)
-        if len(axes) != count:
-            raise ValueError(
-                f"ax: expected {count} axes, one per {what}, got {len(axes)}"
-            )
+    with control_style():
+        axes = panel_axes(ax, count, 1, title)
         yield axes
         axes[-1, 0].set_xlabel(time_axis(plant.time_label, time_unit))
         axes[0, 0].legend(loc="best")
@@ -74,7 +64,7 @@ def plot_samples(
     lines = np.empty((noise.outputs, 1), object)
     names = with_units(plant.outputs, units)
     title = "Output noise"
-    with stacked_axes(ax, len(lines), "output", plant, title, time_unit) as axes:
+    with stacked_axes(ax, len(lines), plant, title, time_unit) as axes:
         for k, name in enumerate(names):
             axis = axes[k, 0]
             band = 2 * noise.stds[k]
@@ -96,8 +86,7 @@ def plot_spectrum(
 
     With a loop, so is the root of the cost that noise of size one causes in it.
     """
-    if ax is None:
-        ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    ax = own_axes(ax)
     lasts = _longest_change(noise)
     hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
     secret = noise.design.secret  # type: ignore[attr-defined]
@@ -122,10 +111,7 @@ def plot_spectrum(
     one = set((units or {}).values())
     size = one.pop() if len(one) == 1 else "units of the outputs"
     ax.set(xlabel=f"Frequency [{unit}]", ylabel=f"Amplitude [{size}]")
-    ax.grid(alpha=0.3, which="major")
-    legend = ax.legend(fontsize="small")
-    shown = np.array([[lines]], dtype=object)
-    return ct.ControlPlot(shown, np.array([[ax]]), ax.figure, legend=legend)
+    return finished_plot(ax, lines)
 
 
 def _longest_change(noise: SummedNoise) -> int:

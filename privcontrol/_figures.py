@@ -1,0 +1,213 @@
+"""Draw columns of panels in python-control's style, and finish logarithmic plots.
+
+Nothing here knows about privacy. The arrays that it is given are drawn as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import control as ct
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from .core._linalg import real_array
+
+#: Okabe and Ito, for colour-blind readers.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+#: Single trials that are drawn at most.
+MANY = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One signal with its traces (trials, T), and the reference (T,) that it follows."""
+
+    label: str
+    traces: NDArray
+    reference: NDArray | None = None
+
+
+@dataclass(frozen=True)
+class Style:
+    """Quantiles of a band, how many single trials are drawn, and a legend's prefix."""
+
+    quantiles: tuple[float, float]
+    samples: int
+    label: str | None = None
+
+    def entry(self, text: str) -> str:
+        """An entry of the legend."""
+        return text if self.label is None else f"{self.label}: {text}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and the panels below it."""
+
+    panels: Sequence[Panel]
+    heading: str | None = None
+
+
+class PanelPlot(ct.ControlPlot):
+    """A ControlPlot whose title leaves the legend below the panels in its place."""
+
+    def set_plot_title(self, title: str, frame: str = "axes") -> None:
+        """Set the figure's title, centred alike for both frames of python-control."""
+        self.figure.suptitle(title)
+
+
+def control_style() -> AbstractContextManager[None]:
+    """The style of python-control's own figures, for the time of a ``with``."""
+    return plt.rc_context(ct.config.defaults["ctrlplot.rcParams"])
+
+
+def panel_axes(ax: Any, rows: int, columns: int, title: str | None) -> NDArray:
+    """Axes (rows, columns) that share their time axis: the given ones, or new ones.
+
+    New ones are in the current figure if it is empty, and the title stands above them.
+    """
+    if ax is not None:
+        axes = np.atleast_1d(np.asarray(ax, object))
+        if axes.size != rows * columns:
+            raise ValueError(
+                f"ax: expected {rows} x {columns} axes, one per panel, got {axes.size}"
+            )
+        return axes.reshape(rows, columns)
+    figure = plt.gcf()
+    if figure.axes:
+        figure = plt.figure()
+    width = 5.0 if columns == 1 else 3.6 * columns
+    figure.set_size_inches(width, 0.9 + 1.5 * rows)
+    figure.set_layout_engine("constrained")
+    if title is not None:
+        figure.suptitle(title)
+    return np.asarray(figure.subplots(rows, columns, sharex=True, squeeze=False))
+
+
+def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
+    """Lower and upper quantile as floats."""
+    low, high = real_array(quantiles, "quantiles", shape=(2,))
+    if not 0 <= low < high <= 1:
+        raise ValueError(
+            f"quantiles: expected 0 <= low < high <= 1, got ({low:g}, {high:g})"
+        )
+    return float(low), float(high)
+
+
+def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
+    """Whether at least one trial is outside the band, on average, on either side."""
+    low, high = quantiles
+    for tail in (low, 1 - high):
+        if tail > 0 and trials * tail < 1 - 1e-9:
+            return False
+    return trials > 1
+
+
+def draw_panels(
+    time: NDArray,
+    columns: Sequence[Column],
+    style: Style,
+    ax: Any = None,
+    *,
+    time_label: str = "Time [s]",
+    title: str | None = None,
+) -> PanelPlot:
+    """Draw columns of panels that share their time axis and their legend.
+
+    They are drawn on the given axes, one for each panel of the grid, or on new ones.
+    """
+    rows = max(len(column.panels) for column in columns)
+    lines = np.empty((rows, len(columns)), object)
+    with control_style():
+        axes = panel_axes(ax, rows, len(columns), title)
+        for k, column in enumerate(columns):
+            for row, axis in enumerate(axes[:, k]):
+                lines[row, k] = []
+                is_used = row < len(column.panels)
+                if is_used:
+                    lines[row, k] = _draw_panel(axis, time, column.panels[row], style)
+                axis.set_visible(is_used)
+            if column.heading is not None:
+                axes[0, k].set_title(column.heading)
+            lowest = axes[len(column.panels) - 1, k]
+            lowest.set_xlabel(time_label)
+            lowest.tick_params(labelbottom=True)
+        figure = axes[0, 0].figure
+        figure.align_ylabels()
+        legend = _draw_legend(figure, axes, own=ax is None)
+    return PanelPlot(lines, axes, figure, legend=legend)
+
+
+def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
+    """The lines of one panel, from back to front."""
+    drawn = sum(line.get_gid() == "trials" for line in ax.lines)
+    color = COLORS[drawn % len(COLORS)]
+    count = len(panel.traces)
+    trials = f"{count} trial{'s' * (count != 1)}"
+    has_band = enough_trials(count, style.quantiles)
+    shown = panel.traces[: style.samples if has_band else MANY]
+    lines: list[Any] = []
+    if has_band:
+        low, high = np.quantile(panel.traces, style.quantiles, axis=0)
+        first, last = (f"{100 * quantile:.4g}" for quantile in style.quantiles)
+        label = style.entry(f"{first}\N{EN DASH}{last} % of {trials}")
+        ax.fill_between(time, low, high, color=color, alpha=0.25, lw=0, label=label)
+    if len(shown):
+        width = 0.5 if has_band else 0.9
+        lines += ax.plot(time, shown.T, color=color, linewidth=width, alpha=0.85)
+        lines[0].set_label(style.entry("single trials" if has_band else trials))
+    if has_band:
+        middle = np.median(panel.traces, axis=0)
+        label = style.entry("median")
+        lines += ax.plot(time, middle, color=color, linewidth=1.6, label=label)
+    lines[-1].set_gid("trials")
+    if panel.reference is not None:
+        lines += ax.plot(time, panel.reference, "k--", linewidth=1.1, label="reference")
+    ax.set_ylabel(panel.label)
+    ax.margins(x=0)
+    return lines
+
+
+def _draw_legend(figure: Any, axes: NDArray, own: bool) -> Any:
+    """One legend for all panels, below a figure of our own or in the first given axes."""
+    entries: dict[str, Any] = {}
+    for ax in axes.flat:
+        for handle, name in zip(*ax.get_legend_handles_labels()):
+            entries.setdefault(name, handle)
+    if not (own or figure.legends):
+        return axes[0, 0].legend(entries.values(), entries.keys())
+    for legend in list(figure.legends):
+        legend.remove()
+    # width of the widest entry at python-control's size of letters
+    inches = 0.45 + 0.052 * max(map(len, entries))
+    fitting = int(figure.get_figwidth() / inches)
+    return figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside lower center",
+        ncols=max(1, min(len(entries), fitting)),
+        frameon=False,
+    )
+
+
+def finished_plot(ax: Axes, lines: list) -> ct.ControlPlot:
+    """Finish logarithmic axes, and return them and their lines as a `ControlPlot`.
+
+    Plain numbers stand on axes that span less than a decade.
+    """
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = axis.get_view_interval()
+        if high < 10 * low:
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter("{x:g}")
+    ax.grid(alpha=0.3, which="major")
+    legend = ax.legend(fontsize="small")
+    return ct.ControlPlot(
+        np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend
+    )
