@@ -24,19 +24,19 @@ from ..core.guarantee import PrivacyGuarantee
 from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
-from ..noise._secret import endless_secret
+from ..noise._secret import endless_secret, secrets_of
 from ..noise.filtered import Filtered
 from ..noise.parts import Correlated, Driven, Structured, White
+from ..noise.shift import certified_shift
 from ..regions.boxes import PlantBox
 from ..regions.jacobian import JacobianPolytope, Region
 from ..regions.polytope import PlantPolytope
-from ..regions.varying import VaryingProblem, secrets_of
 from ..secrets.adjacency import InitialStateAdjacency, StateAdjacency
 from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency, query_of
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import tell_apart
-from .certify import own_loss, squares_of, with_miss
+from .certify import own_loss, with_miss
 from .endless_design import is_attained
 from .output_noise import OutputNoise
 from .problem import promised
@@ -201,10 +201,11 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     if request.has_models or request.resolution is not None:
         loss = own_loss(noise)
     else:
-        shift = VaryingProblem.between(noise.parts, (secret,)).shift(math.inf)
+        plants = [noise.plant_data]
+        found = certified_shift(noise.parts, request.adjacency, plants, math.inf)
         exact = noise.horizon == math.inf
         exact &= is_attained(secret, filtered.response, request)
-        loss = PrivacyLoss.gaussian(shift, (), exact)
+        loss = PrivacyLoss.gaussian(found.value, (), exact)
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(filtered.variances(noise.horizon).sum())
     else:
@@ -268,8 +269,9 @@ def _all_attain(noise: OutputNoise, active: tuple) -> bool:
     request: Any = noise.request
     if request.has_models or noise.horizon == math.inf:
         return False
-    sizes, _ = squares_of(noise, noise.plant_data, request.adjacency)
-    attaining = np.flatnonzero(sizes >= sizes.max() * (1 - _NEARLY))
+    plants = [noise.plant_data]
+    found = certified_shift(noise.parts, request.adjacency, plants, noise.horizon)
+    attaining = np.flatnonzero(found.squares >= found.squares.max() * (1 - _NEARLY))
     return set(active) <= set(attaining.tolist())
 
 

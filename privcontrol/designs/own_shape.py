@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..core._constrained import cheapest_factor
 from ..core._linalg import rank_tolerance, round_up
 from ..core.errors import NotRealizableError, PrivacyError
+from ..noise.shift import Shift
 from ..secrets.secret import Responses, all_responses
 from .correlated import NO_NOISE, dense_noise, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise
@@ -104,10 +105,11 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
+    def shift(scale: float) -> Shift:
+        return problem.shift_beside_floor(shape * scale)
+
     def meets(scale: float) -> bool:
-        squares, _ = problem.squares_beside_floor(shape * scale)
-        return math.sqrt(squares.max()) <= problem.allowed_beside_grid
+        return math.sqrt(shift(scale).squares.max()) <= problem.allowed_beside_grid
 
     scale = least_scale(meets)
-    squares, exact = problem.squares_beside_floor(shape * scale)
-    return beside_floor(problem, shape * scale, squares, exact, problem.grid)
+    return beside_floor(problem, shape * scale, shift(scale))

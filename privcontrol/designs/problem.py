@@ -27,11 +27,15 @@ from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..noise._responses import shift_of_resolution
 from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, Structured, White
+from ..noise.shift import (
+    Shift,
+    certified_loss,
+    certified_shift,
+    shift_of_resolution,
+)
 from ..noise.summed import Pricing
-from ..secrets._forms import NoiseForm
 from ..secrets.adjacency import InitialStateAdjacency
 from ..secrets.disturbance import PlantQuery, disturbances, query_of
 from ..secrets.manifold import (
@@ -41,7 +45,7 @@ from ..secrets.manifold import (
 )
 from ..systems.plant import Plant
 from ..systems.powers import told_directions
-from .certify import model_clause, squares_under_all, structured_loss
+from .certify import model_clause
 from .output_noise import OutputNoise
 from .request import Request
 
@@ -120,20 +124,21 @@ class DesignProblem:
         shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
-    def form_of(self, factor: NDArray) -> NoiseForm:
-        """Structured noise S beside the floor, if there is one."""
-        return NoiseForm(self.plant, self.horizon, factor, self.request.floor)
-
-    def squares_beside_floor(self, factor: NDArray) -> tuple[NDArray, bool]:
-        """Certified y^2 of all moves for structured noise S beside the floor."""
+    def shift_beside_floor(self, factor: NDArray) -> Shift:
+        """How far structured noise S beside the floor hides all moves."""
+        parts = (Structured(self.plant, factor), White(self.floor_std))
         adjacency = self.request.adjacency
-        return squares_under_all(self.form_of(factor), self.plants, adjacency)
+        return certified_shift(parts, adjacency, self.plants, self.horizon)
 
-    def loss_of(self, factor: NDArray) -> Any:
+    def loss_of(self, factor: NDArray) -> PrivacyLoss:
         """The certified loss of structured noise S alone."""
-        form = self.form_of(factor)
-        adjacency = self.request.adjacency
-        return structured_loss(form, self.plants, adjacency, self.family.family)
+        return certified_loss(
+            (Structured(self.plant, factor),),
+            self.request.adjacency,
+            self.plants,
+            self.horizon,
+            family=self.family.family,
+        )
 
     @property
     def floor_std(self) -> NDArray:

@@ -25,15 +25,15 @@ from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
-from ..noise._secret import endless_secret
+from ..noise._secret import endless_secret, secrets_of
 from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, White
-from ..regions.varying import VaryingProblem, secrets_of
+from ..noise.shift import certified_shift, grid_shift
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
-from .certify import grid_shift, region_loss, with_miss
+from .certify import region_loss, with_miss
 from .endless_design import endless_of, price_of, refuse_what_has_no_end
 from .output_noise import OutputNoise
 from .problem import DesignProblem, SizedNoise, promised
@@ -311,16 +311,15 @@ class _Task:
 
     def shift(self, parts: tuple[NoisePart, ...]) -> float:
         """The certified shift of noise, that of the sensor's grid included."""
-        horizon = self.request.horizon
+        request = self.request
         own = parts if parts[0].square is None else parts[:1]
-        shifts = [
-            VaryingProblem.between(own, secrets).shift(horizon)
-            for secrets in self.problems
-        ]
-        grid = 0.0
-        if self.request.resolution is not None:
-            grid = grid_shift(parts, self.request.resolution, int(horizon))
-        return float(round_up(max(shifts) + grid))
+        if request.region is None:
+            plants = request.plants(self.plant)
+            found = certified_shift(own, request.adjacency, plants, math.inf)
+        else:
+            found = request.region.shift(own, request.adjacency, request.horizon)
+        grid = grid_shift(parts, request.resolution, request.horizon)
+        return float(round_up(found.value + grid))
 
     def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
         if self.request.horizon < math.inf:

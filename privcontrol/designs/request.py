@@ -15,18 +15,15 @@ from ..core._linalg import one_of, positive_integer, positive_number, real_array
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.noise import FAMILIES
-from ..regions.boxes import PlantBox
 from ..regions.identified import IdentifiedPlant
-from ..regions.polytope import PlantPolytope
+from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import JointAdjacency
 from ..systems.plant import Plant
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 
 #: What ``models`` may be.
-Models = (
-    Sequence[ct.StateSpace] | PlantBox | PlantPolytope | IdentifiedPlant | str | None
-)
+Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Request:
     releases: int = 1
     floor: NDArray | None = None
     models: tuple[Plant, ...] = ()
-    region: PlantBox | PlantPolytope | None = None
+    region: PlantRegion | None = None
     resolution: NDArray | None = None
     factor: NDArray | None = None
     order: int | None = None
@@ -179,16 +176,15 @@ def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
 
 def _checked_models(
     models: Models, nominal: Plant
-) -> tuple[tuple[Plant, ...], PlantBox | PlantPolytope | None]:
+) -> tuple[tuple[Plant, ...], PlantRegion | None]:
     """Plants of the nominal one's outputs and sampling time, or a region around it."""
     if isinstance(models, str):
         one_of(models, "models", ("exact",))
         return (), None
-    if isinstance(models, IdentifiedPlant):
-        models = models.box
-    if isinstance(models, (PlantBox, PlantPolytope)):
-        models.check_holds(nominal)
-        return (), models
+    region = region_of(models)
+    if region is not None:
+        region.check_holds(nominal)
+        return (), region
     if models is None:
         return (), None
     if not isinstance(models, (list, tuple)):

@@ -20,6 +20,7 @@ from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import NoisePart, Structured, White
+from ..noise.shift import Shift
 from ..secrets._exact_design import structured_factor
 from ..secrets.manifold import trajectory_manifold
 from ..systems.powers import seen_states
@@ -99,20 +100,15 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """S, certified squares of the shifts and whether they are attained.
-
-    ``least_beyond`` bounds the cost beyond the floor's from below.
-    """
+    """S and its certified shift. ``least_beyond`` bounds the cost beyond the floor's."""
 
     factor: NDArray
-    squares: NDArray
-    exact: bool
+    shift: Shift
     least_beyond: float = 0.0
 
 
 def floored(problem: DesignProblem) -> SizedNoise:
     """The least costly sum of structured noise and the requested floor."""
-    grid = problem.grid
     allowed = problem.allowed_beside_grid
     white = problem.white_cost(problem.floor)
     fitted = _joint(problem, allowed)
@@ -124,24 +120,19 @@ def floored(problem: DesignProblem) -> SizedNoise:
             "far apart in size for double precision; protect fewer times, or shorten the "
             "horizon"
         )
-    sized = beside_floor(problem, fitted.factor, fitted.squares, fitted.exact, grid)
+    sized = beside_floor(problem, fitted.factor, fitted.shift)
     bound = max(white, white + fitted.least_beyond) * (1 - 1e-12)
     sized = replace(sized, lower_bound=bound)
     moves = problem.moves
-    if not fitted.exact or problem.request.models or grid:
+    if not fitted.shift.exact or problem.request.models or problem.grid:
         return sized
-    active = () if moves.is_ball else attaining(fitted.squares)
+    active = () if moves.is_ball else attaining(fitted.shift.squares)
     loss = PrivacyLoss.gaussian(sized.loss.gdp, active, True)
     return replace(sized, loss=loss, attained=moves.attained(active))
 
 
-def beside_floor(
-    problem: DesignProblem, factor: NDArray, squares: NDArray, exact: bool, grid: float
-) -> SizedNoise:
-    """Structured noise S beside the floor, of squared shifts that a grid adds to."""
-    shift = float(round_up(np.sqrt(squares.max())))
-    if grid:
-        shift = float(round_up(shift + grid))
+def beside_floor(problem: DesignProblem, factor: NDArray, shift: Shift) -> SizedNoise:
+    """Structured noise S beside the floor, of a shift that a grid adds to."""
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
@@ -149,7 +140,7 @@ def beside_floor(
     return SizedNoise(
         parts=parts,
         noise=FlooredNoise(responses, problem.floor),
-        loss=PrivacyLoss.gaussian(shift, (), exact and grid == 0),
+        loss=shift.beside_grid(problem.grid),
         cost=problem.white_cost(problem.floor) + problem.cost(responses),
         tangent_factor=factor,
     )
@@ -189,10 +180,10 @@ def _enlarged(
 ) -> _Fitted | None:
     """S, enlarged until every certified shift is below the allowed one."""
     for _ in range(20):
-        squares, exact = problem.squares_beside_floor(factor)
-        excess = float(np.sqrt(squares.max()) / allowed)
+        found = problem.shift_beside_floor(factor)
+        excess = float(np.sqrt(found.squares.max()) / allowed)
         if excess * (1 + 1e-15) <= 1:
-            return _Fitted(factor, squares, exact)
+            return _Fitted(factor, found)
         if excess > 1 + _LARGEST_EXCESS or not factor.shape[1]:
             return None
         factor = factor * (1 + 4 * (excess - 1) + 1e-15)

@@ -10,17 +10,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
 from ..core.errors import PrivacyWarning, UncertifiableError
-from ..noise._shift import certified_shift
+from ..noise._shift import shift_behind
 from ..secrets.secret import SecretInputs
-from ..systems.gain import system_gain
 from ..systems.linear import LinearSystem
 from ._realisation import balanced_realisation, truncated, unwarped
 from ._spectrum import (
@@ -169,11 +167,7 @@ def white_design(
 
 def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
     """A number that no shift of independent noise of some sizes (p,) exceeds."""
-    if secret.energies is None:
-        white = LinearSystem.gain(np.diag(sizes))
-        return certified_shift(white, secret.system, secret.signals, secret.balls)
-    undone = LinearSystem.gain(np.diag(1 / sizes)).after(secret.scaled_system)
-    return float(round_up(float(system_gain(ct.ss(*undone.matrices, True))), 4))
+    return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +183,7 @@ class _Problem:
         return float(self.price.after(shaping).energies().sum())
 
     def certified_shift(self, shaping: LinearSystem) -> float:
-        secret = self.secret
-        return certified_shift(shaping, self.hidden, secret.signals, secret.balls)
+        return shift_behind(shaping, replace(self.secret, system=self.hidden))
 
     def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
         """The best spectrum, and a balanced system for it in the grid's variable."""

@@ -12,8 +12,9 @@ from ..core._linalg import round_up
 from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
-from ..noise._responses import laplace_loss, output_sizes, shift_of_resolution
+from ..noise._responses import output_sizes
 from ..noise.parts import Structured, White
+from ..noise.shift import certified_loss, shift_of_resolution
 from ..secrets._exact_design import TangentNoise, structured_factor
 from ..secrets.disturbance import disturbances
 from ..systems.powers import tell_apart
@@ -131,16 +132,13 @@ def independent(problem: DesignProblem) -> SizedNoise:
     active: tuple[int, ...] = ()
     if exact and is_one_plant:
         active = worst
-    loss: PrivacyLoss
     if norm == 2:
         loss = family.loss_of_size(allowed, active, exact)
     else:
-        plants = problem.plants
-        secret, steps = request.adjacency, request.resolution
-        loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+        loss = _laplace_loss(problem, size * ones)
         while loss.pure > allowed:  # roundings of every sample's shift
             size = float(round_up(size * loss.pure / allowed, 2))
-            loss = laplace_loss(secret, plants, problem.horizon, size * ones, steps)
+            loss = _laplace_loss(problem, size * ones)
     scale = np.full(problem.query.size, size)
     return SizedNoise(
         parts=(White(size * ones),),
@@ -148,4 +146,17 @@ def independent(problem: DesignProblem) -> SizedNoise:
         loss=loss,
         cost=family.unit_variance * problem.white_cost(scale),
         attained=attained,
+    )
+
+
+def _laplace_loss(problem: DesignProblem, scale: NDArray) -> PrivacyLoss:
+    """The loss of independent Laplace noise of scales (p,)."""
+    request = problem.request
+    return certified_loss(
+        (White(scale),),
+        request.adjacency,
+        problem.plants,
+        problem.horizon,
+        family="laplace",
+        resolution=request.resolution,
     )

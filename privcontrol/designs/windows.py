@@ -38,7 +38,7 @@ from ..secrets.manifold import (
     trajectory_manifold,
 )
 from ..systems.plant import Plant
-from .certify import resolution_shift
+from .certify import grid_of
 from .output_noise import OutputNoise
 from .problem import promised, weight_root_of
 from .request import Request
@@ -278,7 +278,7 @@ def _length(windows: Sequence[NoiseForm]) -> int:
 
 def _grid(noises: Sequence[OutputNoise]) -> float:
     """What the sensor's grid adds to the shift of all windows, which is one vector."""
-    return float(np.linalg.norm([resolution_shift(noise) for noise in noises]))
+    return float(np.linalg.norm([grid_of(noise) for noise in noises]))
 
 
 def _loss(

@@ -17,22 +17,16 @@ from ..core._linalg import EPS, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError
-from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
 from ..secrets.adjacency import StateMoves
-from ..secrets.disturbance import (
-    disturbances,
-)
+from ..secrets.disturbance import disturbances
 from ..secrets.manifold import trajectory_manifold
 from ..secrets.secret import Responses, all_responses
 from ..systems.plant import Plant
 from ._separated import largest_apart
-from .parts import Correlated
-from .summed import SummedNoise
+from .parts import Correlated, NoisePart, responses_of, white_of
 
 _LARGEST_ERROR_BOUND = 1e-3
-#: Shifts of independent Laplace noise that are told apart.
-_MOST_COORDINATES = 1 << 20
 
 
 def output_sizes(
@@ -115,72 +109,26 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
     return root, 16 * len(root) * EPS * condition**2
 
 
-def dense_root(noise: SummedNoise) -> tuple[NDArray | None, float]:
-    """Triangular root (T p, T p) of a noise's covariance, and its relative error bound.
+def dense_root(
+    parts: Sequence[NoisePart], horizon: int
+) -> tuple[NDArray | None, float]:
+    """Triangular root (T p, T p) of the covariance of a run, and its relative error bound.
 
     It is None if double precision does not prove that all changed outputs have noise.
     """
-    correlated = noise.part(Correlated)
-    if correlated is not None and len(noise.parts) == 1:
-        return correlated.root, 0.0
-    parts = noise.responses.reshape(noise.horizon * noise.outputs, -1)
-    if noise.white.all():
-        return floored_root(parts, np.tile(noise.white, noise.horizon))
-    noisy = parts.any(axis=1)
-    if noisy.sum() > parts.shape[1]:
+    if len(parts) == 1 and isinstance(parts[0], Correlated):
+        return parts[0].root, 0.0
+    white = np.tile(white_of(parts), horizon)
+    columns = responses_of(parts, horizon).reshape(len(white), -1)
+    if white.all():
+        return floored_root(columns, white)
+    noisy = columns.any(axis=1)
+    if noisy.sum() > columns.shape[1]:
         return None, np.inf
-    root = triangular_root(parts)
+    root = triangular_root(columns)
     singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
     condition = singular[0] / max(singular[-1], np.finfo(float).tiny)
     error_bound = 16 * len(root) * EPS * condition**2
     if not error_bound < _LARGEST_ERROR_BOUND:
         return None, np.inf
     return root, error_bound
-
-
-def laplace_loss(
-    adjacency: Adjacency,
-    plants: Sequence[Plant],
-    horizon: int,
-    scale: NDArray,
-    resolution: NDArray | None,
-) -> PrivacyLoss:
-    """The loss of independent Laplace noise of scales (p,), under each of several plants.
-
-    Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
-    very many moves, only the sum of the shifts counts.
-    """
-    steps = np.zeros(len(scale)) if resolution is None else resolution
-    rounding = 1 + 8 * EPS * horizon * len(scale)
-    sizes = [
-        output_sizes(adjacency, plant, horizon, 1)[0] / scale.min() for plant in plants
-    ]
-    grid = shift_of_resolution(resolution, scale, horizon, 1)
-    bound = float(round_up(np.concatenate(sizes).max() * rounding + grid, 4))
-    count = sum(map(len, sizes))
-    if count * horizon * len(scale) > _MOST_COORDINATES:
-        return one_coordinate(bound)
-    found = [all_responses(adjacency, plant, horizon) for plant in plants]
-    if any(responses.balls or responses.apart for responses in found):
-        return one_coordinate(bound)
-    moved = np.abs(np.hstack([responses.points for responses in found]))
-    moved += np.tile(steps, horizon)[:, None]
-    shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
-    exact = resolution is None and len(plants) == 1 and found[0].exact
-    return PrivacyLoss.laplace(shifts, exact=exact)
-
-
-def shift_of_resolution(
-    resolution: NDArray | None, sizes: NDArray, horizon: int, norm: int
-) -> float:
-    """What a sensor's grid adds to every shift at most, rounded up.
-
-    Two readings on a grid h differ by up to h more than the outputs do, at each sample.
-    Independent noise of the given sizes (p,) whitens that to (h / size) at each of T p
-    entries. Other parts of the noise can only lower it.
-    """
-    if resolution is None:
-        return 0.0
-    entries = np.tile(resolution / sizes, horizon)
-    size = np.linalg.norm(entries, ord=norm)
-    return float(round_up(size * (1 + 1e-15 * len(entries)), 2))

@@ -14,10 +14,18 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError
+from ..secrets.adjacency import StateAdjacency
+from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs, secret_inputs, seen_of
 from ..systems.plant import Plant
 
+_LATER_STATES = (
+    "models: a state at a later time fixes what came before it through the inverse of the "
+    "plant, which is not known if the plant may vary; protect the initial state "
+    "(StateAdjacency(..., times=0)), or what enters during the run with a "
+    "DisturbanceAdjacency"
+)
 #: Distance from the unit circle below which a mode counts as one that does not decay.
 _UNDAMPED = 1e-9
 
@@ -36,19 +44,39 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     return secret
 
 
-def secrets_of_vertices(
-    adjacency: Adjacency, plants: Sequence[Plant]
-) -> list[SecretInputs]:
-    """The secret under each of several plants, with the same states in all.
+def secrets_of(
+    adjacency: Adjacency, vertices: Sequence[Plant]
+) -> tuple[SecretInputs, ...]:
+    """The secret under each vertex, with the same states in all.
 
-    Nothing is asked of the modes. A plant whose secret no output sees has one state that
-    stays at zero.
+    Raises
+    ------
+    ValueError
+        If a state at a later time is secret.
+    PrivacyError
+        If no output depends on the secret.
     """
-    every = [secret_inputs(adjacency, plant) for plant in plants]
+    parts: list[Adjacency] = []
+    for part in adjacency.parts:
+        if isinstance(part, StateAdjacency):
+            at_start = part.times is not None and max(part.times) == 0
+            if part.charts != "times" or not at_start:
+                raise ValueError(_LATER_STATES)
+        if isinstance(part, DisturbanceAdjacency):
+            part = replace(part, times=None)  # at any time, which is more
+        parts.append(part)
+    together = JointAdjacency(parts)
+    every = [secret_inputs(together, plant) for plant in vertices]
     kept = seen_of(every)
-    if not kept.any():
+    if not kept.any():  # a plant whose secret no output sees has one state at zero
         kept[0] = True
-    return [inputs.keeping(kept) for inputs in every]
+    secrets = tuple(inputs.keeping(kept) for inputs in every)
+    if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
+        raise PrivacyError(
+            "no hidden move changes what is published: no noise is needed for this "
+            "adjacency"
+        )
+    return secrets
 
 
 def _is_unseen(A: NDArray, C: NDArray) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import control as ct
 from numpy.typing import NDArray
 
 from ..core._balls import (
@@ -24,7 +25,8 @@ from ..core._balls import (
 )
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
-from ..secrets.secret import SignalMoves
+from ..secrets.secret import SecretInputs, SignalMoves
+from ..systems.gain import system_gain
 from ..systems.linear import LinearSystem
 from ._separated import square_apart
 
@@ -41,29 +43,26 @@ _MOST_LAGS = 2000
 _UNCORRELATED = 1e-4
 
 
-def certified_shift(
-    noise: LinearSystem,
-    secret: LinearSystem,
-    signals: Sequence[SignalMoves],
-    balls: Sequence[tuple[int, ...]] = (),
-) -> float:
+def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
     """A number that no privacy shift exceeds, over runs of any length.
 
-    ``noise`` is M, square with a nonsingular D, and ``secret`` is G, from the secret's
-    inputs to the outputs. Of the inputs in each of ``balls`` any impulse of Euclidean norm
-    one is hidden.
+    ``noise`` is M, square with a nonsingular D. Signals of bounded energy ask for an M
+    without states.
 
     Raises
     ------
     UncertifiableError
         If M^-1 G is not proven to be stable.
     """
-    rounded = {moves.column for moves in signals if moves.rounded}
+    if secret.energies is not None:
+        undone = noise.inverse().after(secret.scaled_system)
+        gain = float(system_gain(ct.ss(*undone.matrices, True)))
+        return float(round_up(gain * (1 + 1e-13), 4))
 
     def left() -> LinearSystem:
-        return noise.in_balls().inverse().after(secret.in_balls(rounded))
+        return noise.in_balls().inverse().after(secret.in_balls())
 
-    return shift_of_system(left, signals, balls)
+    return shift_of_system(left, secret.signals, secret.balls)
 
 
 def joint_shift(first: float, second: float) -> float:

@@ -8,6 +8,7 @@ questions, so whoever uses output noise need not know what it is made of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -338,3 +339,16 @@ class White(NoisePart):
 
     def label(self, alone: bool) -> str:
         return "independent" if alone else "white floor"
+
+
+# -- several parts together ---------------------------------------------------------------
+
+
+def white_of(parts: Sequence[NoisePart]) -> NDArray:
+    """Sizes (p,) of the independent entries of a sum of parts, zero without any."""
+    return np.sqrt(sum(part.white**2 for part in parts))
+
+
+def responses_of(parts: Sequence[NoisePart], horizon: int) -> NDArray:
+    """What each entry of a sum of parts but those of `white_of` adds, as (T, p, R)."""
+    return np.concatenate([part.responses(horizon) for part in parts], axis=2)

@@ -25,7 +25,7 @@ from ..core.noise import family_of
 from ..secrets._forms import NoiseForm
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
-from .parts import NoisePart, Structured, White
+from .parts import NoisePart, Structured, White, responses_of, white_of
 
 PartT = TypeVar("PartT", bound=NoisePart)
 
@@ -184,18 +184,14 @@ class SummedNoise(ByContent):
 
         The entries of independent noise are left out. Their sizes are `white`.
         """
-        parts = [part.responses(self.samples) for part in self.parts]
-        responses = np.concatenate(parts, axis=2)
+        responses = responses_of(self.parts, self.samples)
         responses.flags.writeable = False
         return responses
 
     @property
     def white(self) -> NDArray:
         """Sizes (p,) of independent noise, zero without any."""
-        total = np.zeros(self.outputs)
-        for part in self.parts:
-            total += part.white**2
-        return np.sqrt(total)
+        return white_of(self.parts)
 
     @cached_property
     def stds(self) -> NDArray:

@@ -35,7 +35,7 @@ from .confidence import (
     least_samples,
     sequential_intervals,
 )
-from .polytope import with_matrices
+from .region import matrix_of, with_matrix
 
 _WHITE = "white Gaussian noise of constant size in the recorded data"
 #: How the data were recorded, and what a guarantee then takes for granted.
@@ -110,12 +110,13 @@ class IdentifiedPlant(ByContent):
                 f"sys: expected {middle.order} states and {middle.B.shape[1]} inputs, got "
                 f"{plant.order} and {plant.B.shape[1]}"
             )
-        renamed = with_matrices(middle, {"A": plant.A, "B": plant.B})
-        return self.box.contains(renamed)
+        renamed = matrix_of(middle)
+        renamed[: middle.order] = np.hstack([plant.A, plant.B])
+        return self.box.contains(with_matrix(middle, renamed))
 
     def __repr__(self) -> str:
         return (
-            f"IdentifiedPlant({len(self.box.entries)} entries from {self.samples} samples, data "
+            f"IdentifiedPlant({len(self.box.widths)} entries from {self.samples} samples, data "
             f"{self.data!r}, confidence {1 - self.miss:g})"
         )
 
@@ -342,7 +343,8 @@ class _Record:
         intervals = sequential_intervals
         if self.data == "independent":
             intervals = independent_intervals
-        middle = np.hstack([plant.A, plant.B])
+        matrix = matrix_of(plant)
+        middle = matrix[: plant.order]
         widths = np.zeros(middle.shape)
         rows = np.flatnonzero(unknown.any(axis=1))
         for i in rows:
@@ -352,9 +354,8 @@ class _Record:
             found = intervals(self.regressors[:, mask], rest, self.miss / len(rows))
             middle[place], widths[place] = found
         n = plant.order
-        nominal = with_matrices(plant, {"A": middle[:, :n], "B": middle[:, n:]})
         box = PlantBox(
-            nominal,
+            with_matrix(plant, matrix),
             A=widths[:, :n],
             B=widths[:, n:],
             assumptions=(f"{count} recorded samples", _ASSUMPTIONS[self.data]),

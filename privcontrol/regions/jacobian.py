@@ -25,7 +25,8 @@ from ..secrets.disturbance import disturbances
 from ..systems._duals import NotEnclosedError, differentiate
 from ..systems.nonlinear import NonlinearPlant, entries_of
 from ..systems.plant import Plant
-from .polytope import PlantPolytope, checked_miss, exception_of
+from .polytope import PlantPolytope
+from .region import checked_miss, exception_of, matrix_of
 
 CERTIFIED, GIVEN = "certified", "given"
 
@@ -239,7 +240,7 @@ class JacobianPolytope(PlantPolytope):
         for part in disturbances(adjacency):
             secret.update(part.signals(self.plant_data))
         parts = self.parts.copy()
-        known = _matrix_of(self.plant_data)
+        known = matrix_of(self.plant_data)
         for k, name in enumerate(self.plant_data.inputs, start=self.plant_data.order):
             if name not in secret:
                 parts[:, :, :, k] = known[:, k]
@@ -529,11 +530,6 @@ def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArra
 
 
 # -- from intervals to vertices ----------------------------------------------------------
-
-
-def _matrix_of(plant: Plant) -> NDArray:
-    """[[A, B], [C, D]] of a plant."""
-    return np.block([[plant.A, plant.B], [plant.C, plant.D]])
 
 
 def _entry_units(box: Region, rows: int) -> NDArray:

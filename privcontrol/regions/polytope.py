@@ -1,10 +1,11 @@
-"""Sets of plants: what all of them share, and those between given plants."""
+"""All weighted means of given plants, one of them or others at every sample."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any
 
 import control as ct
@@ -12,103 +13,28 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import ByContent, CheckedFields
-from ..core._linalg import positive_integer, positive_number, real_array
+from ..core._frozen import ByContent
+from ..core._linalg import positive_integer, real_array
 from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
+from ..noise.parts import NoisePart
+from ..noise.shift import Shift
 from ..systems.plant import Plant
+from .boxes import PlantBox
+from .region import (
+    PlantRegion,
+    checked_clauses,
+    checked_miss,
+    exception_of,
+    is_alike,
+    least_bound,
+    matrix_of,
+    with_matrix,
+)
 
 #: Distance of a plant to the polytope, relative to the size of the matrices, up to which
 #: it counts as inside.
 _INSIDE = 1e-9
-
-
-class PlantRegion(CheckedFields):
-    """Plants with the same names, of which the true one is one, or varies among them.
-
-    Attributes
-    ----------
-    varying : bool
-        Whether the plant may change from sample to sample.
-    assumptions : tuple of str
-        What must hold for the plant to be in the region. Every guarantee says it.
-    miss : float
-        Probability that the plant is not in the region. Every guarantee adds it to delta.
-    """
-
-    varying: bool
-    assumptions: tuple[str, ...]
-    miss: float
-    plant_data: Any  # the Plant to design for
-
-    @property
-    def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell regions apart, a start of a SHA-256 sum.
-
-        The order of a polytope's vertices and its nominal plant do not count.
-        """
-        digest = hashlib.sha256(self._described())
-        if self.miss:
-            digest.update(repr(self.miss).encode())
-        return digest.hexdigest()[:12]
-
-    def _described(self) -> bytes:
-        raise NotImplementedError
-
-    @property
-    def clause(self) -> str:
-        """What a guarantee for the region takes for granted of the plant."""
-        raise NotImplementedError
-
-    @property
-    def clauses(self) -> tuple[str, ...]:
-        """The clause and the assumptions."""
-        return (self.clause, *self.assumptions)
-
-    def contains(self, sys: ct.StateSpace | Plant) -> bool:
-        """Return whether a plant is in the region, for polytopes to nine digits.
-
-        Parameters
-        ----------
-        sys : control.StateSpace
-
-        Returns
-        -------
-        bool
-            False also if names or sampling time differ.
-        """
-        plant = Plant.of(sys)
-        return is_alike(self.plant_data, plant) and self._holds(plant)
-
-    def _holds(self, plant: Plant) -> bool:
-        """Whether the matrices of a plant are in the region."""
-        raise NotImplementedError
-
-    def check_holds(self, plant: Plant) -> None:
-        """Make sure that the plant which noise is designed for is in the region.
-
-        Raises
-        ------
-        control.ControlDimension
-            If the outputs or the sampling time are others.
-        ValueError
-            If the plant is outside.
-        """
-        self.plant_data.check_outputs_of(plant, "models")
-        if not self.contains(plant):
-            raise ValueError(
-                f"models: the plant {plant.name} is not in the {type(self).__name__}, so "
-                "that nothing would be promised for it; pass models.nominal as sys, or "
-                "widen the region"
-            )
-
-    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """Vertices of a polytope that contains all that the region knows of a secret."""
-        raise NotImplementedError
-
-    def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """A few plants of the region, from which a design for a secret starts."""
-        return self.plants(adjacency)
 
 
 class _Nominal:
@@ -214,13 +140,28 @@ class PlantPolytope(ByContent, PlantRegion):
         """The vertices, for any secret."""
         return self.vertices
 
+    def shift(
+        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
+    ) -> Shift:
+        """A plant that stays the same is also one of the smallest box around the polytope."""
+        varied = super().shift
+        if self.varying or horizon == math.inf:
+            return varied(parts, adjacency, horizon)
+        box = PlantBox.containing(self.vertices)
+        return least_bound(
+            [
+                partial(box.halved, parts, adjacency, int(horizon)),
+                lambda: (varied(parts, adjacency, horizon).value, 0.0),
+            ]
+        )
+
     def _holds(self, plant: Plant) -> bool:
-        columns = np.column_stack([_entries(vertex) for vertex in self.vertices])
+        columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
         ones = np.ones(len(self.vertices))
         largest = float(np.abs(columns).max())
         scale = max(largest, np.finfo(float).tiny)
         stacked = np.vstack([columns / scale, ones])
-        entries = _entries(plant) / scale
+        entries = matrix_of(plant).ravel() / scale
         wanted = np.append(entries, 1.0)
         weights, _ = scipy.optimize.nnls(stacked, wanted)
         errors = stacked @ weights - wanted
@@ -329,57 +270,7 @@ def _check_alike(first: Plant, other: Plant, name: str) -> None:
         )
 
 
-def is_alike(first: Plant, other: Plant) -> bool:
-    """Whether two plants have the same names and sampling time."""
-    named = (first.states, first.inputs, first.outputs, first.dt)
-    return named == (other.states, other.inputs, other.outputs, other.dt)
-
-
-def checked_clauses(assumptions: Any) -> tuple[str, ...]:
-    """Clauses of a guarantee, as texts."""
-    if isinstance(assumptions, str) or not isinstance(assumptions, (list, tuple)):
-        raise TypeError(
-            f"assumptions: expected a list of texts, got {type(assumptions).__name__}"
-        )
-    for clause in assumptions:
-        if not isinstance(clause, str) or not clause:
-            raise TypeError("assumptions: expected texts, got something else")
-    return tuple(assumptions)
-
-
-def checked_miss(miss: Any) -> float:
-    """The probability that a region does not hold."""
-    miss = positive_number(miss, "miss", zero=True)
-    if miss > 0.5:
-        raise ValueError(f"miss: expected a probability of at most 0.5, got {miss}")
-    return miss
-
-
-def exception_of(miss: float) -> str:
-    """What a guarantee's clause about a region says of the probability that it misses."""
-    if not miss:
-        return ""
-    return f", but for a probability of {miss:.3g}, counted in delta"
-
-
-def _entries(plant: Plant) -> NDArray:
-    """All entries of A, B, C and D in one vector."""
-    matrices = (plant.A, plant.B, plant.C, plant.D)
-    return np.concatenate([matrix.ravel() for matrix in matrices])
-
-
 def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
     """The mean plant with the names of the first one."""
-    matrices = {}
-    for name in "ABCD":
-        each = np.array([getattr(plant, name) for plant in plants])
-        matrices[name] = np.tensordot(weights, each, axes=1)
-    return with_matrices(plants[0], matrices)
-
-
-def with_matrices(plant: Plant, matrices: Mapping[str, NDArray]) -> Plant:
-    """A plant with other entries in its matrices."""
-    fixed: dict[str, Any] = {}
-    for name, matrix in matrices.items():
-        fixed[name] = real_array(matrix, name)
-    return replace(plant, **fixed)
+    every = np.array([matrix_of(plant) for plant in plants])
+    return with_matrix(plants[0], np.tensordot(weights, every, axes=1))

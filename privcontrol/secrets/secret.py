@@ -222,6 +222,11 @@ class SecretInputs:
             sizes = self.energies
         return self.system.after(LinearSystem.gain(np.diag(sizes)))
 
+    def in_balls(self) -> LinearSystem:
+        """Return G in balls, the columns of rounded inputs as wide as their rounding."""
+        rounded = {moves.column for moves in self.signals if moves.rounded}
+        return self.system.in_balls(rounded)
+
     @property
     def longest(self) -> int:
         """Largest number of samples of a shape."""

@@ -1,0 +1,384 @@
+"""The largest shift under all plants of a box, by boxes that are halved until bounds meet.
+
+The response to a hidden move is expanded to first order about the middle of a box. The norm
+in which privacy is measured is convex, so the linear part is worst at a corner, and
+the rest is bounded by matrices of absolute values. Where the bounds do not meet, the worst
+box is halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..core._linalg import EPS, round_up
+from ..core.errors import UncertifiableError
+from ..noise.parts import NoisePart, responses_of, white_of
+from ..systems.powers import FreeResponse
+
+#: Uncertain entries of which all corners are gone through.
+MOST_ENTRIES = 8
+#: Boxes at which the search ends, with few entries and with more of them, and how many of
+#: these go through all of their corners.
+_MOST_BOXES = 65
+_MOST_WIDE_BOXES = 17
+_TURNED = 4
+#: Relative distance of the two bounds at which no box is halved any more.
+_SHARP = 1e-3
+
+
+def signs(count: int) -> NDArray:
+    """All rows (2^count, count) of -1 and 1."""
+    return np.array(list(product((-1.0, 1.0), repeat=count)))
+
+
+def largest_shift(
+    every: Sequence[UncertainMoves], parts: Sequence[NoisePart], horizon: int
+) -> tuple[float, float]:
+    """Return a certified upper bound of y under every plant, and one that is attained.
+
+    With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
+    what some plant attains, or there are 65 boxes. With more entries the corners are too
+    many. What all but the widest four move the outputs by is added up then.
+
+    Raises
+    ------
+    ValueError
+        If the noise has no white floor.
+    UncertifiableError
+        If the bound is not finite.
+    """
+    if not white_of(parts).all():
+        raise ValueError(
+            "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
+        )
+    whitening = _Whitening.of(parts, horizon)
+    upper, lower = np.max([_halved(moves, whitening) for moves in every], axis=0)
+    return float(upper), float(lower)
+
+
+@dataclass(frozen=True, eq=False)
+class _Box:
+    """A box of offsets, what a plant in it attains, and a bound for all of them.
+
+    ``split`` is the entry that moves the outputs most.
+    """
+
+    middle: NDArray
+    widths: NDArray
+    attained: float
+    bound: float
+    split: int
+
+    @property
+    def halves(self) -> list[tuple[NDArray, NDArray]]:
+        """Middles and half-widths of the two halves."""
+        step = np.zeros_like(self.widths)
+        step[self.split] = self.widths[self.split] / 2
+        narrow = self.widths - step
+        return [(self.middle - step, narrow), (self.middle + step, narrow)]
+
+
+def _halved(moves: UncertainMoves, whitening: _Whitening) -> tuple[float, float]:
+    """Return the bound for one part of an adjacency, and what some plant attains."""
+    entries = len(moves.widths)
+    most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
+    boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths)]
+    lower = boxes[0].attained
+    while True:
+        worst = max(boxes, key=lambda box: box.bound)
+        if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
+            break
+        boxes.remove(worst)
+        for middle, widths in worst.halves:
+            half = _bounded(moves, whitening, middle, widths)
+            lower = max(lower, half.attained)
+            boxes.append(half)
+    if np.isfinite(worst.bound):
+        return float(round_up(worst.bound)), lower
+    raise UncertifiableError(
+        "models: the guarantee over the box cannot be certified down to what "
+        f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
+        "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
+    )
+
+
+@dataclass(frozen=True)
+class _Whitening:
+    """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
+
+    With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
+    the directions U by 1 / sqrt(1 + s^2).
+    """
+
+    floor: NDArray
+    directions: NDArray
+    shrink: NDArray
+
+    @classmethod
+    def of(cls, parts: Sequence[NoisePart], horizon: int) -> _Whitening:
+        floor = np.tile(white_of(parts), horizon)
+        columns = responses_of(parts, horizon).reshape(len(floor), -1)
+        white = columns / floor[:, None]
+        directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
+        shrink = 1 / np.sqrt(1 + sizes**2)
+        return cls(floor, directions, shrink)
+
+    def sizes(self, columns: NDArray) -> NDArray:
+        """Norms (M,) of outputs (T p, M) in units of the floor, at least y."""
+        return np.linalg.norm(columns / self.floor[:, None], axis=0)
+
+    def apply(self, columns: NDArray) -> NDArray:
+        """Columns whose norms are y, of outputs (T p, M)."""
+        white = columns / self.floor[:, None]
+        inside = self.directions.T @ white
+        outside = white - self.directions @ inside
+        return np.vstack([outside, self.shrink[:, None] * inside])
+
+    def rounding(self, columns: NDArray) -> NDArray:
+        """What floating point may add to those norms (M,)."""
+        count = self.directions.shape[1] + 8
+        return 32 * EPS * count * np.sqrt(len(self.floor)) * self.sizes(columns)
+
+    @property
+    def error(self) -> float:
+        """Relative error of the norms from rounded directions and sizes."""
+        largest = 1 / self.shrink.min(initial=1.0)
+        return 1e-12 + 16 * EPS * len(self.floor) * (1 + largest)
+
+
+def _bounded(
+    moves: UncertainMoves, whitening: _Whitening, middle: NDArray, widths: NDArray
+) -> _Box:
+    """Return a box with its bounds.
+
+    What the linear part has at a corner, less what it leaves out there, is attained.
+    """
+    expansion = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
+    base, left_out, *slopes = map(moves.outputs, expansion)
+    beyond = whitening.sizes(left_out) + whitening.rounding(base)
+    for slope in slopes:
+        beyond = beyond + whitening.rounding(slope)
+    reach = np.array([whitening.sizes(slope).max() for slope in slopes])
+    widest = np.argsort(-reach, kind="stable")
+    white = whitening.apply(base)
+    white_slopes = [whitening.apply(slopes[k]) for k in widest]
+    turned = white_slopes
+    if len(slopes) > MOST_ENTRIES:
+        turned = white_slopes[:_TURNED]
+    attained = moves.size(white)
+    for turn in signs(len(turned)):
+        corner = sum(map(np.multiply, turn, turned), white)
+        attained = np.maximum(attained, moves.size(corner))
+    worst = attained
+    for slope in white_slopes[len(turned) :]:
+        worst = worst + moves.size(slope)
+    rest = moves.joined(beyond)
+    lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
+    upper = (worst + rest).max() * (1 + whitening.error)
+    split = int(widest[0]) if slopes else 0
+    return _Box(middle, widths, float(lower), float(upper), split)
+
+
+# -- free responses of uncertain plants ---------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainMoves:
+    """Free responses C A^t V of a plant with uncertain entries, and when they begin.
+
+    Attributes
+    ----------
+    matrix, spread : ndarray, shape (n + p, n)
+        [A; C], and half-widths of its entries.
+    axes : ndarray, shape (n, q)
+        Scaled moves V of the state.
+    times : ndarray
+        Samples at which the state is moved.
+    forwards : bool
+        Whether the move changes nothing before its time. A state that is moved at a time
+        was another one before as well.
+    is_ball : bool
+        Whether any combination of the moves of Euclidean norm one is hidden.
+    """
+
+    matrix: NDArray
+    spread: NDArray
+    axes: NDArray
+    times: NDArray
+    horizon: int
+    forwards: bool = False
+    is_ball: bool = False
+
+    @property
+    def order(self) -> int:
+        """Number n of states."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def entries(self) -> tuple[NDArray, NDArray]:
+        """Rows and columns (k,) of the uncertain entries."""
+        rows, columns = np.nonzero(self.spread)
+        return rows, columns
+
+    @property
+    def widths(self) -> NDArray:
+        """Half-widths (k,) of the uncertain entries."""
+        return self.spread[self.entries]
+
+    @property
+    def back(self) -> int:
+        """Samples before the move that it changes."""
+        return 0 if self.forwards else int(self.times.max())
+
+    def size(self, columns: NDArray) -> NDArray:
+        """The norm of each column, or the largest one of a ball's."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(columns, 2) * (1 + 1e-12)])
+        return np.linalg.norm(columns, axis=0)
+
+    def joined(self, errors: NDArray) -> NDArray:
+        """What errors (M,) of the columns add to those sizes."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(errors)])
+        return errors
+
+    def outputs(self, long: NDArray) -> NDArray:
+        """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
+        starts = self.back - self.times
+        index = starts[:, None] + np.arange(self.horizon)
+        frames = long[index]  # (move, sample, output, axis)
+        frames[index < 0] = 0.0
+        by_sample = frames.transpose(1, 2, 0, 3)
+        rows = self.horizon * long.shape[1]
+        return by_sample.reshape(rows, -1)
+
+
+@lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes
+def _expanded(
+    moves: UncertainMoves, middle: tuple[float, ...], widths: tuple[float, ...]
+) -> list[NDArray]:
+    """Responses (times, p, q) of moves about a point of a box, for t = -back .. forward.
+
+    The first one is that of the plant in the middle. The second one bounds what the first
+    order leaves out in the box. Then come the slopes by each uncertain entry, times its
+    half-width. The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one
+    there, and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
+    """
+    n = moves.order
+    back = moves.back
+    matrix = moves.matrix.copy()
+    matrix[moves.entries] += middle
+    A, C = np.split(matrix, [n])
+    forward = moves.horizon - 1 - int(moves.times.min())
+    start = np.hstack([np.eye(n), moves.axes])
+    free = FreeResponse(A, start, back, forward)
+    outputs = free.outputs(C)
+    states = free.states()
+    sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
+    reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
+    found = [outputs[:, :, n:], _left_out(moves, C, outputs, states, reach)]
+    past = slice(back - 1, None, -1)
+    signal = states[:, :, n:]
+    for row, column, width in zip(*moves.entries, reach):
+        slope = np.zeros_like(found[0])
+        enters = width * signal[:, column]
+        if row >= n:
+            slope[:, row - n] = enters
+        else:
+            leaves = outputs[:, :, row]
+            slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
+            if back:
+                slope[past] = -_convolved(leaves[past], enters[past])
+        found.append(slope)
+    return found
+
+
+def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
+    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
+    samples = np.arange(len(kernel))
+    lags = samples[:, None] - samples
+    past = (lags >= 0)[:, :, None]
+    table = np.where(past, kernel[lags], 0.0)
+    return np.tensordot(table, signal, axes=(1, 0))
+
+
+def _left_out(
+    moves: UncertainMoves, C: NDArray, outputs: NDArray, states: NDArray, reach: NDArray
+) -> NDArray:
+    """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
+    n = moves.order
+    back = moves.back
+    spread = np.zeros_like(moves.spread)
+    spread[moves.entries] = reach
+    spread_A, spread_C = np.split(spread, [n])
+    # balls are known to 180 bits of the largest entry of their column
+    largest = np.abs(states).max(axis=1, keepdims=True)
+    sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
+    read = np.abs(outputs[:, :, :n]) * (1 + 1e-14)
+    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :n]
+    none = np.zeros((n, n))
+    future = _higher_orders(sizes[back:], read[back:], spread_A, none, spread_C)
+    if not back:
+        return future
+    orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
+    if orders is None:
+        past = np.full((back, *future.shape[1:]), np.inf)
+        return np.concatenate([past, future])
+    past = _higher_orders(sizes[back::-1], read[back::-1], *orders, spread_C)
+    return np.concatenate([past[:0:-1], future])
+
+
+def _orders_of_inverse(
+    inverse: NDArray, spread: NDArray
+) -> tuple[NDArray, NDArray] | None:
+    """Bounds of the first and higher orders of A^-1, from |A^-1| and the half-widths of A.
+
+    None if the half-widths are too large.
+    """
+    ratio = inverse @ spread
+    if not np.linalg.norm(ratio, 2) < 0.5:
+        return None
+    first = ratio @ inverse
+    series = np.abs(np.linalg.inv(np.eye(len(ratio)) - ratio))
+    higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
+    return first, higher
+
+
+def _higher_orders(
+    states: NDArray, read: NDArray, first: NDArray, higher: NDArray, moved: NDArray
+) -> NDArray:
+    """Bounds (T, p, q) of the second and higher orders of the responses of moves.
+
+    Sizes of S^t and of S^t V stand in ``states`` (T, n, n + q), those of C S^t in ``read``
+    (T, p, n). The step S is known to within a first and a higher order, C to within
+    ``moved``. With P, L and R the sizes of a state's value, first order and rest,
+
+        L(t) = sum |S^(t-1-s)| first P(s),
+        R(t) = sum |S^(t-1-s)| (first (L + R) + higher (P + L + R))(s),
+
+    and likewise for the outputs. What rounding adds to the slopes is counted as well.
+    """
+    samples, _, n = read.shape
+    kernel = np.concatenate([states[:, :, :n], read], axis=1)
+    values = states[:, :, n:]
+    forced = np.zeros_like(values)
+    out = np.zeros((samples, read.shape[1], values.shape[2]))
+    rounding = 4 * EPS * (samples + 8)
+    with np.errstate(over="ignore", invalid="ignore"):
+        entering = first @ values
+        for t, value in enumerate(values):
+            before = kernel[:t][::-1]
+            linear = np.tensordot(before, entering[:t], axes=((0, 2), (0, 1)))
+            rest = np.tensordot(before, forced[:t], axes=((0, 2), (0, 1)))
+            later = linear[:n] + rest[:n]
+            out[t] = rest[n:] + rounding * linear[n:] + moved @ later
+            forced[t] = first @ later + higher @ (value + later)
+    bounds = np.where(np.isfinite(out), out, np.inf)
+    return bounds * (1 + 1e-9)
