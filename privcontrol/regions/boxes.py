@@ -286,25 +286,26 @@ class PlantBox(ByContent, PlantRegion):
     def shift(
         self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
     ) -> Shift:
-        """Halve the box; where that is not close, let the plant vary, which is more."""
+        # a plant that may vary is more, and its bound may still be the closer one
         varied = super().shift
         if horizon == math.inf:
             return varied(parts, adjacency, horizon)
         few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
         return least_bound(
             [
-                partial(self.halved, parts, adjacency, int(horizon)),
+                partial(halved, self, parts, adjacency, int(horizon)),
                 lambda: (varied(parts, adjacency, horizon).value, 0.0),
             ],
             enough=_CLOSE if few else _POOR,
         )
 
-    def halved(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: int
-    ) -> tuple[float, float]:
-        """A bound of y for every plant of the box, and one that some plant attains."""
-        moves = [_moves_of(part, self, horizon) for part in adjacency.parts]
-        return largest_shift(moves, parts, horizon)
+
+def halved(
+    box: PlantBox, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: int
+) -> tuple[float, float]:
+    """A bound of y for every plant of a box, and one that some plant attains."""
+    moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
+    return largest_shift(moves, parts, horizon)
 
 
 # -- hidden moves as free responses of uncertain plants ----------------------------------

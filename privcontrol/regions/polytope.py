@@ -20,7 +20,7 @@ from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift
 from ..systems.plant import Plant
-from .boxes import PlantBox
+from .boxes import PlantBox, halved
 from .region import (
     PlantRegion,
     checked_clauses,
@@ -143,14 +143,14 @@ class PlantPolytope(ByContent, PlantRegion):
     def shift(
         self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
     ) -> Shift:
-        """A plant that stays the same is also one of the smallest box around the polytope."""
+        # a plant that stays the same is also one of the smallest box around the polytope
         varied = super().shift
         if self.varying or horizon == math.inf:
             return varied(parts, adjacency, horizon)
         box = PlantBox.containing(self.vertices)
         return least_bound(
             [
-                partial(box.halved, parts, adjacency, int(horizon)),
+                partial(halved, box, parts, adjacency, int(horizon)),
                 lambda: (varied(parts, adjacency, horizon).value, 0.0),
             ]
         )

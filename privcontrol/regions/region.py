@@ -116,10 +116,17 @@ class PlantRegion(CheckedFields, ABC):
     def shift(
         self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
     ) -> Shift:
-        """How far Gaussian noise, as it is, hides a secret of every plant of the region.
+        """Certify how far Gaussian noise hides a secret of every plant of the region.
 
         The plant may be another weighted mean of `plants` at every sample. A region of
         plants that stay the same may have a closer bound.
+
+        Parameters
+        ----------
+        parts : sequence of NoisePart
+            Their sum is the noise.
+        adjacency : Adjacency
+        horizon : int or inf
 
         Raises
         ------

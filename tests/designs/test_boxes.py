@@ -94,7 +94,7 @@ def test_all_entries_of_a_plant_may_be_uncertain(relative, slack):
         floor=1.0,
     )
     box = pc.PlantBox.around(plant, relative=relative)
-    assert len(box.entries) == 32
+    assert len(box.widths) == 32
     bound = noise.guarantee_for(box).gdp
     rng = np.random.default_rng(0)
     signs = rng.choice([-1.0, 1.0], size=(60, 32))
@@ -165,7 +165,7 @@ def test_disturbances_of_a_box_are_bounded_above_all_plants_in_it(name, few):
         box = pc.PlantBox.around(plant, relative=3e-4)
     bound = noise.guarantee_for(box).gdp
     rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], size=(12, len(box.entries)))
+    signs = rng.choice([-1.0, 1.0], size=(12, len(box.widths)))
     corners = [box.at(sign * box.widths) for sign in signs]
     attained = noise.guarantee_for([*corners, *box.sampled(20, rng=0)]).gdp
     assert attained <= bound <= (1.002 if few else 1.03) * attained

@@ -45,7 +45,7 @@ def test_known_entries_stay_what_they_are():
     unknown = [[False, True], [False, False]]
     nothing = [[False], [False]]
     found = pc.identify_states(TRUTH, x, u, A=unknown, B=nothing, confidence=0.999)
-    assert len(found.box.entries) == 1
+    assert len(found.box.widths) == 1
     assert np.array_equal(found.box.A > 0, unknown)
     assert np.array_equal(found.plant.B, B)
     assert found.contains(TRUTH)

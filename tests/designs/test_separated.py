@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.noise._shift import certified_shift
-from privcontrol.secrets.secret import SignalMoves
+from privcontrol.noise._shift import shift_behind
+from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem
 
 BUDGET = pc.PrivacyBudget(gdp=1.0)
@@ -61,7 +61,7 @@ def white_shift(plant, events, separation):
         SignalMoves(column, 1.0, events=events, separation=separation)
         for column in range(plant.ninputs)
     ]
-    return certified_shift(white, secret, signals)
+    return shift_behind(white, SecretInputs(secret, tuple(signals)))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_overlapping_changes_share_what_they_share():
     )
     white = LinearSystem.gain(np.eye(1))
     moves = SignalMoves(0, 1.0, (np.ones(5),), events=2, separation=3)
-    found = certified_shift(white, still, (moves,))
+    found = shift_behind(white, SecretInputs(still, (moves,)))
     assert found == pytest.approx(math.sqrt(5 + 5 + 2 * 2), rel=1e-12)
 
 

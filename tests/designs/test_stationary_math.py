@@ -27,9 +27,9 @@ from privcontrol.designs.endless_design import (
 )
 from privcontrol.designs.stationary import stationary_design
 from privcontrol.noise._secret import endless_secret
-from privcontrol.noise._shift import certified_shift
+from privcontrol.noise._shift import shift_behind
 from privcontrol.secrets.disturbance import causal_map
-from privcontrol.secrets.secret import SignalMoves
+from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem
 from privcontrol.systems.plant import Plant
 
@@ -241,9 +241,11 @@ def test_the_longest_pulse_alone_leaves_shorter_ones_bare():
     plant = lag(0.9)
     system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
     shorter = SignalMoves(0, 1.0, (np.ones(10),))
-    assert certified_shift(longest.output, system, (shorter,)) > 1.15 * longest.shift
+    secret = SecretInputs(system, (shorter,))
+    assert shift_behind(longest.output, secret) > 1.15 * longest.shift
     lasting = SignalMoves(0, 1.0, (np.ones(20),), lasting=True)
-    assert certified_shift(longest.output, system, (lasting,)) > 1.15 * longest.shift
+    secret = SecretInputs(system, (lasting,))
+    assert shift_behind(longest.output, secret) > 1.15 * longest.shift
 
 
 @pytest.mark.parametrize("events", [2, 3])
@@ -271,7 +273,9 @@ def test_events_of_a_scaled_impulse_are_scaled_too():
     system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
     noise = LinearSystem.gain(np.eye(1))
     shifts = [
-        certified_shift(noise, system, (SignalMoves(0, radius, shapes, events=2),))
+        shift_behind(
+            noise, SecretInputs(system, (SignalMoves(0, radius, shapes, events=2),))
+        )
         for radius, shapes in ((2.0, (np.ones(1),)), (1.0, (np.array([2.0]),)))
     ]
     assert shifts[1] >= shifts[0] * (1 - 1e-12)
@@ -305,9 +309,7 @@ def test_a_list_of_secrets_hides_each_of_them():
     both = design(lag(0.9), pc.secrets.JointAdjacency(parts))
     for part in parts:
         secret = endless_secret(part, Plant.of(lag(0.9)))
-        alone = certified_shift(
-            both.output, secret.system, secret.signals, secret.balls
-        )
+        alone = shift_behind(both.output, secret)
         assert alone <= both.shift
         assert design(lag(0.9), part).cost <= both.cost * 1.01
 
@@ -442,7 +444,7 @@ def test_noise_whose_inverse_is_unstable_is_not_certified():
     )  # 1 + 2 / z, with its zero at -2
     plant = LinearSystem.gain(np.eye(1))
     with pytest.raises(UncertifiableError, match="not proven to be stable"):
-        certified_shift(noise, plant, (SignalMoves(0, 1.0),))
+        shift_behind(noise, SecretInputs(plant, (SignalMoves(0, 1.0),)))
 
 
 @pytest.mark.parametrize("outputs, inputs", [(1, 1), (3, 2), (2, 4)])
