@@ -25,9 +25,10 @@ from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from .checks import Weights, check_noise, root, span
 from .controller import Controller, Law, ObserverFeedback, general_controller, indexed
-from .dynamics import LinearSide, LoopDynamics, Rows
+from .dynamics import LoopDynamics, Rows
 from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign, Regulation
+from .side import LinearSide
 
 KIND = "private loop"
 
@@ -72,6 +73,11 @@ class LoopData:
         if self.truth is None:
             raise ValueError("region: the plant of this loop is linear")
         return self.truth.check_noise(self.private_noise, self.controls)
+
+    @cached_property
+    def side(self) -> LinearSide:
+        """The plant with the inputs that the controller drives."""
+        return LinearSide(self.plant, self.controls)
 
     @property
     def exogenous(self) -> tuple[int, ...]:
@@ -155,8 +161,7 @@ class LoopData:
     @property
     def regulation(self) -> Regulation:
         """The regulator's problem of the design."""
-        controls = list(self.controls)
-        return Regulation.of(self.plant, controls, self.weights, self.known_design)
+        return Regulation.of(self.side, self.weights, self.known_design)
 
     @property
     def prior_mean(self) -> NDArray:
@@ -187,12 +192,11 @@ class LoopData:
 
     def law_for(self, noise: OutputNoise | None, samples: int | None = None) -> Law:
         """The controller of the design for a noise, or without it for some samples."""
-        controls = list(self.controls)
-        return self.known_design.law(self.plant, controls, self.weights, noise, samples)
+        return self.known_design.law(self.side, self.weights, noise, samples)
 
     def with_gains(self, K: NDArray, L: NDArray) -> Self:
         """The same observer loop with other gains K (m, n) and L (n, p)."""
-        law = ObserverFeedback.of(self.plant, list(self.controls), K, L, self.form)
+        law = ObserverFeedback.of(self.side, K, L, self.form)
         design = self.design
         if design is not None:
             design = replace(design, estimator="observer")
@@ -200,10 +204,9 @@ class LoopData:
 
     def idle(self) -> Self:
         """The same plant without control, u = 0, and without noise."""
-        controls = list(self.controls)
-        nothing = np.zeros((len(controls), len(self.plant.C)))
+        nothing = np.zeros_like(self.side.through.T)
         still = ct.ss([], [], [], nothing, self.plant.dt)
-        law = general_controller(self.plant, controls, still)
+        law = general_controller(self.side, still)
         return replace(self, law=law, noise=None, form="")
 
     # -- the recursion -----------------------------------------------------------------
@@ -211,7 +214,7 @@ class LoopData:
     @cached_property
     def dynamics(self) -> LoopDynamics:
         """The recursion of plant and controller."""
-        return LoopDynamics(LinearSide(self.plant, self.controls), self.law)
+        return LoopDynamics(self.side, self.law)
 
     @cached_property
     def cost_rows(self) -> Rows:

@@ -38,6 +38,7 @@ from .controller import (
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
 from .own_law import Function, OwnDesign, OwnLaw, own_law
+from .side import LinearSide
 from .signals import vector
 
 FORMS = ("predictor", "filter")
@@ -175,8 +176,8 @@ def private_loop(
     else:
         plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
-    driven = driven_inputs(plant, controls, noise)
-    weights = Weights.of(plant, len(driven), **given)
+    side = driven_side(plant, controls, noise)
+    weights = Weights.of(side, **given)
     if name is None:
         name = f"{sys.name}$private"
     if controller is not None:
@@ -184,8 +185,8 @@ def private_loop(
             raise TypeError(
                 "controller: it takes the place of K and L; pass either, not both"
             )
-        law = _law_of(controller, plant, driven, truth)
-        loop = PrivateLoop(plant, law, noise, weights, tuple(driven), name, truth=truth)
+        law = _law_of(controller, side, truth)
+        loop = PrivateLoop(plant, law, noise, weights, side.controls, name, truth=truth)
         if isinstance(law, OwnLaw):
             return _with_prior(loop, law, P0, initial_state)
     if P0 is not None or initial_state is not None:
@@ -205,11 +206,11 @@ def private_loop(
                 "ct.create_estimator_iosystem are joined by ct.interconnect and passed "
                 "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
             )
-    K = matrix(K, "K", (len(driven), plant.order))
-    L = matrix(L, "L", (plant.order, len(plant.C)))
-    observer = ObserverFeedback.of(plant, driven, K, L, form)
+    K = matrix(K, "K", side.B.T.shape)
+    L = matrix(L, "L", plant.C.T.shape)
+    observer = ObserverFeedback.of(side, K, L, form)
     loop = PrivateLoop(
-        plant, observer, noise, weights, tuple(driven), name, form, truth=truth
+        plant, observer, noise, weights, side.controls, name, form, truth=truth
     )
     return assembled(loop)
 
@@ -258,10 +259,8 @@ def private_feedback(
     np.float64(2.0)
     """
     plant = linear_part(sys, noise) if is_nonlinear(sys) else Plant.of(sys)
-    driven = driven_inputs(plant, controls)
     one_of(sign, "sign", (-1, 1))
-    p = len(plant.C)
-    m = len(driven)
+    p, m = driven_side(plant, controls).through.shape
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")
     else:
@@ -292,19 +291,15 @@ def private_feedback(
 
 
 def _law_of(
-    controller: Any, plant: Plant, driven: list[int], truth: NonlinearTruth | None
+    controller: Any, side: LinearSide, truth: NonlinearTruth | None
 ) -> Controller | OwnLaw:
     """The controller of a system of python-control, or of the user's own function."""
-    is_linear = isinstance(controller, (ct.StateSpace, ct.TransferFunction))
-    if isinstance(controller, ct.NonlinearIOSystem) and not is_linear:
+    is_system = isinstance(controller, ct.InputOutputSystem)
+    if is_nonlinear(controller):
         controller = settled(controller) or controller
-    is_function = callable(controller)
-    if isinstance(controller, ct.InputOutputSystem):
-        is_function = isinstance(controller, ct.NonlinearIOSystem)
-        is_function &= not isinstance(controller, ct.StateSpace)
-    if is_function:
-        return own_law(controller, plant, driven, truth)
-    return general_controller(plant, driven, controller)
+    if is_nonlinear(controller) or (callable(controller) and not is_system):
+        return own_law(controller, side, truth)
+    return general_controller(side, controller)
 
 
 def _with_prior(
@@ -379,12 +374,12 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
         )
 
 
-def driven_inputs(
+def driven_side(
     plant: Plant,
     controls: Sequence[str | int] | None,
     noise: OutputNoise | None = None,
-) -> list[int]:
-    """Indices of the inputs that the controller drives, all without ``controls``.
+) -> LinearSide:
+    """The plant with the inputs that the controller drives, all without ``controls``.
 
     Then `PrivacyWarning` says where the noise hides some of them, but not all.
     """
@@ -402,7 +397,7 @@ def driven_inputs(
                 PrivacyWarning,
                 stacklevel=4,
             )
-        return list(range(count))
+        return LinearSide(plant, tuple(range(count)))
     if isinstance(controls, (str, int)):
         controls = [controls]
     if not isinstance(controls, Sequence) or not controls:
@@ -423,4 +418,4 @@ def driven_inputs(
             )
     if len(set(driven)) < len(driven):
         raise ValueError("controls: an input is named twice; name each once")
-    return driven
+    return LinearSide(plant, tuple(driven))

@@ -23,6 +23,7 @@ from ..core._linalg import positive_integer, real_array
 from ..designs.output_noise import OutputNoise
 from ..secrets.disturbance import disturbances
 from ..systems.plant import Plant
+from .side import LinearSide
 
 #: What users of other libraries type, and what it is called here.
 _SYNONYMS = {
@@ -197,15 +198,15 @@ class Weights:
         freeze_arrays(self)
 
     @classmethod
-    def of(cls, plant: Plant, inputs: int, **given: Unpack[WeightOptions]) -> Weights:
+    def of(cls, side: LinearSide, **given: Unpack[WeightOptions]) -> Weights:
         """The weights from what a user gave, where None stays None."""
-        n = plant.order
-        p = len(plant.C)
+        n = side.order
+        p, m = side.through.shape
         entry = given.get("G")
         G = np.eye(n) if entry is None else matrix(entry, "G", (n, None))
         hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
         Q = _given(given.get("Q"), "Q", n)
-        R = _given(given.get("R"), "R", inputs)
+        R = _given(given.get("R"), "R", m)
         QN = _given(given.get("QN"), "QN (covariance of w)", G.shape[1], hint)
         RN = _given(given.get("RN"), "RN", p)
         N = _cross_weight(given.get("N"), Q, R)

@@ -10,8 +10,9 @@ does not depend on u(t), and no algebraic loop arises.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import control as ct
 import numpy as np
@@ -20,112 +21,75 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..noise.iosystem import numbered
+from ..systems.linear import reached_states
 from ..systems.plant import Plant
+from .side import LinearSide
 
-#: Steps that a nonlinear system is given to settle, when it is asked for its linear
-#: steady state.
+#: Steps that a system is given to settle, when it is asked for its linear steady state.
 _SETTLING = 20_000
 
 
-class Law(Protocol):
+class Law(ABC):
     """A controller as the loop asks it, in deviations from its operating point.
 
     Attributes
     ----------
-    order : int
-        Number of states k.
     states, references : tuple of str
         Labels of its states and of its references.
-    varies : bool
-        Whether its matrices vary from sample to sample, or it has none.
-    estimates : bool
-        Whether its first n states are an estimate of the plant's.
     is_function : bool
         Whether it is code of the user's own, which is called for one run at a time.
+    estimates : bool
+        Whether its first n states are an estimate of the plant's.
     """
 
-    @property
-    def order(self) -> int: ...
+    states: tuple[str, ...]
+    references: tuple[str, ...]
+    is_function = False
+    estimates = False
 
     @property
-    def states(self) -> tuple[str, ...]: ...
+    def order(self) -> int:
+        """Number of states k."""
+        return len(self.states)
 
     @property
-    def references(self) -> tuple[str, ...]: ...
+    def varies(self) -> bool:
+        """Whether its matrices vary from sample to sample, or it has none."""
+        return self.is_function
 
-    @property
-    def varies(self) -> bool: ...
-
-    @property
-    def estimates(self) -> bool: ...
-
-    @property
-    def is_function(self) -> bool: ...
-
-    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """Return what it takes from s (p, q) at sample t."""
-
+    @abstractmethod
     def decide(
-        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        """Return the inputs (m, q) that it asks for at sample t."""
+        """Return the inputs (m, q) that it asks for at sample t, from s (p, q)."""
 
+    @abstractmethod
     def follow(
         self,
         t: int,
         memory: NDArray,
-        told: NDArray,
+        sensed: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
         """Return its next states (k, q), from the inputs that act."""
 
-    def for_reference(self, reference: ArrayLike | None) -> Law:
+    def for_reference(self, reference: ArrayLike | None) -> Self:
         """Return the controller with a label for each reference of a run."""
+        return self
 
-    def check_linear(self) -> None:
+    def check_linear(self) -> None:  # noqa: B027
         """Raise a `ValueError` where it is a function."""
 
 
-class BaseLaw:
-    """What most controllers answer: all is told, and references are known."""
-
-    is_function = False
-
-    @property
-    def varies(self) -> bool:
-        """Whether its matrices vary from sample to sample."""
-        return False
-
-    @property
-    def estimates(self) -> bool:
-        """Whether its first n states are an estimate of the plant's."""
-        return False
-
-    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """Return all of the reading."""
-        return sensed
-
-    def for_reference(self, reference: ArrayLike | None) -> Self:
-        """Return the controller itself."""
-        return self
-
-    def check_linear(self) -> None:
-        """Accept, because it is linear."""
-
-
 @dataclass(frozen=True, eq=False)
-class Controller(BaseLaw):
+class Controller(Law):
     """A linear controller: k states, p published outputs, m driven inputs, references.
 
     Attributes
     ----------
     A, B, E, F : ndarray, shapes (k, k), (k, p), (k, m), (k, r)
     C, D, H : ndarray, shapes (m, k), (m, p), (m, r)
-    states : tuple of str
-        Labels of its states, (k,).
-    references : tuple of str
-        Labels of its references, (r,).
     """
 
     A: NDArray
@@ -139,37 +103,30 @@ class Controller(BaseLaw):
     references: tuple[str, ...]
 
     @property
-    def order(self) -> int:
-        """Number of states k."""
-        return len(self.A)
-
-    @property
     def acts_on_errors(self) -> bool:
         """Whether it takes yhat and references only as r - yhat."""
         return np.array_equal(self.F, -self.B) and np.array_equal(self.H, -self.D)
 
     def decide(
-        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        """Return the inputs (m, q) that it asks for."""
-        asked = product(self.C, memory) + product(self.D, told)
+        asked = product(self.C, memory) + product(self.D, sensed)
         return asked + self.H @ reference
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        told: NDArray,
+        sensed: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        """Return its next states (k, q), from the inputs that act."""
-        moved = product(self.A, memory) + product(self.B, told)
+        moved = product(self.A, memory) + product(self.B, sensed)
         return moved + product(self.E, acting) + self.F @ reference
 
 
 @dataclass(frozen=True, eq=False)
-class ObserverFeedback(BaseLaw):
+class ObserverFeedback(Law):
     """An observer with the state feedback u = -K (estimate - xd) + ud.
 
     The observer predicts z = (x, xi), the plant's state and that of the noise if it
@@ -188,6 +145,8 @@ class ObserverFeedback(BaseLaw):
     correct, advance : ndarray, shape (n + k, p) or (T, n + k, p)
     order_of_plant : int
         n.
+    states, references : tuple of str
+        Labels of its states, without the innovations that it recalls.
     tracked : tuple of int
         The outputs with integral action. With any, references are theirs.
     recall : ndarray, shape (T, p, T p), or None
@@ -205,6 +164,8 @@ class ObserverFeedback(BaseLaw):
     correct: NDArray
     advance: NDArray
     order_of_plant: int
+    states: tuple[str, ...]
+    references: tuple[str, ...]
     tracked: tuple[int, ...] = ()
     recall: NDArray | None = None
     whiten: NDArray | None = None
@@ -217,28 +178,25 @@ class ObserverFeedback(BaseLaw):
     @classmethod
     def of(
         cls,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         K: NDArray,
         L: NDArray,
         form: str,
         tracked: tuple[int, ...] = (),
     ) -> ObserverFeedback:
         """The controller of a state feedback K and an observer gain L of a form."""
+        plant = side.plant
         correct = np.zeros_like(L)
         advance = L
         if form == "filter":
             correct = L
             advance = plant.A @ L
-        return cls.knowing(
-            plant, controls, K, plant.A, plant.C, correct, advance, tracked
-        )
+        return cls.knowing(side, K, plant.A, plant.C, correct, advance, tracked)
 
     @classmethod
     def knowing(
         cls,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         K: NDArray,
         A: NDArray,
         C: NDArray,
@@ -250,10 +208,16 @@ class ObserverFeedback(BaseLaw):
 
         A and C are those of plant and noise together.
         """
-        B = np.zeros((len(A), len(controls)))
-        B[: plant.order] = plant.B[:, controls]
-        through = plant.D[:, controls]
-        return cls(A, B, C, through, K, correct, advance, plant.order, tracked)
+        n, m = side.B.shape
+        known = len(A) - n
+        B = np.vstack([side.B, np.zeros((known, m))])
+        sums = indexed("z", len(tracked))
+        states = (*indexed("xhat", n), *indexed("gammahat", known), *sums)
+        references = (*indexed("xd", n), *indexed("ud", m))
+        if tracked:
+            references = indexed("r", len(tracked))
+        gains = (side.through, K, correct, advance)
+        return cls(A, B, C, *gains, n, states, references, tracked)
 
     @property
     def varies(self) -> bool:
@@ -263,42 +227,22 @@ class ObserverFeedback(BaseLaw):
     @property
     def order(self) -> int:
         """Number of states, sums and recalled innovations."""
-        recalled = 0 if self.recall is None else self.recall.shape[2]
-        return len(self.A) + len(self.tracked) + recalled
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Labels of its states, without the innovations that it recalls."""
-        n = self.order_of_plant
-        known = indexed("gammahat", len(self.A) - n)
-        sums = indexed("z", len(self.tracked))
-        return (*indexed("xhat", n), *known, *sums)
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Labels of its references."""
-        if self.tracked:
-            return indexed("r", len(self.tracked))
-        m = self.B.shape[1]
-        return (*indexed("xd", self.order_of_plant), *indexed("ud", m))
+        if self.recall is None:
+            return len(self.states)
+        return len(self.states) + self.recall.shape[2]
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
-        N = len(self.A)
-        seen = product(self.C, memory[:N])
+        seen = product(self.C, memory[: len(self.A)])
         if self.recall is None:
             return seen
-        return seen + product(self.recall[t], memory[N + len(self.tracked) :])
+        return seen + product(self.recall[t], memory[len(self.states) :])
 
-    def told(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
-        """Return the innovation (p, q), what a reading tells beyond the prediction."""
-        return sensed - self.expected(t, memory)
-
-    def estimate(self, t: int, memory: NDArray, told: NDArray) -> NDArray:
+    def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
         """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
-        correct = gain_at(self.correct, t)
-        return memory[:n] + product(correct[:n], told)
+        innovation = sensed - self.expected(t, memory)
+        return memory[:n] + product(gain_at(self.correct, t)[:n], innovation)
 
     def feedback(
         self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
@@ -306,45 +250,41 @@ class ObserverFeedback(BaseLaw):
         """Return the inputs (m, q) that it asks for at an estimate."""
         K = gain_at(self.K, t)
         if self.tracked:
-            N = len(self.A)
-            sums = memory[N : N + len(self.tracked)]
+            sums = memory[len(self.A) : len(self.states)]
             return -product(K, np.concatenate([estimate, sums]))
         n = self.order_of_plant
         return product(K, reference[:n] - estimate) + reference[n:]
 
     def decide(
-        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        """Return the inputs (m, q) that it asks for."""
-        return self.feedback(t, self.estimate(t, memory, told), memory, reference)
+        return self.feedback(t, self.estimate(t, memory, sensed), memory, reference)
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        told: NDArray,
+        sensed: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        """Return its next states (N, q), from the inputs that act."""
-        advance = gain_at(self.advance, t)
         N = len(self.A)
+        innovation = sensed - self.expected(t, memory)
         moved = product(self.A, memory[:N]) + product(self.B, acting)
-        moved += product(advance, told)
+        moved += product(gain_at(self.advance, t), innovation)
         if N == len(memory):
             return moved
-        end = N + len(self.tracked)
         after = memory.copy()
         after[:N] = moved
+        end = len(self.states)
         if self.tracked:
             picked = list(self.tracked)
-            sensed = told + self.expected(t, memory)
             read = sensed[picked] + product(self.through[picked], acting)
             after[N:end] += reference - read
         if self.whiten is not None:
             p = len(self.C)
             own = slice(end + t * p, end + (t + 1) * p)
-            after[own] = product(self.whiten[t], told)
+            after[own] = product(self.whiten[t], innovation)
         return after
 
 
@@ -353,28 +293,20 @@ def gain_at(gain: NDArray, t: int) -> NDArray:
     return gain if gain.ndim == 2 else gain[t]
 
 
-def general_controller(
-    plant: Plant, controls: list[int], ctrl: ct.InputOutputSystem
-) -> Controller:
+def general_controller(side: LinearSide, ctrl: ct.InputOutputSystem) -> Controller:
     """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
+    plant = side.plant
     system = linear_system(ctrl, "controller")
     for matrix in (system.A, system.B, system.C, system.D):
         real_array(matrix, "controller", copy=False)
     check_timebase(system, plant)
-    inputs, outputs = wiring(system, plant, controls)
-    system = ct.ss(
-        system.A,
-        system.B[:, inputs],
-        system.C[outputs],
-        system.D[np.ix_(outputs, inputs)],
-        system.dt,
-        states=system.state_labels,
-    )
-    p = len(plant.C)
-    m = len(controls)
-    B = system.B[:, :p]
-    D = system.D[:, :p]
-    through = plant.D[:, controls]
+    inputs, outputs = wiring(system, side)
+    entry = system.B[:, inputs]
+    direct = system.D[np.ix_(outputs, inputs)]
+    p, m = side.through.shape
+    through = side.through
+    B, F = np.hsplit(entry, [p])
+    D, H = np.hsplit(direct, [p])
     algebraic = through @ D
     rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
     if (np.abs(algebraic) > rounding).any():
@@ -385,36 +317,28 @@ def general_controller(
             "controller by one sample, or remove one feedthrough"
         )
     solved = np.linalg.inv(np.eye(m) - D @ through)
-    states = tuple(system.state_labels)
-    if set(states) & set(plant.states):
-        states = indexed("xc", system.nstates)
     return Controller(
         A=system.A,
         B=B,
         E=B @ through,
-        F=system.B[:, p:],
-        C=solved @ system.C,
+        F=F,
+        C=solved @ system.C[outputs],
         D=solved @ D,
-        H=solved @ system.D[:, p:],
-        states=states,
+        H=solved @ H,
+        states=state_names(system, plant),
         references=indexed("r", system.ninputs - p),
     )
 
 
 def linear_system(ctrl: object, name: str) -> ct.StateSpace:
-    """Return the StateSpace of a linear system, or of one that settles to one.
-
-    ``ct.create_estimator_iosystem`` makes such ones.
-    """
+    """Return a linear system as a StateSpace."""
     if isinstance(ctrl, ct.StateSpace):
         return ctrl
     if isinstance(ctrl, ct.TransferFunction):
         return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
-    if isinstance(ctrl, ct.NonlinearIOSystem):
-        return _settled(ctrl, name)
     raise ct.ControlArgument(
         f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
-        f"{type(ctrl).__name__}"
+        f"{type(ctrl).__name__}; ctrl.linearize makes one of a nonlinear system"
     )
 
 
@@ -426,74 +350,52 @@ def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
     """
     if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
         return None
-    system = _linear_at_rest(ctrl)
-    if system is None or system.nstates == ctrl.nstates:
+    rest = np.zeros(ctrl.nstates)
+    silence = np.zeros(ctrl.ninputs)
+    for _ in range(_SETTLING):
+        before = rest
+        rest = ctrl.dynamics(0, before, silence)
+        if np.abs(rest - before).max() <= 4 * EPS * np.abs(rest).max():
+            break
+    if not np.isfinite(rest).all():
         return None
+    # differences of a linear map are exact for any step, so the step may be one
+    linear = ctrl.linearize(rest, silence, eps=1.0)
+    reached = reached_states(linear.A != 0, linear.B.any(axis=1))
+    if reached.all():
+        return None
+    A = linear.A[np.ix_(reached, reached)]
+    B = linear.B[reached]
+    C = linear.C[:, reached]
+    # random inputs from rest, past all transients of a few states
+    rng = np.random.default_rng(0)
+    state = rest
+    followed = np.zeros(len(A))
+    for _ in range(3 + 2 * ctrl.nstates):
+        sent = rng.normal(size=ctrl.ninputs)
+        expected = ctrl.output(0, state, sent)
+        answer = C @ followed + linear.D @ sent
+        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
+            return None
+        state = ctrl.dynamics(0, state, sent)
+        followed = A @ followed + B @ sent
     warnings.warn(
         "controller: the covariance that it carries is taken as settled, and a P0 that "
         "was passed to ct.create_estimator_iosystem counts for nothing; "
         "private_lqg(P0=...) has the filter that starts from a prior",
         stacklevel=5,
     )
-    return system
+    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
+    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
+    return ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
 
 
-def _settled(ctrl: ct.NonlinearIOSystem, name: str) -> ct.StateSpace:
-    """What a system with an autonomous covariance settles to, with zero input."""
-    system = None
-    if ct.isdtime(ctrl, strict=True):
-        system = _linear_at_rest(ctrl)
-    if system is None:
-        raise ct.ControlArgument(
-            f"{name}: expected a linear system in discrete time, got a "
-            f"{type(ctrl).__name__} that does not behave as one; linearise it with "
-            "ctrl.linearize and pass the result"
-        )
-    return system
-
-
-def _linear_at_rest(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
-    """What inputs reach, linearised at rest, or None if it is not linear there."""
-    rest = np.zeros(ctrl.nstates)
-    silence = np.zeros(ctrl.ninputs)
-    for _ in range(_SETTLING):
-        before = rest
-        rest = ctrl.dynamics(0, before, silence)
-        change = np.abs(rest - before).max(initial=0.0)
-        if change <= 4 * EPS * np.abs(rest).max(initial=0.0):
-            break
-    if not np.isfinite(rest).all():
-        return None
-    # differences of a linear map are exact for any step, so the step may be one
-    linear = ctrl.linearize(rest, silence, eps=1.0)
-    # the covariance settles by itself, for any inputs
-    reached = linear.B.any(axis=1)
-    for _ in range(ctrl.nstates):
-        reached = reached | (linear.A[:, reached] != 0).any(axis=1)
-    kept = np.flatnonzero(reached)
-    system = ct.ss(
-        linear.A[np.ix_(kept, kept)],
-        linear.B[kept],
-        linear.C[:, kept],
-        linear.D,
-        ctrl.dt,
-        inputs=ctrl.input_labels,
-        outputs=ctrl.output_labels,
-        states=[ctrl.state_labels[k] for k in kept],
-    )
-    # random inputs from rest, past all transients of a few states
-    rng = np.random.default_rng(0)
-    state = rest
-    followed = np.zeros(len(kept))
-    for _ in range(3 + 2 * ctrl.nstates):
-        sent = rng.normal(size=ctrl.ninputs)
-        expected = ctrl.output(0, state, sent)
-        answer = system.C @ followed + system.D @ sent
-        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
-            return None
-        state = ctrl.dynamics(0, state, sent)
-        followed = system.A @ followed + system.B @ sent
-    return system
+def state_names(system: ct.InputOutputSystem, plant: Plant) -> tuple[str, ...]:
+    """Labels of a controller's states, others where the plant has one of them."""
+    names = tuple(system.state_labels)
+    if set(names) & set(plant.states):
+        return indexed("xc", len(names))
+    return names
 
 
 def check_timebase(system: ct.InputOutputSystem, plant: Plant) -> None:
@@ -522,14 +424,14 @@ def check_timebase(system: ct.InputOutputSystem, plant: Plant) -> None:
 
 
 def wiring(
-    system: ct.InputOutputSystem, plant: Plant, controls: list[int]
+    system: ct.InputOutputSystem, side: LinearSide
 ) -> tuple[list[int], list[int]]:
     """The system's inputs (published outputs, references) and outputs in the loop's order.
 
     They are found by name where the names tell, else they stay as given.
     """
-    p = len(plant.C)
-    m = len(controls)
+    plant = side.plant
+    p, m = side.through.shape
     if system.ninputs < p:
         raise ct.ControlDimension(
             f"controller: expected the {p} published outputs as inputs, then "
@@ -542,12 +444,11 @@ def wiring(
         )
     inputs = list(range(system.ninputs))
     outputs = list(range(m))
-    published = indexed("yhat", p)
-    for names in (published, plant.outputs):
+    for names in (indexed("yhat", p), plant.outputs):
         if set(names) <= set(system.input_labels):
             first = [system.input_labels.index(name) for name in names]
             inputs = first + [k for k in range(system.ninputs) if k not in first]
-    driven = [plant.inputs[k] for k in controls]
+    driven = [plant.inputs[k] for k in side.driven]
     if set(driven) == set(system.output_labels):
         outputs = [system.output_labels.index(name) for name in driven]
     return inputs, outputs
@@ -562,7 +463,7 @@ def answered(
     through: NDArray,
 ) -> NDArray:
     """Return the inputs (m, q) of a controller that reads yhat (p, q), D u included."""
-    asked = law.decide(t, memory, law.told(t, memory, yhat), reference)
+    asked = law.decide(t, memory, yhat, reference)
     if not through.any():
         return asked
     direct = at_once(law, t, np.eye(len(yhat)))
@@ -572,9 +473,8 @@ def answered(
 def at_once(law: Law, t: int, sensed: NDArray) -> NDArray:
     """Return what a controller at rest answers to s (p, q) alone."""
     count = sensed.shape[1]
-    still = np.zeros((law.order, count))
     quiet = np.zeros((len(law.references), count))
-    return law.decide(t, still, law.told(t, still, sensed), quiet)
+    return law.decide(t, np.zeros((law.order, count)), sensed, quiet)
 
 
 def indexed(name: str, count: int) -> tuple[str, ...]:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import product
 from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
 from .controller import Law
+from .side import Side
 
-#: Takes the time index, the controller's memory (k, q), what it is told (p, q) and the
+#: Takes the time index, the controller's memory (k, q), what it senses (p, q) and the
 #: inputs (m, q) that it asks for; returns those that act.
 Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
 
@@ -29,76 +29,6 @@ Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
 _DOUBLED = 1000
 #: Samples that are computed together, so they stay in the cache.
 _STRETCH = 2048
-
-
-class Side(Protocol):
-    """A plant as the recursion sees it, with the point about which its controller acts.
-
-    Attributes
-    ----------
-    order, exogenous : int
-        Numbers of states, and of inputs that the controller does not drive.
-    inputs, outputs : ndarray, shapes (m, 1), (p, 1)
-        The point: inputs that are driven, and outputs.
-    through : ndarray, shape (p, m)
-        From the driven inputs to the outputs.
-    is_linear : bool
-    """
-
-    order: int
-    exogenous: int
-    inputs: NDArray
-    outputs: NDArray
-    through: NDArray
-    is_linear: bool
-
-    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
-        """Return the outputs (p, q) without what the driven inputs add at once."""
-
-    def move(
-        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
-        """Return the next states (n, q)."""
-
-    def left(
-        self, states: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray | None:
-        """Return which runs left the region (q,), None without one.
-
-        Arrays are (T, n, q), (T, m, q) and (T, free inputs, q or 1).
-        """
-
-
-class LinearSide:
-    """A linear plant some inputs of which are driven, see `Side`."""
-
-    is_linear = True
-
-    def __init__(self, plant: Plant, controls: tuple[int, ...]) -> None:
-        driven = list(controls)
-        others = [i for i in range(plant.B.shape[1]) if i not in controls]
-        self.order = plant.order
-        self.exogenous = len(others)
-        self.inputs = np.zeros((len(driven), 1))
-        self.outputs = np.zeros((len(plant.C), 1))
-        self.through = plant.D[:, driven]
-        self._A = plant.A
-        self._C = plant.C
-        self._B = plant.B[:, driven]
-        self._entry = plant.B[:, others]
-        self._direct = plant.D[:, others]
-
-    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
-        return product(self._C, state) + self._direct @ exogenous
-
-    def move(
-        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
-        moved = product(self._A, state) + product(self._B, acting)
-        return moved + self._entry @ exogenous
-
-    def left(self, states: NDArray, acting: NDArray, exogenous: NDArray) -> None:
-        return None
 
 
 class Rows(NamedTuple):
@@ -137,7 +67,7 @@ class LoopDynamics:
         """Places of the drives among the inputs of `at`."""
         widths = {
             "reference": len(self.law.references),
-            "exogenous": self.side.exogenous,
+            "exogenous": len(self.side.free),
             "noise": self.outputs,
             "disturbance": self.side.order,
         }
@@ -149,10 +79,17 @@ class LoopDynamics:
         return places
 
     def at(self, t: int) -> LinearSystem:
-        """Return the loop at sample t as one system from all drives, in their `places`.
+        """Return the loop at sample t as one system from all drives, in their `places`."""
+        if self.law.varies:
+            return self._of_units(t)
+        return self._settled
 
-        It is made of the answers to units.
-        """
+    @cached_property
+    def _settled(self) -> LinearSystem:
+        return self._of_units(0)
+
+    def _of_units(self, t: int) -> LinearSystem:
+        """Return the system of a sample, made of the answers to units."""
         self.law.check_linear()
         size = self.size
         units = np.eye(size + self.places["disturbance"].stop)
@@ -164,7 +101,7 @@ class LoopDynamics:
         C, D = np.hsplit(published[0], [size])
         return LinearSystem(A, B, C, D)
 
-    @cached_property
+    @property
     def fixed(self) -> LinearSystem:
         """The system `at` any sample. `ValueError` where gains vary."""
         self.law.check_linear()
@@ -173,7 +110,7 @@ class LoopDynamics:
                 "the gains of this loop vary from sample to sample: it has no poles and "
                 "no steady state; loop.system is a ct.nlsys with the time"
             )
-        return self.at(0)
+        return self._settled
 
     @property
     def stable(self) -> bool:
@@ -185,7 +122,7 @@ class LoopDynamics:
         self, t: int, rows: NDArray, factors: Mapping[str, NDArray]
     ) -> LinearSystem:
         """Return the map from what enters drives by factors to rows of (x, u), at t."""
-        system = self.at(t) if self.law.varies else self.fixed
+        system = self.at(t)
         n = self.side.order
         by_input = rows[:, n:]
         C = by_input @ system.C[self.outputs :]
@@ -268,27 +205,27 @@ class LoopDynamics:
         states = np.empty((samples + 1, len(initial), runs))
         published = np.empty((samples, p + len(side.inputs), runs))
         states[0] = initial
-        still = {}
+        acting_on = {}
         for name, place in self.places.items():
-            still[name] = np.zeros((samples, place.stop - place.start, 1))
-        acting_on = {**still, **drives}
-        references = acting_on["reference"]
-        free = acting_on["exogenous"]
+            still = np.zeros((samples, place.stop - place.start, 1))
+            acting_on[name] = drives.get(name, still)
         for k in range(samples):
             t = first + k
             state = states[k, :n]
             memory = states[k, n:]
-            reading = side.read(t, state, free[k]) + acting_on["noise"][k]
-            told = law.told(t, memory, reading - side.outputs)
-            asked = law.decide(t, memory, told, references[k]) + side.inputs
+            free = acting_on["exogenous"][k]
+            reference = acting_on["reference"][k]
+            reading = side.read(t, state, free) + acting_on["noise"][k]
+            sensed = reading - side.outputs
+            acting = law.decide(t, memory, sensed, reference) + side.inputs
             if actuator is not None:
-                asked = actuator(t, memory, told, asked)
-            published[k, p:] = asked
+                acting = actuator(t, memory, sensed, acting)
+            published[k, p:] = acting
             acting = published[k, p:]
             published[k, :p] = reading + product(side.through, acting)
             change = acting - side.inputs
-            states[k + 1, n:] = law.follow(t, memory, told, change, references[k])
-            moved = side.move(t, state, acting, free[k])
+            states[k + 1, n:] = law.follow(t, memory, sensed, change, reference)
+            moved = side.move(t, state, acting, free)
             states[k + 1, :n] = moved + acting_on["disturbance"][k]
         return states, published
 

@@ -74,8 +74,8 @@ def controller(loop: LoopData) -> System:
 
     def at(t: int) -> LinearSystem:
         asked = answered(law, t, memory, yhat, reference, through)
-        told = law.told(t, memory, yhat - through @ asked)
-        after = law.follow(t, memory, told, asked, reference)
+        sensed = yhat - through @ asked
+        after = law.follow(t, memory, sensed, asked, reference)
         A, B = np.hsplit(after, [order])
         C, D = np.hsplit(asked, [order])
         return LinearSystem(A, B, C, D)
@@ -87,8 +87,8 @@ def controller(loop: LoopData) -> System:
 
 def _driven(loop: LoopData, t: int) -> LinearSystem:
     """The loop at sample t from references, exogenous inputs and output noise."""
-    system = loop.dynamics.at(t) if loop.law.varies else loop.dynamics.fixed
-    return system.entered_by(range(loop.dynamics.places["noise"].stop))
+    dynamics = loop.dynamics
+    return dynamics.at(t).entered_by(range(dynamics.places["noise"].stop))
 
 
 def _named(

@@ -26,6 +26,7 @@ from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
+from .side import LinearSide
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64
@@ -170,20 +171,6 @@ class Knowledge:
             spread = _compressed(error, terms)
             unknown = self.A @ step.unseen
 
-    def gains(self, samples: float) -> tuple[NDArray, NDArray]:
-        """Gains (T, N, p) of estimates and predictions, (N, p) without a horizon."""
-        if samples == math.inf:
-            settled = self.settled()
-            return settled.correct, settled.advance
-        samples = int(samples)
-        shape = (samples, len(self.A), len(self.C))
-        correct = np.empty(shape)
-        advance = np.empty(shape)
-        for t, step in enumerate(self.steps(samples)):
-            correct[t] = step.correct
-            advance[t] = step.advance
-        return correct, advance
-
     def told_of(
         self, columns: NDArray, samples: int
     ) -> Iterator[tuple[tuple[NDArray, NDArray], tuple[NDArray, NDArray]]]:
@@ -251,19 +238,28 @@ class Knowledge:
 
     def law(
         self,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         K: NDArray,
         form: str,
         tracked: tuple[int, ...],
         samples: float,
     ) -> ObserverFeedback:
-        """Return the feedback K of the estimate."""
-        correct, advance = self.gains(samples)
+        """Return the feedback K of the estimate, with gains (T, N, p).
+
+        They are (N, p) without a horizon.
+        """
+        if samples == math.inf:
+            settled = self.settled()
+            correct = settled.correct
+            advance = settled.advance
+        else:
+            steps = list(self.steps(int(samples)))
+            correct = np.array([step.correct for step in steps])
+            advance = np.array([step.advance for step in steps])
         if form == "predictor":
             correct = np.zeros_like(correct)
         return ObserverFeedback.knowing(
-            plant, controls, K, self.A, self.C, correct, advance, tracked
+            side, K, self.A, self.C, correct, advance, tracked
         )
 
     def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
@@ -486,38 +482,31 @@ class DenseKnowledge:
 
     def law(
         self,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         K: NDArray,
         form: str,
         tracked: tuple[int, ...],
-        horizon: float,
+        samples: float,
     ) -> ObserverFeedback:
         """Return the feedback K of the estimate, which recalls all innovations."""
-        samples, n, size = self.onto.shape
-        p = size // samples
-        whiten = np.empty((samples, p, p))
-        correct = np.empty((samples, n, p))
-        recall = np.zeros((samples, p, size))
-        for t in range(samples):
+        count, n, size = self.onto.shape
+        plant = self.plant
+        p = size // count
+        whiten = np.empty((count, p, p))
+        correct = np.empty((count, n, p))
+        recall = np.zeros((count, p, size))
+        for t in range(count):
             own = slice(t * p, (t + 1) * p)
             past = slice(0, t * p)
             whiten[t] = np.linalg.inv(self.lower[own, own])
             correct[t] = self.onto[t, :, own] @ whiten[t]
-            by_state = self.plant.C @ self.onto[t, :, past]
+            by_state = plant.C @ self.onto[t, :, past]
             recall[t, :, past] = self.lower[own, past] - by_state
-        advance = self.plant.A @ correct
+        advance = plant.A @ correct
         if form == "predictor":
             correct = np.zeros_like(correct)
         law = ObserverFeedback.knowing(
-            self.plant,
-            controls,
-            K,
-            self.plant.A,
-            self.plant.C,
-            correct,
-            advance,
-            tracked,
+            side, K, plant.A, plant.C, correct, advance, tracked
         )
         return replace(law, recall=recall, whiten=whiten)
 

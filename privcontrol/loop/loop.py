@@ -39,6 +39,7 @@ from .online import OnlineController
 from .optimum import Optimality, optimality
 from .regulator import LqgDesign
 from .report import write_report
+from .side import LinearSide
 from .signals import over_run
 from .simulation import UserLaw, simulate
 
@@ -468,12 +469,9 @@ class PrivateLoop(LoopData):
         if law is not None:
             options["law"] = _LAWS[law.pop("type")](**law)
             return cls(**options)
-        options["law"] = options["design"].law(
-            options["plant"],
-            list(options["controls"]),
-            options["weights"],
-            options["noise"],
-        )
+        side = LinearSide(options["plant"], options["controls"])
+        given = (side, options["weights"], options["noise"])
+        options["law"] = options["design"].law(*given)
         return cls(**options)
 
     def _repr_html_(self) -> str:

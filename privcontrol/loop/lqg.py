@@ -15,7 +15,7 @@ from ..core._linalg import one_of, positive_number
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..systems.plant import Plant
-from .assembly import FORMS, assembled, driven_inputs, warn_of_public_secret
+from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, semidefinite
 from .loop import PrivateLoop
 from .moments import prior_cost
@@ -128,18 +128,18 @@ def private_lqg(
            [0.6973]]))
     """
     plant = fitting_plant(sys, noise)
-    driven = driven_inputs(plant, controls, noise)
-    weights = Weights.of(plant, len(driven), Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
+    side = driven_side(plant, controls, noise)
+    weights = Weights.of(side, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
     weights.require()
     tracked: list[int] = []
     prices: list[float] = []
     if integral is not None:
-        tracked, prices = _tracked(plant, integral, len(driven))
+        tracked, prices = _tracked(plant, integral, len(side.controls))
     design = _checked_design(
         plant, noise, len(tracked), P0, initial_state, estimator, terminal, form
     )
     design = replace(design, tracked=tuple(tracked), prices=tuple(prices))
-    if design.is_kalman and design.form == "filter" and plant.D[:, driven].any():
+    if design.is_kalman and design.form == "filter" and side.through.any():
         raise ValueError(
             "form: the plant passes an input on at once, so what is published at t would "
             'depend on itself if the controller read it; pass form="predictor"'
@@ -148,9 +148,9 @@ def private_lqg(
         _check_codesign(noise, design)
     if name is None:
         name = f"{sys.name}$private"
-    law = design.law(plant, driven, weights, noise)
+    law = design.law(side, weights, noise)
     loop = PrivateLoop(
-        plant, law, noise, weights, tuple(driven), name, design.form, design=design
+        plant, law, noise, weights, side.controls, name, design.form, design=design
     )
     if codesign:
         return optimal_loop(loop, positive_number(cap, "cap"), progress)
@@ -158,7 +158,7 @@ def private_lqg(
     loop = assembled(loop)
     if not design.is_kalman and not tracked and not loop.never_ends:
         # x(0) is as uncertain as it is without privacy noise, for any noise
-        _warn_if_useless(loop, constant_filter(plant, weights, None).covariance)
+        _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
     return loop
 
 

@@ -137,7 +137,7 @@ def linear_part(sys: Any, noise: Any) -> Plant:
 
 
 class NonlinearSide:
-    """A nonlinear plant some inputs of which are driven, see `Side`.
+    """A nonlinear plant some inputs of which are driven.
 
     Its functions take the times of the samples, and whole columns of runs.
     """
@@ -155,7 +155,6 @@ class NonlinearSide:
         self.driven = list(controls)
         count = len(truth.plant.inputs)
         self.free = [k for k in range(count) if k not in controls]
-        self.exogenous = len(self.free)
         self.inputs = truth.inputs[self.driven, None]
         self.outputs = truth.outputs[:, None]
         self.through = np.zeros((len(self.outputs), len(self.inputs)))
@@ -185,6 +184,10 @@ class NonlinearSide:
         return self._truth.called(function, self._times[t], state, inputs)
 
     def left(self, states: NDArray, acting: NDArray, exogenous: NDArray) -> NDArray:
+        """Return which runs left the region (q,).
+
+        Arrays are (T, n, q), (T, m, q) and (T, free inputs, q or 1).
+        """
         found = np.zeros(states.shape[2], bool)
         for state, inputs, free in zip(states, acting, exogenous):
             found |= self._region.outside(state, self._all_inputs(inputs, free))

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import PrivacyError
 from ._loop_data import LoopData
-from .controller import ObserverFeedback, answered, gain_at
-from .kalman import Knowledge, Step
+from .controller import Law, ObserverFeedback, answered, gain_at
+from .kalman import Step
 from .margins import knowledge
 
 
@@ -36,32 +36,32 @@ class OnlineController:
     """
 
     def __init__(self, loop: LoopData) -> None:
-        side = loop.dynamics.side
+        side = loop.side
         self.time = 0
         self.estimate: NDArray | None = None
+        self._loop = loop
+        self._law: Law = loop.law
+        self._observer = loop.observer
         if loop.observer is not None:
             self.estimate = loop.prior_mean
-        self._loop = loop
-        self._law = loop.law
-        self._observer = loop.observer
-        self._predicts = loop.observer is not None and loop.observer.recall is None
         self._horizon = math.inf if loop.noise is None else loop.noise.horizon
         self._rest = loop.rest
-        self._rest_outputs = side.outputs
-        self._rest_inputs = side.inputs
+        self._outputs = side.outputs
+        self._inputs = side.inputs
         if loop.truth is not None:
-            self._rest_outputs = loop.truth.outputs[:, None]
-            self._rest_inputs = loop.truth.inputs[list(loop.controls), None]
-        self._through = side.through
-        self._passes_on = bool(side.through.any())
+            self._outputs = loop.truth.outputs[:, None]
+            self._inputs = loop.truth.inputs[side.driven, None]
+        self._through = side.through if side.through.any() else None
         self._memory = loop.start[side.order :, None]
-        self._sensed: NDArray | None = None
-        self._told = np.zeros_like(self._rest_outputs)
+        self._reading: NDArray | None = None
+        self._sensed: Any = None  # the reading without what the inputs add at once
+        self._change = np.zeros_like(self._inputs)  # of the inputs, from rest
         self._silence = np.zeros((len(loop.law.references), 1))
         self._reference = self._silence
-        self._asked = self._rest_inputs
+        # samples that were lost, after which gains that vary are others
         self._lost: set[int] = set()
         self._is_public = loop.noise is None and loop.knows_noise
+        self._filtered = 0
 
     def step(
         self,
@@ -97,26 +97,26 @@ class OnlineController:
             If a sample is lost to a controller that predicts nothing, a reference or
             feedforward is given to one that takes none, or a shape does not fit.
         """
-        if self.time >= self._horizon:
+        t = self.time
+        if t >= self._horizon:
             raise PrivacyError(
                 f"yhat: the noise covers {self._horizon} samples, and all of them are "
                 "taken; begin a run with loop.online(), with noise that is drawn again"
             )
-        if self.time:
+        if t:
             self._follow(applied)
         elif applied is not None:
             raise ValueError("applied: no input acted before the first sample")
-        self._sensed = None
+        self._reading = None
         if yhat is not None:
-            given = _column(yhat, "yhat", len(self._rest_outputs))
-            self._sensed = given - self._rest_outputs
+            given = _column(yhat, "yhat", len(self._outputs))
+            self._reading = given - self._outputs
         self._reference = self._silence
         if reference is not None or feedforward is not None:
-            self._take_reference(reference, feedforward)
-        asked = self._decide()
-        self.time += 1
-        self._asked = asked + self._rest_inputs
-        return self._asked[:, 0].copy()
+            self._reference = self._given(reference, feedforward)
+        self._change = self._decide(t)
+        self.time = t + 1
+        return (self._change + self._inputs)[:, 0]
 
     @property
     def covariance(self) -> NDArray:
@@ -130,27 +130,30 @@ class OnlineController:
             return known.covariances(math.inf)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
-        if self._observer is not None and not self._predicts:
-            return self._recalled[self.time - 1]
-        return known.covariance(self._filtering.at(self.time - 1))
+        if self._observer is not None and self._observer.recall is not None:
+            return known.covariances(self._horizon)[self.time - 1]
+        return known.covariance(self._filter(self.time - 1))
 
     @cached_property
     def _known(self) -> Any:
         return knowledge(self._loop)
 
     @cached_property
-    def _recalled(self) -> NDArray:
-        return self._known.covariances(int(self._horizon))
+    def _steps(self) -> Iterator[Step]:
+        return self._known.steps(sys.maxsize, self._lost)
 
-    @cached_property
-    def _filtering(self) -> Filtering:
-        return Filtering(self._known, self._lost)
+    def _filter(self, t: int) -> Step:
+        """The filter's step at sample t, never one before the last that was asked for."""
+        while self._filtered <= t:
+            self._step = next(self._steps)
+            self._filtered += 1
+        return self._step
 
-    def _take_reference(
+    def _given(
         self, reference: ArrayLike | None, feedforward: ArrayLike | None
-    ) -> None:
-        count = len(self._silence)
-        self._reference = self._silence.copy()
+    ) -> NDArray:
+        given = self._silence.copy()
+        count = len(given)
         if self._loop.follows_states:
             count = self._loop.plant.order
         elif feedforward is not None:
@@ -158,81 +161,56 @@ class OnlineController:
                 "feedforward: only loops of an observer and a state feedback take one"
             )
         if reference is not None:
-            self._reference[:count] = _column(reference, "reference", count)
+            given[:count] = _column(reference, "reference", count)
         if feedforward is not None:
-            m = len(self._rest_inputs)
-            self._reference[count:] = _column(feedforward, "feedforward", m)
+            given[count:] = _column(feedforward, "feedforward", len(self._inputs))
+        return given
 
-    def _decide(self) -> NDArray:
+    def _decide(self, t: int) -> NDArray:
         """The inputs that the controller asks for, in deviations from rest."""
-        t = self.time
-        if self._sensed is None and not self._predicts:
+        observer = self._observer
+        reading = self._reading
+        memory = self._memory
+        predicts = observer is not None and observer.recall is None
+        if reading is None and not predicts:
             raise ValueError(
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
-        observer = self._observer
-        if observer is not None and self._predicts:
+        self._sensed = reading
+        if reading is None and observer is not None and observer.varies:
+            self._lost.add(t)
+        if observer is not None and (self._lost or self._is_public):
             self._law = observer = self._with_gains(observer, t)
-        law = self._law
-        memory = self._memory
-        if self._sensed is None:
-            self._told = np.zeros_like(self._rest_outputs)
-        elif self._passes_on:
-            given = (memory, self._sensed, self._reference, self._through)
-            asked = answered(law, t, *given)
-            self._told = law.told(t, memory, self._sensed - self._through @ asked)
-        else:
-            self._told = law.told(t, memory, self._sensed)
+        if reading is not None and self._through is not None:
+            given = (memory, reading, self._reference, self._through)
+            asked = answered(self._law, t, *given)
+            self._sensed = reading - self._through @ asked
         if observer is None:
-            return law.decide(t, memory, self._told, self._reference)
-        estimate = observer.estimate(t, memory, self._told)
+            return self._law.decide(t, memory, self._sensed, self._reference)
+        if reading is None:
+            self._sensed = observer.expected(t, memory)
+        estimate = observer.estimate(t, memory, self._sensed)
         self.estimate = estimate[:, 0] + self._rest
         return observer.feedback(t, estimate, memory, self._reference)
 
     def _follow(self, applied: ArrayLike | None) -> None:
         """Move on from the sample before, with the inputs that acted there."""
-        t = self.time - 1
-        acting = self._asked
+        change = self._change
         if applied is not None:
-            acting = _column(applied, "applied", len(self._asked))
-        change = acting - self._rest_inputs
-        if self._passes_on and self._sensed is not None:
-            sensed = self._sensed - self._through @ change
-            self._told = self._law.told(t, self._memory, sensed)
-        self._memory = self._law.follow(
-            t, self._memory, self._told, change, self._reference
-        )
+            change = _column(applied, "applied", len(change)) - self._inputs
+            if self._through is not None and self._reading is not None:
+                self._sensed = self._reading - self._through @ change
+        given = (self._memory, self._sensed, change, self._reference)
+        self._memory = self._law.follow(self.time - 1, *given)
 
     def _with_gains(self, observer: ObserverFeedback, t: int) -> ObserverFeedback:
         """The observer with the gains of sample t, computed again after one was lost."""
-        if self._sensed is None and observer.varies:
-            self._lost.add(t)
-        if not self._lost and not self._is_public:
-            return observer
-        step = self._filtering.at(t)
+        step = self._filter(t)
         correct = step.correct
         if self._loop.form == "predictor":
             correct = np.zeros_like(correct)
         K = gain_at(observer.K, t)
         return replace(observer, K=K, correct=correct, advance=step.advance)
-
-
-class Filtering:
-    """A filter's steps as far as they were asked for, with samples that were lost."""
-
-    def __init__(self, known: Knowledge, lost: set[int]) -> None:
-        self._steps: Iterator[Step] = known.steps(sys.maxsize, lost)
-        self._count = 0
-        self._last: Step | None = None
-
-    def at(self, t: int) -> Step:
-        """Return the step at sample t, never one before the last that was asked for."""
-        while self._count <= t:
-            self._last = next(self._steps)
-            self._count += 1
-        if self._last is None:
-            raise ValueError("t: expected a sample from 0 on")
-        return self._last
 
 
 def _column(value: ArrayLike, name: str, size: int) -> NDArray:

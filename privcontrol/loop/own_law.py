@@ -7,7 +7,7 @@ moments, poles and design files of such loops do not exist.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self
@@ -18,19 +18,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
 from ..designs.output_noise import OutputNoise
-from ..systems.plant import Plant
 from .checks import Weights
-from .controller import BaseLaw, Law, ObserverFeedback, check_timebase, indexed, wiring
+from .controller import (
+    Law,
+    ObserverFeedback,
+    check_timebase,
+    indexed,
+    state_names,
+    wiring,
+)
 from .kalman import is_dense, knowledge_of
 from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign
+from .side import LinearSide
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OwnLaw(BaseLaw, ABC):
+class OwnLaw(Law):
     """A controller of the user's own, in deviations from the point about which it acts.
 
     Attributes
@@ -39,10 +46,6 @@ class OwnLaw(BaseLaw, ABC):
         Length of a sample.
     inputs, outputs : ndarray, shapes (m, 1), (p, 1)
         That point; the user's code is given, and gives, whole signals.
-    references : tuple of str
-        Labels of its references, (r,).
-    states : tuple of str
-        Labels of its states, (k,).
     observer : ObserverFeedback or None
         What makes the estimate that it is given.
     """
@@ -52,21 +55,9 @@ class OwnLaw(BaseLaw, ABC):
     outputs: NDArray
     references: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
-
     observer: ObserverFeedback | None = None
 
-    varies = True
     is_function = True
-
-    @property
-    def estimates(self) -> bool:
-        """Whether the user's code is given an estimate."""
-        return self.observer is not None
-
-    @property
-    def order(self) -> int:
-        """Number of states k."""
-        return len(self.states)
 
     def check_linear(self) -> NoReturn:
         """Refuse to be one linear system."""
@@ -76,19 +67,11 @@ class OwnLaw(BaseLaw, ABC):
             "loop.simulate(trials=1000)"
         )
 
-    def for_reference(self, reference: ArrayLike | None) -> Self:
-        """The controller with a label for each reference of a run."""
-        count = 0
-        if reference is not None:
-            count = len(np.atleast_1d(real_array(reference, "reference")))
-        return replace(self, references=indexed("r", count))
-
     def decide(
-        self, t: int, memory: NDArray, told: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        """Return the inputs (m, 1) that it asks for at sample t, told the reading (p, 1)."""
-        yhat = (told + self.outputs)[:, 0]
-        given = self._answer(t, memory[:, 0], yhat, reference[:, 0])
+        """Return the inputs (m, 1) that it asks for at sample t, from one run's reading."""
+        given = self._answer(t, memory, sensed, reference[:, 0])
         try:
             asked = np.asarray(given, float)
         except (TypeError, ValueError):
@@ -106,24 +89,13 @@ class OwnLaw(BaseLaw, ABC):
             )
         return asked.reshape(m, 1) - self.inputs
 
-    def follow(
-        self,
-        t: int,
-        memory: NDArray,
-        told: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
-        """Its next states (k, 1)."""
-        return memory
-
     def knowing(self, observer: ObserverFeedback) -> OwnLaw:
         """Return the controller with an estimate, if it takes one."""
         return self
 
     @abstractmethod
     def _answer(
-        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> Any:
         """What the user's code returns."""
 
@@ -139,6 +111,11 @@ class FunctionLaw(OwnLaw):
     rest: NDArray
 
     @property
+    def estimates(self) -> bool:  # type: ignore[override]
+        """Whether the function is given an estimate."""
+        return self.observer is not None
+
+    @property
     def order(self) -> int:
         """Number of states of the observer."""
         return 0 if self.observer is None else self.observer.order
@@ -147,31 +124,35 @@ class FunctionLaw(OwnLaw):
         """Return the function with an estimate."""
         return replace(self, observer=observer, states=observer.states)
 
+    def for_reference(self, reference: ArrayLike | None) -> Self:
+        """The controller with a label for each reference of a run."""
+        count = 0
+        if reference is not None:
+            count = len(np.atleast_1d(real_array(reference, "reference")))
+        return replace(self, references=indexed("r", count))
+
     def _answer(
-        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> Any:
         followed = reference.copy() if self.references else None
         estimate = None
         if self.observer is not None:
-            column = memory[:, None]
-            sensed = yhat[:, None] - self.outputs
-            told = self.observer.told(t, column, sensed)
-            change = self.observer.estimate(t, column, told)
+            change = self.observer.estimate(t, memory, sensed)
             estimate = self.rest + change[:, 0]
+        yhat = (sensed + self.outputs)[:, 0]
         return self.function(t * self.step, yhat, estimate, followed)
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        told: NDArray,
+        sensed: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
         if self.observer is None:
             return memory
-        learned = self.observer.told(t, memory, told)
-        return self.observer.follow(t, memory, learned, acting, reference)
+        return self.observer.follow(t, memory, sensed, acting, reference)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,7 +162,7 @@ class SystemLaw(OwnLaw):
     ``reads`` and ``drives`` put its inputs and outputs in the loop's order.
     """
 
-    update: Callable[..., Any]
+    update: Callable[..., Any] | None
     read: Callable[..., Any] | None
     params: Mapping[str, Any]
     reads: NDArray
@@ -189,18 +170,15 @@ class SystemLaw(OwnLaw):
 
     @classmethod
     def of(
-        cls, ctrl: ct.NonlinearIOSystem, plant: Plant, controls: list[int], **point: Any
+        cls, ctrl: ct.NonlinearIOSystem, side: LinearSide, **point: Any
     ) -> SystemLaw:
         """The controller of a system whose time is the plant's."""
-        check_timebase(ctrl, plant)
-        reads, drives = wiring(ctrl, plant, controls)
-        states = tuple(ctrl.state_labels)
-        if set(states) & set(plant.states):
-            states = indexed("xc", ctrl.nstates)
+        check_timebase(ctrl, side.plant)
+        reads, drives = wiring(ctrl, side)
         return cls(
-            states=states,
-            references=indexed("r", ctrl.ninputs - len(plant.C)),
-            update=ctrl.updfcn if states else _still,
+            states=state_names(ctrl, side.plant),
+            references=indexed("r", ctrl.ninputs - len(side.outputs)),
+            update=ctrl.updfcn,
             read=ctrl.outfcn,
             params=dict(ctrl.params),
             reads=np.argsort(reads),
@@ -208,29 +186,38 @@ class SystemLaw(OwnLaw):
             **point,
         )
 
-    def for_reference(self, reference: ArrayLike | None) -> Self:
-        return self
+    def _called(
+        self,
+        function: Callable[..., Any],
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        reference: NDArray,
+    ) -> Any:
+        """What a function of the system returns at sample t."""
+        yhat = (sensed + self.outputs)[:, 0]
+        given = np.concatenate([yhat, reference])[self.reads]
+        return function(t * self.step, memory[:, 0].copy(), given, dict(self.params))
 
     def _answer(
-        self, t: int, memory: NDArray, yhat: NDArray, reference: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> Any:
         if self.read is None:
-            return memory[self.drives]
-        given = np.concatenate([yhat, reference])[self.reads]
-        answer = self.read(t * self.step, memory.copy(), given, dict(self.params))
+            return memory[self.drives, 0]
+        answer = self._called(self.read, t, memory, sensed, reference)
         return np.ravel(answer)[self.drives]
 
     def follow(
         self,
         t: int,
         memory: NDArray,
-        told: NDArray,
+        sensed: NDArray,
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        seen = np.concatenate([told + self.outputs, reference])
-        given = seen[self.reads, 0]
-        moved = self.update(t * self.step, memory[:, 0], given, dict(self.params))
+        if self.update is None or not self.states:
+            return memory
+        moved = self._called(self.update, t, memory, sensed, reference[:, 0])
         return np.reshape(moved, memory.shape)
 
 
@@ -242,56 +229,45 @@ class OwnDesign(LqgDesign):
 
     def law(
         self,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         weights: Weights,
         noise: OutputNoise | None,
         samples: float | None = None,
     ) -> Law:
         """Return it with the filter that knows the noise, given QN, RN and a prior."""
-        if self.P0 is not None and (weights.QN is None or weights.RN is None):
+        is_unknown = weights.QN is None or weights.RN is None
+        if self.P0 is not None and is_unknown:
             raise ValueError(
                 "P0: the estimate that starts from it needs the covariances of the "
                 "plant's disturbances and readings; pass QN and RN"
             )
-        if noise is None or weights.QN is None or weights.RN is None:
+        if noise is None or is_unknown or (self.P0 is None and is_dense(noise)):
             return self.own
-        if self.P0 is None and is_dense(noise):
-            return self.own
-        known = knowledge_of(plant, weights, noise, self.P0)
-        none = np.zeros((len(controls), plant.order))
-        given = (plant, controls, none, self.form, self.tracked, noise.horizon)
-        return self.own.knowing(known.law(*given))
+        known = knowledge_of(side.plant, weights, noise, self.P0)
+        none = np.zeros_like(side.B.T)
+        observer = known.law(side, none, self.form, self.tracked, noise.horizon)
+        return self.own.knowing(observer)
 
 
-def _still(t: float, states: NDArray, inputs: NDArray, params: Any) -> NDArray:
-    """The update of a system without states."""
-    return states
-
-
-def own_law(
-    controller: Any, plant: Plant, controls: list[int], truth: NonlinearTruth | None
-) -> OwnLaw:
+def own_law(controller: Any, side: LinearSide, truth: NonlinearTruth | None) -> OwnLaw:
     """The controller of a function or a `ct.nlsys`.
 
     `ValueError` if what is published at a sample would depend on the controller's
     answer.
     """
-    if plant.D[:, controls].any():
+    if side.through.any():
         raise ValueError(
             "controller: the plant passes an input that the controller drives on at "
             "once, so what is published would depend on the controller's answer "
             "to it; delay that input by one sample (with_delays)"
         )
-    point: dict[str, Any] = {
-        "step": plant.step,
-        "inputs": np.zeros((len(controls), 1)),
-        "outputs": np.zeros((len(plant.C), 1)),
-    }
+    point: dict[str, Any] = {"inputs": side.inputs, "outputs": side.outputs}
+    rest = np.zeros(side.order)
     if truth is not None:
-        point["inputs"] = truth.inputs[controls, None]
+        point["inputs"] = truth.inputs[side.driven, None]
         point["outputs"] = truth.outputs[:, None]
+        rest = truth.states
+    point["step"] = side.plant.step
     if isinstance(controller, ct.NonlinearIOSystem):
-        return SystemLaw.of(controller, plant, controls, **point)
-    rest = np.zeros(plant.order) if truth is None else truth.states
+        return SystemLaw.of(controller, side, **point)
     return FunctionLaw(function=controller, rest=rest, **point)

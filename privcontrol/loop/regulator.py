@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import White
 from ..secrets.modes import unseen_mode
-from ..systems.plant import Plant
 from .checks import Weights, present, root
 from .controller import Law, ObserverFeedback
 from .kalman import Knowledge, Step, knowledge_of
+from .side import LinearSide
 
 
-def constant_filter(plant: Plant, weights: Weights, noise: OutputNoise | None) -> Step:
+def constant_filter(
+    side: LinearSide, weights: Weights, noise: OutputNoise | None
+) -> Step:
     """Return the filter of ``ct.dlqe``, which knows independent noise and no other."""
-    return Knowledge.of(plant, weights, noise, None, kind=White).settled()
+    return Knowledge.of(side.plant, weights, noise, None, kind=White).settled()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +64,7 @@ class LqgDesign:
 
     def law(
         self,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         weights: Weights,
         noise: OutputNoise | None,
         samples: float | None = None,
@@ -71,18 +72,17 @@ class LqgDesign:
         """Return the controller for a noise, or without noise for a number of samples."""
         if noise is not None:
             samples = noise.horizon
-        K = self.regulator(plant, controls, weights, samples)
+        K = self.regulator(side, weights, samples)
         if samples == math.inf or (self.is_kalman and samples is not None):
-            known = knowledge_of(plant, weights, noise, self.P0)
-            return known.law(plant, controls, K, self.form, self.tracked, samples)
-        step = constant_filter(plant, weights, noise)
+            known = knowledge_of(side.plant, weights, noise, self.P0)
+            return known.law(side, K, self.form, self.tracked, samples)
+        step = constant_filter(side, weights, noise)
         L = step.correct if self.form == "filter" else step.advance
-        return ObserverFeedback.of(plant, controls, K, L, self.form, self.tracked)
+        return ObserverFeedback.of(side, K, L, self.form, self.tracked)
 
     def regulator(
         self,
-        plant: Plant,
-        controls: list[int],
+        side: LinearSide,
         weights: Weights,
         samples: float | None,
     ) -> NDArray:
@@ -90,7 +90,7 @@ class LqgDesign:
 
         The weight of constant gains is the solution of the Riccati equation.
         """
-        task = Regulation.of(plant, controls, weights, self)
+        task = Regulation.of(side, weights, self)
         if self.terminal is None or samples in (None, math.inf) or not self.is_kalman:
             return task.settled[0]
         return task.gains(int(samples or 0))[0]
@@ -115,17 +115,16 @@ class Regulation:
     weight: NDArray | None
 
     @classmethod
-    def of(
-        cls, plant: Plant, controls: list[int], weights: Weights, design: LqgDesign
-    ) -> Regulation:
+    def of(cls, side: LinearSide, weights: Weights, design: LqgDesign) -> Regulation:
         """Return the problem of a design."""
+        plant = side.plant
         n = plant.order
         picked = list(design.tracked)
         j = len(picked)
         A = np.eye(n + j)
         A[:n, :n] = plant.A
         A[n:, :n] = -plant.C[picked]
-        B = np.vstack([plant.B[:, controls], -plant.D[np.ix_(picked, controls)]])
+        B = np.vstack([side.B, -side.through[picked]])
         cost = scipy.linalg.block_diag(
             present(weights.Q, "Q"), np.diag(design.prices), present(weights.R, "R")
         )

@@ -192,11 +192,11 @@ class Actuation:
     target: NDArray
 
     def __call__(
-        self, t: int, memory: NDArray, told: NDArray, asked: NDArray
+        self, t: int, memory: NDArray, sensed: NDArray, asked: NDArray
     ) -> NDArray:
         """The inputs (m, q) at sample t, see `Actuator`."""
         if self.law is not None and self.observer is not None:
-            estimate = self.observer.estimate(t, memory, told)
+            estimate = self.observer.estimate(t, memory, sensed)
             asked = self._of_law(self.law, t, estimate, asked)
         if self.limits is None:
             return asked
@@ -247,7 +247,7 @@ def _actuation(
             "controller: this loop has a controller of its own, without an observer "
             "whose estimates a function could be given; make the loop with K and L"
         )
-    through = loop.plant.D[:, loop.controls]
+    through = loop.side.through
     is_own = observer is None and loop.truth is None and not loop.law.is_function
     if is_own and at_once(loop.law, 0, through).any():
         raise ValueError(
@@ -375,9 +375,10 @@ class SteppedTrials:
             now = went[-1]
             free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
             acting = sent[:, dynamics.outputs :]
-            left = dynamics.side.left(
-                went[:-1, :n], acting, free[:, :, : sent.shape[2]]
-            )
+            if isinstance(dynamics.side, NonlinearSide):
+                left = dynamics.side.left(
+                    went[:-1, :n], acting, free[:, :, : sent.shape[2]]
+                )
         out = {"states": states.T, "published": published.T, "eta": eta}
         return {**out, "left": None if left is None else left[:keep]}
 

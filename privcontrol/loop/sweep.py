@@ -308,7 +308,7 @@ def tradeoff(
         weight = semidefinite(terminal, "terminal", plant.order)
         public = replace(public, design=replace(public.known_design, terminal=weight))
     if P0 is None:
-        P0 = constant_filter(plant, public.weights, None).covariance
+        P0 = constant_filter(public.side, public.weights, None).covariance
     price: Price = prior_cost
     if samples != math.inf:
         given: dict[str, Any] = {
@@ -370,7 +370,7 @@ def _candidates(
     if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.plant, family="iid-gaussian")
-    step = constant_filter(public.plant, public.weights, independent)
+    step = constant_filter(public.side, public.weights, independent)
     retuned = step.correct if public.form == "filter" else step.advance
     regulator: Any = public.K
     other = public.with_gains(regulator, retuned)

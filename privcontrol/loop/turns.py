@@ -86,10 +86,9 @@ def least_cost(loop: LoopData) -> float:
     covariance = np.linalg.inv(information)
     narrow = basis @ covariance @ basis.T
     plant = loop.plant
-    driven = list(loop.controls)
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
-    K = design.regulator(plant, driven, loop.weights, noise.horizon)
-    law = known.law(plant, driven, K, design.form, (), noise.horizon)
+    K = design.regulator(loop.side, loop.weights, noise.horizon)
+    law = known.law(loop.side, K, design.form, (), noise.horizon)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
