@@ -229,16 +229,17 @@ def accuracy_of_consensus():
     network, values = consensus(), pc.plants.ten_agent_values()
     step = np.eye(10) - network.laplacian.toarray()
     far = np.linalg.matrix_power(step, 30)
-    mean = network.mean_error(values, 30)[:, -1]
-    np.testing.assert_allclose(mean, far @ values - 15, atol=1e-9)
-    assert network.limit_error_bound() == pytest.approx(10 * network.scales[0] ** 2)
-    eta = np.random.default_rng(0).standard_normal(10)
-    noise = network.scales * eta
-    bound = network.path_error_bound(values, noise, 30)
-    x = values.astype(float)
-    for t in range(31):
-        assert np.linalg.norm(x - 15) <= bound[t] * (1 + 1e-9)
-        x = x - network.laplacian @ (x + noise)
+    runs = network.simulate(values, 30, trials=4000, rng=0)
+    mean = np.asarray(runs.states).mean(axis=1)[:, -1]
+    deviation = network.scales[0] * np.linalg.norm(np.eye(10) - far, axis=1)
+    assert (np.abs(mean - far @ values) < 5 * deviation / np.sqrt(4000)).all()
+    limit = network.error_bound(values, 400)[-1]
+    assert limit == pytest.approx(10 * network.scales[0] ** 2)
+    noise = np.asarray(runs.outputs - runs.states)[:, :, 0]
+    decay = network.rate ** np.arange(31)
+    drawn = np.multiply.outer(np.linalg.norm(noise, axis=0), 1 + decay)
+    bound = decay * np.linalg.norm(values) + drawn
+    assert (np.sqrt(runs.squared_error("state")) <= bound * (1 + 1e-9)).all()
 
 
 def algorithm_1():

@@ -20,7 +20,12 @@ import networkx as nx
 import numpy as np
 
 import privcontrol as pc
-from privcontrol.consensus import plot_error, plot_network, private_consensus
+from privcontrol.consensus import (
+    plot_error,
+    plot_network,
+    private_consensus,
+    worst_coalition,
+)
 
 AGENTS = 40
 STEPS = 120
@@ -68,7 +73,7 @@ def draw_coalition(ax, graph):
     agents = private_consensus(
         graph, BUDGET, RADIUS, weights="metropolis", pairwise_std=3.0, coalition=2
     )
-    pair = agents.worst_coalition
+    pair = worst_coalition(agents)
     plot_network(agents, coalition=pair, ax=ax)
     ax.set_title("What the worst pair learns of the others")
     known = [

@@ -52,7 +52,7 @@ def error_figure(family):
             line = f"{readout:8s} epsilon {epsilon:5g}: sigma {network.scales[0]:8.4f}"
             line += f", limit {limit:11.4f}"
             if readout == "state":
-                bound = network.limit_error_bound()
+                bound = network.noise.variance.sum()
                 line += f", bound of Proposition 1 {bound:11.4f}"
             print(line)
             label = {"color": color, "ha": "right", "va": "top", "fontsize": "small"}

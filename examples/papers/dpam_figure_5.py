@@ -13,8 +13,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 from dpam_agents import READINGS, TRIALS, agents
 
-from privcontrol.consensus import plot_network, plot_trajectories
+from privcontrol.consensus import plot_network
 from privcontrol.plants import ten_agent_values
+
+
+def draw_means(ax, network, response, values):
+    """Mean errors of all agents over the runs, and (I - L)^t (x(0) - mean) over them."""
+    exact = [values - values.mean()]
+    for _ in response.time[1:]:
+        exact.append(network.network.iteration @ exact[-1])
+    for agent, error in zip(network.nodes, response.mean("states") - values.mean()):
+        ax.plot(response.time, error, linewidth=1.3, label=str(agent))
+    lines = ax.plot(response.time, exact, color="black", linestyle=":", linewidth=0.9)
+    lines[-1].set_label("exact")
+    ax.set(xlabel="Step $t$")
+
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 values = ten_agent_values()
@@ -26,7 +39,7 @@ for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#007
     response = network.simulate(values, 30, trials=TRIALS, rng=5)
     if readout == "state":
         plot_network(network, ax=graph)
-        plot_trajectories(network, response, values, ax=left)
+        draw_means(left, network, response, values)
         promised = network.guarantee
         print(promised)
         print(f"at delta = 0.01: epsilon = {promised.epsilon(0.01):.4f}")

@@ -17,7 +17,9 @@ from .network import (
 from .plots import (
     plot_error as plot_error,
     plot_network as plot_network,
-    plot_trajectories as plot_trajectories,
 )
-from .private import PrivateConsensus as PrivateConsensus
+from .private import (
+    PrivateConsensus as PrivateConsensus,
+    worst_coalition as worst_coalition,
+)
 from .simulation import ConsensusResponse as ConsensusResponse

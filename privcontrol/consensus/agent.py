@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from os import PathLike
+from pathlib import Path
 from threading import Lock
 
 import numpy as np
@@ -111,17 +112,17 @@ class Agent:
         place = network.position(node)
         self.node = node
         self._weights: dict[Hashable, float] = {}
-        self._shared_sizes: dict[Hashable, float] = {}
         for j, weight in network.neighbours(place).items():
             self._weights[network.nodes[j]] = weight
-            if noise.pairwise_std:
-                sign = 1 if place < j else -1
-                self._shared_sizes[network.nodes[j]] = sign * noise.pairwise_std
         self._own_scale = float(noise.scales[place])
         self._family = noise.family.family
-        self._keys: dict[Hashable, bytes] = {}
+        # size and secret of what is shared: the lower end adds it, the other subtracts
+        self._shared: dict[Hashable, tuple[float, bytes]] = {}
         if noise.pairwise_std:
-            self._keys = self._checked_keys(shared)
+            for neighbour, key in self._checked_keys(shared).items():
+                is_lower = place < network.index[neighbour]
+                size = noise.pairwise_std if is_lower else -noise.pairwise_std
+                self._shared[neighbour] = (size, key)
         private = real_array(value, "value")
         if private.ndim > 1 or not private.size:
             raise ValueError(
@@ -185,17 +186,9 @@ class Agent:
                 "messages: expected a mapping from neighbour to message, got "
                 f"{type(messages).__name__}"
             )
-        self._check_process()
-        with self._lock:
-            self._update(messages)
-
-    def _update(self, messages: Mapping[Hashable, ArrayLike]) -> None:
-        own = self._newest()
-        following = own.copy()
-        heard = []
+        numbers = {}
         for sender, message in messages.items():
-            is_known = isinstance(sender, Hashable) and sender in self._weights
-            if not is_known:
+            if sender not in self._weights:
                 raise ValueError(
                     f"messages: expected neighbours of {self.node} only, got another sender"
                 )
@@ -204,9 +197,14 @@ class Agent:
                 raise ValueError(
                     f"messages: expected shape {self._shape} from each, got {number.shape}"
                 )
-            following += self._weights[sender] * (number.ravel() - own)
-            heard.append(sender)
-        self._publish(following, heard=heard)
+            numbers[sender] = number.ravel()
+        self._check_process()
+        with self._lock:
+            own = self._newest()
+            following = own.copy()
+            for sender, number in numbers.items():
+                following += self._weights[sender] * (number - own)
+            self._publish(following, heard=numbers)
 
     def repair(self, missing: list[Hashable]) -> None:
         """Take out the noise that is shared with neighbours who never sent a message.
@@ -229,32 +227,30 @@ class Agent:
             If this agent has not sent a message itself: its neighbours may have
             repaired theirs. If it has heard one of the missing.
         """
-        if isinstance(missing, str) or not isinstance(missing, list | tuple | set):
+        if not isinstance(missing, list | tuple | set):
             raise TypeError(
                 f"missing: expected a list of nodes, got {type(missing).__name__}"
             )
         self._check_process()
+        gone = [node for node in self._shared if node in missing]
         with self._lock:
-            self._repair(missing)
-
-    def _repair(self, missing: Iterable[Hashable]) -> None:
-        if not self._published:
-            raise PrivacyError(
-                f"agent {self.node}: it has sent no message yet, and must not send one once "
-                "others are repaired; start a new run with fresh secrets"
-            )
-        gone = [n for n in missing if isinstance(n, Hashable) and n in self._keys]
-        heard = [node for node in gone if node in self._heard]
-        if heard:
-            raise PrivacyError(
-                f"missing: agent {self.node} has heard {', '.join(map(str, heard[:5]))}, "
-                "whose value the noise that they share protects; leave out who was heard"
-            )
-        following = self._published[-1].copy()
-        for node in gone:
-            if node not in self._repaired:
-                following -= self._shared_noise(node)
-        self._publish(following, repaired=gone)
+            if not self._published:
+                raise PrivacyError(
+                    f"agent {self.node}: it has sent no message yet, and must not send one "
+                    "once others are repaired; start a new run with fresh secrets"
+                )
+            heard = [str(node) for node in gone if node in self._heard]
+            if heard:
+                raise PrivacyError(
+                    f"missing: agent {self.node} has heard {', '.join(heard[:5])}, whose "
+                    "value the noise that they share protects; leave out who was heard"
+                )
+            nothing = np.zeros_like(self._value)
+            following = self._published[-1].copy()
+            for node in gone:
+                if node not in self._repaired:
+                    following -= self._released(nothing, [], [node])
+            self._publish(following, repaired=gone)
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken
@@ -267,7 +263,8 @@ class Agent:
     def _newest(self) -> NDArray:
         """Return the newest message, after the first one was drawn and kept."""
         if not self._published:
-            self._publish(self._first_message())
+            own = [self._own_scale]
+            self._publish(self._released(self._value, own, list(self._shared)))
         return self._published[-1]
 
     def _checked_keys(
@@ -279,19 +276,18 @@ class Agent:
                 f"shared: expected a mapping from neighbour to {KEY_BYTES} secret bytes, got "
                 f"{type(shared).__name__}; see pair_keys for a simulation"
             )
-        absent = [node for node in self._weights if node not in shared]
+        absent = [str(node) for node in self._weights if node not in shared]
         if absent:
             raise ValueError(
                 f"shared: expected a secret for each of {len(self._weights)} neighbours, "
-                f"got none for {', '.join(map(str, absent[:5]))}"
+                f"got none for {', '.join(absent[:5])}"
             )
         keys = {}
         for node in self._weights:
             key = shared[node]
-            if not isinstance(key, bytes | bytearray) or len(key) != KEY_BYTES:
-                got = type(key).__name__
-                if isinstance(key, bytes | bytearray):
-                    got = str(len(key))
+            is_key = isinstance(key, bytes | bytearray)
+            if not is_key or len(key) != KEY_BYTES:
+                got = len(key) if is_key else type(key).__name__
                 raise ValueError(
                     f"shared: expected {KEY_BYTES} secret bytes, got {got}"
                 )
@@ -303,47 +299,38 @@ class Agent:
             )
         return keys
 
-    def _release(
-        self, values: NDArray, sizes: list[float], keys: list[bytes], own: int
+    def _released(
+        self, values: NDArray, own: list[float], neighbours: list[Hashable]
     ) -> NDArray:
-        """Values behind noise of these sizes, summed exactly and rounded once.
+        """Values behind own noise and what neighbours share, summed exactly and rounded once.
 
-        The ``own`` first sizes are drawn from the operating system, the rest from the
-        keys.
+        Own noise of these sizes is drawn from the operating system, the rest from the
+        secrets.
         """
         exact, _ = exact_data(values, "value")
-        factor = np.kron(np.eye(len(values)), sizes)
+        shared = [self._shared[node] for node in neighbours]
+        sizes = own + [size for size, _ in shared]
         sources: list[BitSource] = []
         for entry in range(len(values)):
-            sources += [SYSTEM_BITS] * own
-            sources += [SharedBits(key, entry) for key in keys]
+            sources += [SYSTEM_BITS] * len(own)
+            sources += [SharedBits(key, entry) for _, key in shared]
+        factor = np.kron(np.eye(len(values)), sizes)
         return exact_release(exact, factor, self._family, source=sources)
-
-    def _shared_noise(self, neighbour: Hashable) -> NDArray:
-        """What the agent adds on account of a neighbour, who adds its opposite."""
-        size = self._shared_sizes[neighbour]
-        nothing = np.zeros(self._value.size)
-        return self._release(nothing, [size], [self._keys[neighbour]], 0)
-
-    def _first_message(self) -> NDArray:
-        """The value behind fresh noise and the noise that is shared with neighbours."""
-        sizes = [self._own_scale, *self._shared_sizes.values()]
-        return self._release(self._value, sizes, list(self._keys.values()), 1)
 
     def _publish(
         self,
         message: NDArray,
         *,
-        repaired: Sequence[Hashable] = (),
-        heard: Sequence[Hashable] = (),
+        repaired: Iterable[Hashable] = (),
+        heard: Iterable[Hashable] = (),
     ) -> None:
         """Keep a message, and whom it repaired and heard, on disk first."""
         if self._path:
-            numbers = {node: k for k, node in enumerate(self._weights)}
+            places = list(self._weights)
             record = {
                 "message": " ".join(number.hex() for number in message.tolist()),
-                "repaired": [numbers[node] for node in repaired],
-                "heard": [numbers[n] for n in heard if n not in self._heard],
+                "repaired": [places.index(node) for node in repaired],
+                "heard": [places.index(n) for n in heard if n not in self._heard],
             }
             self._write(json.dumps(record) + "\n")
         self._published.append(message)
@@ -373,15 +360,15 @@ class Agent:
 
     def _resume(self) -> None:
         """Take up what the file says, without a torn last line, which was never sent."""
-        with open(self._path, "rb+") as file:
-            content = file.read()
-            whole = content[: content.rfind(b"\n") + 1]
-            if len(whole) < len(content):
-                file.truncate(len(whole))
+        file = Path(self._path)
+        content = file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
         if not whole:
             # killed while it wrote its first message, which nobody has seen
-            os.unlink(self._path)
+            file.unlink()
             return
+        if len(whole) < len(content):
+            os.truncate(file, len(whole))
         nodes = tuple(self._weights)
         try:
             for line in whole.decode().splitlines():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..core._linalg import EPS, one_of, positive_number
+from ..core._linalg import EPS, one_of, positive_number, round_up
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.noise import Noise, family_of
-from .adjacency import MOVES, NodeAdjacency, quotient_up
+from .adjacency import MOVES, NodeAdjacency
 from .coalition import ample_pairwise_std, exposure_to_any
 from .network import WEIGHTS, Network, read_network
 from .noise import AgentNoise
@@ -23,7 +23,8 @@ from .private import PrivateConsensus, check_shared_size, checked_coalition
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-12
 
-#: Logarithm of the least noise that agents draw alone, over that of independent noise.
+#: Logarithm of the least noise that agents draw alone, over that of independent noise,
+#: which hides the sum of 1e12 agents.
 _LEAST_OWN = -14.0
 
 
@@ -129,12 +130,11 @@ def private_consensus(
         shared = 0.0
     else:
         shared = positive_number(pairwise_std, "pairwise_std", zero=True)
-    is_shared = is_auto or shared > 0
-    coalition = checked_coalition(coalition, is_shared, family, n, moves)
-    if is_shared and coalition is not None:
+    if is_auto or shared:
+        count = checked_coalition(coalition, True, family, n, moves)
         check_shared_size(shared, scales)
         noise = AgentNoise(law, scales, shared, network)
-        noise = _shared_noise(noise, adjacency, allowed, coalition)
+        noise = _shared_noise(noise, adjacency, allowed, count or 0)
         scales = noise.scales
         shared = noise.pairwise_std
     return PrivateConsensus(
@@ -179,7 +179,7 @@ def _independent_scales(
         # another node's larger radius may have to hide behind this node's noise
         radii = np.full(nodes, radii.max())
     scales = radii / allowed
-    while (short := quotient_up(radii, scales) > allowed).any():
+    while (short := round_up(radii / scales) > allowed).any():
         scales[short] = np.nextafter(scales[short], np.inf)
     return scales
 
@@ -201,33 +201,28 @@ def _shared_noise(
         return replace(noise, scales=noise.scales * math.exp(log_share))
 
     if not noise.pairwise_std:
-        if adjacency.kind == "known-total":
-            raise ValueError(
-                "pairwise_std: expected a number, since with a public total the agents need "
-                "the less noise of their own the more they share, without a limit"
-            )
         ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
         size = math.exp(excess(ample))
-        scales = noise.scales * size
-        found = replace(noise, scales=scales, pairwise_std=ample.pairwise_std * size)
+        found = replace(
+            ample, scales=noise.scales * size, pairwise_std=ample.pairwise_std * size
+        )
     else:
         # what meets the budget towards some coalitions, until no other one is worse
         among: list[tuple] = []
         worst: tuple = ()
         while worst not in among:
             among.append(worst)
-            found = with_share(_root(lambda share: excess(with_share(share), among)))
+            # bounds of pairs may ask for more than independent noise
+            share = brentq(
+                lambda share: excess(with_share(share), among),
+                _LEAST_OWN,
+                1.0,
+                xtol=_TOLERANCE,
+            )
+            found = with_share(share)
             worst = exposure_to_any(found, adjacency, coalition).coalition()
     step = _TOLERANCE
     while excess(found) > 0:
         found = replace(found, scales=found.scales * (1 + step))
         step *= 4
     return found
-
-
-def _root(excess: Callable[[float], float]) -> float:
-    """Logarithm of the least share of independent noise without an excess."""
-    if excess(_LEAST_OWN) <= 0:
-        return _LEAST_OWN  # a public total needs none beside much shared noise
-    # bounds of pairs may ask for more than independent noise
-    return brentq(excess, _LEAST_OWN, 0.5, xtol=_TOLERANCE)

@@ -23,7 +23,6 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import instance_of, one_of, real_array
 from .adjacency import InitialValues
-from .connectivity import algebraic_connectivity, is_connected_without
 
 #: Initial values by position, or by node.
 Values = ArrayLike | Mapping[Hashable, float]
@@ -32,6 +31,11 @@ WEIGHTS = ("given", "metropolis", "max-degree")
 
 #: Up to this many nodes the spectrum is computed densely, which takes seconds.
 DENSE_NODES = 4000
+
+#: Disjoint paths are counted up to this product of nodes and links, some seconds.
+_LARGEST_COUNT = 4e5
+#: Cut nodes are looked for up to this sum of nodes and links, some seconds.
+_LARGEST_SEARCH = 1e6
 
 #: Row sums and symmetry are judged to the rounding of sums of decimal weights.
 _ROUNDING = 1e-12
@@ -94,20 +98,27 @@ class Network:
         return unit_graph(*self.links, len(self))
 
     @cached_property
-    def algebraic_connectivity(self) -> float:
-        """A lower bound of the unit Laplacian's second eigenvalue, 0 if too large."""
-        return algebraic_connectivity(self.unit_graph)
+    def connectivity(self) -> int:
+        """A lower bound of how many agents must leave before the others fall apart.
 
-    def is_connected_without(self, count: int) -> bool:
-        """Return whether the network is known to stay connected without any `count` agents."""
-        if count not in self._connected_without:
-            known = is_connected_without(self.unit_graph, count)
-            self._connected_without[count] = known
-        return self._connected_without[count]
+        It is exact in small networks, by disjoint paths (Menger). In larger ones a
+        network without a cut node stands the loss of one agent.
+        """
+        import networkx as nx
 
-    @cached_property
-    def _connected_without(self) -> dict[int, bool]:
-        return {}
+        n = len(self)
+        first, second = self.links
+        degrees = np.bincount(np.concatenate([first, second]), minlength=n)
+        fewest = int(degrees.min())
+        dense = 2 * fewest + 2 - n  # two parts would be too large
+        if dense >= fewest:
+            return fewest
+        if n + len(first) > _LARGEST_SEARCH:
+            return max(dense, 1)
+        graph = nx.Graph(zip(first.tolist(), second.tolist()))
+        if n * len(first) <= _LARGEST_COUNT:
+            return nx.node_connectivity(graph)
+        return max(dense, 2 if nx.is_biconnected(graph) else 1)
 
     def neighbours(self, position: int) -> dict[int, float]:
         """Weights of a node's neighbours by their positions."""

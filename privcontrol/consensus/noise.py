@@ -119,13 +119,9 @@ class AgentNoise:
         return np.hstack([np.diag(self.scales), shared])
 
     def _incidence(self, first: NDArray, second: NDArray) -> sparse.csc_array:
-        """The matrix (n, m) that adds entry e to row first[e], and takes it from second[e]."""
-        n = len(self.scales)
-        return _added_to(first, n) - _added_to(second, n)
-
-
-def _added_to(ends: NDArray, n: int) -> sparse.csc_array:
-    """The matrix (n, m) that adds entry e to row ends[e]."""
-    m = len(ends)
-    pointers = np.arange(m + 1, dtype=ends.dtype)
-    return sparse.csc_array((np.ones(m), ends, pointers), shape=(n, m))
+        """Return the matrix (n, m) whose column e has 1 in row first[e], -1 in second[e]."""
+        m = len(first)
+        rows = np.stack([first, second], axis=1).ravel()
+        entries = np.tile([1.0, -1.0], m)
+        starts = np.arange(0, 2 * m + 1, 2, dtype=rows.dtype)
+        return sparse.csc_array((entries, rows, starts), shape=(len(self.scales), m))

@@ -1,8 +1,7 @@
-"""Draw trajectories, mean-square errors and the network of private consensus.
+"""Draw mean-square errors and the network of private consensus.
 
 Each function draws on one pair of axes, its own or the given ones, and returns them. A
-figure of states or of errors shows private values. It is for the experimenter, not for
-publication.
+figure of errors shows private values. It is for the experimenter, not for publication.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .._figures import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
 from ..core._shown import own_axes
 from ..core.loss import checked_delta
-from .error import deviation_from_mean, step_count
+from .error import step_count
 from .network import DENSE_NODES, Values
 from .private import DENSE_MODEL, PrivateConsensus
 from .simulation import READOUTS, ConsensusResponse
@@ -33,72 +32,6 @@ NAMED_NODES = 30
 
 #: A readout keeps its colour in all figures.
 COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
-_AGENTS = (*OKABE_ITO, "#56B4E9", "#000000", "#8C6D31", "#7B4173", "#637939")
-
-
-def plot_trajectories(
-    consensus: PrivateConsensus,
-    response: ConsensusResponse,
-    initial_values: Values,
-    *,
-    readout: str = "state",
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot the mean error of every agent over the trials, with the exact mean over it.
-
-    That is (I - L)^t (x(0) - mean). Up to ten agents have their own colour and exact
-    curve, and of more only two exact curves are drawn.
-
-    Parameters
-    ----------
-    consensus : PrivateConsensus
-    response : ConsensusResponse
-        Simulated with states kept.
-    initial_values
-        As for `PrivateConsensus.simulate`.
-    readout : {"message", "state"}, optional
-    ax : Axes, optional
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
-    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
-    >>> values = pc.plants.ten_agent_values()
-    >>> response = agents.simulate(values, 20, trials=50, rng=0)
-    >>> ax = pc.consensus.plot_trajectories(agents, response, values)
-    """
-    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
-    instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
-    one_of(readout, "readout", READOUTS)
-    signals = response.outputs
-    if readout == "state":
-        signals = response.states
-    exact = consensus.mean_error(initial_values, len(response.time) - 1)
-    values = consensus.network.initial_values(initial_values, consensus.dimension)
-    _, average = deviation_from_mean(values)
-    ax = _stepped_axes(ax)
-    means = np.tile(average, len(values))[:, None]
-    measured = np.asarray(signals).mean(axis=1) - means
-    t = response.time
-    if len(measured) <= len(_AGENTS):
-        for error, color, label in zip(measured, _AGENTS, response.output_labels):
-            ax.plot(t, error, color=color, linewidth=1.3, label=label)
-        ax.plot(t, exact.T, color="black", linestyle="dotted", linewidth=0.9)
-        ax.lines[-1].set_label("exact")
-        ax.legend(ncols=4, fontsize="small", title="agent", frameon=False)
-    else:
-        farthest = np.argsort(exact[:, 0])[[0, -1]]
-        ax.plot(t, measured.T, color=COLORS[readout], linewidth=0.5, alpha=0.5)
-        ax.plot(t, exact[farthest].T, color="black", linestyle="--", linewidth=0.9)
-        ax.lines[0].set_label(f"{len(measured)} agents")
-        ax.lines[-1].set_label("exact, the two farthest at first")
-        ax.legend(fontsize="small", frameon=False)
-    symbol = "x" if readout == "state" else "y"
-    mean = rf"Mean of ${symbol}_i(t) - \bar x$ over {_trials(response)}"
-    ax.set(xlabel="Step $t$", ylabel=mean)
-    ax.margins(x=0)
-    return ax
 
 
 def plot_error(
@@ -120,8 +53,9 @@ def plot_error(
 
     Parameters
     ----------
-    consensus, initial_values, ax
-        As for `plot_trajectories`.
+    consensus : PrivateConsensus
+    initial_values
+        As for `PrivateConsensus.simulate`.
     steps : int
     response : ConsensusResponse, optional
         Its mean squared errors are drawn as points with bars of two standard errors.
@@ -132,6 +66,7 @@ def plot_error(
         Name of the run in the legend, before each curve's.
     color : str, optional
         One colour for all readouts, to tell runs on the same axes apart.
+    ax : Axes, optional
 
     Examples
     --------
@@ -153,7 +88,8 @@ def plot_error(
     instance_of(bound, bool, "bound")
     time = np.arange(step_count(steps) + 1)
     curves = [_error(consensus, initial_values, steps, readout) for readout in readouts]
-    ax = _stepped_axes(ax)
+    ax = own_axes(ax)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     prefix = f"{label}: " if label else ""
     for readout, (curve, band) in zip(readouts, curves):
         shade = color or COLORS[readout]
@@ -166,10 +102,11 @@ def plot_error(
         if response is not None:
             points = _draw_measured(ax, response, readout, steps, shade)
             if readout == readouts[-1]:
-                points.set_label(f"{prefix}over {_trials(response)}")
+                plural = "s" * (response.ntraces != 1)
+                points.set_label(f"{prefix}over {response.ntraces} trial{plural}")
     if bound:
         ax.axhline(
-            consensus.limit_error_bound(),
+            consensus.dimension * consensus.noise.variance.sum(),
             color=color or COLORS["state"],
             linestyle="dotted",
             linewidth=1,
@@ -323,14 +260,3 @@ def plot_network(
     ax.margins(0.12)
     ax.set_axis_off()
     return ax
-
-
-def _stepped_axes(ax: Axes | None) -> Axes:
-    """The given axes, or new ones, with whole numbers of steps."""
-    ax = own_axes(ax)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return ax
-
-
-def _trials(response: ConsensusResponse) -> str:
-    return f"{response.ntraces} trial{'s' * (response.ntraces != 1)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 
@@ -24,9 +23,7 @@ from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, checked_delta
-from ..core.mechanism import Mechanism
 from ..core.noise import family_of
-from ..core.query import LinearQuery
 from .adjacency import InitialValues, NodeAdjacency
 from .agent import Agent
 from .coalition import Exposure, exposure_to, exposure_to_any
@@ -48,7 +45,7 @@ from .simulation import (
     propagate_vectors,
 )
 
-#: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
+#: `to_statespace` forms dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
 #: Shared noise at most, over what an agent draws alone: sums of doubles keep the
@@ -111,8 +108,12 @@ class PrivateConsensus(Frozen):
     ----------
     network, scales, adjacency, family, quoted_delta, pairwise_std, coalition
         As given, `scales` of shape (n,). They do not change.
+    nodes : tuple or range
+        Node names, in the order of all arrays.
+    dimension : int
+        Number d of entries of each node's value.
     noise : AgentNoise
-        Of all agents.
+        Of all agents; ``noise.variance`` (n,) holds what is shared too.
 
     Raises
     ------
@@ -138,12 +139,14 @@ class PrivateConsensus(Frozen):
     """
 
     network: Network
+    nodes: tuple | range
     scales: NDArray
     adjacency: NodeAdjacency
     family: str
     quoted_delta: float
     pairwise_std: float
     coalition: int | None
+    dimension: int
     noise: AgentNoise
 
     def __init__(
@@ -181,6 +184,8 @@ class PrivateConsensus(Frozen):
         check_shared_size(shared, scales)
         self._set(
             network=network,
+            nodes=network.nodes,
+            dimension=adjacency.dimension,
             scales=scales,
             adjacency=adjacency,
             family=family,
@@ -193,29 +198,14 @@ class PrivateConsensus(Frozen):
         )
 
     @property
-    def nodes(self) -> tuple | range:
-        """Node names, in the order of all arrays."""
-        return self.network.nodes
-
-    @property
     def laplacian(self) -> sparse.csr_array:
         """L = diag(sum_j w_ij) - (w_ij), sparse (n, n)."""
         return self.network.laplacian
 
     @property
-    def dimension(self) -> int:
-        """Number d of entries of each node's value."""
-        return self.adjacency.dimension
-
-    @property
     def rate(self) -> float:
         """Factor alpha by which disagreement shrinks at each step (DPAM section 6.2)."""
         return self.network.rate
-
-    @property
-    def noise_variance(self) -> NDArray:
-        """Variance (n,) of each node's noise, what it shares with its neighbours included."""
-        return self.noise.variance
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -241,8 +231,10 @@ class PrivateConsensus(Frozen):
         Parameters
         ----------
         moves : {"one", "pair", "known-total"}, optional
-            The adjacency's own by default. For larger groups ask the mechanism, with
-            one column of radii for each group that moves together.
+            The adjacency's own by default. For larger groups ask a `Mechanism` with the
+            same noise, with one column of radii for each group that moves together.
+            Where neighbours share noise, pairs have an upper bound, and there is no
+            statement for a known total.
         coalition : sequence of nodes, optional
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
@@ -253,7 +245,9 @@ class PrivateConsensus(Frozen):
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
         >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
         >>> group = np.isin(agents.nodes, [2, 3, 7]).astype(float)
-        >>> three = agents.mechanism.guarantee(pc.DirectionAdjacency(group[:, None]))
+        >>> noise = pc.GaussianNoise(agents.noise.factor())
+        >>> mechanism = pc.Mechanism(pc.LinearQuery(np.eye(10)), noise)
+        >>> three = mechanism.guarantee(pc.DirectionAdjacency(group[:, None]))
         >>> round(agents.guarantee_for("pair").epsilon(1e-2), 3), round(three.epsilon(1e-2), 3)
         (1.586, 2.08)
         """
@@ -296,31 +290,9 @@ class PrivateConsensus(Frozen):
                 "node: expected a node that is no member of the coalition, which knows its "
                 "own value"
             )
-        kind = self.adjacency.kind
-        radius = self.adjacency.radius
-        if kind == "one":
-            radius = float(self.adjacency.radii(len(self.network))[place])
-        adjacency = NodeAdjacency(
-            radius,
-            moves=kind,
-            node=place,
-            label=str(node),
-            dimension=self.dimension,
-            named=kind == "one" and not isinstance(self.nodes, range),
-        )
+        has_names = not isinstance(self.nodes, range)
+        adjacency = self.adjacency.of_node(place, str(node), has_names)
         return self._guarantee(adjacency, members)
-
-    @property
-    def worst_coalition(self) -> tuple:
-        """Names of the `coalition` agents against whom the guarantee is weakest.
-
-        They surround the most exposed node, or cut it off from most of the others.
-        Empty for independent noise, and where a bound knows no coalition that attains
-        it.
-        """
-        if not self.pairwise_std:
-            return ()
-        return tuple(self.nodes[i] for i in self._exposure.coalition())
 
     @cached_property
     def _exposure(self) -> Exposure:
@@ -363,19 +335,24 @@ class PrivateConsensus(Frozen):
             check_hidden(len(members), len(self.network), adjacency.kind)
         loss: PrivacyLoss
         if self.pairwise_std:
+            check_shared_moves(adjacency.kind)
             loss, adversary = self._shared_loss(adjacency, members)
             assumptions = (adversary, *_PAIRWISE, *_COMMON)
         else:
-            loss = adjacency.shifts(self.scales, members or ()).loss(self.family)
+            law = self.noise.family
+            loss = adjacency.loss(law, self.scales, members or ())
             assumptions = (_MESSAGES_ONLY, *_COMMON)
-        if adjacency.named:
+        if adjacency.is_named:
             domain = InitialValues(1, coalition=towards, node=adjacency.label)
             assumptions += (_SAME_VALUE,)
         else:
             domain = self.network.domain(adjacency.kind == "known-total", towards)
-        scope = Scope.of(adjacency, domain, assumptions=assumptions)
+        statement = adjacency.statement
         if towards:
-            scope = replace(scope, statement=f"{scope.statement}, towards {towards}")
+            statement += f", towards {towards}"
+        scope = Scope.of(
+            adjacency, domain, assumptions=assumptions, statement=statement
+        )
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
         return guarantee.released(_RELEASED)
 
@@ -395,37 +372,15 @@ class PrivateConsensus(Frozen):
                 exposure = exposure_to_any(self.noise, all_nodes, count)
             worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
             adversary = _any_coalition(count, worst)
-        place = exposure.worst
-        size = float(exposure.sizes.max())
-        moved = exposure.ties
-        if node is not None:
-            place = node
+        if node is None:
+            size = float(exposure.sizes.max())
+            moved = exposure.ties
+        else:
             size = float(exposure.sizes[node])
             moved = (adjacency.move_of(node),)
-        # which move attains a sum of losses is known only if the coalition is
-        is_certain = members is not None or self.coalition == 0
-        if not is_certain:
-            moved = ()
-        loss = PrivacyLoss.gaussian(size, moved, bool(exposure.exact[place]))
-        return loss, adversary
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
-
-        It is dense, n x n, and is what an eavesdropper without a coalition sees. Of
-        vectors it is that of one entry of every node.
-        """
-        self._check_dense("mechanism")
-        query = LinearQuery(sparse.eye_array(len(self.network)))
-        return Mechanism(query, self.noise.family(self.noise.factor()))
-
-    def _check_dense(self, what: str) -> None:
-        if len(self.network) > DENSE_MODEL:
-            raise ValueError(
-                f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got "
-                f"{len(self.network)}"
-            )
+        if members is None and count:
+            moved = ()  # which coalition attains a sum of losses is not known
+        return PrivacyLoss.gaussian(size, moved, exposure.exact), adversary
 
     def to_statespace(self) -> ct.StateSpace:
         """The small network as a python-control system with agent names as labels.
@@ -436,7 +391,11 @@ class PrivateConsensus(Frozen):
         zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 =
         [x(0); 0] is trial k of a response r.
         """
-        self._check_dense("to_statespace")
+        if len(self.network) > DENSE_MODEL:
+            raise ValueError(
+                f"to_statespace: expected at most {DENSE_MODEL} nodes for a dense model, "
+                f"got {len(self.network)}"
+            )
         labels = entry_labels(self.network.labels, self.dimension)
         n = len(labels)
         each = np.eye(self.dimension)
@@ -551,19 +510,6 @@ class PrivateConsensus(Frozen):
         x = self.network.initial_values(initial_values, self.dimension)
         return deviation_from_mean(x)
 
-    def mean_error(self, initial_values: Values, steps: int) -> NDArray:
-        """E readout_i(t) - mean(x(0)), shape (n d, steps + 1), alike for both readouts.
-
-        It vanishes (DPAM Proposition 1 (ii)). Arguments are those of
-        `mean_square_error`.
-        """
-        error, _ = self._deviation(initial_values)
-        errors = [error]
-        for _ in range(step_count(steps)):
-            error = self.network.iteration @ error
-            errors.append(error)
-        return np.array(errors).reshape(len(errors), -1).T
-
     def mean_square_error(
         self, initial_values: Values, steps: int, *, readout: str = "message"
     ) -> NDArray:
@@ -632,49 +578,15 @@ class PrivateConsensus(Frozen):
         """Bound (steps + 1,) of the states' mean-square error, from Proposition 1's proof.
 
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances
-        of the agents' noise (DPAM, appendix D, the last inequality). It takes every
-        mode for the slowest one. Arguments are those of `mean_square_error`.
+        of the agents' noise, ``noise.variance`` (DPAM, appendix D, the last
+        inequality). It takes every mode for the slowest one. Its limit, the sum of the
+        variances, is Proposition 1 (iii). Arguments are those of `mean_square_error`.
         """
         deviation, _ = self._deviation(initial_values)
-        decay = self._decay(steps)
+        decay = self.rate ** np.arange(step_count(steps) + 1)
         from_values = decay**2 * np.sum(deviation**2)
-        from_noise = (1 + decay) ** 2 * self.limit_error_bound()
-        return from_values + from_noise
-
-    def _decay(self, steps: int) -> NDArray:
-        """alpha^t for t = 0 .. steps."""
-        return self.rate ** np.arange(step_count(steps) + 1)
-
-    def path_error_bound(
-        self, initial_values: Values, noise: ArrayLike, steps: int
-    ) -> NDArray:
-        """Bound of the states' error ||x(t) - mean|| in one run, or in several.
-
-        It is alpha^t ||x(0)|| + (1 + alpha^t) ||gamma||, shape (steps + 1,) or
-        (trials, steps + 1) (DPAM, Proposition 1 (i)).
-
-        Parameters
-        ----------
-        initial_values, steps
-            As for `simulate`.
-        noise : array_like, shape (n d,) or (n d, trials)
-            The drawn noise gamma: the first message of every agent less its value. It
-            is as secret as the values.
-        """
-        x = self.network.initial_values(initial_values, self.dimension)
-        drawn = real_array(noise, "noise")
-        if drawn.ndim not in (1, 2) or len(drawn) != x.size:
-            raise ValueError(
-                f"noise: expected shape ({x.size},) or ({x.size}, trials), got "
-                f"{drawn.shape}"
-            )
-        decay = self._decay(steps)
-        sizes = np.linalg.norm(drawn, axis=0)
-        return decay * np.linalg.norm(x) + np.multiply.outer(sizes, 1 + decay)
-
-    def limit_error_bound(self) -> float:
-        """Sum of the noise's variances, the bound of Proposition 1 (iii)."""
-        return self.dimension * float(self.noise_variance.sum())
+        variance = self.dimension * self.noise.variance.sum()
+        return from_values + (1 + decay) ** 2 * variance
 
     def _repr_html_(self) -> str:
         """Return the agents and their guarantee as tables for notebooks."""
@@ -692,6 +604,40 @@ class PrivateConsensus(Frozen):
         return (
             f"PrivateConsensus({len(self.network)} nodes, {self.network.edges} edges, "
             f"{self.family} noise{shared}, {self.guarantee.gdp:.4g}-GDP)"
+        )
+
+
+def worst_coalition(consensus: PrivateConsensus) -> tuple:
+    """Return the names of the agents against whom the guarantee is weakest.
+
+    They are as many as ``consensus.coalition``, and surround the most exposed node, or
+    cut it off from most of the others. Empty for independent noise, and in large
+    networks, whose bound knows no coalition that attains it.
+
+    Examples
+    --------
+    >>> import networkx as nx, privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-3)
+    >>> ring = pc.private_consensus(
+    ...     nx.cycle_graph(6), budget, 1.0, weights="metropolis", pairwise_std=5.0,
+    ...     coalition=2)
+    >>> pc.consensus.worst_coalition(ring)
+    (1, 5)
+    """
+    instance_of(
+        consensus, PrivateConsensus, "consensus", "private_consensus(graph, ..)"
+    )
+    if not consensus.pairwise_std:
+        return ()
+    return tuple(consensus.nodes[i] for i in consensus._exposure.coalition())
+
+
+def check_shared_moves(moves: str) -> None:
+    """Refuse what shared noise makes no statement about."""
+    if moves == "known-total":
+        raise ValueError(
+            "moves: expected 'one' or 'pair' where neighbours share noise, got "
+            "'known-total'; take pairwise_std=0"
         )
 
 
@@ -733,6 +679,7 @@ def checked_coalition(
             "family='gaussian', or pairwise_std=0"
         )
     if shared:
+        check_shared_moves(moves)
         check_hidden(int(coalition), nodes, moves)
     return int(coalition)
 

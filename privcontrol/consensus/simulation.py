@@ -9,6 +9,7 @@ the cache.
 from __future__ import annotations
 
 import math
+import warnings
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,11 +22,20 @@ from numpy.typing import NDArray
 from .._trials import run_trials
 from ..core._linalg import one_of
 from ..core._random import Seed, generator
+from ..core.errors import PrivacyWarning
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
 from .noise import AgentNoise
 
 READOUTS = ("message", "state")
+
+#: Mean-square error of states over that of messages, at least, of which readers are told.
+_FAR_BETTER = 10.0
+_READ_MESSAGES = (
+    "states: each stays off by its agent's own and shared noise, so the states never "
+    "agree, and are more than three times as far from the average as the messages. Read "
+    "the messages (response.outputs, readout='message'), which agree and are public"
+)
 
 #: Numbers in a block of messages: 16 MB, half of a last-level cache.
 _BLOCK_NUMBERS = 1 << 21
@@ -116,7 +126,8 @@ class ConsensusResponse(PrivateResponse):
 
     Outputs are the messages, states the private x_i(t). Use the messages, which agree.
     With noise that cancels the states stay apart by as much as it, however accurate the
-    average, and plots leave them out unless they are asked for by name. With
+    average. Who reads such states gets a `PrivacyWarning` once, and plots leave states
+    out unless they are asked for by name. With
     ``keep_states=False`` it holds the messages of the last step only and no states. The
     squared errors cover all steps either way.
 
@@ -148,7 +159,17 @@ class ConsensusResponse(PrivateResponse):
     def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
         self._squared_errors = squared_errors
         self.steps = np.arange(squared_errors["message"].shape[1])
+        self._are_apart = False  # whether the states never come near the average
         super().__init__(**signals)
+
+    def _kept_states(self) -> NDArray:
+        """The states, with a warning where the messages are far better at the end."""
+        states = super()._kept_states()
+        message, state = (self.squared_error(of)[:, -1].mean() for of in READOUTS)
+        if self._are_apart and message < state:
+            self._are_apart = False  # said once
+            warnings.warn(_READ_MESSAGES, PrivacyWarning, stacklevel=3)
+        return states
 
     def squared_error(self, readout: str = "message") -> NDArray:
         """sum_i (readout_i(t) - mean(x(0)))^2 of every trial.
@@ -220,7 +241,7 @@ def consensus_response(
         kept["inputs"] = blocks["eta"].T[:, :, None]
         kept["state_labels"] = labels
         kept["input_labels"] = entry_labels(noise_labels(noise), dimension)
-    return ConsensusResponse(
+    response = ConsensusResponse(
         errors,
         time=time,
         outputs=blocks["messages"].transpose(1, 0, 2),
@@ -230,6 +251,10 @@ def consensus_response(
         time_label="Step",
         **kept,
     )
+    all_noise = noise.variance.sum()
+    average = noise.own_variance.mean()
+    response._are_apart = bool(all_noise - average > _FAR_BETTER * average)
+    return response
 
 
 def entry_labels(labels: list[str], dimension: int) -> list[str]:

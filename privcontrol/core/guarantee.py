@@ -49,10 +49,12 @@ class Scope:
         assumptions: Iterable[str] = (),
         caveats: Iterable[str] = (),
         models: Iterable[str] | None = None,
+        statement: str = "",
     ) -> Scope:
         """Return the scope of an adjacency on a manifold.
 
-        ``models`` are fingerprints of plants, by default those of the manifold.
+        ``models`` are fingerprints of plants, by default those of the manifold, and
+        ``statement`` what is hidden in words, by default that of the adjacency.
         """
         size = getattr(manifold, "size", None)
         if models is None:
@@ -62,6 +64,7 @@ class Scope:
             window = (0, manifold.horizon)
         return replace(
             cls.foreign(adjacency),
+            statement=statement or adjacency.statement,
             domain=manifold.domain,
             horizon=manifold.horizon,
             assumptions=tuple(assumptions),

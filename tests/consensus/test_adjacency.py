@@ -14,6 +14,7 @@ from privcontrol.consensus import (
     read_network,
 )
 from privcontrol.core import (
+    DirectionAdjacency,
     GaussianNoise,
     LaplaceNoise,
     LinearQuery,
@@ -55,7 +56,8 @@ def test_guarantees_of_a_node_add_when_another_one_leaves(family, node):
     both = before.guarantee_of(node) + after.guarantee_of(node)
     noise = NOISES[family](np.r_[before.scales, after.scales])
     joint = Mechanism(LinearQuery(np.vstack([np.eye(4), np.eye(4)[1:]])), noise)
-    truth = joint.guarantee(NodeAdjacency(RADII[node], node=node))
+    move = RADII[node] * np.eye(4)[:, [node]]
+    truth = joint.guarantee(DirectionAdjacency(move))
     assert both.releases == 2 and both.exact and truth.exact
     for delta in (0.0, 1e-4, 0.1) if family == "laplace" else (1e-6, 1e-3, 0.1):
         assert both.epsilon(delta) == pytest.approx(truth.epsilon(delta), rel=1e-9)
@@ -209,18 +211,7 @@ def test_values_by_number_or_of_another_length_are_told_the_names_and_the_shape_
             assert "71.5" not in str(caught.value)
 
 
-def test_a_name_is_no_position():
-    for node, kind in (
-        ("radio-05", TypeError),
-        (-1, ValueError),
-        (0.5, ValueError),
-        (True, ValueError),
-    ):
-        with pytest.raises(
-            kind,
-            match=r"node: expected a position 0, 1, .*; for a node's name ask guarantee_of",
-        ):
-            NodeAdjacency(1.0, node=node)
+def test_a_name_is_no_radius():
     with pytest.raises(TypeError, match="radius: expected real numbers"):
         NodeAdjacency("radio-05")
 

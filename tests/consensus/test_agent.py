@@ -11,8 +11,14 @@ import pytest
 import scipy.stats
 from consensus.networks import TEN_AGENTS, TEN_VALUES
 
-from privcontrol.consensus import Agent, pair_keys, private_consensus
-from privcontrol.consensus.agent import SharedBits
+from privcontrol.consensus import (
+    Agent,
+    NodeAdjacency,
+    PrivateConsensus,
+    pair_keys,
+    private_consensus,
+    read_network,
+)
 from privcontrol.core import PrivacyBudget, PrivacyError
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -73,41 +79,34 @@ def test_a_message_is_the_same_however_often_it_is_asked():
     assert agent.message() == pytest.approx(before + 0.25)
 
 
-def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers():
+def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers(monkeypatch):
     """5,000 secrets: their distance to the normal law, and their second moment."""
-    pair = private_consensus(
-        nx.path_graph(2),
-        BUDGET,
-        1.0,
-        weights="metropolis",
-        pairwise_std=1.0,
-        coalition=0,
+    network = read_network(nx.path_graph(2), weights="metropolis")
+    pair = PrivateConsensus(
+        network, 1e-6, NodeAdjacency(1.0), pairwise_std=1.0, coalition=0
     )
     draws = []
     for k in range(5000):
         key = k.to_bytes(32, "big")
-        first = pair.agent(0, 0.0, {1: key})._shared_noise(1)
+        first = pair.agent(0, 0.0, {1: key}).message()
         if k < 100:
-            assert first == -pair.agent(1, 0.0, {0: key})._shared_noise(0)
+            # who draws fewer bits at first, and asks for more, has the same number
+            monkeypatch.setattr("privcontrol.core.release.FIRST_BITS", 7)
+            second = pair.agent(1, 0.0, {0: key}).message()
+            monkeypatch.undo()
+            assert abs(first + second) < 1e-5
         draws.append(first)
     assert scipy.stats.kstest(draws, "norm").pvalue > 1e-2
     assert abs(np.mean(np.square(draws)) - 1) < 5 * math.sqrt(2 / 5000) < 0.19
 
 
-def test_more_bits_of_a_secret_begin_with_the_fewer_ones():
-    key = b"k" * 32
-    bits = SharedBits(key)
-    parts = 0
-    for count in (128, 64, 3, 64, 13):
-        parts = (parts << count) | bits.bits(count)
-    assert parts == SharedBits(key).bits(128 + 64 + 3 + 64 + 13)
-    assert SharedBits(key).bits(128) != SharedBits(b"l" * 32).bits(128)
-
-
 def test_the_noise_of_first_messages_is_the_one_that_is_promised():
     """One agent's own noise over 3,000 starts with the same secrets."""
     keys = pair_keys(SHARED.network)[1]
-    shared = sum(SHARED.agent(1, 0.0, keys)._shared_noise(k) for k in keys)
+    silent = PrivateConsensus(
+        SHARED.network, 1e-6, SHARED.adjacency, pairwise_std=30.0, coalition=1
+    )
+    shared = silent.agent(1, 0.0, keys).message()
     own = [SHARED.agent(1, 5.0, keys).message() - 5.0 - shared for _ in range(3000)]
     scale = SHARED.scales[0]
     assert scipy.stats.kstest(np.array(own) / scale, "norm").pvalue > 1e-7

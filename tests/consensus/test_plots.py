@@ -15,8 +15,6 @@ from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
 from privcontrol.consensus import (
     plot_error,
     plot_network,
-    plot_trajectories,
-    plots,
     private_consensus,
 )
 from privcontrol.core import PrivacyBudget
@@ -32,19 +30,6 @@ def closed():
     plt.close("all")
 
 
-def test_trajectories_show_every_agent_s_mean_and_the_exact_one():
-    response = CONSENSUS.simulate(TEN_VALUES, 12, trials=40, rng=0)
-    ax = plot_trajectories(CONSENSUS, response, TEN_VALUES)
-    lines = [line.get_ydata() for line in ax.lines]
-    assert len(lines) == 20
-    assert np.allclose(lines[:10], response.mean("states") - 15)
-    assert np.allclose(lines[10:], CONSENSUS.mean_error(TEN_VALUES, 12))
-    messages = plot_trajectories(CONSENSUS, response, TEN_VALUES, readout="message")
-    assert np.allclose(
-        messages.lines[3].get_ydata(), np.asarray(response.outputs)[3].mean(axis=0) - 15
-    )
-
-
 def test_errors_show_the_exact_curves_the_bound_and_the_measured_points():
     response = CONSENSUS.simulate(TEN_VALUES, 12, trials=40, rng=0, keep_states=False)
     ax = plot_error(CONSENSUS, TEN_VALUES, 12, response=response)
@@ -56,7 +41,7 @@ def test_errors_show_the_exact_curves_the_bound_and_the_measured_points():
         curves["state readout"],
         CONSENSUS.mean_square_error(TEN_VALUES, 12, readout="state"),
     )
-    assert curves["bound of the limit (states)"][0] == CONSENSUS.limit_error_bound()
+    assert curves["bound of the limit (states)"][0] == CONSENSUS.noise.variance.sum()
     points = [container.lines[0].get_ydata() for container in ax.containers]
     assert np.allclose(points[0], response.mean_square_error()[0])
 
@@ -83,14 +68,10 @@ def test_two_runs_on_one_figure_are_told_apart_by_name_and_their_readouts_by_the
     assert (
         styles == {"-", "--"} and lines["gaussian: state readout"].get_color() == "C0"
     )
-    assert (
-        "over 1 trial"
-        in plot_trajectories(CONSENSUS, one, TEN_VALUES).get_ylabel().split("$ ")[-1]
-    )
 
 
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
-    monkeypatch.setattr(plots, "DENSE_NODES", 20)
+    monkeypatch.setattr("privcontrol.consensus.plots.DENSE_NODES", 20)
     consensus = private_consensus(
         random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis"
     )
@@ -152,8 +133,6 @@ def test_figures_ask_for_agents_and_their_response():
             match=r"a PrivateConsensus such as private_consensus\(graph.*, got Graph",
         ):
             attempt(TEN_AGENTS)
-    with pytest.raises(TypeError, match="expected a ConsensusResponse .*, got ndarray"):
-        plot_trajectories(CONSENSUS, TEN_VALUES, TEN_VALUES)
 
 
 def test_a_network_too_large_to_draw_says_so():

@@ -2,6 +2,7 @@
 
 import pickle
 import tracemalloc
+import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import control as ct
@@ -9,9 +10,8 @@ import numpy as np
 import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES, large_graph, random_graph, star
 
-from privcontrol.consensus import private_consensus, read_network
-from privcontrol.consensus.simulation import row_parts, trial_block
-from privcontrol.core import PrivacyBudget
+from privcontrol.consensus import private_consensus
+from privcontrol.core import PrivacyBudget, PrivacyWarning
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 GAUSSIAN = private_consensus(TEN_AGENTS, BUDGET, 1.0)
@@ -29,6 +29,24 @@ def test_outputs_are_the_messages_and_states_are_beside_them_by_agent_name():
     assert np.allclose(noise, noise[:, :1], atol=1e-12)  # one draw, kept
     assert response.guarantee == GAUSSIAN.guarantee and response.time[-1] == 20
     assert np.allclose(response.states[:, :, 0].T, TEN_VALUES, atol=1e-12)
+
+
+def test_who_reads_states_that_stay_apart_is_told_once_to_read_the_messages():
+    shared = private_consensus(
+        TEN_AGENTS, BUDGET, 1.0, pairwise_std="auto", coalition=0
+    )
+    response = shared.simulate(TEN_VALUES, 60, trials=20, rng=0)
+    assert np.ptp(response.states[:, 0, -1]) > 50 * np.ptp(response.outputs[:, 0, -1])
+    response = shared.simulate(TEN_VALUES, 60, trials=20, rng=0)
+    with pytest.warns(PrivacyWarning, match=r"Read the messages \(response.outputs"):
+        _ = response.states
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _ = response.states
+        _ = response.mean("states")
+        _ = GAUSSIAN.simulate(TEN_VALUES, 60, trials=20, rng=0).states
+        _ = shared.simulate(TEN_VALUES, 60, trials=20, rng=0).outputs
+        _ = repr(response), response.published, response.squared_error("state")
 
 
 def test_squared_errors_are_those_of_the_signals():
@@ -125,25 +143,10 @@ def test_the_numbers_of_a_large_network_do_not_depend_on_its_executor():
 
 
 @pytest.mark.parametrize(
-    "graph", [large_graph(50_000, 100_000), star(50_000)], ids=["random", "star"]
+    "graph", [large_graph(20_000, 80_000), star(20_000)], ids=["random", "star"]
 )
-def test_parts_are_all_rows_in_order_with_like_numbers_of_entries(graph):
-    iteration = read_network(graph, weights="metropolis").iteration
-    parts = row_parts(iteration, trial_block(50_000))
-    assert len(parts) == 2
-    assert [rows.start for rows, _ in parts[1:]] == [
-        rows.stop for rows, _ in parts[:-1]
-    ]
-    assert (parts[0][0].start, parts[-1][0].stop) == (0, 50_000)
-    assert all((part != iteration[rows]).nnz == 0 for rows, part in parts)
-    assert (
-        max(part.nnz for _, part in parts)
-        <= iteration.nnz / 2 + np.diff(iteration.indptr).max()
-    )
-
-
-def test_parts_of_a_large_network_make_the_whole_iteration():
-    consensus = large_consensus()
+def test_parts_of_a_large_network_make_the_whole_iteration(graph):
+    consensus = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
     response = consensus.simulate(LARGE_VALUES, 5, trials=3, rng=2)
     messages, states = np.asarray(response.outputs), np.asarray(response.states)
     noise, average = messages[:, :, 0] - LARGE_VALUES[:, None], LARGE_VALUES.mean()
@@ -173,7 +176,7 @@ def test_without_states_the_memory_is_that_of_a_few_message_vectors():
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    block = 8 * 20_000 * trial_block(20_000)
+    block = 8 * 20_000 * 100
     assert response.outputs.nbytes == 8 * 20_000 * 100
     assert peak < response.outputs.nbytes + 4 * block + 5e6
 
@@ -219,7 +222,7 @@ def test_the_noise_has_its_family_s_law():
         response = consensus.simulate(np.zeros(10), 1, trials=100_000, rng=9)
         noise = (
             np.asarray(response.outputs)[:, :, 0]
-            / np.sqrt(consensus.noise_variance)[:, None]
+            / np.sqrt(consensus.noise.variance)[:, None]
         )
         assert (
             abs((noise**2).mean() - 1) < 5 * np.sqrt((kurtosis - 1) / noise.size) < 0.02

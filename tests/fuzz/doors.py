@@ -510,9 +510,8 @@ def consensus_doors() -> Iterator[Door]:
     yield _public("NodeAdjacency", 1.0, moves="one")
     yield _public("PrivateConsensus", network, np.ones(5), pc.NodeAdjacency(1.0))
     yield _of(made, "simulate", values, 4, trials=2, rng=0, keep_states=True)
-    for name in ("mean_error", "mean_square_error", "error_bound"):
+    for name in ("mean_square_error", "error_bound"):
         yield _of(made, name, values, 4)
-    yield _of(made, "path_error_bound", values, np.ones(5), 4)
     yield _of(made, "limit_mean_square_error", readout="message")
     yield _of(made, "guarantee_of", 0)
     shared = pc.private_consensus(
@@ -520,6 +519,7 @@ def consensus_doors() -> Iterator[Door]:
     )
     keys = consensus.pair_keys(network)[0]
     yield _of(shared, "guarantee_for", "pair", coalition=[1])
+    yield _public("worst_coalition", shared)
     yield _of(shared, "agent", 0, 20.5, keys)
     yield _public("Agent", shared.noise, 0, 20.5, keys)
     yield _of(shared.agent(0, 20.5, keys), "update", {1: 21.0})

@@ -35,7 +35,7 @@ def test_every_public_name_has_a_door():
         "PrivateResponse",
         "Tradeoff",
     }
-    drawings = {"plot_error", "plot_network", "plot_trajectories"}
+    drawings = {"plot_error", "plot_network"}
     assert not functions - called - results - drawings
 
 
