@@ -1,9 +1,11 @@
 """How much does privacy cost my loop?
 
-An aircraft with vectored thrust (Astrom and Murray, Feedback Systems, section 7.3: six states, two inputs, three
-outputs) hovers for eight seconds, flown by a ground station that shall not tell where it is to half a metre, nor how
-it moves to 5 cm/s, at any time of the first second. The costs are exact, for independent noise, for the structured
-noise that costs this loop least, and for gains and noise designed for each other.
+An aircraft with vectored thrust (Astrom and Murray, Feedback Systems, section 7.3: six
+states, two inputs, three outputs) hovers for eight seconds, flown by a ground station.
+The station must not learn where it is to half a metre, nor how it moves to 5 cm/s, at
+any time of the first second. The costs are exact, for independent noise, for the
+structured noise that costs this loop least, and for gains and noise designed for each
+other.
 
 Run it as ``python cost_of_privacy.py [folder]``; the figure is written to the folder.
 """

@@ -1,8 +1,9 @@
 """How long a horizon can I afford?
 
-Three plants, and how the noise that hides their states grows with the run: "a state at any one time" includes the
-last sample, and a small move there may have been a huge one at the start. Run it as ``python how_long_a_horizon.py
-[folder]``; the figure is written to the folder.
+Three plants, and how the noise that hides their states grows with the run: "a state at
+any one time" includes the last sample, and a small move there may have been a huge one
+at the start. Run it as ``python how_long_a_horizon.py [folder]``; the figure is written
+to the folder.
 """
 
 import sys

@@ -1,9 +1,11 @@
 """Does an MPC keep its constraints behind the gate?
 
-A cart in a hall drives to a place that it cannot reach: as near to the shelf and to the ramp as they may come. Its
-position is secret, and the MPC in the cloud reads it with nearly a metre of noise. What a public prior of the start
-leaves of that noise is known, and so are margins: distances that the truth keeps from the prediction during the whole run,
-but for 1 % of all runs. Run it as ``python mpc_behind_the_gate.py [folder] [trials]``; the figure is written to the folder.
+A cart in a hall drives to a place that it cannot reach: as near to the shelf and to the
+ramp as they may come. Its position is secret, and the MPC in the cloud reads it with
+nearly a metre of noise. What a public prior of the start leaves of that noise is known,
+and so are margins: distances that the truth keeps from the prediction during the whole
+run, but for 1 % of all runs. Run it as ``python mpc_behind_the_gate.py [folder]
+[trials]``; the figure is written to the folder.
 """
 
 import sys

@@ -1,11 +1,14 @@
 """My controller is a network in the cloud: where does the noise go?
 
-A double integrator (position in m, velocity in m/s, force in N on 1 kg, every 0.1 s) is brought to rest by a network
-with two hidden layers of tanh. Input perturbation sends noisy measurements to the cloud; output perturbation
-evaluates the network where the measurement is known, and publishes noisy forces. Both hide each single measurement to
-within the radius, by itself; the trajectory as a whole they do not, since its samples resemble each other.
+A double integrator (position in m, velocity in m/s, force in N on 1 kg, every 0.1 s) is
+brought to rest by a network with two hidden layers of tanh. Input perturbation sends
+noisy measurements to the cloud; output perturbation evaluates the network where the
+measurement is known, and publishes noisy forces. Both hide each single measurement to
+within the radius, by itself; the trajectory as a whole they do not, since its samples
+resemble each other.
 
-Run it as ``python network_in_the_cloud.py [folder]``; the figure is written to the folder.
+Run it as ``python network_in_the_cloud.py [folder]``; the figure is written to the
+folder.
 """
 
 import sys

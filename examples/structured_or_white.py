@@ -1,8 +1,9 @@
 """Structured or white noise?
 
-The same guarantee, the same loop, three noises, and what each of them hides that nobody asked for. Structured noise
-costs a loop least, and trusts the model exactly. White noise costs more and degrades gracefully. Run it as ``python
-structured_or_white.py [folder]``; the figure is written to the folder.
+The same guarantee, the same loop, three noises, and what each of them hides that nobody
+asked for. Structured noise costs a loop least, and trusts the model exactly. White
+noise costs more and degrades gracefully. Run it as ``python structured_or_white.py
+[folder]``; the figure is written to the folder.
 """
 
 import sys

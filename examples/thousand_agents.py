@@ -1,8 +1,8 @@
 """How do a thousand agents agree privately?
 
-How accurate is the average, for which privacy, and which signal do they read? A random geometric network,
-heterogeneous budgets, one draw of noise per agent. Run it as ``python thousand_agents.py [folder]``; the figure is
-written to the folder.
+How accurate is the average, for which privacy, and which signal do they read? A random
+geometric network, heterogeneous budgets, one draw of noise per agent. Run it as
+``python thousand_agents.py [folder]``; the figure is written to the folder.
 """
 
 import sys

@@ -1,8 +1,10 @@
 """What does an eavesdropper learn?
 
-The best estimate of the secret from all that is published, in metres. A guarantee is about pairs of secrets. This is
-the same promise in the units of the plant: how well somebody who knows the model, the gains and the noise's law can
-place the vehicle. Run it as ``python what_an_eavesdropper_learns.py [folder]``; the figure is written to the folder.
+The best estimate of the secret from all that is published, in metres. A guarantee is
+about pairs of secrets. This is the same promise in the units of the plant: how well
+somebody who knows the model, the gains and the noise's law can place the vehicle. Run
+it as ``python what_an_eavesdropper_learns.py [folder]``; the figure is written to the
+folder.
 """
 
 import sys

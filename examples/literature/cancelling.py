@@ -1,8 +1,8 @@
 """This library, noise that cancels.
 
-`pc.private_consensus(pairwise_std=)`: neighbours draw common noise over a private channel,
-which one adds and the other subtracts, beside noise of their own. The average keeps the
-own noise alone (Sabater, Bellet, Ramon 2022).
+`pc.private_consensus(pairwise_std=)`: neighbours draw common noise over a private
+channel, which one adds and the other subtracts, beside noise of their own. The average
+keeps the own noise alone (Sabater, Bellet, Ramon 2022).
 """
 
 import sys

@@ -1,10 +1,10 @@
 """How good is private consensus beside the literature?
 
 The library's algorithm and four others on the same graph, with the same adjacency and
-rounds, each read where it is best: the agents' states, their last messages, or the average
-of their states over the second half. For 60 rounds phi = 0.98 suits Mo and Murray's noise
-best; their own example has 0.9. Run it as ``python consensus_comparison.py [folder]``; the
-figure is written to the folder.
+rounds, each read where it is best: the agents' states, their last messages, or the
+average of their states over the second half. For 60 rounds phi = 0.98 suits Mo and
+Murray's noise best; their own example has 0.9. Run it as ``python
+consensus_comparison.py [folder]``; the figure is written to the folder.
 """
 
 import sys

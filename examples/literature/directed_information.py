@@ -1,8 +1,8 @@
 """Tanaka et al. 2017, directed information.
 
 The channel z = M x + noise of least information rate at a given cost, by a semidefinite
-program. It is no guarantee of differential privacy. Here its shape, at twice the cost of
-known states, is scaled to the budget, which it then meets.
+program. It is no guarantee of differential privacy. Here its shape, at twice the cost
+of known states, is scaled to the budget, which it then meets.
 """
 
 import sys

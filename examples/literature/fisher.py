@@ -1,8 +1,8 @@
 """Farokhi, Sandberg 2019, Fisher information.
 
-Bounded noise of least Fisher information: density (2/l) cos^2(pi w / l) on an interval of
-length l. Here with the information per entry of the white Gaussian noise that meets the
-budget. Bounded noise is never differentially private.
+Bounded noise of least Fisher information: density (2/l) cos^2(pi w / l) on an interval
+of length l. Here with the information per entry of the white Gaussian noise that meets
+the budget. Bounded noise is never differentially private.
 """
 
 import sys

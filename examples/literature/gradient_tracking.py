@@ -6,16 +6,17 @@ may move by 0.02 in l2. Gradient tracking sends x_i and the tracked gradient s_i
     x_i+ = x_i + sum_j w_ij (y_j - y_i) - a s_i,
     s_i+ = s_i + sum_j w_ij (z_j - z_i) + H_i (x_i+ - x_i),    s_i(0) = H_i x_i(0) - g_i,
 
-with messages y = x + noise, z = s + noise. Who sees all messages knows what a move does to
-its agent alone: ds+ = (I - a H_i) ds, dx+ = dx - a ds, so each further round costs. *What
-holds:* noise of `private_consensus` on g_i, drawn once before tracking begins; what is
-sent later is computed from it, for any number of rounds. *What does not:* the same kept
-draw on the messages, which hides a constant and not what dx does, and noise that fades,
-whose loss grows without end. Run it as ``python gradient_tracking.py [folder]``.
+with messages y = x + noise, z = s + noise. Who sees all messages knows what a move does
+to its agent alone: ds+ = (I - a H_i) ds, dx+ = dx - a ds, so each further round costs.
+*What holds:* noise of `private_consensus` on g_i, drawn once before tracking begins;
+what is sent later is computed from it, for any number of rounds. *What does not:* the
+same kept draw on the messages, which hides a constant and not what dx does, and noise
+that fades, whose loss grows without end. Run it as ``python gradient_tracking.py
+[folder]``.
 
-Beside it: decaying Laplace noise and steps (Huang, Mitra, Vaidya 2015, from memory), and
-truncated Laplace noise on g_i (as in a paper on least squares whose abstract alone was
-read; its mechanism is that of Geng and others 2020).
+Beside it: decaying Laplace noise and steps (Huang, Mitra, Vaidya 2015, from memory),
+and truncated Laplace noise on g_i (as in a paper on least squares whose abstract alone
+was read; its mechanism is that of Geng and others 2020).
 """
 
 import math

@@ -1,8 +1,8 @@
 """This library, best noise for the loop.
 
-The noise with which the loop costs least, and a bound that no linear Gaussian gate, with
-memory or without, goes below at this guarantee. With J the information of what is drawn
-once, the cost of privacy sum_t |W_t G_t (J + H_t)^(-1/2)|^2 is convex; Newton's
+The noise with which the loop costs least, and a bound that no linear Gaussian gate,
+with memory or without, goes below at this guarantee. With J the information of what is
+drawn once, the cost of privacy sum_t |W_t G_t (J + H_t)^(-1/2)|^2 is convex; Newton's
 method on a barrier finds the least one, and the dual of its linearisation the bound.
 """
 

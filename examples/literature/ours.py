@@ -11,7 +11,7 @@ import numpy as np
 
 import privcontrol as pc
 
-SOURCE = "DPAM Theorem 3; any secret, from whoever sees all that is published"
+SOURCE = "DPAM Theorem 3; any secret, from everybody who sees what is published"
 
 
 def design(plant, secret, budget):

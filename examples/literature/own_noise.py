@@ -1,7 +1,7 @@
 """Wang et al. 2023, own noise.
 
-The initial state is the secret, and the plant's disturbances hide it. White noise on the
-readings adds what is missing. The guarantee counts on the law of the disturbances,
+The initial state is the secret, and the plant's disturbances hide it. White noise on
+the readings adds what is missing. The guarantee counts on the law of the disturbances,
 which other methods treat as if the adversary knew them.
 """
 

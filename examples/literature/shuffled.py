@@ -1,8 +1,8 @@
 """Wang et al. 2024, shuffled noise.
 
 Neighbours shuffle noise gamma among themselves over encrypted links, -L_w gamma, which
-leaves the sum alone. Each adds noise of its own, then all average in the open. With large
-gamma the noise of the average tends to that of a trusted curator.
+leaves the sum alone. Each adds noise of its own, then all average in the open. With
+large gamma the noise of the average tends to that of a trusted curator.
 """
 
 import sys

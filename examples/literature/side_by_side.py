@@ -1,9 +1,10 @@
 """How does this library compare with the methods of the literature?
 
-One table for a loop, one for a network, and a figure. Every method has the same secret and
-the same budget, and is read by the best filter for what it publishes. Methods without
-differential privacy say what they promise instead; a method that does not apply says why.
-Run it as ``python side_by_side.py [folder]``; the figure is written to the folder.
+One table for a loop, one for a network, and a figure. Every method has the same secret
+and the same budget, and is read by the best filter for what it publishes. Methods
+without differential privacy say what they promise instead; a method that does not apply
+says why. Run it as ``python side_by_side.py [folder]``; the figure is written to the
+folder.
 """
 
 import sys

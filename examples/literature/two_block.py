@@ -1,8 +1,8 @@
 """Degue, Le Ny 2017, two-block filter.
 
 Readings y of many users are mixed to D y, white noise is added, and a Kalman filter
-estimates. D is static; the best one is a semidefinite program in M = D'D. The value that
-counts is the Riccati equation's for the D that was found, with noise for that D.
+estimates. D is static; the best one is a semidefinite program in M = D'D. The value
+that counts is the Riccati equation's for the D that was found, with noise for that D.
 """
 
 import sys

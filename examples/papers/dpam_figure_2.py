@@ -1,8 +1,9 @@
 """DPAM Figure 2, tracking errors of the private vehicle
 
-Errors p - p_r and v - v_r of 2000 runs as box plots, and their mean squares over time, for epsilon = 1, delta = 0.01
-and a radius of 1 m: first with the paper's noise of 2.5244 m, then with the 1.8779 m that its eq. (7) asks for. The
-mean-square errors are exact, by the covariances of the loop. Run it as ``python dpam_figure_2.py [folder]``.
+Errors p - p_r and v - v_r of 2000 runs as box plots, and their mean squares over time,
+for epsilon = 1, delta = 0.01 and a radius of 1 m: first with the paper's noise of
+2.5244 m, then with the 1.8779 m that its eq. (7) asks for. The mean-square errors are
+exact, by the covariances of the loop. Run it as ``python dpam_figure_2.py [folder]``.
 """
 
 import sys

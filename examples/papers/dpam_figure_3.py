@@ -1,8 +1,9 @@
 """DPAM Figure 3, tracking errors against the privacy loss
 
-Mean-square errors of the vehicle at the end of the run against epsilon, for structured (r = 1) and i.i.d. noise (r =
-T): first calibrated by the paper's rule, at the seven epsilons of its published code, then by eq. (7) itself. All
-values are exact. Run it as ``python dpam_figure_3.py [folder]``.
+Mean-square errors of the vehicle at the end of the run against epsilon, for structured
+(r = 1) and i.i.d. noise (r = T): first calibrated by the paper's rule, at the seven
+epsilons of its published code, then by eq. (7) itself. All values are exact. Run it as
+``python dpam_figure_3.py [folder]``.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """The private vehicle of DPAM section 5.3.
 
-Figures 2 and 3 share it. The paper's gains, reference and running time; its start, which the text does not give, is
-that of its published code.
+Figures 2 and 3 share it. The paper's gains, reference and running time; its start,
+which the text does not give, is that of its published code.
 """
 
 import numpy as np

@@ -1,10 +1,11 @@
 """IP Figure 4, accuracy of private classifiers against the privacy budget
 
-Radius 0.1, delta = 1e-5, epsilon from 0.1 to 5, real digits in place of CIFAR-10, by the
-paper's classical rule and by the exact one. Accuracy grows with epsilon (the paper's text
-says that it falls). At the smallest ones Gauss-Output is ahead of a network that is really
-tuned, as the paper says of the high-privacy region. Above epsilon = 8.42 the classical rule breaks its claim. Run it as
-``python ip_figure_4.py [folder]``.
+Radius 0.1, delta = 1e-5, epsilon from 0.1 to 5, real digits in place of CIFAR-10, by
+the paper's classical rule and by the exact one. Accuracy grows with epsilon (the
+paper's text says that it falls). At the smallest ones Gauss-Output is ahead of a
+network that is really tuned, as the paper says of the high-privacy region. Above
+epsilon = 8.42 the classical rule breaks its claim. Run it as ``python ip_figure_4.py
+[folder]``.
 """
 
 import sys

@@ -1,10 +1,9 @@
 """IP Figure 5, accuracy of Gauss-Output against the privacy budget for several radii
 
 The 1-Lipschitz networks, dense and convolutional, on real digits with noise on their
-scores, delta = 1e-5. By the
-paper's classical rule the accuracy depends on radius / epsilon alone; by the exact rule a
-small radius at a small epsilon is cheaper than that. Run it as ``python ip_figure_5.py
-[folder]``.
+scores, delta = 1e-5. By the paper's classical rule the accuracy depends on radius /
+epsilon alone; by the exact rule a small radius at a small epsilon is cheaper than that.
+Run it as ``python ip_figure_5.py [folder]``.
 """
 
 import itertools

@@ -2,9 +2,9 @@
 
 The paper sets CIFAR-10 beside CIFAR-100, a task of few answers beside one of many. Here
 the same released scores of real digits answer "odd or even?" and "which digit?":
-Gauss-Output, delta = 1e-5, the grid of the published notebooks, by the paper's classical
-rule and by the exact one. At epsilon = 10 the classical rule breaks its claim and is
-refused. Run it as ``python ip_figure_6.py [folder]``.
+Gauss-Output, delta = 1e-5, the grid of the published notebooks, by the paper's
+classical rule and by the exact one. At epsilon = 10 the classical rule breaks its claim
+and is refused. Run it as ``python ip_figure_6.py [folder]``.
 """
 
 import itertools

@@ -1,8 +1,9 @@
 """Who is cooking?
 
-A battery carries a home's load, and the cloud decides what the home buys. The charge that it is told gives every
-appliance away. The load is a household's from SimBench (``data/household.md``), the battery is simulated. Its leak is
-identified from the first eight weeks, and the guarantee holds for every leak that these leave open. Run it as
+A battery carries a home's load, and the cloud decides what the home buys. The charge
+that it is told gives every appliance away. The load is a household's from SimBench
+(``data/household.md``), the battery is simulated. Its leak is identified from the first
+eight weeks, and the guarantee holds for every leak that these leave open. Run it as
 ``python battery_behind_a_meter.py [folder]``; the figure is written to the folder.
 """
 

@@ -1,9 +1,10 @@
 """Who is in the room?
 
-A building zone whose temperature is controlled in the cloud, and whose occupancy is private. Occupancy warms the room
-during the run: noise that hides the initial state hides nothing of it. The thermal parameters are known to 10 %, and
-every guarantee holds for all corners of that box. Run it as ``python building_zone.py [folder]``; the figure is
-written to the folder.
+A building zone whose temperature is controlled in the cloud, and whose occupancy is
+private. Occupancy warms the room during the run: noise that hides the initial state
+hides nothing of it. The thermal parameters are known to 10 %, and every guarantee holds
+for all corners of that box. Run it as ``python building_zone.py [folder]``; the figure
+is written to the folder.
 """
 
 import sys

@@ -1,10 +1,11 @@
 """Who was on the bus?
 
-A bus tells at every stop how many people are on board. Noise that is drawn for each stop
-alone averages out over a ride, an attack that a public plan for such counts ignores
-(tvv-lippu-ja-maksujarjestelma-oy/waltti-apc-anonymization-plan). Here rides of up to d
-stops are hidden in runs of any length, and so are a commuter's ten rides in all, half a day
-apart. Run it as ``python bus.py [folder]``; the figure is written to the folder.
+A bus tells at every stop how many people are on board. Noise that is drawn for each
+stop alone averages out over a ride, an attack that a public plan for such counts
+ignores (tvv-lippu-ja-maksujarjestelma-oy/waltti-apc-anonymization-plan). Here rides of
+up to d stops are hidden in runs of any length, and so are a commuter's ten rides in
+all, half a day apart. Run it as ``python bus.py [folder]``; the figure is written to
+the folder.
 """
 
 import sys

@@ -1,7 +1,8 @@
 """How much noise do data under public constraints need?
 
-And what does independent noise cost them? DPAM's Examples 1 and 2 worked through with ``privcontrol.core`` alone, and
-a table whose margins are public. Run it as ``python correlated_data_without_a_plant.py``.
+And what does independent noise cost them? DPAM's Examples 1 and 2 worked through with
+``privcontrol.core`` alone, and a table whose margins are public. Run it as ``python
+correlated_data_without_a_plant.py``.
 """
 
 import numpy as np

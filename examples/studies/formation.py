@@ -1,10 +1,9 @@
 """Where do drones meet that hide where they started?
 
-Eight drones in the plane agree on the centre of their formation, and fly to their places
-around it. Where each one started, within 10 m, stays hidden from whoever hears the radio.
-Neighbours share noise that cancels, so the centre is off by as much as a trusted curator's
-would be; with independent noise it is off by three times as much. Run it as ``python
-formation.py [folder]``; the figure is written to the folder.
+Eight drones in the plane agree on the centre of their formation, and fly to their
+places around it. Where each one started, within 10 m, stays hidden from all who hear the radio. Neighbours share noise that cancels, so the centre is off by as much as a
+trusted curator's would be; with independent noise it is off by three times as much. Run
+it as ``python formation.py [folder]``; the figure is written to the folder.
 """
 
 import sys

@@ -1,11 +1,12 @@
 """How often was the kettle on?
 
-A smart meter tells a home's load every quarter of an hour. What people ask for is the privacy
-of a day: an appliance of 2 kW that runs for up to half an hour, some times a day, and at
-least two hours apart. The uses of any one day are hidden; those of n days would take sqrt(n)
-times the noise, and about years nothing is claimed. The load is a household's from SimBench
-(``data/household.md``). Its days stand for the homes of a district, whose total is what the
-grid needs. Run it as ``python meter.py [folder]``; the figure is written to the folder.
+A smart meter tells a home's load every quarter of an hour. What people ask for is the
+privacy of a day: an appliance of 2 kW that runs for up to half an hour, some times a
+day, and at least two hours apart. The uses of any one day are hidden; those of n days
+would take sqrt(n) times the noise, and about years nothing is claimed. The load is a
+household's from SimBench (``data/household.md``). Its days stand for the homes of a
+district, whose total is what the grid needs. Run it as ``python meter.py [folder]``;
+the figure is written to the folder.
 """
 
 import sys

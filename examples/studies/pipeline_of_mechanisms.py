@@ -1,13 +1,13 @@
 """Where along a pipeline does the noise go?
 
-A phone photographs a digit (8 x 8 pixels) and asks a cloud to read it. The first stage is
-a projection onto a few directions, which never stretches a move of the image. The second
-one is any reader, trained on noisy projections of public images. Noise can be added to
-the image, after the first stage, or to the answer; what follows it is
-post-processing, ``mechanism.then(stage)``, with the guarantee of the release. Noise after
-the first stage costs the least accuracy, since it is not spread over directions that no
-digit uses. At last two answers about one image are counted, and two about two images.
-Run it as ``python pipeline_of_mechanisms.py [folder]``.
+A phone photographs a digit (8 x 8 pixels) and asks a cloud to read it. The first stage
+is a projection onto a few directions, which never stretches a move of the image. The
+second one is any reader, trained on noisy projections of public images. Noise can be
+added to the image, after the first stage, or to the answer; what follows it is
+post-processing, ``mechanism.then(stage)``, with the guarantee of the release. Noise
+after the first stage costs the least accuracy, since it is not spread over directions
+that no digit uses. At last two answers about one image are counted, and two about two
+images. Run it as ``python pipeline_of_mechanisms.py [folder]``.
 """
 
 import sys

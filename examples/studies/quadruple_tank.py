@@ -1,9 +1,11 @@
 """How full was tank 1?
 
-The quadruple tank of Johansson (2000) is nonlinear: water leaves a tank with the square root of its level. Its levels
-are controlled in the cloud, and how full tank 1 was at the start is private. Noise for the linearised tank gives it
-away. Noise that covers all Jacobians of the region in which the levels stay hides it, also from somebody who knows the
-nonlinear plant. Run it as ``python quadruple_tank.py [folder]``; the figure is written to the folder.
+The quadruple tank of Johansson (2000) is nonlinear: water leaves a tank with the square
+root of its level. Its levels are controlled in the cloud, and how full tank 1 was at
+the start is private. Noise for the linearised tank gives it away. Noise that covers all
+Jacobians of the region in which the levels stay hides it, also from somebody who knows
+the nonlinear plant. Run it as ``python quadruple_tank.py [folder]``; the figure is
+written to the folder.
 """
 
 import sys

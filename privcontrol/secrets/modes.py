@@ -94,8 +94,8 @@ class Mode:
             f"the contracting mode {self.name} makes the noise grow: what moves little at "
             f"the end of {horizon} samples moved far at their start, and the noise that "
             f"hides it is {longer}. Protect fewer times (StateAdjacency(times=...)), shorten "
-            "the horizon, or protect other states. Since the plant forgets this state, noise "
-            "without a horizon hides what enters it (DisturbanceAdjacency, horizon=np.inf)"
+            "the horizon, or protect other states. If all modes decay, noise without a "
+            "horizon hides what enters the plant (DisturbanceAdjacency, horizon=np.inf)"
         )
 
 

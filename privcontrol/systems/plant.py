@@ -232,6 +232,11 @@ def _check_discrete(sys: Any) -> None:
             "sys: expected a StateSpace, got frequency responses (FRD); fit a model to "
             "them first, or to recorded data with identify_outputs"
         )
+    if not isinstance(sys, ct.InputOutputSystem):
+        raise ct.ControlArgument(
+            f"sys: expected a StateSpace, got {type(sys).__name__}; make one with "
+            "ct.ss(A, B, C, D, dt, states=[...], inputs=[...], outputs=[...])"
+        )
     if not isinstance(sys, ct.StateSpace):
         raise ct.ControlArgument(
             f"sys: expected a StateSpace, got {type(sys).__name__}; for a nonlinear "

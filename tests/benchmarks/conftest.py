@@ -9,6 +9,7 @@ are medians, ratios are those of the processor times. Without ``--tables`` the t
 import os
 import platform
 import sys
+import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -96,10 +97,11 @@ def _machine():
         "unknown",
     )
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
-    return (
-        f"    {COMMAND}\n\n{platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS {threads}; "
-        f"Python {sys.version.split()[0]}, {', '.join(found)}.\n"
+    machine = (
+        f"{platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS "
+        f"{threads}; Python {sys.version.split()[0]}, {', '.join(found)}."
     )
+    return f"    {COMMAND}\n\n{textwrap.fill(machine, 88, break_on_hyphens=False)}\n"
 
 
 def _cpuinfo():

@@ -1,6 +1,7 @@
 """What benchmarks measure with: functions that take turns, and tables of what came out."""
 
 import importlib
+import textwrap
 import time
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Table:
                 f"## {self.title}\n",
                 *(f"| {' | '.join(line)} |" for line in lines),
                 "",
-                self.note,
+                textwrap.fill(self.note, 88, break_on_hyphens=False),
                 "",
             ]
         )
