@@ -471,8 +471,8 @@ def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     size = len(points)
     lower, inverse = _whitening(points)
     vectors, roots, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
-    # a price adds its root to the gap, which free directions do not need smaller
-    least = max(min(tol, 1.0) ** 2, _LEAST_PRICE)
+    # each price adds its root to the gap, which free directions do not need smaller
+    least = max((min(tol, 1.0) / size) ** 2, _LEAST_PRICE)
     prices = np.maximum((roots / roots[0]) ** 2, least)
     inverse = vectors.T @ inverse
     index = _preselected(inverse, points)

@@ -431,3 +431,13 @@ def test_a_basis_must_reach_every_move_and_stands_alone():
         pc.design_gaussian(
             query, secret, budget, basis=[[1.0], [1.0]], constraints=lambda G: []
         )
+
+
+@pytest.mark.parametrize("size, tol", [(20, 0.1), (40, 0.01)])
+def test_directions_that_cost_nothing_do_not_add_up_at_a_loose_tolerance(size, tol):
+    rng = np.random.default_rng(0)
+    adjacency = pc.DirectionAdjacency(rng.standard_normal((size, 300)))
+    first = np.diag(np.eye(size)[0])
+    query = pc.LinearQuery(np.eye(size))
+    design = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=first, tol=tol)
+    assert 0 <= design.gap <= tol
