@@ -22,7 +22,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._linalg import positive_integer, positive_number, real_array
+from ._linalg import column_norms, positive_integer, positive_number, real_array
 from ._random import Seed, generator
 from ._withheld import answer
 from .adjacency import Adjacency, checked_adjacency
@@ -193,18 +193,18 @@ def audit(
     if adjacency is not None and inputs is None:
         claim = _claim(mechanism, checked_adjacency(adjacency), claim)
         epsilon, delta = _tested(claim, delta)
-        pairs = _linear_pairs(mechanism, adjacency, delta)
+        tests = _linear_tests(mechanism, adjacency)
     elif adjacency is None and inputs is not None:
         if claim is None:
             claim = getattr(mechanism, "guarantee", None)
         epsilon, delta = _tested(claim, delta)
-        pairs = [_batched(mechanism, inputs, claim)]
+        tests = [_batched(mechanism, inputs, claim)]
     else:
         raise TypeError(
             "audit: expected an adjacency, or inputs=(x, x2) for a callable; exactly one "
             "of them"
         )
-    bound = _largest_bound(pairs, delta, trials, confidence, rng)
+    bound = _largest_bound(tests, delta, trials, confidence, rng)
     return AuditResult(bound, epsilon, delta, trials, confidence)
 
 
@@ -274,32 +274,34 @@ def _tested(
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Two adjacent inputs with the scores that tell their releases apart.
+class _Test:
+    """Two adjacent inputs, and a score that is large where input 0 is the likelier.
 
-    ``draw(which, size, rng)`` gives releases (size, entries) at input 0 or 1.
+    ``draw(which, size, rng)`` gives releases (size, entries) at input 0 or 1. Without a
+    score one is fitted.
     """
 
     draw: Callable[[int, int, np.random.Generator], NDArray]
     entries: int
-    scores: tuple[Score, ...] = ()
+    score: Score | None = None
 
     def blocks(
         self, which: int, size: int, rng: np.random.Generator
     ) -> Iterator[NDArray]:
+        """Draw releases, or their scores, in blocks that fit in memory."""
         step = max(1, _BLOCK // self.entries)
         for start in range(0, size, step):
-            yield self.draw(which, min(step, size - start), rng)
+            released = self.draw(which, min(step, size - start), rng)
+            yield released if self.score is None else self.score(released)
 
 
 def _linear_mechanism(mechanism: object) -> Mechanism:
     """Return the linear mechanism that is audited, or that what is audited holds."""
-    holders = [mechanism, getattr(mechanism, "mechanism", None)]
     noise = mechanism
     if hasattr(mechanism, "simulate"):
         noise = getattr(mechanism, "noise", None)
-    holders.append(getattr(getattr(noise, "design", None), "mechanism", None))
-    for held in holders:
+    for holder in (mechanism, getattr(noise, "design", None)):
+        held = getattr(holder, "mechanism", holder)
         if isinstance(held, Mechanism):
             return held
     if noise is None:
@@ -315,29 +317,28 @@ def _linear_mechanism(mechanism: object) -> Mechanism:
 
 def _own_adjacency(mechanism: object) -> Adjacency | None:
     """Return what output noise, a loop or a network was designed for."""
-    noise = getattr(mechanism, "noise", None)
-    for designed in (mechanism, noise):
+    for designed in (mechanism, getattr(mechanism, "noise", None)):
         adjacency = getattr(getattr(designed, "request", designed), "adjacency", None)
         if adjacency is not None:
             return adjacency
     return None
 
 
-def _linear_pairs(mechanism: Any, adjacency: Adjacency, delta: float) -> list[_Pair]:
-    """Return inputs along the worst moves of a linear mechanism, one pair for a loop."""
+def _linear_tests(mechanism: Any, adjacency: Adjacency) -> list[_Test]:
+    """Return tests along the worst moves of a linear mechanism, one test of a loop."""
     linear = _linear_mechanism(mechanism)
-    moves = _worst_moves(linear, adjacency, delta)
-    is_linear = isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism)
-    if not is_linear and hasattr(mechanism, "simulate"):
+    moves = _worst_moves(linear, adjacency)
+    if isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism):
+        return [_along(linear, move, None) for move in moves.T]
+    if hasattr(mechanism, "simulate"):
         return [_published(mechanism, moves[: len(mechanism.plant.A), 0])]
-    noise = mechanism if not is_linear else None
-    return [_along(linear, move, noise) for move in moves.T]
+    return [_along(linear, move, mechanism) for move in moves.T]
 
 
-def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Pair:
-    """Return the pair of releases without a move of the data and with it, less F x.
+def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Test:
+    """Return the test of a move of the data, by the likelihood ratio.
 
-    Releases are those of the mechanism, or samples (p, size, T) of output noise.
+    Releases are those of the mechanism less F x, or samples (p, size, T) of output noise.
     """
     image = linear.query.matrix @ move
     x = linear.query.manifold.origin
@@ -349,24 +350,24 @@ def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Pair:
         drawn = noise.sample(size, rng=rng).transpose(1, 2, 0)  # time-major
         return drawn.reshape(size, -1) + which * image
 
-    return _Pair(draw, linear.query.size, (_likelihood_ratio(linear.noise, image),))
+    return _Test(draw, linear.query.size, _likelihood_ratio(linear.noise, image))
 
 
-def _published(loop: Any, move: NDArray) -> _Pair:
-    """Return the pair of all that a loop publishes from the state 0 or from the move."""
+def _published(loop: Any, move: NDArray) -> _Test:
+    """Return the test of all that a loop publishes from the state 0 or from the move."""
 
     def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
         response = loop.simulate(initial_state=which * move, trials=size, rng=rng)
         rows = np.asarray(response.outputs).transpose(1, 0, 2)
         return rows.reshape(size, -1)
 
-    return _Pair(draw, sum(loop.plant.D.shape) * loop.noise.horizon)
+    return _Test(draw, sum(loop.plant.D.shape) * loop.noise.horizon)
 
 
 def _batched(
     mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: object
-) -> _Pair:
-    """Return the pair of releases of a callable at two given inputs."""
+) -> _Test:
+    """Return the test of a callable at two given inputs."""
     if not callable(mechanism):
         raise TypeError(
             "inputs: expected a callable mech(x, rng=...), got "
@@ -409,15 +410,11 @@ def _batched(
         return released.reshape(size, -1)
 
     entries = draw(0, 2, np.random.default_rng(0)).shape[1]
-    return _Pair(draw, max(entries, first.size))
+    return _Test(draw, max(entries, first.size))
 
 
-def _worst_moves(mechanism: Mechanism, adjacency: Adjacency, delta: float) -> NDArray:
-    """Return data-space moves (n, s), no two nearly parallel, that show the most.
-
-    Pure epsilon needs the 1-norm of Laplace shifts. Elsewhere both norms count, and the
-    draws decide.
-    """
+def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
+    """Return data-space moves (n, s) that show the most, in different directions."""
     manifold = mechanism.query.manifold
     moves = adjacency.moves(manifold)
     if not moves.exact:
@@ -437,19 +434,11 @@ def _worst_moves(mechanism: Mechanism, adjacency: Adjacency, delta: float) -> ND
         steepest = _steepest(shifts, norm)
         columns = columns @ steepest
         shifts = shifts @ steepest
-    lengths = np.linalg.norm(shifts, axis=0)
-    dangers = lengths
-    if norm == 1:
-        # among equal sums a move of few coordinates shows its full loss most often
-        dangers = np.abs(shifts).sum(axis=0) + (1e-6 if delta == 0 else 1.0) * lengths
-    units = shifts / np.maximum(lengths, np.finfo(float).tiny)
-    chosen: list[int] = []
-    for i in np.argsort(-dangers, kind="stable").tolist():
-        if (np.abs(units[:, i] @ units[:, chosen]) < 0.99).all():
-            chosen.append(i)
-        if len(chosen) == _MOVES:
-            break
-    return manifold.kernel @ columns[:, chosen]
+    # among equal sums a move of few coordinates shows its full loss most often
+    dangers = column_norms(shifts, norm) + 1e-6 * column_norms(shifts)
+    _, order = scipy.linalg.qr(shifts, mode="r", pivoting=True)
+    chosen = dict.fromkeys([int(dangers.argmax()), *order[: _MOVES - 1].tolist()])
+    return manifold.kernel @ columns[:, list(chosen)]
 
 
 def _steepest(shifts: NDArray, norm: float) -> NDArray:
@@ -458,8 +447,7 @@ def _steepest(shifts: NDArray, norm: float) -> NDArray:
     if norm == 1:
         for _ in range(50):
             found = shifts.T @ np.sign(shifts @ found)
-            sizes = np.linalg.norm(found, axis=0)
-            found = found / np.maximum(sizes, np.finfo(float).tiny)
+            found = found / np.maximum(column_norms(found), np.finfo(float).tiny)
     return found
 
 
@@ -481,23 +469,23 @@ def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
     return score
 
 
-def _fitted(pair: _Pair, size: int, rng: np.random.Generator) -> _Pair:
-    """Return the pair with the likelihood ratios of independent entries of two families.
+def _fitted(test: _Test, size: int, rng: np.random.Generator) -> list[_Test]:
+    """Return tests by the likelihood ratios of independent entries of two families.
 
     Centres and spreads of the entries are those of `size` draws at either input.
     """
-    size = min(size, max(_SAMPLE // pair.entries, 1))
-    samples = [np.vstack(list(pair.blocks(which, size, rng))) for which in (0, 1)]
+    size = min(size, max(_SAMPLE // test.entries, 1))
+    samples = [np.vstack(list(test.blocks(which, size, rng))) for which in (0, 1)]
     least = 1e-9 * max(1e-300, *(np.abs(drawn).max() for drawn in samples))
-    scores = []
+    tests = []
     for power in (2, 1):  # of Gaussian and Laplace densities
         laws = []
         for drawn in samples:
             centre = np.median(drawn, axis=0)
             moment = (np.abs(drawn - centre) ** power).mean(axis=0)
             laws.append((centre, np.maximum(moment ** (1 / power), least)))
-        scores.append(partial(_entrywise_ratio, power, laws))
-    return replace(pair, scores=tuple(scores))
+        tests.append(replace(test, score=partial(_entrywise_ratio, power, laws)))
+    return tests
 
 
 def _entrywise_ratio(
@@ -516,78 +504,66 @@ def _entrywise_ratio(
 # -- regions and bounds --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Region:
-    """The releases with sign * score > threshold; for -1 the inputs change their roles."""
-
-    pair: _Pair
-    score: Score
-    sign: int
-    threshold: float
-    bound: float
-
-    def count(self, which: int, size: int, rng: np.random.Generator) -> int:
-        """Count releases in S among `size` at the likelier (0) or the other input (1)."""
-        blocks = self.pair.blocks(which ^ (self.sign < 0), size, rng)
-        inside = (self.sign * self.score(block) > self.threshold for block in blocks)
-        return sum(int(np.count_nonzero(hits)) for hits in inside)
-
-
 def _largest_bound(
-    pairs: list[_Pair],
+    tests: list[_Test],
     delta: float,
     trials: int,
     confidence: float,
     rng: np.random.Generator,
 ) -> float:
-    """Return the bound of the region that was best on draws of its own, on the others."""
+    """Return the bound of the region that was best on draws of its own, on the others.
+
+    A region holds the releases with sign * score > threshold; for the sign -1 the inputs
+    change their roles.
+    """
     left = trials
-    for i, pair in enumerate(pairs):
-        if not pair.scores:
-            size = int(_CHOOSING * trials / 2)
-            pairs[i] = _fitted(pair, size, rng)
-            left -= 2 * size
-    size = int(_CHOOSING * trials / (2 * len(pairs)))
-    left -= 2 * size * len(pairs)
+    if tests[0].score is None:
+        size = int(_CHOOSING * trials / 2)
+        left -= 2 * size
+        tests = _fitted(tests[0], size, rng)
+    size = int(_CHOOSING * trials / (2 * len(tests)))
+    left -= 2 * size * len(tests)
     # about as wide as the intervals of the counted draws, and somewhat wider against the
     # luck of the best of many
     level = float(ndtr(ndtri(1 - confidence) * math.sqrt(2 * size / left) - 1.5))
-    regions: list[_Region] = []
-    for pair in pairs:
-        regions += _regions(pair, size, delta, level, rng)
-    region = max(regions, key=lambda region: region.bound)
+    regions = []
+    for test in tests:
+        drawn = [
+            np.concatenate(list(test.blocks(which, size, rng))) for which in (0, 1)
+        ]
+        for sign in (1, -1):
+            likely, other = (sign * scores for scores in drawn[::sign])
+            bound, threshold = _best_threshold(likely, other, delta, level)
+            regions.append((bound, threshold, sign, test))
+    _, threshold, sign, test = max(regions, key=lambda region: region[0])
+
+    def hits(which: int, size: int) -> int:
+        blocks = test.blocks(which ^ (sign < 0), size, rng)
+        return sum(int(np.sum(sign * scores > threshold)) for scores in blocks)
+
     # Each draw comes from either input by the toss of a coin, so hits share out as
     # P(S) : Q(S) exactly.
     size = int(rng.binomial(left, 0.5))
-    hits = region.count(0, size, rng)
-    strays = region.count(1, left - size, rng)
-    return float(_epsilon_bound(hits, strays, size, delta, 1 - confidence))
+    inside = hits(0, size)
+    strays = hits(1, left - size)
+    return float(_epsilon_bound(inside, strays, size, delta, 1 - confidence))
 
 
-def _regions(
-    pair: _Pair, size: int, delta: float, level: float, rng: np.random.Generator
-) -> Iterator[_Region]:
-    """Yield for each score and sign the level set with the largest bound on its draws."""
-    drawn = []
-    for which in (0, 1):
-        scored = []
-        for block in pair.blocks(which, size, rng):
-            scored.append([score(block) for score in pair.scores])
-        drawn.append(np.hstack(scored))
+def _best_threshold(
+    likely: NDArray, other: NDArray, delta: float, level: float
+) -> tuple[float, float]:
+    """Return the largest bound of a level set of scores on its draws, and its threshold."""
+    size = len(likely)
     ranks = np.unique(np.geomspace(min(10, size), size, 80).astype(int))
-    for k, score in enumerate(pair.scores):
-        for sign in (1, -1):
-            first, second = drawn[::sign]
-            likely = np.sort(sign * first[k])
-            other = np.sort(sign * second[k])
-            levels = likely[size - ranks]
-            # an atom of the loss scatters by rounding
-            levels = levels - 1e-9 * (1 + np.abs(levels))
-            hits = size - np.searchsorted(likely, levels, side="right")
-            strays = size - np.searchsorted(other, levels, side="right")
-            bounds = _epsilon_bound(hits, strays, size, delta, level)
-            top = int(bounds.argmax())
-            yield _Region(pair, score, sign, float(levels[top]), float(bounds[top]))
+    likely = np.sort(likely)
+    levels = likely[size - ranks]
+    # an atom of the loss scatters by rounding
+    levels = levels - 1e-9 * (1 + np.abs(levels))
+    hits = size - np.searchsorted(likely, levels, side="right")
+    strays = size - np.searchsorted(np.sort(other), levels, side="right")
+    bounds = _epsilon_bound(hits, strays, size, delta, level)
+    top = int(bounds.argmax())
+    return float(bounds[top]), float(levels[top])
 
 
 def _epsilon_bound(

@@ -196,11 +196,6 @@ def upper_float(value: Ball | Rational) -> float:
     return number
 
 
-def lower_float(value: Ball | Rational) -> float:
-    """Return a double that nothing in the ball is below, -inf if nothing is known."""
-    return -upper_float(-arb(value))
-
-
 # -- norms ---------------------------------------------------------------------------
 
 

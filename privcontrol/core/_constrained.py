@@ -69,24 +69,25 @@ def cheapest_factor(
         chosen = [*chosen, *worst.tolist()]
 
     def check(covariance: NDArray) -> None:
+        deviations = np.sqrt(np.diag(covariance))
+        X.save_value(np.outer(deviations, deviations) / scale)  # what may cancel
+        sizes = [_largest(constraint) for constraint in own]
         X.save_value(covariance / scale)
-        deviations = np.sqrt(np.abs(np.diag(X.value)))
-        natural = np.ravel(np.outer(deviations, deviations), order="F")
-        for constraint in own:
-            sizes = [np.abs(side.value).max() for side in constraint.args if side.size]
-            slope = None
-            if hasattr(constraint, "expr"):
-                slope = constraint.expr.grad.get(X)
-            if slope is not None:  # the size of what may cancel
-                sizes.append(np.max(natural @ np.abs(slope) * np.ones(1)))
+        for constraint, size in zip(own, sizes, strict=True):
             missed = float(np.max(constraint.violation()))
-            if not missed <= TOLERANCE * max(sizes, default=1.0):
+            if not missed <= TOLERANCE * max(size, _largest(constraint)):
                 raise UncertifiableError(
                     f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
                     "data, or relax the constraints"
                 )
 
     return units[:, None] * lower, check
+
+
+def _largest(constraint: Any) -> float:
+    """Return the largest number on either side of a constraint."""
+    sides = [np.abs(side.value).max() for side in constraint.args if side.size]
+    return float(max(sides, default=1.0))
 
 
 def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list[Any]:
@@ -102,19 +103,15 @@ def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list
         raise ValueError(
             f"constraints: the function raised {type(error).__name__}: {error}"
         ) from error
-    if isinstance(own, cp.constraints.constraint.Constraint):
+    kind = cp.constraints.constraint.Constraint
+    if isinstance(own, kind):
         own = [own]
-    if not isinstance(own, (list, tuple)):
+    if not isinstance(own, list | tuple) or not all(isinstance(c, kind) for c in own):
         raise TypeError(
             "constraints: expected the function to return a list of CVXPY constraints, "
-            f"got {type(own).__name__}"
+            f"got {own!r}"
         )
     for constraint in own:
-        if not isinstance(constraint, cp.constraints.constraint.Constraint):
-            raise TypeError(
-                "constraints: expected CVXPY constraints in the list, got "
-                f"{type(constraint).__name__}"
-            )
         if not constraint.is_dcp():
             raise ValueError(f"constraints: expected convex ones, got {constraint}")
     return list(own)
@@ -123,18 +120,16 @@ def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list
 def _solve(problem: Any, cp: ModuleType) -> None:
     try:
         problem.solve(solver=cp.CLARABEL)
+        status = problem.status
     except (cp.SolverError, ValueError) as error:
-        raise UncertifiableError(
-            f"constraints: CVXPY found no covariance ({type(error).__name__}); rescale "
-            "the data, or relax the constraints"
-        ) from None
-    if problem.status in ("infeasible", "infeasible_inaccurate"):
+        status = type(error).__name__
+    if status.startswith("infeasible"):
         raise PrivacyError(
             "constraints: no Gaussian noise of this budget satisfies them; relax a "
             "ceiling, protect less, or allow a larger budget"
         )
-    if problem.status not in ("optimal", "optimal_inaccurate"):
+    if not status.startswith("optimal"):
         raise UncertifiableError(
-            f"constraints: CVXPY reports {problem.status}; rescale the data, or relax "
-            "the constraints"
+            f"constraints: CVXPY reports {status}; rescale the data, or relax the "
+            "constraints"
         )

@@ -12,7 +12,7 @@ scaled however far apart their sizes are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -38,7 +38,7 @@ from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import gaussian_shape, thickening, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .laplace_shape import laplace_factors
+from .laplace_shape import laplace_shape
 from .loss import PrivacyLoss
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
@@ -488,10 +488,9 @@ def design_laplace(
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
     Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
-    optimised too, by local searches that are never worse than independent noise, up to
-    a relative 1e-6. A factor with more columns than directions may cost less; its
-    guarantee is a bound, and ``guarantee.exact`` is empty. The problem is not convex:
-    the cost is no proven optimum, and the bound beside it is not tight.
+    optimised too, by a local search. Independent noise of one size is taken where it is
+    the cheaper one. The problem is not convex: the cost is no proven optimum, and the
+    bound beside it is not tight.
 
     Parameters
     ----------
@@ -530,12 +529,10 @@ def design_laplace(
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
         if request.moves.is_ball:
-            candidates = [_ellipsoid_candidate(query, request.moves)]
-            if weight is not None:
-                # sup ||G E u||_1 >= ||G E||_F, so without a weight it costs no less
-                candidates.append(_independent_in_span(candidates[0]))
+            shape = _ellipsoid_candidate(query, request.moves)
         else:
-            candidates, lower_bound = _laplace_around_points(request)
+            shape, lower_bound = _laplace_around_points(request)
+        candidates = [shape, _Candidate(np.ones(query.size))]
     else:
         directions = real_array(basis, "basis", shape=(query.size, None))
         candidates = [_Candidate(directions)]
@@ -547,53 +544,38 @@ def design_laplace(
 
 
 def _least_costly(
-    request: _Request, candidates: Iterable[_Candidate], lower_bound: float
+    request: _Request, candidates: list[_Candidate], lower_bound: float
 ) -> NoiseDesign:
-    """Return the cheapest design of Laplace shapes, the first of those that are equal.
+    """Return the design of the Laplace shape that is cheapest for a pure epsilon.
 
-    Independent noise is tried only if no other shape has been certified.
+    The first of those that are equal is taken, and another one if double precision does
+    not certify it.
     """
-    best: NoiseDesign | None = None
+    costs = []
     failure: PrivacyError = PrivacyError(NO_NOISE)
     for candidate in candidates:
-        if best is not None and candidate.factor.ndim == 1:
-            break
         try:
-            design = request.laplace(candidate, lower_bound)
+            _, unit = request.evaluate(LaplaceNoise(candidate.factor))
+            costs.append(request.price(candidate.factor) * unit.loss.pure**2)
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
-            continue
-        if best is None or design.cost < best.cost * (1 - _CLEARLY):
-            best = design
-    if best is None:
-        raise failure
-    return best
+            costs.append(math.inf)
+    least = min(costs) * (1 + _CLEARLY)
+    for place in sorted(range(len(costs)), key=lambda place: costs[place] > least):
+        if costs[place] < math.inf:
+            try:
+                return request.laplace(candidates[place], lower_bound)
+            except (NotRealizableError, UncertifiableError) as error:
+                failure = error
+    raise failure
 
 
-def _laplace_around_points(request: _Request) -> tuple[list[_Candidate], float]:
-    """Find shapes around finitely many moves, and the least cost of any at epsilon = 1.
-
-    Pure differential privacy needs the first one only. The last is independent noise of
-    one size, for moves around which double precision certifies no other shape.
-    """
-    query = request.query
-    basis = query.move_basis(request.moves)
-    independent = np.ones(query.size)
-    rows = request.weight_root(basis.responses)
-    shapes, lower_bound = laplace_factors(basis, rows)
-    if request.budget.pure:
-        shapes = shapes[:1]
-    candidates = []
-    for shape in shapes:
-        candidates.append(_Candidate(basis.responses @ shape, basis.moves @ shape))
-    candidates.append(_Candidate(independent))
-    return candidates, lower_bound
-
-
-def _independent_in_span(shape: _Candidate) -> _Candidate:
-    """Return independent noise, cut to the column space of a shape."""
-    cut = np.linalg.pinv(shape.factor)
-    return _Candidate(shape.factor @ cut, shape.tangent @ cut)
+def _laplace_around_points(request: _Request) -> tuple[_Candidate, float]:
+    """Find a shape around finitely many moves, and the least cost of any at epsilon = 1."""
+    basis = request.query.move_basis(request.moves)
+    shape = laplace_shape(basis, request.weight_root(basis.responses))
+    found = _Candidate(basis.responses @ shape.factor, basis.moves @ shape.factor)
+    return found, shape.lower_bound
 
 
 def design_iid(

@@ -1,8 +1,7 @@
 """The shape of Laplace noise, a cheap factor whose 1-ball holds every hidden move.
 
-A factor B (r, K) of r directions is represented by a left inverse C (K, r), C B = I for
-K = r. A move p is the combination C p of the columns of B, so ||C p||_1 bounds its
-epsilon. The problem is not convex. A descent improves the best of some bases that
+A factor B (r, r) is represented by its inverse C. A move p is the combination C p of the
+columns of B, so ||C p||_1 is its epsilon. The problem is not convex. A descent improves the best of some bases that
 Algorithm 2 of DPAM scales, and a lower bound that holds for all factors says how much a
 better search could still gain.
 
@@ -30,9 +29,6 @@ _CLEARLY = 1e-6
 #: Relative size below which the search prices a direction that the weight leaves free,
 #: so that an optimum exists.
 _FREE_DIRECTION = 1e-6
-#: Columns of a factor up to which it is offered though another one costs less for pure
-#: differential privacy.
-_MOST_COLUMNS = 128
 
 
 # -- shapes for the designs ----------------------------------------------------------
@@ -52,26 +48,6 @@ def laplace_shape(
         return shape
     ellipsoid = gaussian_shape(basis, rows, counted=counted)
     return Shape(shape.factor, 2 * ellipsoid.lower_bound)
-
-
-def laplace_factors(basis: MoveBasis, rows: NDArray) -> tuple[list[NDArray], float]:
-    """Find factors (r, K) for Laplace noise, the cheapest first, and a bound of the cost.
-
-    One has r columns. The other is independent noise of one size on the published entries,
-    cut to the span of the moves' responses: B = C^+ costs least among all B with B C = I,
-    for any weight. With many columns, which take long to evaluate for a delta above
-    0, it is returned only if it is the cheaper one.
-    """
-    shape = laplace_shape(basis, rows)
-    triangle, _ = _priced(weight_triangle(rows))
-    reached = basis.responses.any(axis=1)
-    wide = _cut(basis.responses[reached], basis.coordinates)
-    factors = [shape.factor]
-    if _cost(wide, triangle) < _cost(shape.factor, triangle) * (1 - 1e-9):
-        factors.insert(0, wide)
-    elif wide.shape[1] <= _MOST_COLUMNS:
-        factors.append(wide)
-    return factors, shape.lower_bound
 
 
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:

@@ -114,7 +114,7 @@ def test_what_cannot_be_is_refused():
     [
         ([], TypeError, "expected a function of the covariance, got list"),
         (lambda Gamma: 3.0, TypeError, "expected the function to return a list"),
-        (lambda Gamma: [True], TypeError, "expected CVXPY constraints in the list"),
+        (lambda Gamma: [True], TypeError, r"a list of CVXPY constraints, got \[True\]"),
         (
             lambda Gamma: [cp.norm(Gamma) >= 1],
             ValueError,

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
-import privcontrol as pc
-from privcontrol.core import LinearQuery, UncertifiableError, design_iid, design_laplace
+from privcontrol.core import UncertifiableError
 from privcontrol.core.laplace_shape import enclosing_cross_polytope as laplace_shape
 
 
@@ -152,13 +151,3 @@ def test_signs_order_and_copies_of_the_points_do_not_matter():
 def test_points_that_do_not_span_are_refused():
     with pytest.raises(UncertifiableError):
         laplace_shape(np.array([[1.0, 2.0], [1.0, 2.0]]), np.eye(2))
-
-
-def test_independent_noise_cut_to_the_manifold_is_offered_where_it_is_cheaper():
-    """Of n shares of a sum it costs (n - 1) / n of independent noise, by trace."""
-    manifold = pc.AffineManifold(np.ones((1, 5)))
-    query = LinearQuery(np.eye(5), manifold)
-    budget = pc.PrivacyBudget(epsilon=1.0)
-    design = design_laplace(query, pc.ManifoldAdjacency(1.0), budget)
-    independent = design_iid(query, pc.ManifoldAdjacency(1.0), budget, family="laplace")
-    assert design.cost == pytest.approx(0.8 * independent.cost, rel=1e-6)
