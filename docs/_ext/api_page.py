@@ -124,7 +124,8 @@ def write(folder):
     folder.mkdir(exist_ok=True)
     lines = ["API reference", "=============", ""]
     lines += [
-        "``import privcontrol as pc`` gives every name below that is written ``privcontrol.name``.",
+        "``import privcontrol as pc`` gives every name below that is written",
+        "``privcontrol.name``. :doc:`../tasks` has them by what you want to do.",
         "",
     ]
     intros = {title: intro for _, title, intro in _GROUPS}

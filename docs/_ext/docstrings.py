@@ -1,4 +1,7 @@
-"""Docstrings are plain text first: a bar in them is an absolute value, not a substitution of reStructuredText."""
+"""Docstrings are plain text first, and public names become links.
+
+A bar in them is an absolute value, not a substitution of reStructuredText.
+"""
 
 import re
 
@@ -21,16 +24,35 @@ def escape_bars(app, what, name, obj, options, lines):
 #: Public names, and the lines where types stand: after a parameter's name, or alone.
 _FULL = {name.rpartition(".")[2]: name for name in api_page.public_names()}
 _TYPED = re.compile(r"^(\s*[\w, ]+ : |\s*)(.*)$")
+_QUOTED = re.compile(rf"(?<![:`])`(({'|'.join(_FULL)})(\.\w+)?)`(?!`)")
 _NAME = re.compile(rf"(?<![\w.`~])({'|'.join(_FULL)})(?![\w.`(])")
 
 
 def link_types(app, what, name, obj, options, lines):
-    """Make links of the library's own names in the types of parameters and results."""
+    """Make links of the library's own names, in sentences and in types."""
     for i, line in enumerate(lines):
+        line = _QUOTED.sub(_link, line)
+        lines[i] = line
         start, text = _TYPED.match(line).groups()
         if " : " in start or text in _FULL:
             link = _NAME.sub(lambda found: f":obj:`~{_FULL[found[1]]}`", text)
             lines[i] = start + link
+
+
+_CODE = re.compile(rf"`((?:core\.|consensus\.)?({'|'.join(_FULL)})(\.\w+)?)`")
+
+
+def _link(found):
+    """The reference to a name, found as itself, its last part and a method."""
+    return f":obj:`{found[1]} <{_FULL[found[2]]}{found[3] or ''}>`"
+
+
+def link_names(app, docname, source):
+    """Make links of the library's own names on the page of tasks."""
+    if docname == "tasks":
+        source[0] = _CODE.sub(
+            lambda found: _link(found).replace(":obj:", "{py:obj}"), source[0]
+        )
 
 
 def setup(app):
@@ -38,4 +60,5 @@ def setup(app):
     autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", " .")
     app.connect("autodoc-process-docstring", escape_bars, priority=100)
     app.connect("autodoc-process-docstring", link_types, priority=200)
+    app.connect("source-read", link_names)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
