@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import (
     Adjacency,
-    BallAdjacency,
-    DirectionAdjacency,
-    ManifoldAdjacency,
 )
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
@@ -31,8 +28,7 @@ from ..noise.shift import certified_shift
 from ..regions.boxes import PlantBox
 from ..regions.jacobian import JacobianPolytope, Region
 from ..regions.polytope import PlantPolytope
-from ..secrets.adjacency import InitialStateAdjacency, StateAdjacency
-from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency, query_of
+from ..secrets.disturbance import query_of
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import tell_apart
@@ -61,17 +57,6 @@ _KINDS = {
         White,
     )
 }
-_ADJACENCIES = {
-    kind.__name__: kind
-    for kind in (
-        BallAdjacency,
-        DirectionAdjacency,
-        DisturbanceAdjacency,
-        InitialStateAdjacency,
-        ManifoldAdjacency,
-        StateAdjacency,
-    )
-}
 #: Rounding between two evaluations of a shift, and that of moves which share the largest.
 _ROUNDING = 2e-9
 _NEARLY = 1e-6
@@ -81,7 +66,6 @@ _ALTERED = (
     "path: the noise of the file does not keep what the file claims; it was altered, and "
     "must not be used"
 )
-_NORMS = {"1": 1, "2": 2, "inf": np.inf, "1.0": 1, "2.0": 2}
 
 
 # -- from plain data -----------------------------------------------------------------
@@ -112,7 +96,7 @@ def from_data(value: Any, plant: Plant | None = None) -> Any:
     if not isinstance(value, dict):
         return value
     if "type" in value:
-        return _adjacency_from_dict(value)
+        return Adjacency.from_data(value)
     options = {name: from_data(part) for name, part in value.items()}
     kind = _KINDS[options.pop("kind")]
     fingerprint = options.pop("fingerprint", None)
@@ -122,18 +106,6 @@ def from_data(value: Any, plant: Plant | None = None) -> Any:
     if isinstance(found, Plant) and found.fingerprint != fingerprint:
         raise ValueError("path: a plant of the file does not match its fingerprint")
     return found
-
-
-def _adjacency_from_dict(data: dict) -> Adjacency:
-    options = dict(data)
-    kind = options.pop("type")
-    if kind == "JointAdjacency":
-        return JointAdjacency([_adjacency_from_dict(part) for part in data["parts"]])
-    if kind not in _ADJACENCIES:
-        raise TypeError(f"adjacency: {kind} cannot be saved yet")
-    if options.get("norm") in _NORMS:
-        options["norm"] = _NORMS[options["norm"]]
-    return _ADJACENCIES[kind](**options)
 
 
 # -- certified again ------------------------------------------------------------------

@@ -11,18 +11,14 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
-import scipy.signal
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.loss import PrivacyLoss
-from ..secrets.adjacency import StateAdjacency
-from ..secrets.disturbance import (
-    DisturbanceAdjacency,
-)
-from ..secrets.modes import Mode, first_moves, growing_mode, modes
+from ..secrets.modes import Mode, growing_mode, modes
+from ..secrets.secret import as_secret
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
 
@@ -64,29 +60,10 @@ def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
     They count for n + 1 samples of a plant with n states, after a change that lasts has
     ended. Moves of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
     """
-    effects = np.zeros(len(plant.C))
     samples = plant.order + 1
     length = samples if horizon == math.inf else int(horizon)
-    for part in adjacency.parts:
-        if isinstance(part, DisturbanceAdjacency):
-            longest = max(len(shape) for shape in part.shapes) + samples
-            impulse = part.system(plant).impulse_response(longest) * part.radii(plant)
-            responses = []
-            for shape in part.shapes:
-                response = scipy.signal.convolve(impulse, shape[:, None, None])
-                responses.append(response[: len(shape) + samples])
-            is_ball = part.norm == "l2"
-            frames = np.concatenate(responses)
-        else:
-            moves = first_moves(part, plant, length)
-            frames = plant.free_response(moves, samples)
-            frames = frames.reshape(samples, len(plant.C), -1)
-            is_ball = getattr(part, "norm", None) == 2
-        sizes = np.abs(frames).max(axis=2)
-        if is_ball:
-            sizes = np.linalg.norm(frames, axis=2)
-        effects = np.maximum(effects, sizes.max(axis=0))
-    return effects
+    every = [as_secret(part).starting(plant, length) for part in adjacency.parts]
+    return np.max([inputs.effects(samples) for inputs in every], axis=0)
 
 
 def _way_out(noise: OutputNoise) -> str:
@@ -94,7 +71,7 @@ def _way_out(noise: OutputNoise) -> str:
     adjacency = noise.request.adjacency
     found: list[Mode] = []
     for part in adjacency.parts:
-        if isinstance(part, StateAdjacency) and noise.horizon != math.inf:
+        if noise.horizon != math.inf:
             found += modes(noise.plant_data, part, [noise.horizon])
     if found:
         worst = max(found, key=lambda mode: mode.sizes[-1])

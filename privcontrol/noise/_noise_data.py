@@ -7,7 +7,7 @@ from typing import Any
 
 import control as ct
 
-from ..core.adjacency import Adjacency, DirectionAdjacency
+from ..core.adjacency import Adjacency
 from ..systems.plant import Plant
 from .summed import SummedNoise
 
@@ -30,11 +30,8 @@ def to_data(value: Any) -> Any:
     """
     if isinstance(value, (list, tuple)):
         return [to_data(part) for part in value]
-    if isinstance(value, DirectionAdjacency):
-        # A promise names the moves by their digest. A design needs the moves themselves.
-        return {"type": "DirectionAdjacency", "directions": value.directions}
     if isinstance(value, Adjacency):
-        return value.to_dict()
+        return value.to_data()
     if isinstance(value, ct.StateSpace):
         value = Plant.of(value)
     if not is_dataclass(value):

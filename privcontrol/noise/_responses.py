@@ -18,9 +18,9 @@ from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError
 from ..core.moves import EllipsoidMoves
-from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import trajectory_manifold
+from ..secrets.moves import StateMoves
 from ..secrets.secret import Responses, all_responses
 from ..systems.plant import Plant
 from ._separated import largest_apart

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError
-from ..secrets.adjacency import StateAdjacency
-from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..secrets.disturbance import disturbances
 from ..secrets.modes import growing_mode
-from ..secrets.secret import SecretInputs, secret_inputs, seen_of
+from ..secrets.secret import SecretInputs, as_secret, secret_inputs, seen_of
 from ..systems.plant import Plant
 
 _LATER_STATES = (
@@ -32,6 +31,11 @@ _UNDAMPED = 1e-9
 
 def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     """The secret that an adjacency describes, refused if the plant never forgets it."""
+    if any(part.times is not None for part in disturbances(adjacency)):
+        raise ValueError(
+            "times: without a horizon a disturbance may change at any time; leave "
+            "times out, or design for a finite horizon"
+        )
     inputs = secret_inputs(adjacency, plant)
     kept = seen_of([inputs])
     _check_forgotten(plant, kept)
@@ -56,17 +60,9 @@ def secrets_of(
     PrivacyError
         If no output depends on the secret.
     """
-    parts: list[Adjacency] = []
-    for part in adjacency.parts:
-        if isinstance(part, StateAdjacency):
-            at_start = part.times is not None and max(part.times) == 0
-            if part.charts != "times" or not at_start:
-                raise ValueError(_LATER_STATES)
-        if isinstance(part, DisturbanceAdjacency):
-            part = replace(part, times=None)  # at any time, which is more
-        parts.append(part)
-    together = JointAdjacency(parts)
-    every = [secret_inputs(together, plant) for plant in vertices]
+    if not all(as_secret(part).suits_any_plant for part in adjacency.parts):
+        raise ValueError(_LATER_STATES)
+    every = [secret_inputs(adjacency, plant) for plant in vertices]
     kept = seen_of(every)
     if not kept.any():  # a plant whose secret no output sees has one state at zero
         kept[0] = True

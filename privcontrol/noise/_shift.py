@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import control as ct
 from numpy.typing import NDArray
 
 from ..core._balls import (
@@ -26,7 +25,7 @@ from ..core._balls import (
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
-from ..systems.gain import system_gain
+from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem
 from ._separated import square_apart
 
@@ -56,7 +55,7 @@ def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
     """
     if secret.energies is not None:
         undone = noise.inverse().after(secret.scaled_system)
-        gain = float(system_gain(ct.ss(*undone.matrices, True)))
+        gain = largest_gain(undone)
         return float(round_up(gain * (1 + 1e-13), 4))
 
     def left() -> LinearSystem:

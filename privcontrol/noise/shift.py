@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +24,7 @@ from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.manifold import trajectory_manifold
 from ..secrets.secret import all_responses
-from ..systems.gain import system_gain
+from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ._responses import dense_root, output_sizes, shift_sizes
@@ -281,8 +280,7 @@ def grid_shift(
     for part in parts:
         if part.square is not None and not part.white.any():
             left = part.square.inverse().after(LinearSystem.gain(np.diag(resolution)))
-            gain = float(system_gain(ct.ss(*left.matrices, True)))
-            gain *= math.sqrt(run * len(resolution))
+            gain = largest_gain(left) * math.sqrt(run * len(resolution))
             bounds.append(float(round_up(gain * (1 + 1e-9))))
     if not bounds:
         raise PrivacyError(

@@ -18,9 +18,10 @@ from ..core._random import Seed, generator
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift
-from ..secrets.adjacency import StateAdjacency
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.manifold import trajectory_manifold
+from ..secrets.moves import StateMoves
+from ..secrets.secret import as_secret
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import delayed_inputs, delayed_outputs
@@ -324,7 +325,13 @@ def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
     matrix = np.vstack([box.sys.A, box.sys.C])
     spread = np.vstack([box.A, box.C])
     moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
-    if not isinstance(part, StateAdjacency):
+    if not isinstance(moves, StateMoves):
+        if not as_secret(part).suits_any_plant:
+            raise ValueError(
+                "models: a PlantBox is bounded for moves that do not depend on the plant, "
+                'such as those of a StateAdjacency with charts="times"; pass corners and '
+                "a list of plants for others"
+            )
         return UncertainMoves(
             matrix,
             spread,
@@ -332,11 +339,6 @@ def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
             np.zeros(1, int),
             horizon,
             is_ball=moves.is_ball,
-        )
-    if part.charts != "times":
-        raise ValueError(
-            'models: a PlantBox is bounded for charts="times"; pass corners and a list '
-            "of plants for all charts"
         )
     axes = moves.axes * moves.radii
     every = UncertainMoves(matrix, spread, axes, moves.times, horizon)

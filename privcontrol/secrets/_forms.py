@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -34,11 +33,9 @@ from ..core._balls import (
 )
 from ..core.adjacency import Adjacency
 from ..core.errors import NotRealizableError
-from ..core.moves import FiniteMoves
 from ..systems.plant import Plant
-from ..systems.powers import FreeResponse, backward
-from .adjacency import StateAdjacency, StateMoves
 from .manifold import TrajectoryManifold
+from .secret import Secret, as_secret
 
 _BITS = 320
 _MOST_BITS = 1 << 12
@@ -164,11 +161,12 @@ def window_squares(
 
     The noises of windows are independent, so their squared shifts add up.
     """
+    secret = as_secret(part)
     every = []
     most = _BITS
     for window in windows:
-        vectors, bits = moved(part, manifold, window.start, window.horizon)
-        spanning = partial(spanning_moves, part, manifold, window.start)
+        vectors, bits = secret.balls_from(manifold, window.start, window.horizon)
+        spanning = partial(_spanning, secret, manifold, window.start)
         every.append((window.sides_under(manifold.plant, spanning), vectors))
         most = max(most, bits)
     is_ball = part.moves(manifold).is_ball
@@ -204,8 +202,9 @@ def laplace_shifts(
         raise ValueError(
             "models: expected an adjacency of single moves for Laplace noise"
         )
-    vectors, bits = moved(part, manifold, window.start, window.horizon)
-    spanning = partial(spanning_moves, part, manifold, window.start)
+    secret = as_secret(part)
+    vectors, bits = secret.balls_from(manifold, window.start, window.horizon)
+    spanning = partial(_spanning, secret, manifold, window.start)
     shifts = window.map_under(manifold.plant, spanning)
     with working_bits(bits):
         return upper_bounds(shifts() * vectors)
@@ -229,51 +228,12 @@ def certified(
         bits *= 2
 
 
-def moved(
-    adjacency: Adjacency, manifold: TrajectoryManifold, start: int, horizon: int
-) -> tuple[BallMatrix, int]:
-    """Moves of a run as moves of its state at ``start`` (n, M), and their bits."""
-    plant = manifold.plant
-    if isinstance(adjacency, StateAdjacency) and adjacency.charts == "times":
-        window = adjacency.moves_from(manifold, start, horizon)
-        return window.matrix, window.bits
-    moves = adjacency.moves(manifold)
-    if isinstance(moves, FiniteMoves) and moves.errors is not None:
-        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
-        with working_bits(free.bits):
-            initial = ball_matrix(moves.balls(range(plant.order)))
-            return free.at(start) * initial, free.bits
-    free = FreeResponse(plant.A, moves.vectors, 0, start)
-    return free.at(start), free.bits
-
-
-def spanning_moves(
-    adjacency: Adjacency, manifold: TrajectoryManifold, start: int
+def _spanning(
+    secret: Secret, manifold: TrajectoryManifold, start: int
 ) -> RationalMatrix:
-    """Rational columns (n, k) whose span holds every move of the state at ``start``.
-
-    For state moves they are a Krylov space of the inverse of A.
-    """
-    moves: Any = adjacency.moves(manifold)
-    plant = manifold.plant
-    ahead = rational_matrix(plant.A) ** start
-    if not isinstance(moves, StateMoves):
-        return ahead * rational_matrix(moves.vectors)
-    first = int(moves.times.min())
-    last = int(moves.times.max())
-    axes = rational_matrix(moves.axes)
-    if not last:
-        return ahead * axes
-    inverse, follow = backward(plant.A, exact=True)
-    columns = [] if first else [axes]  # delayed outputs may be held at t = 0
-    columns.append(inverse**first * follow * axes)
-    for _ in range(min(plant.order, last - first + 1) - 1):
-        columns.append(inverse * columns[-1])
-    tables = [(ahead * column).table() for column in columns]
-    rows = [
-        [entry for table in tables for entry in table[k]] for k in range(plant.order)
-    ]
-    return RationalMatrix(rows)
+    """Rational columns (n, k) whose span holds every move of the state at ``start``."""
+    ahead = rational_matrix(manifold.plant.A) ** start
+    return ahead * secret.spanning(manifold)
 
 
 def _independent_rows(matrix: RationalMatrix) -> list[int]:

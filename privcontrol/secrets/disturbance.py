@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
@@ -34,15 +34,13 @@ from ..core.query import LinearQuery
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import response_to_shape
-from .adjacency import (
-    BallMoves,
-    PlantAdjacency,
-)
+from .adjacency import PlantAdjacency
 from .manifold import (
     RUN_ASSUMPTIONS,
     OutputQuery,
     TrajectoryManifold,
 )
+from .moves import BallMoves
 from .secret import Responses, SecretInputs, SignalMoves
 
 #: What a disturbance adjacency leaves open.
@@ -253,28 +251,39 @@ class DisturbanceAdjacency(PlantAdjacency):
         """mu of each secret signal (q,)."""
         return self._radii(len(self.signals(plant)), "secret signal")
 
-    def responses(self, plant: Plant, horizon: int) -> Responses:
-        system = self.system(plant)
+    def _columns(
+        self, plant: Plant, horizon: int, respond: Callable[[NDArray], NDArray]
+    ) -> NDArray:
+        """Responses (T p, M) to every shape at every time and signal.
+
+        ``respond`` gives those (T, p, q) to a shape that begins at the first sample.
+        """
         starts = self.starts(horizon)
         radii = self.radii(plant)
         columns = starts[:, None] * len(radii) + np.arange(len(radii))
         sizes = np.tile(radii, len(starts))
         every = []
         for shape in self.shapes:
-            forced = forced_outputs(system, horizon, shape)
+            forced = causal_map(respond(shape))
             every.append(forced[:, columns.ravel()] * sizes)
-        together = np.hstack(every)
+        return np.hstack(every)
+
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        system = self.system(plant)
+        together = self._columns(
+            plant, horizon, partial(response_to_shape, system, horizon)
+        )
         if self.events > 1:
-            each = np.tile(np.repeat(starts, len(radii)), len(every))
+            starts = np.repeat(self.starts(horizon), system.input_count)
+            each = np.tile(starts, len(self.shapes))
             return Responses.several(together, each, self.events, self.separation)
         return Responses.of(together, is_ball=self.norm == "l2")
 
+    def starting(self, plant: Plant, horizon: int) -> SecretInputs:
+        return self.entering(plant)
+
     def entering(self, plant: Plant) -> SecretInputs:
-        if self.times is not None:
-            raise ValueError(
-                "times: without a horizon a disturbance may change at any time; leave "
-                "times out, or design for a finite horizon"
-            )
+        """Return the changes, at any time, which is more than at some."""
         system = self.system(plant)
         radii = self.radii(plant)
         if self.norm == "l2":
@@ -305,15 +314,20 @@ class DisturbanceAdjacency(PlantAdjacency):
                 f"events: one change is a move, {self.events} of them are too many to "
                 "list; ask the noise for its guarantee"
             )
-        radii = self.radii(manifold.plant)
-        places = [manifold.signals.index(one) for one in self.signals(manifold.plant)]
-        columns = []
-        for shape in self.shapes:
-            for start in self.starts(manifold.horizon).tolist():
-                for place, radius in zip(places, radii):
-                    columns.append(manifold.change(place, start, radius * shape))
+        plant = manifold.plant
+        horizon = manifold.horizon
+        places = [manifold.signals.index(one) for one in self.signals(plant)]
+
+        def held(shape: NDArray) -> NDArray:
+            signals = np.zeros((horizon, len(manifold.signals), len(places)))
+            during = shape[:horizon, None]
+            signals[: len(during), places, range(len(places))] = during
+            return signals
+
+        changes = self._columns(plant, horizon, held)
+        still = np.zeros((plant.order, changes.shape[1]))
         kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
-        return kind(np.column_stack(columns))
+        return kind(np.vstack([still, changes]))
 
     @property
     def statement(self) -> str:
@@ -462,6 +476,14 @@ class JointAdjacency(Adjacency, Frozen):
             "parts": [part.to_dict() for part in self.parts],
         }
 
+    def to_data(self) -> dict[str, Any]:
+        parts = [part.to_data() for part in self.parts]
+        return {"type": "JointAdjacency", "parts": parts}
+
+    @classmethod
+    def read(cls, options: dict[str, Any]) -> JointAdjacency:
+        return cls(Adjacency.from_data(part) for part in options["parts"])
+
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)
         clauses = ["moves of several parts at once"]
@@ -538,15 +560,6 @@ class DisturbedManifold(AffineManifold):
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         self._point(x)
         return True
-
-    def change(self, place: int, start: int, values: NDArray) -> NDArray:
-        """A change (size,) of one signal from a sample on, cut off at the horizon."""
-        data = np.zeros(self.size)
-        signals = data[self.plant.order :].reshape(self.horizon, -1)
-        rest = values[: self.horizon - start]
-        end = start + len(rest)
-        signals[start:end, place] = rest
-        return data
 
     def embedded(self, adjacency: Adjacency) -> Moves:
         """Moves of the trajectory as moves of these data, the signals held."""

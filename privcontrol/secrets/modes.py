@@ -20,9 +20,8 @@ from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyWarning
 from ..systems.plant import Plant
-from .adjacency import StateAdjacency
-from .disturbance import DisturbanceAdjacency
-from .manifold import trajectory_manifold
+from .disturbance import disturbances
+from .secret import as_secret
 
 #: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
 #: by about as much.
@@ -159,15 +158,14 @@ def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:
 def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
     """The modes of a plant that protected moves excite and outputs see.
 
-    They hold their sizes for each horizon.
+    They hold their sizes for each horizon. There is none for a disturbance.
     """
     horizons = np.asarray(horizons)
-    directions = first_moves(adjacency, plant, int(horizons.max()))
-    if not directions.size:
+    if disturbances(adjacency):
         return ()
-    times: Sequence[int] | None = (0,)
-    if isinstance(adjacency, StateAdjacency):
-        times = adjacency.times
+    secret = as_secret(adjacency)
+    directions = secret.starting(plant, int(horizons.max())).system.B
+    times = secret.move_times
     # units do not matter
     balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]
     A = plant.A * balance / balance[:, None]
@@ -198,18 +196,6 @@ def warn_of_costly_modes(
         if 2 * worst.sizes[-1] >= largest:
             text = worst.explanation(horizon)
             warnings.warn(text, PrivacyWarning, stacklevel=stacklevel)
-
-
-def first_moves(adjacency: Adjacency, plant: Plant, horizon: int) -> NDArray:
-    """Columns (n, M) by which the protected states move at one time, at t = 0 if at any.
-
-    There is none for a disturbance.
-    """
-    if isinstance(adjacency, DisturbanceAdjacency):
-        return np.empty((plant.order, 0))
-    if isinstance(adjacency, StateAdjacency):
-        return adjacency.moves_at_first_sample(plant)
-    return adjacency.moves(trajectory_manifold(plant, horizon)).vectors
 
 
 def _subspaces(A: NDArray) -> list[_Subspace]:

@@ -9,16 +9,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._balls import (
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    rational_matrix,
+    working_bits,
+)
 from ..core.adjacency import Adjacency
+from ..core.manifold import AffineManifold
 from ..core.moves import Moves
 from ..systems.linear import LinearSystem, reached_states
 from ..systems.plant import Plant
 from ..systems.powers import FreeResponse
-from .manifold import trajectory_manifold
+from .manifold import TrajectoryManifold, trajectory_manifold
 
 #: Lengths of a lasting change among which the shape of the noise is optimised.
 MOST_LENGTHS = 40
@@ -250,13 +259,30 @@ class SecretInputs:
                 changes.append(change)
         return np.stack(changes, axis=2)
 
+    def effects(self, samples: int) -> NDArray:
+        """Return the largest effects (p,) until so many samples after the longest change."""
+        count = self.longest + samples
+        impulse = self.scaled_system.impulse_response(count)
+        balls = list(self.balls)
+        if self.energies is not None:
+            balls.append(tuple(range(self.inputs)))
+        frames = [np.linalg.norm(impulse[:, :, list(ball)], axis=2) for ball in balls]
+        if self.signals:
+            responses = self.system.respond(self.changes(count))
+            frames.append(np.abs(responses).max(axis=2))
+        return np.max(frames, axis=(0, 1))
+
 
 class Secret(Adjacency):
-    """Base of the adjacencies about signals and states of a plant."""
+    """Base of the adjacencies about signals and states of a plant.
 
-    @abstractmethod
-    def responses(self, plant: Plant, horizon: int) -> Responses:
-        """Return what the hidden moves add to the outputs of a plant."""
+    What a subclass does not say itself follows from its moves of the trajectory.
+    """
+
+    #: Samples at one of which the moves of `starting` may come, None for all.
+    move_times: tuple[int, ...] | None = (0,)
+    #: Whether the moves of the initial state are the same under every plant.
+    suits_any_plant: bool = True
 
     @abstractmethod
     def entering(self, plant: Plant) -> SecretInputs:
@@ -268,12 +294,64 @@ class Secret(Adjacency):
             If they depend on a horizon.
         """
 
+    def starting(self, plant: Plant, horizon: int) -> SecretInputs:
+        """Return the hidden moves of the first sample as inputs."""
+        moves = self.moves(trajectory_manifold(plant, horizon))
+        return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
-def responses_of_moves(moves: Moves, plant: Plant, horizon: int) -> Responses:
-    """Return what moves of the initial state add to the outputs, rounded from balls."""
-    free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
-    columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
-    return Responses.of(columns, moves.is_ball, moves.exact)
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        """Return what the hidden moves add to the outputs, rounded from balls."""
+        moves = self.moves(trajectory_manifold(plant, horizon))
+        free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
+        columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
+        return Responses.of(columns, moves.is_ball, moves.exact)
+
+    def balls_from(
+        self, manifold: TrajectoryManifold, start: int, length: int
+    ) -> tuple[BallMatrix, int]:
+        """Return moves of a run as those of its state at ``start`` (n, M), and their bits.
+
+        What is published there has so many samples.
+        """
+        plant = manifold.plant
+        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
+        with working_bits(free.bits):
+            initial = ball_matrix(self.moves(manifold).balls(range(plant.order)))
+            return free.at(start) * initial, free.bits
+
+    def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
+        """Return rational columns (n, k) whose span holds every move of the first state."""
+        return rational_matrix(self.moves(manifold).vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfData(Secret):
+    """Moves of a plant's trajectory that an adjacency about any data names."""
+
+    adjacency: Adjacency
+    suits_any_plant = False
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        return self.adjacency.moves(manifold)
+
+    @property
+    def statement(self) -> str:
+        return self.adjacency.statement
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.adjacency.to_dict()
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        raise TypeError(
+            "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency "
+            "or a StateAdjacency of the first samples without a horizon, got "
+            f"{type(self.adjacency).__name__}"
+        )
+
+
+def as_secret(adjacency: Adjacency) -> Secret:
+    """Return an adjacency as a secret of a plant."""
+    return adjacency if isinstance(adjacency, Secret) else _OfData(adjacency)
 
 
 def all_responses(
@@ -282,14 +360,8 @@ def all_responses(
     """Return the responses to all moves under the dynamics of each of some plants."""
     if isinstance(plants, Plant):
         plants = (plants,)
-    found = []
-    for plant in plants:
-        for part in adjacency.parts:
-            if isinstance(part, Secret):
-                found.append(part.responses(plant, horizon))
-            else:
-                moves = part.moves(trajectory_manifold(plant, horizon))
-                found.append(responses_of_moves(moves, plant, horizon))
+    secrets = [as_secret(part) for part in adjacency.parts]
+    found = [part.responses(plant, horizon) for plant in plants for part in secrets]
     return Responses.joined(found)
 
 
@@ -303,15 +375,7 @@ def secret_inputs(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     ValueError
         If a part depends on a horizon, or is hidden by its energy beside others.
     """
-    found = []
-    for part in adjacency.parts:
-        if not isinstance(part, Secret):
-            raise TypeError(
-                "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency "
-                "or a StateAdjacency of the first samples without a horizon, got "
-                f"{type(part).__name__}"
-            )
-        found.append(part.entering(plant))
+    found = [as_secret(part).entering(plant) for part in adjacency.parts]
     if len(found) > 1 and any(each.energies is not None for each in found):
         raise ValueError(
             'adjacency: norm="l2" without a horizon is designed alone; design for it '

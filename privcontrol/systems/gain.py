@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import control as ct
 import numpy as np
@@ -32,6 +31,7 @@ from ..core._linalg import EPS, one_of, real_array
 from ..core.errors import UncertifiableError
 from ..core.lipschitz import LipschitzBound, induced_norm
 from .linear import LinearSystem
+from .plant import check_discrete
 
 #: Relative; the first that can be proven is taken.
 MARGINS = [10.0**-k for k in range(9, 0, -1)]
@@ -47,18 +47,18 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     ======  ========================  ==============================================
     norm    Lipschitz constant for    value
     ======  ========================  ==============================================
-    "hinf"  l2 -> l2 (L2 -> L2)       largest singular value over all frequencies
+    "hinf"  l2 -> l2                  largest singular value over all frequencies
     "l1"    inf -> inf, peak to peak  largest row sum of the absolute impulse response
     "h2"    none                      root of the energy of the impulse response
     ======  ========================  ==============================================
 
     Signal norms are over time and channels together. Both bounds hold on every horizon, for
-    one initial state. The peak-to-peak gain is that of sampled signals only.
+    one initial state.
 
     Parameters
     ----------
     sys : StateSpace
-        A stable system, in discrete (``dt`` True or > 0) or continuous time (``dt`` 0).
+        A stable system in discrete time.
     norm : {"hinf", "l1", "h2"}
         Which gain.
 
@@ -67,14 +67,14 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     LipschitzBound or float
         A bound certified from above, for "hinf" by the bounded-real lemma and for "l1" with
         every neglected tail and round-off counted. For "h2" a plain float, which bounds no
-        sensitivity, infinite for a continuous-time system with feedthrough.
+        sensitivity.
 
     Raises
     ------
     control.ControlArgument
-        If `sys` is not a ``StateSpace`` or its ``dt`` is None.
+        If `sys` is not a discrete-time ``StateSpace``.
     ValueError
-        If the system is not stable, the norm is not known, or "l1" meets continuous time.
+        If the system is not stable, or the norm is not known.
     UncertifiableError
         If double precision cannot prove a bound.
 
@@ -91,46 +91,36 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
-    system = _balanced(_system_of(sys))
-    discrete = sys.isdtime(strict=True)
-    _require_stable(system.A, discrete)
-    if norm == "h2":
-        return _energy(system, discrete)
-    method = norm
-    if not discrete:
-        method += ", continuous time"
-    # whether a state leads from the input to the output
-    is_dynamic = system.order and system.B.any() and system.C.any()
-    if norm == "hinf":
-        value = float(induced_norm(system.D, 2, 2))
-        if is_dynamic:
-            value = hinf_bound(system, discrete)
-        return LipschitzBound(value, p=2, q=2, method=method)
-    if not is_dynamic:
-        value = float(induced_norm(system.D, math.inf, math.inf))
-    elif discrete:
-        value = peak_bound(system)
-    else:
-        raise ValueError(
-            "sys: expected discrete time for norm='l1', got dt=0; sample it with "
-            "sys.sample(Ts)"
-        )
-    return LipschitzBound(value, p=math.inf, q=math.inf, method=method)
-
-
-def _system_of(sys: Any) -> LinearSystem:
-    """The matrices of a StateSpace with a time base."""
-    if not isinstance(sys, ct.StateSpace):
-        raise ct.ControlArgument(
-            f"sys: expected a StateSpace, got {type(sys).__name__}; convert a transfer "
-            "function with ct.ss, linearize a nonlinear system"
-        )
-    if sys.dt is None:
-        raise ct.ControlArgument(
-            "sys: expected dt = 0, True or a sampling time, got dt=None; set it in ct.ss"
-        )
+    check_discrete(sys)
     matrices = (sys.A, sys.B, sys.C, sys.D)
-    return LinearSystem(*(real_array(matrix, "sys") for matrix in matrices))
+    system = LinearSystem(*(real_array(matrix, "sys") for matrix in matrices))
+    if system.spectral_radius >= 1:
+        raise ValueError(
+            "sys: expected a stable system (spectral radius below 1), got "
+            f"{system.spectral_radius:.6g}; its gain is infinite: close a stabilising "
+            "loop first"
+        )
+    if norm == "h2":
+        energy = float(_balanced(system).variances().sum()) if system.order else 0.0
+        return math.sqrt(max(energy, 0.0))
+    if norm == "hinf":
+        return LipschitzBound(largest_gain(system), p=2, q=2, method=norm)
+    bound = _peak_bound(_balanced(system)) if _is_dynamic(system) else None
+    if bound is None:
+        bound = float(induced_norm(system.D, math.inf, math.inf))
+    return LipschitzBound(bound, p=math.inf, q=math.inf, method=norm)
+
+
+def largest_gain(system: LinearSystem) -> float:
+    """Return a proven upper bound of the l2 -> l2 gain of a stable system."""
+    if _is_dynamic(system):
+        return _hinf_bound(_balanced(system))
+    return float(induced_norm(system.D, 2, 2))
+
+
+def _is_dynamic(system: LinearSystem) -> bool:
+    """Whether a state leads from an input to an output."""
+    return bool(system.order and system.B.any() and system.C.any())
 
 
 def _balanced(system: LinearSystem) -> LinearSystem:
@@ -138,8 +128,6 @@ def _balanced(system: LinearSystem) -> LinearSystem:
 
     It is returned as it was if entries underflow or overflow.
     """
-    if not system.order:
-        return system
     A, B, C, D = system.matrices
     scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
     column = scale[:, None]
@@ -150,50 +138,17 @@ def _balanced(system: LinearSystem) -> LinearSystem:
     return scaled if back == system else system
 
 
-def _require_stable(A: NDArray, discrete: bool) -> None:
-    if not len(A):
-        return
-    poles = np.linalg.eigvals(A)
-    if discrete:
-        worst = np.abs(poles).max()
-        limit = 1
-        expected = "spectral radius below 1"
-    else:
-        worst = poles.real.max()
-        limit = 0
-        expected = "spectral abscissa below 0"
-    if worst >= limit:
-        raise ValueError(
-            f"sys: expected a stable system ({expected}), got {worst:.6g}; its gain is "
-            "infinite: close a stabilising loop first"
-        )
-
-
-def _energy(system: LinearSystem, discrete: bool) -> float:
-    """sqrt(tr(C X C' + DD')) with the controllability Gramian X.
-
-    It is infinite for a continuous-time system with feedthrough.
-    """
-    A, B, C, D = system.matrices
-    if not discrete and D.any():
-        return math.inf
-    if discrete or not system.order:
-        return math.sqrt(max(float(system.variances().sum()), 0.0))
-    gramian = scipy.linalg.solve_continuous_lyapunov(A, -B @ B.T)
-    return math.sqrt(max(np.trace(C @ gramian @ C.T), 0.0))
-
-
 # -- the H-infinity norm --------------------------------------------------------------
 
 
-def hinf_bound(system: LinearSystem, discrete: bool) -> float:
+def _hinf_bound(system: LinearSystem) -> float:
     """A proven upper bound of the l2 -> l2 gain, by the bounded-real lemma.
 
-    For P > 0 and, in discrete time, [[P - A'PA - C'C, -(A'PB + C'D)], [., g^2 I - D'D -
+    For P > 0 and [[P - A'PA - C'C, -(A'PB + C'D)], [., g^2 I - D'D -
     B'PB]] > 0, the system is stable and its gain is below g. A wrong estimate of the gain
     costs tightness, never validity.
     """
-    continuous = _cayley(system) if discrete else system
+    continuous = _cayley(system)
     level = hinf_estimate(continuous)
     states = hinf_estimate(continuous.states_out)
     # a scale for gains that are zero or nearly so
@@ -206,7 +161,7 @@ def hinf_bound(system: LinearSystem, discrete: bool) -> float:
             bound = level + excess
             slack = excess * (level + excess / 2) / np.square(max(states, EPS))
             P = _storage(continuous, bound, slack)
-            if P is not None and _proven(system, P, bound, discrete):
+            if P is not None and _proven(system, P, bound):
                 return upper_float(arb(bound))
     raise UncertifiableError(
         "the gain of this model cannot be certified in double precision; its poles are "
@@ -297,35 +252,22 @@ def _storage(system: LinearSystem, bound: float, slack: float) -> NDArray | None
     return (P + P.T) / 2
 
 
-def _proven(
-    system: LinearSystem, storage: NDArray, bound: float, discrete: bool
-) -> bool:
+def _proven(system: LinearSystem, storage: NDArray, bound: float) -> bool:
     """Whether the bounded-real inequality is proven for the float matrices as given."""
     A, B, C, D = system.in_balls().matrices
     P = ball_matrix(storage)
-    cross = P * B
-    state_cost = C.transpose() * C
-    mixed_cost = C.transpose() * D
-    input_cost = D.transpose() * D
-    if discrete:
-        back = A.transpose()
-        top = P - back * P * A - state_cost
-        side = back * cross + mixed_cost
-        input_cost = input_cost + B.transpose() * cross
-    else:
-        state = P * A
-        top = -state - state.transpose() - state_cost
-        side = cross + mixed_cost
+    cross = A.transpose() * P * B + C.transpose() * D
+    top = P - A.transpose() * P * A - C.transpose() * C
     square = identity_balls(D.ncols()) * arb(bound) ** 2
-    corner = square - input_cost
-    inequality = block_balls([[top, -side], [-side.transpose(), corner]])
+    corner = square - D.transpose() * D - B.transpose() * P * B
+    inequality = block_balls([[top, -cross], [-cross.transpose(), corner]])
     return is_positive_definite(P) and is_positive_definite(inequality)
 
 
 # -- the peak-to-peak gain ------------------------------------------------------------
 
 
-def peak_bound(system: LinearSystem) -> float:
+def _peak_bound(system: LinearSystem) -> float:
     """A proven upper bound of the inf -> inf gain.
 
     It is the largest row sum of |D| + sum |C A^k B|. With ||x||_P decaying at the rate r

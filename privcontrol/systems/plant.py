@@ -66,7 +66,7 @@ class Plant(SampledSystem, LinearSystem):
         """
         if isinstance(sys, Plant):
             return sys
-        _check_discrete(sys)
+        check_discrete(sys)
         if not sys.nstates or not sys.noutputs:
             raise ValueError(
                 "sys: expected at least one state and one output, "
@@ -220,7 +220,7 @@ def named_or_numbered(
     return found
 
 
-def _check_discrete(sys: Any) -> None:
+def check_discrete(sys: Any) -> None:
     """Refuse everything but a discrete-time StateSpace."""
     if isinstance(sys, ct.TransferFunction):
         raise ct.ControlArgument(

@@ -62,7 +62,12 @@ def test_what_cannot_be_certified_is_refused():
     with pytest.raises(ValueError, match="white floor"):
         cases.vehicle_noise().guarantee_for(box)
     every = pc.StateAdjacency(1.0, charts="all")
-    with pytest.raises(ValueError, match='bounded for charts="times"'):
+    free = pc.ManifoldAdjacency({"position(0)": 1.0, "position(1)": 1.0})
+    with pytest.raises(ValueError, match="do not depend on the plant"):
+        # position(1) moves alone if the velocity moves by 1 / A[0, 1]
+        spread = pc.PlantBox(pc.plants.vehicle(), A=[[0, 0.05], [0, 0]])
+        noise.guarantee_for(spread, adjacency=free)
+    with pytest.raises(ValueError, match='charts="times"'):
         noise.guarantee_for(box, adjacency=every)
 
 

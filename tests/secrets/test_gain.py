@@ -1,44 +1,28 @@
 """System gains are certified from above, attained, and named for the signal norms that they are for."""
 
-import doctest
 import math
 
 import control as ct
 import numpy as np
 import pytest
 
-from privcontrol.core import LipschitzBound, UncertifiableError
-from privcontrol.systems import gain as gain_module
-from privcontrol.systems.gain import system_gain
+from privcontrol import UncertifiableError, system_gain
+from privcontrol.core import LipschitzBound
 
 
-def random_system(seed, states, outputs, inputs, dt, margin=0.05):
+def random_system(seed, states, outputs, inputs, margin=0.05):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((states, states))
-    if dt:
-        A *= (1 - margin) / np.abs(np.linalg.eigvals(A)).max()
-    else:
-        A -= (np.linalg.eigvals(A).real.max() + margin) * np.eye(states)
+    A *= (1 - margin) / np.abs(np.linalg.eigvals(A)).max()
     B, C, D = (
         rng.standard_normal(shape)
         for shape in ((states, inputs), (outputs, states), (outputs, inputs))
     )
-    return ct.ss(A, B, C, D, dt)
+    return ct.ss(A, B, C, D, True)
 
 
-SYSTEMS = [
-    random_system(seed, *shape, dt)
-    for seed, (shape, dt) in enumerate(
-        [
-            ((2, 1, 1), True),
-            ((5, 2, 3), 0.1),
-            ((12, 3, 2), True),
-            ((3, 1, 2), 0),
-            ((5, 3, 2), 0),
-            ((15, 2, 2), 0),
-        ]
-    )
-]
+SHAPES = [(2, 1, 1), (5, 2, 3), (12, 3, 2), (3, 1, 2), (15, 2, 2)]
+SYSTEMS = [random_system(seed, *shape) for seed, shape in enumerate(SHAPES)]
 SYSTEMS.append(
     ct.ss(np.diag(np.ones(4), -1), np.eye(5)[:, :1], [[1, -2, 3, 0, 0.5]], 0.25, True)
 )  # a delay line
@@ -48,7 +32,7 @@ SYSTEMS.append(
 
 
 def response(sys, frequency):
-    z = np.exp(1j * frequency) if sys.isdtime() else 1j * frequency
+    z = np.exp(1j * frequency)
     return np.linalg.norm(
         sys.C @ np.linalg.solve(z * np.eye(sys.nstates) - sys.A, sys.B) + sys.D, 2
     )
@@ -56,11 +40,7 @@ def response(sys, frequency):
 
 def sampled_peak(sys):
     """The largest sampled singular value, refined around its best sample."""
-    grid = (
-        np.linspace(0, np.pi, 4000)
-        if sys.isdtime()
-        else np.concatenate([[0], np.logspace(-4, 4, 4000)])
-    )
+    grid = np.linspace(0, np.pi, 4000)
     best = grid[np.argmax([response(sys, w) for w in grid])]
     for width in (1e-2, 1e-4, 1e-6):
         local = best + width * np.linspace(-1, 1, 201) * max(best, 1e-3)
@@ -74,20 +54,20 @@ def sampled_peak(sys):
 @pytest.mark.parametrize("k", range(len(SYSTEMS)))
 def test_hinf_is_just_above_the_largest_frequency_response(k):
     bound, peak = system_gain(SYSTEMS[k]), sampled_peak(SYSTEMS[k])
-    assert isinstance(bound, LipschitzBound) and (
-        bound.p,
-        bound.q,
-        bound.method.split(",")[0],
-    ) == (2, 2, "hinf")
+    assert isinstance(bound, LipschitzBound)
+    assert (bound.p, bound.q, bound.method) == (2, 2, "hinf")
     assert peak * (1 - 1e-12) <= bound <= peak * (1 + 1e-4)
 
 
 def test_hinf_closed_forms():
     assert 2 <= system_gain(ct.ss(0.5, 1, 1, 0, True)) <= 2 * (1 + 1e-7)
-    damping = 0.01
-    resonance = ct.ss([[0, 1], [-1, -2 * damping]], [[0], [1]], [[1, 0]], 0)
-    exact = 1 / (2 * damping * math.sqrt(1 - damping**2))
-    assert exact <= system_gain(resonance) <= exact * (1 + 1e-6)
+    radius, angle = 0.999, 0.5  # a resonance: 1 / |z^2 - 2 r cos(a) z + r^2|
+    shape = [[0, 1], [-(radius**2), 2 * radius * np.cos(angle)]]
+    resonance = ct.ss(shape, [[0], [1]], [[1, 0]], 0, True)
+    peak = (1 + radius**2) * np.cos(angle) / (2 * radius)
+    z = peak + 1j * np.sqrt(1 - peak**2)
+    exact = 1 / abs(z * z - 2 * radius * np.cos(angle) * z + radius**2)
+    assert exact * (1 - 1e-12) <= system_gain(resonance) <= exact * (1 + 1e-6)
 
 
 def test_hinf_bounds_signals_and_is_nearly_attained():
@@ -101,21 +81,6 @@ def test_hinf_bounds_signals_and_is_nearly_attained():
     assert 0.99 * system_gain(sys) < ratio <= system_gain(sys)
 
 
-@pytest.mark.parametrize("wrong", [0.0, 0.5, 0.999])
-def test_hinf_does_not_trust_the_estimate(wrong, monkeypatch):
-    sys = SYSTEMS[0]
-    peak = sampled_peak(sys)
-    estimate = gain_module.hinf_estimate
-    monkeypatch.setattr(
-        gain_module, "hinf_estimate", lambda system: wrong * estimate(system)
-    )
-    try:
-        bound = system_gain(sys)
-    except UncertifiableError:
-        return
-    assert bound >= peak * (1 - 1e-12)
-
-
 # --- l1 ---------------------------------------------------------------------------------------------------------------
 
 
@@ -127,19 +92,14 @@ def peak_gain_by_simulation(sys):
     return total.sum(axis=1).max()
 
 
-@pytest.mark.parametrize("k", [k for k, sys in enumerate(SYSTEMS) if sys.dt])
+@pytest.mark.parametrize("k", range(len(SYSTEMS)))
 def test_l1_is_just_above_the_summed_impulse_response(k):
     bound, total = (
         system_gain(SYSTEMS[k], norm="l1"),
         peak_gain_by_simulation(SYSTEMS[k]),
     )
-    assert (bound.p, bound.q, bound.method.split(",")[0]) == (math.inf, math.inf, "l1")
+    assert (bound.p, bound.q, bound.method) == (math.inf, math.inf, "l1")
     assert total * (1 - 1e-10) <= bound <= total * (1 + 1e-9)
-
-
-def test_l1_of_continuous_time_is_refused():
-    with pytest.raises(ValueError, match=r"sys\.sample"):
-        system_gain(SYSTEMS[3], norm="l1")
 
 
 def test_l1_closed_forms_of_lags():
@@ -148,7 +108,7 @@ def test_l1_closed_forms_of_lags():
     stiff = ct.ss(np.diag([0.999, 0.1]), [[1], [1]], [[1, -1]], 0.5, True)
     exact = 1000 - 1 / 0.9 + 0.5
     assert exact * (1 - 1e-12) <= system_gain(stiff, norm="l1") <= exact * (1 + 1e-9)
-    line = SYSTEMS[6]  # 0.25 + 1 + 2 + 3 + 0 + 0.5
+    line = SYSTEMS[5]  # 0.25 + 1 + 2 + 3 + 0 + 0.5
     assert 6.75 <= system_gain(line, norm="l1") <= 6.75 * (1 + 1e-9)
 
 
@@ -167,10 +127,9 @@ def test_l1_is_attained_by_a_signal_of_signs():
 
 
 def test_unreachable_modes_do_not_count():
-    hidden = ct.ss(np.diag([-1.0, -2.0]), [[1], [0]], [[0, 1]], 0)
-    assert system_gain(hidden) <= 1e-6
     sampled = ct.ss(np.diag([0.9, 0.5]), [[1], [0]], [[0, 1]], 0, True)
     assert system_gain(sampled, norm="l1") <= 1e-8
+    assert system_gain(sampled) <= 1e-6
 
 
 # --- h2 and refusals --------------------------------------------------------------------------------------------------
@@ -184,20 +143,18 @@ def test_h2_is_a_plain_float_and_no_l2_gain(k):
     )
     lag = ct.ss(0.9, 1, 1, 0, True)
     assert system_gain(lag, norm="h2") < 0.25 * system_gain(lag)
-    assert system_gain(SYSTEMS[3], norm="h2") == math.inf
 
 
 @pytest.mark.parametrize("norm", ["hinf", "l1", "h2"])
-@pytest.mark.parametrize("pole, dt", [(1.0, True), (-1.02, 0.1), (0.0, 0), (2.0, 0)])
+@pytest.mark.parametrize("pole, dt", [(1.0, True), (-1.02, 0.1)])
 def test_unstable_systems_have_no_gain(norm, pole, dt):
     with pytest.raises(ValueError, match="expected a stable system"):
         system_gain(ct.ss(pole, 1, 1, 0, dt), norm=norm)
 
 
-@pytest.mark.parametrize("norm, dt", [("hinf", True), ("hinf", 0), ("l1", True)])
-def test_a_barely_stable_system_is_certified_or_refused(norm, dt):
-    distance = 2.0**-30
-    sys = ct.ss(1 - distance if dt else -distance, 1, 1, 0, dt)
+@pytest.mark.parametrize("norm", ["hinf", "l1"])
+def test_a_barely_stable_system_is_certified_or_refused(norm):
+    sys = ct.ss(1 - 2.0**-30, 1, 1, 0, True)
     try:
         assert system_gain(sys, norm=norm) >= 2.0**30
     except UncertifiableError as error:
@@ -209,8 +166,9 @@ def test_other_systems_are_refused_by_name():
         ct.ControlArgument, match=r"TransferFunction; convert .* ct\.ss"
     ):
         system_gain(ct.tf([1], [1, 0.5], True))
-    with pytest.raises(ct.ControlArgument, match="dt=None"):
-        system_gain(ct.ss(0.5, 1, 1, 0, None))
+    for dt in (None, 0):
+        with pytest.raises(ct.ControlArgument, match="discrete-time"):
+            system_gain(ct.ss(-0.5, 1, 1, 0, dt))
     with pytest.raises(ValueError, match="'hinf', 'l1', 'h2'"):
         system_gain(SYSTEMS[0], norm="l2")
 
@@ -231,12 +189,3 @@ def test_units_of_the_states_do_not_matter(norm, k):
     assert system_gain(scaled, norm=norm) == pytest.approx(
         system_gain(sys, norm=norm), rel=2e-3
     )
-    A, B, C, _ = gain_module._balanced(gain_module._system_of(scaled)).matrices
-    ratio = B / scaled.B  # powers of two: the balanced system is the same, exactly
-    assert np.all(np.frexp(ratio)[0] == 0.5)
-    np.testing.assert_array_equal(A * ratio[:, :1].T / ratio[:, :1], scaled.A)
-    np.testing.assert_array_equal(C * ratio[:, 0], scaled.C)
-
-
-def test_examples_run():
-    assert doctest.testmod(gain_module).failed == 0
