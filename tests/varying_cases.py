@@ -20,7 +20,7 @@ def whitening(noise, horizon):
     """The inverse of a root of the covariance of a run."""
     run = noise.over(horizon) if hasattr(noise, "over") else noise
     dense = run.responses.reshape(horizon * noise.outputs, -1)
-    white = np.diag(np.tile(run.white**2, horizon))
+    white = np.diag(np.tile(run.total.white**2, horizon))
     return np.linalg.inv(np.linalg.cholesky(dense @ dense.T + white))
 
 

@@ -66,8 +66,8 @@ class ExactNoise:
     """
 
     def __init__(self, noise: OutputNoise) -> None:
-        self.once = noise.once
-        self.width = noise.width
+        self.once = noise.total.once
+        self.width = noise.total.width
         self.outputs = noise.outputs
         self.entries: Entries = {}
         self._entry = ENTRIES[noise.family]
@@ -173,7 +173,7 @@ class _Rows(ABC):
         self.part = part
         self.first = first
         self._fresh = fresh
-        self._width = noise.width
+        self._width = noise.total.width
 
     def start(self, t: int) -> int:
         """Number of the first of the part's entries of sample t."""
@@ -288,7 +288,7 @@ class _FilteredRows(_Rows):
         largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
         self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
         # beside a floor every sample has independent noise of its own
-        if system.order and not noise.white.all():
+        if system.order and not noise.total.white.all():
             self._check_rounding(part, float(self._grid))
 
     @staticmethod

@@ -165,7 +165,7 @@ class Gateway:
         instance_of(note, str, "note", "note='line 3'")
         instance_of(floating, bool, "floating", "floating=True")
         noise = _in_window(_on_grid(noise, resolution), start)
-        if grid is None and resolution is None and not noise.white.all():
+        if grid is None and resolution is None and not noise.total.white.all():
             noise = _in_floating_point(noise, floating)
         opening = {
             "format": _FORMAT,

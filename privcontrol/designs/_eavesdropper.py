@@ -288,7 +288,7 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
             "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
             f"{type(noise).__name__}"
         )
-    if not noise.consists_of(Structured, White):
+    if not noise.total.consists_of(Structured, White):
         raise ValueError(
             "noise_or_loop: expected noise that was designed for a StateAdjacency or an "
             "InitialStateAdjacency, got noise that hides a disturbance during the run: the "
@@ -385,7 +385,7 @@ def _reading(
         errors.append(seen.T @ noise.factor)
     if noise.scale is not None:  # the weight is the reciprocal of its scale
         errors.append(inverse)
-    error = np.sqrt(noise.unit_variance) * np.hstack(errors)
+    error = np.sqrt(noise.law.unit_variance) * np.hstack(errors)
     return (inverse @ left.T) * weight, error
 
 

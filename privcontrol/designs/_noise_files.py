@@ -136,7 +136,7 @@ def certified_noise(data: dict) -> OutputNoise:
         noise.plant_data, request.without_miss(), noise.parts, claimed.loss
     )
     noise = replace(noise, guarantee=known, promised=None)
-    if noise.horizon == math.inf or noise.part(Filtered):
+    if noise.horizon == math.inf or noise.total.part(Filtered):
         loss, design = _certified_endless(noise, request)
     else:
         loss, design = _certified_run(noise, request)
@@ -164,7 +164,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     else:
         secret = endless_secret(request.adjacency, noise.plant_data)
     (filtered,) = [part for part in noise.parts if isinstance(part, Filtered)]
-    if not noise.consists_of(Filtered, White) or len(noise.parts) > 2:
+    if not noise.total.consists_of(Filtered, White) or len(noise.parts) > 2:
         raise PrivacyError("path: noise without a horizon of other parts")
     enters_with_secret = filtered.response in (None, secret.system)
     if not request.has_models and not enters_with_secret:
@@ -182,7 +182,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
         cost = float(filtered.variances(noise.horizon).sum())
     else:
         energy = filtered.system.energies().sum()
-        cost = float(energy + (noise.white**2).sum())
+        cost = float(energy + (noise.total.white**2).sum())
     design = StationaryDesign(
         filtered.shaping,
         filtered.response,
@@ -230,7 +230,7 @@ def _gaussian_follows(
         return False
     if not claimed.exact:
         return not claimed.active
-    attained = evaluated.exact or noise.consists_of(Driven)
+    attained = evaluated.exact or noise.total.consists_of(Driven)
     if not attained or square > Fraction(shift) ** 2 * (1 + _ROUNDING):
         return False
     return not claimed.active or _all_attain(noise, claimed.active)
@@ -264,7 +264,7 @@ def _laplace_follows(
         return False
     if not claimed.attained or evaluated.attained:
         return True
-    structured = noise.part(Structured)
+    structured = noise.total.part(Structured)
     if structured is None or not all(map(_is_below, mine, theirs)):
         return False
     noisy = np.flatnonzero(structured.factor.any(axis=1))
@@ -287,7 +287,7 @@ def _is_below(shifts: NDArray, others: NDArray) -> bool:
 
 def _factor(noise: OutputNoise) -> NDArray:
     """Lambda (T p, R) of all samples together, (T p,) for independent noise."""
-    white = np.tile(noise.white, noise.horizon)
+    white = np.tile(noise.total.white, noise.horizon)
     factor = noise.responses.reshape(len(white), -1)
     if factor.size == 0:
         return white

@@ -78,7 +78,7 @@ def with_cheapest_floor(
         resolution=None,
         factor=None,
     )
-    search = _Search(standing, counted, np.log(design(nominal).white))
+    search = _Search(standing, counted, np.log(design(nominal).total.white))
     search.along_all(_LOWEST, _HIGHEST, _SHARP)
     if outputs > 1:
         search.apart()

@@ -266,7 +266,7 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
         except PrivacyError:
             return None
         loss = PrivacyLoss.gaussian(float(round_up(own.gdp + grid, 2)), (), False)
-    elif noise.white.all():
+    elif noise.total.white.all():
         grid = grid_shift(noise.parts, steps, noise.horizon, family=noise.family)
         shift = float(round_up(own.epsilon(0.0) + grid, 2))
         loss = family_of(noise.family).loss_of_size(shift)

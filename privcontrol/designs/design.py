@@ -234,7 +234,7 @@ def design_output_noise(
         else:
             noise = design(request)
     check_size(noise, max_std)
-    is_alone = noise.consists_of(Structured) and not request.has_models
+    is_alone = noise.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
         warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
     return noise

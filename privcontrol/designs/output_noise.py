@@ -6,12 +6,15 @@ independent noise at each sample. It may not be used beyond its horizon, if it h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import control as ct
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core._files import write
 from ..core._linalg import positive_number
@@ -22,6 +25,7 @@ from ..core.guarantee import PrivacyGuarantee
 from ..noise._noise_data import KIND, noise_to_dict
 from ..noise.iosystem import numbered
 from ..noise.noise_plot import plot_samples, plot_spectrum
+from ..noise.parts import Structured, White
 from ..noise.summed import Pricing, SummedNoise
 from .certify import models_guarantee, recertified
 
@@ -84,6 +88,58 @@ class OutputNoise(SummedNoise):
     def plant(self) -> ct.StateSpace:
         return self.plant_data.statespace()
 
+    @property
+    def factor(self) -> NDArray | None:
+        """S (n, r) of the structured part C A^t S eta, None without one."""
+        return getattr(self.total.part(Structured), "factor", None)
+
+    @property
+    def scale(self) -> NDArray | None:
+        """Size (p,) of the independent part at each output, None without one.
+
+        It is a standard deviation for Gaussian noise and a scale for Laplace noise.
+        """
+        return getattr(self.total.part(White), "scale", None)
+
+    @property
+    def initial_state_covariance(self) -> NDArray | None:
+        """Covariance v S S^T (n, n) of the random initial state.
+
+        v is 1 for Gaussian and 2 for Laplace noise. None without a structured part.
+        """
+        if self.factor is None:
+            return None
+        return self.law.unit_variance * self.factor @ self.factor.T
+
+    def draw(self, rng: Seed, trials: int) -> NDArray:
+        """Standard entries eta, (trials, T, channels), or (trials, channels) if drawn once.
+
+        In the first shape the entries that are drawn once stand at the first sample, with
+        zeros after. They are drawn trial by trial in time order, so fewer trials are a
+        prefix of more. ``rng`` is a seed or a generator.
+        """
+        first, fresh = self._drawn(rng, trials)
+        return _at_their_samples(first, fresh) if self.total.width else first
+
+    def inputs(self, eta: NDArray) -> NDArray:
+        """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels).
+
+        They are the entries from `draw`, except that correlated noise, which has no system
+        of finite order, enters with its samples.
+        """
+        first, fresh = self._entries(eta)
+        return _at_their_samples(first, self.total.inputs(fresh))
+
+    def signal(self, eta: NDArray) -> NDArray:
+        """gamma as (trials, T, p) of entries eta from `draw`."""
+        return self.total.signal(*self._entries(eta))
+
+    def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
+        """Entries (trials, once) and (trials, T, width) of an array from `draw`."""
+        if not self.total.width:
+            return eta, np.empty((len(eta), self.samples, 0))
+        return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]
+
     def with_std(self, std: float) -> OutputNoise:
         """The same noise, scaled so that its largest standard deviation is ``std``.
 
@@ -118,12 +174,15 @@ class OutputNoise(SummedNoise):
 
         In `create_noise_iosystem` the entries that make the first state are inputs too.
         """
+        model = self.total.model
+        if model is None:
+            raise ValueError("correlated noise has no system of finite order")
         return ct.ss(
-            *self.model.matrices,
+            *model.matrices,
             self.plant_data.dt,
-            inputs=numbered("eta", self.width),
+            inputs=numbered("eta", self.total.width),
             outputs=numbered("gamma", self.outputs),
-            states=numbered("xi", self.model.order),
+            states=numbered("xi", model.order),
             name="noise",
         )
 
@@ -145,7 +204,7 @@ class OutputNoise(SummedNoise):
         ones by default. ``time_unit`` and ``units`` are labels, as in
         `PrivateResponse.plot`.
         """
-        if self.never_ends:
+        if self.horizon == math.inf:
             return plot_spectrum(self, ax, loop, time_unit, units)
         return plot_samples(self, samples, rng, ax, time_unit, units)
 
@@ -209,3 +268,11 @@ class OutputNoise(SummedNoise):
             stds.append(f"{name}: {std:.4g}")
         rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
         return html_table(rows) + self.guarantee._repr_html_()
+
+
+def _at_their_samples(first: NDArray, fresh: NDArray) -> NDArray:
+    """Entries (trials, T, channels), with those that are drawn once at the first sample."""
+    trials, samples, _ = fresh.shape
+    once = np.zeros((trials, samples, first.shape[1]))
+    once[:, 0] = first
+    return np.concatenate([once, fresh], axis=2)

@@ -263,12 +263,14 @@ def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:
                 "noises: expected windows of one plant, got another "
                 f"{' and '.join(different)}"
             )
-        if noise.family != "gaussian" or not noise.consists_of(Structured, White):
+        if noise.family != "gaussian" or not noise.total.consists_of(Structured, White):
             raise ValueError(
                 "noises: expected Gaussian noise about states in every window; design "
                 "other noise, such as that for a disturbance, for the whole run at once"
             )
-        windows.append(replace(noise.form, start=_length(windows)))
+        start = _length(windows)
+        form = NoiseForm(plant, noise.samples, noise.factor, noise.scale, start)
+        windows.append(form)
     return windows
 
 

@@ -117,7 +117,7 @@ class LoopData:
     @property
     def never_ends(self) -> bool:
         """Whether the noise has no horizon."""
-        return self.noise is not None and self.noise.never_ends
+        return self.noise is not None and self.noise.horizon == math.inf
 
     # -- the controller ----------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class LoopData:
         """References (``xd[i]`` and ``ud[i]``, or ``r[i]``), free inputs, ``eta[i]``."""
         labels = [*self.law.references, *self.free_labels]
         if self.noise is not None:
-            labels += indexed("eta", self.noise.channels)
+            labels += indexed("eta", self.noise.total.channels)
         return labels
 
     @property

@@ -286,8 +286,12 @@ def check_noise(plant: Plant, noise: OutputNoise) -> None:
             "noise: expected OutputNoise from design_output_noise, got "
             f"{type(noise).__name__}"
         )
-    if noise.plant_data is not plant:
-        noise.check_plant(plant)
+    different = noise.plant_data.differences(plant)
+    if different:
+        raise ValueError(
+            f"noise was designed for a plant with another {' and '.join(different)}:"
+            f" its guarantee would not hold here; design it for {plant.name}"
+        )
 
 
 def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:

@@ -41,7 +41,7 @@ def whole_loop(loop: LoopData) -> System:
             return _driven(loop, t).entered_by(range(known))
 
         return _named(loop, quiet, *signals, loop.state_labels, loop.name)
-    known -= noise.channels
+    known -= noise.total.channels
     gate = create_channel_iosystem(noise)
     p = len(loop.plant.C)
     model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])

@@ -54,8 +54,8 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
     responses = noise.responses.reshape(size, -1)
-    white = np.diag(np.tile(noise.white**2, noise.horizon))
-    return noise.unit_variance * (responses @ responses.T + white)
+    white = np.diag(np.tile(noise.total.white**2, noise.horizon))
+    return noise.law.unit_variance * (responses @ responses.T + white)
 
 
 def noise_model(
@@ -79,7 +79,7 @@ def noise_model(
             )
         model = model.plus(part.model)
         start = scipy.linalg.block_diag(start, part.state_root)
-    size = np.sqrt(noise.unit_variance)
+    size = np.sqrt(noise.law.unit_variance)
     return LinearSystem(model.A, size * model.B, model.C, size * model.D), size * start
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -187,7 +188,7 @@ def _checked_design(
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
         return LqgDesign(estimator, form, covariance, mean)
-    if noise is None or noise.never_ends:
+    if noise is None or noise.horizon == math.inf:
         raise ValueError(
             'terminal: without a horizon no state is the last one; pass "dare", or noise '
             "with a horizon"
@@ -205,7 +206,7 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
             "codesign: expected noise from design_output_noise to start from, got none; "
             "pass noise=..."
         )
-    if not noise.never_ends and (design.P0 is None or not design.is_kalman):
+    if noise.horizon != math.inf and (design.P0 is None or not design.is_kalman):
         raise ValueError(
             "codesign: over a horizon the best noise depends on what is known of x(0); "
             "pass its public covariance P0"

@@ -40,7 +40,7 @@ def margins(
     variances = along(predicted_covariances(loop, samples), direction)
     best = norm.isf(probability / (2 * samples)) * np.sqrt(variances)
     noise = loop.noise
-    if noise is None or not noise.consists_of(Structured, White):
+    if noise is None or not noise.total.consists_of(Structured, White):
         return best
     if noise.family != "gaussian" or noise.factor is None:
         return best

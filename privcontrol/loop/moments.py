@@ -138,7 +138,7 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
     noise = loop.noise
     if noise is None:
         return np.zeros((samples + 1, len(rows.each)))
-    filtered = noise.part(Filtered)
+    filtered = noise.total.part(Filtered)
     if isinstance(filtered, Filtered):
         known = {"noise": np.eye(noise.outputs)}
         total = loop.dynamics.variances(
@@ -146,10 +146,10 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
         )
     else:
         total = _response_variances(loop, rows, noise.responses[:samples])
-    if noise.white.any():
-        fresh = {"noise": np.diag(noise.white)}
+    if noise.total.white.any():
+        fresh = {"noise": np.diag(noise.total.white)}
         total += _fresh_variances(loop, rows, fresh, samples)
-    return noise.unit_variance * total
+    return noise.law.unit_variance * total
 
 
 def _response_variances(
@@ -231,13 +231,14 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
         quiet = dynamics.steady(rows, factors).variances()
     if loop.noise is None:
         return quiet, noisy
-    if not loop.never_ends:
+    model = loop.noise.total.model
+    if not loop.never_ends or model is None:
         raise ValueError(
             f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
             "steady state; design noise with horizon=np.inf, or ask for cost() and "
             "mean_square_error()"
         )
-    return quiet, sensed.after(loop.noise.model).variances()
+    return quiet, sensed.after(model).variances()
 
 
 def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:

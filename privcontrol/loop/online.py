@@ -40,7 +40,7 @@ class OnlineController:
         self.time = 0
         self.estimate: NDArray | None = None
         self._loop = loop
-        self._law: Law = loop.law
+        self.law: Law = loop.law
         self._observer = loop.observer
         if loop.observer is not None:
             self.estimate = loop.prior_mean
@@ -180,13 +180,13 @@ class OnlineController:
         if reading is None and observer is not None and observer.varies:
             self._lost.add(t)
         if observer is not None and (self._lost or self._is_public):
-            self._law = observer = self._with_gains(observer, t)
+            self.law = observer = self._with_gains(observer, t)
         if reading is not None and self._through is not None:
             given = (memory, reading, self._reference, self._through)
-            asked = answered(self._law, t, *given)
+            asked = answered(self.law, t, *given)
             self._sensed = reading - self._through @ asked
         if observer is None:
-            return self._law.decide(t, memory, self._sensed, self._reference)
+            return self.law.decide(t, memory, self._sensed, self._reference)
         if reading is None:
             self._sensed = observer.expected(t, memory)
         estimate = observer.estimate(t, memory, self._sensed)
@@ -201,7 +201,7 @@ class OnlineController:
             if self._through is not None and self._reading is not None:
                 self._sensed = self._reading - self._through @ change
         given = (self._memory, self._sensed, change, self._reference)
-        self._memory = self._law.follow(self.time - 1, *given)
+        self._memory = self.law.follow(self.time - 1, *given)
 
     def _with_gains(self, observer: ObserverFeedback, t: int) -> ObserverFeedback:
         """The observer with the gains of sample t, computed again after one was lost."""

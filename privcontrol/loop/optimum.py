@@ -101,7 +101,7 @@ def _check_gaussian(noise: OutputNoise) -> None:
 
 def _hides_states(noise: OutputNoise) -> bool:
     """Whether the secret is one of the state, over a horizon."""
-    return not noise.never_ends and not disturbances(noise.request.adjacency)
+    return noise.horizon != math.inf and not disturbances(noise.request.adjacency)
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,7 +74,7 @@ def write_report(
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
     """Errors of the best linear estimates, or detections where the start is no secret."""
-    if not loop.private_noise.consists_of(Structured, White):
+    if not loop.private_noise.total.consists_of(Structured, White):
         return _detections(loop)
     spy = eavesdropper(loop)
     rows = []

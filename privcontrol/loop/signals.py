@@ -6,6 +6,7 @@ where all trials share a signal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -160,7 +161,7 @@ def over_run(
         loop = replace(loop, law=law)
     run = LoopSignals.of(loop, timepts, reference, **signals)
     noise = loop.noise
-    if noise is not None and noise.never_ends:
+    if noise is not None and noise.horizon == math.inf:
         return replace(loop, noise=noise.over(run.samples)), run
     if noise is None and loop.knows_noise:
         return replace(loop, law=loop.law_for(None, run.samples)), run

@@ -122,8 +122,8 @@ def _task(
         dynamics = LoopDynamics(side, loop.law)
     is_linear = dynamics.side.is_linear and not loop.law.is_function
     is_shared = actuation is None and not signals.each and not signals.roots
-    has_few_entries = noise.channels < max(loop.plant.order, _SMALL + 1)
-    if is_linear and is_shared and noise.drawn_once and has_few_entries:
+    has_few_entries = noise.total.once < max(loop.plant.order, _SMALL + 1)
+    if is_linear and is_shared and not noise.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
     return SteppedTrials(dynamics, noise, signals, actuation)
 
@@ -154,7 +154,7 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
     elif loop.exogenous:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
     noise = loop.private_noise
-    if noise.drawn_once:
+    if not noise.total.width:
         return [*blocks, eta.T[:, :, None]]
     drawn = noise.inputs(eta).transpose(2, 0, 1)
     return [*blocks, drawn[:, :, : signals.samples]]
@@ -491,7 +491,7 @@ def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
         count = len(drawn)
         group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
         group[:count] = drawn
-        if noise.drawn_once:
+        if not noise.total.width:
             responses = noise.responses[:samples].reshape(samples * p, -1)
             part = product(responses, group.T).reshape(samples, p, -1)
         else:

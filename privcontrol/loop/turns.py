@@ -148,7 +148,9 @@ def _endless_excess(loop: LoopData) -> float:
     angles = np.linspace(0, np.pi, _FREQUENCIES)
     points = np.exp(1j * angles)
     weight: Any = loop.noise_weight(math.inf)
-    spectrum = np.sum(np.abs(noise.model.frequency_response(points)) ** 2, axis=(1, 2))
+    spectrum = np.sum(
+        np.abs(noise.total.model.frequency_response(points)) ** 2, axis=(1, 2)
+    )
     priced = np.sum(np.abs(weight.frequency_response(points)) ** 2, axis=(1, 2))
     response = secret.system.frequency_response(points)[:, 0]
     columns = []

@@ -24,7 +24,7 @@ from ..secrets.moves import StateMoves
 from ..secrets.secret import Responses, all_responses
 from ..systems.plant import Plant
 from ._separated import largest_apart
-from .parts import Correlated, NoisePart, responses_of, white_of
+from .parts import Correlated, NoisePart, PartSum
 
 _LARGEST_ERROR_BOUND = 1e-3
 
@@ -118,8 +118,8 @@ def dense_root(
     """
     if len(parts) == 1 and isinstance(parts[0], Correlated):
         return parts[0].root, 0.0
-    white = np.tile(white_of(parts), horizon)
-    columns = responses_of(parts, horizon).reshape(len(white), -1)
+    white = np.tile(PartSum(parts).white, horizon)
+    columns = PartSum(parts).responses(horizon).reshape(len(white), -1)
     if white.all():
         return floored_root(columns, white)
     noisy = columns.any(axis=1)

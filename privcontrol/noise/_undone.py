@@ -25,7 +25,7 @@ from ._varying import (
     varying_shift,
     varying_shift_within,
 )
-from .parts import NoisePart, white_of
+from .parts import NoisePart, PartSum
 
 _BITS = 192
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
@@ -55,7 +55,7 @@ def shift_between(
     """
     by_system = {secret.system: secret for secret in secrets}
     different = tuple(by_system.values())
-    white = white_of(parts)
+    white = PartSum(parts).white
     floor = None
     if white.all():
         floor = _Undone(LinearSystem.gain(np.diag(white)), different)

@@ -7,7 +7,6 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import control as ct
 import numpy as np
@@ -68,12 +67,12 @@ def create_channel_iosystem(
     >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
     """
     A, B, C, D = _noise_system(noise).matrices
-    p = len(D)
+    p, drives = D.shape
     if inputs is None:
-        inputs = [*noise.plant_data.outputs, *numbered("eta", noise.channels)]
-    if len(inputs) != p + noise.channels:
+        inputs = [*noise.plant_data.outputs, *numbered("eta", drives)]
+    if len(inputs) != p + drives:
         raise ValueError(
-            f"inputs: expected {p} names of measurements, then {noise.channels} of noise "
+            f"inputs: expected {p} names of measurements, then {drives} of noise "
             f"drives, got {len(inputs)} names"
         )
     # python-control would keep one of two, and a measurement would enter as noise
@@ -113,7 +112,7 @@ def create_noise_iosystem(
     2
     """
     system = _noise_system(noise)
-    inputs = inputs or numbered("eta", noise.channels)
+    inputs = inputs or numbered("eta", system.input_count)
     return _named(system, noise, name, "noise", inputs, outputs, "gamma", states)
 
 
@@ -151,19 +150,9 @@ def _named(
 
 def _noise_system(noise: SummedNoise) -> LinearSystem:
     """All parts side by side, with the entries that are drawn once as first inputs."""
-    # an import of OutputNoise would go in a circle
-    if not hasattr(noise, "channels"):
+    if not isinstance(noise, SummedNoise):
         hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
         raise TypeError(
             f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
         )
-    systems = [part.statespace() for part in noise.parts]
-    once: list[int] = []
-    fresh: list[int] = []
-    start = 0
-    for part in noise.parts:
-        middle = start + part.once
-        once += range(start, middle)
-        start = middle + part.width
-        fresh += range(middle, start)
-    return reduce(LinearSystem.plus, systems).entered_by(once + fresh)
+    return noise.total.statespace()

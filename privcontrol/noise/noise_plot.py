@@ -90,7 +90,7 @@ def plot_spectrum(
     lasts = _longest_change(noise)
     hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
     secret = noise.design.secret  # type: ignore[attr-defined]
-    curves = {"noise": noise.model, hidden: secret}
+    curves = {"noise": noise.total.model, hidden: secret}
     if loop is not None:
         curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
     angles = np.geomspace(1e-3, np.pi, _PLOTTED)

@@ -8,9 +8,10 @@ questions, so whoever uses output noise need not know what it is made of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,11 @@ class NoisePart(ByContent, ABC):
     def width(self) -> int:
         """Number of entries that are drawn at every sample."""
         return 0
+
+    @property
+    def channels(self) -> int:
+        """Number of inputs ``eta[i]`` of the python-control systems."""
+        return self.once + self.width
 
     @property
     @abstractmethod
@@ -341,14 +347,109 @@ class White(NoisePart):
         return "independent" if alone else "white floor"
 
 
-# -- several parts together ---------------------------------------------------------------
+PartT = TypeVar("PartT", bound=NoisePart)
 
 
-def white_of(parts: Sequence[NoisePart]) -> NDArray:
-    """Sizes (p,) of the independent entries of a sum of parts, zero without any."""
-    return np.sqrt(sum(part.white**2 for part in parts))
+class PartSum(NoisePart):
+    """Several parts, which draw entries of their own; their sum is a part again."""
 
+    def __init__(self, parts: Sequence[NoisePart]) -> None:
+        self.parts = tuple(parts)
 
-def responses_of(parts: Sequence[NoisePart], horizon: int) -> NDArray:
-    """What each entry of a sum of parts but those of `white_of` adds, as (T, p, R)."""
-    return np.concatenate([part.responses(horizon) for part in parts], axis=2)
+    @property
+    def outputs(self) -> int:
+        return self.parts[0].outputs
+
+    @property
+    def once(self) -> int:
+        return sum(part.once for part in self.parts)
+
+    @property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
+
+    @property
+    def model(self) -> LinearSystem | None:
+        models = [part.model for part in self.parts if part.model is not None]
+        if len(models) < len(self.parts):
+            return None
+        return reduce(LinearSystem.plus, models)
+
+    def statespace(self) -> LinearSystem:
+        systems = [part.statespace() for part in self.parts]
+        once: list[int] = []
+        fresh: list[int] = []
+        start = 0
+        for part in self.parts:
+            middle = start + part.once
+            once += range(start, middle)
+            start = middle + part.width
+            fresh += range(middle, start)
+        return reduce(LinearSystem.plus, systems).entered_by(once + fresh)
+
+    def part(self, kind: type[PartT]) -> PartT | None:
+        """The part of a kind, such as `Structured`, or None."""
+        for part in self.parts:
+            if isinstance(part, kind):
+                return part
+        return None
+
+    def consists_of(self, *kinds: type[NoisePart]) -> bool:
+        """Return whether all parts are of these kinds."""
+        return all(isinstance(part, kinds) for part in self.parts)
+
+    def split(self, first: NDArray, fresh: NDArray) -> Iterator[tuple]:
+        """Each part with its own entries, which stand side by side on the last axis."""
+        once = width = 0
+        for part in self.parts:
+            own_first = first[..., once : once + part.once]
+            own_fresh = fresh[..., width : width + part.width]
+            yield part, own_first, own_fresh
+            once += part.once
+            width += part.width
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        gamma = np.zeros((*fresh.shape[:2], self.outputs))
+        for part, own_first, own_fresh in self.split(first, fresh):
+            gamma += part.signal(own_first, own_fresh)
+        return gamma
+
+    def inputs(self, fresh: NDArray) -> NDArray:
+        none = fresh[..., :0]
+        parts = [part.inputs(own) for part, _, own in self.split(none, fresh)]
+        return np.concatenate(parts, axis=-1)
+
+    def start(self, first: NDArray) -> Any:
+        """The states of all parts."""
+        none = np.empty((0, self.width))
+        return [part.start(own) for part, own, _ in self.split(first, none)]
+
+    def advance(self, state: Any, fresh: NDArray) -> tuple[NDArray, Any]:
+        gamma = np.zeros((len(fresh), self.outputs))
+        states = []
+        none = np.empty(0)
+        for (part, _, own), before in zip(self.split(none, fresh), state):
+            samples, after = part.advance(before, own)
+            gamma += samples
+            states.append(after)
+        return gamma, states
+
+    def responses(self, horizon: int) -> NDArray:
+        return np.concatenate([part.responses(horizon) for part in self.parts], axis=2)
+
+    @property
+    def white(self) -> NDArray:
+        return np.sqrt(sum(part.white**2 for part in self.parts))
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        return np.sum([part.covariance(t, s) for part in self.parts], axis=0)
+
+    def variances(self, horizon: int) -> NDArray:
+        return np.sum([part.variances(horizon) for part in self.parts], axis=0)
+
+    def scaled(self, gain: float) -> PartSum:
+        return PartSum([part.scaled(gain) for part in self.parts])
+
+    def label(self, alone: bool) -> str:
+        alone &= len(self.parts) == 1
+        return " and ".join(part.label(alone) for part in self.parts)

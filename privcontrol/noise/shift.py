@@ -30,7 +30,7 @@ from ..systems.plant import Plant
 from ._responses import dense_root, output_sizes, shift_sizes
 from ._secret import secrets_of
 from ._undone import shift_between
-from .parts import Driven, NoisePart, Structured, White, white_of
+from .parts import Driven, NoisePart, PartSum, Structured, White
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
@@ -124,7 +124,7 @@ def certified_loss(
         shift = certified_shift(parts, adjacency, plants, horizon)
         return shift.beside_grid(grid_shift(parts, resolution, horizon))
     run = int(horizon)
-    white = white_of(parts)
+    white = PartSum(parts).white
     if white.any():
         return _independent_laplace(adjacency, plants, run, white, resolution)
     every = []
@@ -271,7 +271,7 @@ def grid_shift(
     if resolution is None:
         return 0.0
     run = int(horizon)
-    white = white_of(parts)
+    white = PartSum(parts).white
     if family != "gaussian":
         return shift_of_resolution(resolution, white, run, 1)
     bounds = []

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import EPS, round_up
 from ..core.errors import UncertifiableError
-from ..noise.parts import NoisePart, responses_of, white_of
+from ..noise.parts import NoisePart, PartSum
 from ..systems.powers import FreeResponse
 
 #: Uncertain entries of which all corners are gone through.
@@ -54,7 +54,7 @@ def largest_shift(
     UncertifiableError
         If the bound is not finite.
     """
-    if not white_of(parts).all():
+    if not PartSum(parts).white.all():
         raise ValueError(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
@@ -123,8 +123,8 @@ class _Whitening:
 
     @classmethod
     def of(cls, parts: Sequence[NoisePart], horizon: int) -> _Whitening:
-        floor = np.tile(white_of(parts), horizon)
-        columns = responses_of(parts, horizon).reshape(len(floor), -1)
+        floor = np.tile(PartSum(parts).white, horizon)
+        columns = PartSum(parts).responses(horizon).reshape(len(floor), -1)
         white = columns / floor[:, None]
         directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
         shrink = 1 / np.sqrt(1 + sizes**2)

@@ -50,10 +50,12 @@ def test_enclosures_hold_the_noise_of_the_design(kind):
     exact.entries.update(exact.draw(range(exact.once)))
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.channels))
-    eta[0, 0, : design.once] = entries[: design.once]
-    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, design.width)
-    drawn = entries[None] if design.drawn_once else eta
+    eta = np.zeros((1, HORIZON, design.total.channels))
+    eta[0, 0, : design.total.once] = entries[: design.total.once]
+    eta[0, :, design.total.once :] = entries[design.total.once :].reshape(
+        HORIZON, design.total.width
+    )
+    drawn = entries[None] if not design.total.width else eta
     expected = design.signal(drawn)[0]
     for t in range(HORIZON):
         for ball, value in zip(exact.sample(t), expected[t]):
@@ -400,9 +402,9 @@ def test_noise_without_a_horizon_follows_its_system(kind):
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     samples = [float(exact.sample(t)[0].mid()) for t in range(HORIZON)]
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.channels))
-    eta[0, 0, : design.once] = entries[: design.once]
-    eta[0, :, design.once :] = entries[design.once :].reshape(HORIZON, -1)
+    eta = np.zeros((1, HORIZON, design.total.channels))
+    eta[0, 0, : design.total.once] = entries[: design.total.once]
+    eta[0, :, design.total.once :] = entries[design.total.once :].reshape(HORIZON, -1)
     expected = design.over(HORIZON).signal(eta)[0, :, 0]
     assert samples == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
@@ -616,7 +618,7 @@ def unplanned(design, **options):
 
 def covariance_of(design):
     """Covariance (T p, T p) of all samples."""
-    white = np.tile(design.white, design.horizon)
+    white = np.tile(design.total.white, design.horizon)
     responses = design.responses.reshape(len(white), -1)
     return responses @ responses.T + np.diag(white**2)
 

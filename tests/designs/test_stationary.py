@@ -119,7 +119,7 @@ def test_noise_begun_anew_hides_an_old_change_too(seed):
     slow = design(ct.ss(A, B, C, 0, 1), pc.DisturbanceAdjacency(1.0))
     samples = 250
     stationary = slow.over(samples).responses.reshape(samples, -1)
-    resting = stationary[:, slow.once :]
+    resting = stationary[:, slow.total.once :]
     state = B
     worst = {"stationary": 0.0, "resting": 0.0}
     for _ in range(30):
@@ -389,7 +389,7 @@ def test_a_floor_counts_towards_the_budget(floor, claimed):
     assert noise.guarantee.gdp == pytest.approx(claimed, rel=1e-4)
     long = noise.over(120)
     dense = long.responses.reshape(120, -1)
-    covariance = dense @ dense.T + np.diag(np.tile(long.white**2, 120))
+    covariance = dense @ dense.T + np.diag(np.tile(long.total.white**2, 120))
     response = np.append(0.0, 0.9 ** np.arange(119))
     worst = np.sqrt(response @ np.linalg.solve(covariance, response))
     assert worst <= noise.guarantee.gdp * (1 + 1e-9)

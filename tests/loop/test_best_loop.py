@@ -543,8 +543,8 @@ def test_wrong_public_weights_and_priors_leave_the_privacy_of_all_kinds(kind):
     T = 8
     noise = noise_of(kind, plant, T)
     rng = np.random.default_rng(0)
-    white = np.eye(T * noise.outputs) * np.tile(noise.white, T)
-    white = white.reshape(T, noise.outputs, -1)[:, :, np.tile(noise.white, T) > 0]
+    white = np.eye(T * noise.outputs) * np.tile(noise.total.white, T)
+    white = white.reshape(T, noise.outputs, -1)[:, :, np.tile(noise.total.white, T) > 0]
     eta = np.concatenate([noise.responses, white], axis=2)
     told = [
         {"QN": 0.1, "RN": 0.2, "P0": 1.0},

@@ -76,7 +76,7 @@ def test_the_observer_is_python_controls_filter_of_plant_and_noise(noise, form):
 
     The noise's state is moved one sample earlier, so nothing acts at once on both.
     """
-    model = noise.model
+    model = noise.total.model
     k = model.order
     loop = lqg(noise, form=form)
     delayed = np.block([[model.A, model.B], [np.zeros((1, k + 1))]])
