@@ -9,7 +9,7 @@ import oracles
 import pytest
 
 import privcontrol as pc
-from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core import kappa_inverse
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = kappa_inverse(1.0, 1e-2)

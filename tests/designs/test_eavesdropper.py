@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.designs._eavesdropper import eavesdropper
+from privcontrol.designs import eavesdropper
 
 HORIZON = 12
 

@@ -7,7 +7,7 @@ import oracles
 import pytest
 
 import privcontrol as pc
-from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core import kappa_inverse
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 
