@@ -32,7 +32,7 @@ from ..secrets.disturbance import query_of
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import tell_apart
-from .certify import own_loss, with_miss
+from .certify import own_loss
 from .endless_design import is_attained
 from .output_noise import OutputNoise
 from .problem import promised
@@ -132,15 +132,13 @@ def certified_noise(data: dict) -> OutputNoise:
     if request.horizon != noise.horizon:
         raise PrivacyError(_ALTERED)
     claimed = noise.guarantee
-    known = promised(
-        noise.plant_data, request.without_miss(), noise.parts, claimed.loss
-    )
+    known = promised(noise.plant_data, request, noise.parts, claimed.loss)
     noise = replace(noise, guarantee=known, promised=None)
     if noise.horizon == math.inf or noise.total.part(Filtered):
         loss, design = _certified_endless(noise, request)
     else:
         loss, design = _certified_run(noise, request)
-    evaluated = with_miss(replace(known, loss=loss), request.miss)
+    evaluated = promised(noise.plant_data, request, noise.parts, loss)
     _check(noise, claimed, evaluated)
     guarantee = replace(evaluated, loss=claimed.loss, quoted_delta=claimed.quoted_delta)
     if isinstance(design, NoiseDesign):

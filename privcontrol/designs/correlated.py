@@ -64,22 +64,8 @@ def is_energy_ball(adjacency: Adjacency) -> bool:
     )
 
 
-def _check_gaussian(problem: DesignProblem) -> None:
-    request = problem.request
-    if request.family == "gaussian":
-        return
-    secret = "a disturbance"
-    if not disturbances(request.adjacency):
-        secret = "a 2-norm ball of initial states beside other secrets (norm=1 will do)"
-    raise ValueError(
-        f'family: expected "gaussian" or an iid family for {secret}, '
-        f"got {request.family!r}"
-    )
-
-
 def correlated(problem: DesignProblem) -> SizedNoise:
     """The Gaussian noise of least weighted variance that hides disturbances."""
-    _check_gaussian(problem)
     request = problem.request
     responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
@@ -308,7 +294,6 @@ def driven(problem: DesignProblem) -> SizedNoise:
     that. A change dw of the signal is a shift of eta by dw / sizes, exactly, because E and
     F of the noise are the plant's own numbers.
     """
-    _check_gaussian(problem)
     (adjacency,) = disturbances(problem.request.adjacency)
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)

@@ -1,9 +1,9 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
 
-`design_output_noise` is the door. `Request.of` checks its arguments once, `_designed`
-chooses the design that fits: structured or independent noise (`structured`), noise with a
-floor (`robust`), noise for disturbances (`correlated`), noise without a horizon
-(`endless_design`), or noise for a region of plants (`region_design`).
+`design_output_noise` is the door. `Request.of` checks its arguments once. The table
+`DESIGNS` has each way to size noise, with the requests that it is for and the reasons for
+which it refuses some of them. The first one that suits a request sizes the noise, and
+`DesignProblem.finished` makes the promise.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import control as ct
 import numpy as np
@@ -32,15 +32,11 @@ from ..systems.plant import Plant
 from .absurd import check_size
 from .auto_floor import with_cheapest_floor
 from .correlated import correlated, driven, is_energy_ball
-from .endless_design import endless_noise, long_noise
+from .endless_design import endless, long_noise
 from .output_noise import OutputNoise
 from .own_shape import constrained_shape, own_shape
 from .problem import DesignProblem, SizedNoise, is_dense
-from .region_design import (
-    counting_miss,
-    noise_of_region,
-    noise_of_varying_plant,
-)
+from .region_design import of_region, of_varying_plant
 from .request import Models, Request
 from .robust import floored
 from .structured import independent, structured
@@ -249,7 +245,7 @@ def _constrained(
             "constraints: expected a finite horizon and no region of models, over which "
             "noise has a covariance of its own"
         )
-    problem = DesignProblem.of(plant, request, weight)
+    problem = DesignProblem(plant, request, weight)
     factor, check = constrained_shape(problem, constraints)
     noise = designed(replace(request, factor=factor), plant, weight=weight)
     check(noise.design.noise.covariance)
@@ -265,87 +261,171 @@ def designed(
 ) -> OutputNoise:
     """Design noise for a request, up to the arguments given, without warnings."""
     request = replace(request, **changes)
-    noise = _designed(Plant.of(sys), request.without_miss(), weight)
-    return counting_miss(noise, request)
+    problem = DesignProblem(Plant.of(sys), request.without_miss(), weight)
+    return problem.finished(sized(problem), request)
 
 
 # -- which design ------------------------------------------------------------------------
 
 
-def _designed(plant: Plant, request: Request, weight: Weight) -> OutputNoise:
-    """Noise for a request, by the design that fits it."""
-    if request.has_models and request.drawn_afresh:
-        return noise_of_varying_plant(plant, request, weight)
-    if request.region is not None:
-        return noise_of_region(
-            plant, request, lambda other: _designed(plant, other, weight)
-        )
-    if request.horizon == math.inf:
-        return endless_noise(plant, request, weight)
-    problem = DesignProblem.of(plant, request, weight)
+class Design(Protocol):
+    """A way to size noise."""
+
+    def applies(self, problem: DesignProblem) -> str | None:
+        """Return None, or the reason of a refusal."""
+
+    def __call__(self, problem: DesignProblem) -> SizedNoise:
+        """Size the noise, so that it meets the budget."""
+
+
+Condition = Callable[[Request], bool]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A design, the problems that it suits, and the reasons to refuse some of them."""
+
+    suits: Callable[[DesignProblem], bool]
+    size: Callable[[DesignProblem], SizedNoise]
+    refusals: Mapping[str, Condition] = field(default_factory=dict)
+
+    def applies(self, problem: DesignProblem) -> str | None:
+        for reason, refuses in self.refusals.items():
+            if refuses(problem.request):
+                return reason
+        return None
+
+    def __call__(self, problem: DesignProblem) -> SizedNoise:
+        return self.size(problem)
+
+
+def sized(problem: DesignProblem) -> SizedNoise:
+    """Noise for a problem, by the first design that suits it."""
+    design: Design = next(row for row in DESIGNS if row.suits(problem))
+    reason = design.applies(problem)
+    if reason is not None:
+        raise PrivacyError(reason)
+    return design(problem)
+
+
+def _has_own_lambda(problem: DesignProblem) -> bool:
+    own = problem.request.factor
+    return own is not None and len(own) != problem.plant.order
+
+
+def _is_driven(problem: DesignProblem) -> bool:
+    request = problem.request
+    alone = not request.models and request.floor is None
+    return alone and is_energy_ball(request.adjacency)
+
+
+def _correlated(problem: DesignProblem) -> SizedNoise:
+    """Noise of low order where that is nearly the best, or a dense design."""
     lasting = long_noise(problem)
     if lasting is not None:
         return lasting
-    design = _design_of(problem)
-    if design in (correlated, independent):
-        _check_room(problem)
-    return problem.finished(design(problem))
+    _check_room(problem, _DENSE_MATRICES)
+    return correlated(problem)
 
 
-def _check_room(problem: DesignProblem) -> None:
-    """Refuse a dense design that the memory does not hold."""
-    request = problem.request
+def _independent(problem: DesignProblem) -> SizedNoise:
+    _check_room(problem, 0)
+    return independent(problem)
+
+
+def _is_grid_bare(request: Request) -> bool:
+    return request.resolution is not None and request.floor is None
+
+
+_BARE: dict[str, Condition] = {
+    "resolution: readings on a grid leave the column space of structured noise; add a "
+    "white floor (floor=...), which covers them": _is_grid_bare,
+}
+_OF_DENSE: dict[str, Condition] = {
+    **_BARE,
+    "factor, covariance: S is for secrets about states, got a disturbance or a ball beside "
+    "other secrets; pass factor=Lambda of shape (T p, r)": lambda request: (
+        request.factor is not None
+    ),
+    'family: expected "gaussian" or an iid family for a disturbance, or for a 2-norm ball '
+    "of initial states beside other secrets (norm=1 will do)": lambda request: (
+        request.family != "gaussian"
+    ),
+}
+_OF_NO_END: dict[str, Condition] = {
+    "family: Laplace noise has no guarantee for runs of any length, since its pure epsilon "
+    "grows with every sample that a change moves; use Gaussian noise with delta > 0, or a "
+    "finite horizon": lambda request: request.family.endswith("laplace"),
+    "resolution: without a horizon no noise covers a sensor's grid, since however small a "
+    "change has become it may still move every later reading by a full step; design for a "
+    "finite horizon with a floor": lambda request: request.resolution is not None,
+    "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
+    "one": lambda request: request.factor is not None,
+}
+_OF_VARYING: dict[str, Condition] = {
+    "models: a plant that varies, or models without a horizon, need Gaussian noise that is "
+    "drawn again at every sample; leave factor and covariance out, and pass "
+    'family="gaussian" or family="iid-gaussian"': lambda request: (
+        request.family.endswith("laplace") or request.factor is not None
+    ),
+    "resolution: without a horizon no noise covers a sensor's grid; design for a finite "
+    "horizon with a floor": lambda request: (
+        request.resolution is not None and request.horizon == math.inf
+    ),
+}
+_OF_REGION: dict[str, Condition] = {
+    "models: noise for all plants of a region needs Gaussian noise with a white floor "
+    '(floor="auto" finds the cheapest one)': lambda request: (
+        request.family.endswith("laplace")
+        or (request.family == "gaussian" and request.floor is None)
+    ),
+}
+
+#: The first design whose condition holds is taken.
+DESIGNS = (
+    _Row(
+        lambda problem: problem.request.has_models and problem.request.drawn_afresh,
+        of_varying_plant,
+        _OF_VARYING,
+    ),
+    _Row(
+        lambda problem: problem.request.region is not None,
+        lambda problem: of_region(problem, sized),
+        _OF_REGION,
+    ),
+    _Row(lambda problem: problem.horizon == math.inf, endless, _OF_NO_END),
+    _Row(lambda problem: problem.request.family.startswith("iid-"), _independent),
+    _Row(_has_own_lambda, own_shape, _BARE),
+    _Row(_is_driven, driven, _OF_DENSE),
+    _Row(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
+    _Row(lambda problem: problem.request.factor is not None, own_shape, _BARE),
+    _Row(lambda problem: problem.request.floor is not None, floored),
+    _Row(lambda problem: True, structured, _BARE),
+)
+
+
+def _check_room(problem: DesignProblem, matrices: int) -> None:
+    """Refuse a dense design, of so many (T p, T p), that the memory does not hold."""
     size = problem.query.size
     moves = 0
-    for part in disturbances(request.adjacency):
+    for part in disturbances(problem.request.adjacency):
         columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
         moves += len(part.shapes) * columns
-    matrices = 0 if request.family.startswith("iid-") else _DENSE_MATRICES
     check_room(
         size * (2 * moves + matrices * size),
         f"horizon: a design over {problem.horizon} samples for {moves} hidden changes",
-        _faster(request),
+        _faster(problem.request),
     )
 
 
 def _faster(request: Request) -> str:
     """Name what would make a design faster and smaller."""
-    ways = ["shorten the horizon", "protect fewer times or shorter changes"]
     if request.region is not None:
-        ways = ["shorten the horizon", "let fewer entries of the models vary"]
-    elif request.horizon != math.inf and disturbances(request.adjacency):
-        ways.insert(0, "design with horizon=np.inf")
-    return ", or ".join(ways)
-
-
-def _design_of(problem: DesignProblem) -> Callable[[DesignProblem], SizedNoise]:
-    """The design of noise over a horizon, for the nominal plant or a list of models."""
-    request = problem.request
-    adjacency = request.adjacency
-    own = request.factor
-    if request.family.startswith("iid-"):
-        return independent
-    if request.resolution is not None and request.floor is None:
-        raise PrivacyError(
-            "resolution: readings on a grid leave the column space of structured noise; "
-            "add a white floor (floor=...), which covers them"
-        )
-    if own is not None and len(own) != problem.plant.order:
-        return own_shape
-    if is_dense(adjacency):
-        if own is not None:
-            raise ValueError(
-                "factor, covariance: S is for secrets about states, got a disturbance or "
-                "a ball beside other secrets; pass factor=Lambda of shape (T p, r)"
-            )
-        if is_energy_ball(adjacency) and not request.models and request.floor is None:
-            return driven
-        return correlated
-    if own is not None:
-        return own_shape
-    if request.floor is not None:
-        return floored
-    return structured
+        return "shorten the horizon, or let fewer entries of the models vary"
+    ways = "shorten the horizon, or protect fewer times or shorter changes"
+    if request.horizon != math.inf and disturbances(request.adjacency):
+        ways = f"design with horizon=np.inf, {ways}"
+    return ways
 
 
 def _seconds(

@@ -1,8 +1,7 @@
-"""Make noise with its guarantee for a request without a horizon."""
+"""Design noise for a request without a horizon, and of low order for a long one."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,8 +11,7 @@ import scipy.fft
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import real_array
-from ..core.ellipsoid import rough_shape, weight_root
+from ..core.ellipsoid import rough_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..noise._secret import endless_secret
@@ -23,9 +21,7 @@ from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
-from .output_noise import OutputNoise
-from .problem import DesignProblem, promised
+from .problem import DesignProblem, SizedNoise
 from .request import Request
 from .stationary import (
     StationaryDesign,
@@ -48,16 +44,15 @@ _LIGHTEST = 1e-6
 _MOST_LEFT = 1e3
 
 
-def endless_noise(plant: Plant, request: Request, weight: Any) -> OutputNoise:
-    """Noise without a horizon for a request.
+def endless(problem: DesignProblem) -> SizedNoise:
+    """Noise without a horizon.
 
     A white floor hides as well. The filtered noise is the least one that is needed beside
     it, none where the floor suffices.
     """
-    refuse_what_has_no_end(request)
-    secret = endless_secret(request.adjacency, plant)
-    allowed = request.budget.shift(request.releases)
-    price = price_of(weight, len(plant.C))
+    request = problem.request
+    secret = endless_secret(request.adjacency, problem.plant)
+    price = problem.price
 
     def designed(shift: float) -> StationaryDesign:
         if request.family == "iid-gaussian":
@@ -67,6 +62,7 @@ def endless_noise(plant: Plant, request: Request, weight: Any) -> OutputNoise:
         )
 
     parts: tuple[NoisePart, ...]
+    allowed = request.allowed_shift
     if request.floor is None:
         design = designed(allowed)
         parts = (Filtered(design.shaping, design.response),)
@@ -74,7 +70,7 @@ def endless_noise(plant: Plant, request: Request, weight: Any) -> OutputNoise:
         design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
     exact = is_attained(secret, design.response, request)
     loss = PrivacyLoss.gaussian(design.shift, (), exact)
-    return endless_of(plant, request, design, parts, loss)
+    return SizedNoise(parts, loss, design.cost, filtered=design)
 
 
 def _beside_floor(
@@ -116,27 +112,7 @@ def is_attained(
     return exact and request.floor is None and request.family == "gaussian"
 
 
-def endless_of(
-    plant: Plant,
-    request: Request,
-    design: StationaryDesign,
-    parts: tuple[NoisePart, ...],
-    loss: PrivacyLoss,
-) -> OutputNoise:
-    """Noise of some parts with its guarantee for runs of any length."""
-    guarantee = promised(plant, request, parts, loss)
-    return OutputNoise(
-        plant,
-        math.inf,  # type: ignore[arg-type]
-        "gaussian",
-        parts,
-        guarantee,
-        design,  # type: ignore[arg-type]
-        request,
-    )
-
-
-def long_noise(problem: DesignProblem) -> OutputNoise | None:
+def long_noise(problem: DesignProblem) -> SizedNoise | None:
     """Noise of low order for a long but finite run, from rest.
 
     None if the run is short, or the noise is not certified to be within ``request.gap`` of
@@ -149,9 +125,8 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
     if found is None:
         return None
     secret, price, design = found
-    plant = problem.plant
     horizon = problem.horizon
-    allowed = request.budget.shift(request.releases)
+    allowed = request.allowed_shift
     part = Filtered(design.shaping, design.response, starts_stationary=False)
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
@@ -163,16 +138,7 @@ def long_noise(problem: DesignProblem) -> OutputNoise | None:
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
     loss = PrivacyLoss.gaussian(design.shift, (), False)
-    guarantee = promised(plant, request, (part,), loss)
-    return OutputNoise(
-        plant,
-        horizon,
-        "gaussian",
-        (part,),
-        guarantee,
-        design,  # type: ignore[arg-type]
-        request,
-    )
+    return SizedNoise((part,), loss, cost, filtered=design)
 
 
 def root_from_rest(problem: DesignProblem) -> NDArray | None:
@@ -189,12 +155,12 @@ def _of_any_length(
 ) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
     """The secret, the price and the design without a horizon, if there is one."""
     request = problem.request
-    plant = problem.plant
-    allowed = request.budget.shift(request.releases)
     try:
-        price = price_of(problem.weight, len(plant.C))
-        secret = endless_secret(request.adjacency, plant)
-        design = stationary_design(secret, allowed, price, gap=request.gap / 4)
+        price = problem.price
+        secret = endless_secret(request.adjacency, problem.plant)
+        design = stationary_design(
+            secret, request.allowed_shift, price, gap=request.gap / 4
+        )
     except (ValueError, PrivacyError, UncertifiableError):
         return None
     return secret, price, design
@@ -270,40 +236,3 @@ def nuclear_norm_below(impulse: NDArray) -> float:
     products = np.cumsum(np.sum(phases * impulse, axis=(1, 2)))
     products = np.maximum(products, 0.0)
     return float(products @ products) * (1 - 1e-9)
-
-
-def refuse_what_has_no_end(request: Request) -> None:
-    """Refuse what has no meaning, or no bound, in runs of any length."""
-    if request.family.endswith("laplace"):
-        raise ValueError(
-            "family: Laplace noise has no guarantee for runs of any length, since its pure "
-            "epsilon grows with every sample that a change moves; use Gaussian noise with "
-            "delta > 0, or a finite horizon"
-        )
-    if request.resolution is not None:
-        raise ValueError(
-            "resolution: without a horizon no noise covers a sensor's grid, since however "
-            "small a change has become it may still move every later reading by a full step; "
-            "design for a finite horizon with a floor"
-        )
-    if request.factor is not None:
-        raise ValueError(
-            "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
-            "one"
-        )
-
-
-def price_of(weight: Any, outputs: int) -> LinearSystem:
-    """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
-    if hasattr(weight, "noise_weight"):
-        return weight.noise_weight(math.inf)
-    if weight is None:
-        return LinearSystem.gain(np.eye(outputs))
-    weight = real_array(weight, "weight")
-    if weight.shape not in ((outputs,), (outputs, outputs)):
-        raise ValueError(
-            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every sample "
-            f"alike, or a loop, without a horizon; got {weight.shape}"
-        )
-    full = np.diag(weight) if weight.ndim == 1 else weight
-    return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))

@@ -2,7 +2,7 @@
 
 A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
 budget, with their privacy loss and their cost. `DesignProblem.finished` makes output noise
-with a guarantee from it. It is the only place where guarantees of designs are made.
+of it, and `promised` its guarantee. No other place makes guarantees of designs.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ from ..secrets.manifold import (
     TrajectoryManifold,
     trajectory_manifold,
 )
+from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import told_directions
-from .certify import model_clause
+from .certify import model_clause, with_miss
 from .output_noise import OutputNoise
 from .request import Request
+from .stationary import StationaryDesign
 
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
@@ -64,29 +66,29 @@ WeightRoot = Callable[[NDArray], NDArray]
 
 @dataclass(frozen=True)
 class DesignProblem:
-    """A request for a plant, with what designs ask about it again and again.
-
-    ``weight_root`` maps columns B (T p, r) of output noise to H B with H^T H = W, so
-    the squares of its entries add up to the cost.
-    """
+    """A request for a plant, with what designs ask about it again and again."""
 
     plant: Plant
     request: Request
-    query: PlantQuery
-    weight: ArrayLike | Pricing | None
-    weight_root: WeightRoot
+    weight: ArrayLike | Pricing | None = None
 
-    @classmethod
-    def of(
-        cls,
-        plant: Plant,
-        request: Request,
-        weight: ArrayLike | Pricing | None,
-    ) -> DesignProblem:
-        """The problem of a request with a horizon."""
-        query = query_of(plant, request.horizon, request.adjacency)
-        root = weight_root_of(weight, len(plant.C), request.horizon)
-        return cls(plant, request, query, weight, root)
+    @cached_property
+    def query(self) -> PlantQuery:
+        """From the data to the outputs over the horizon."""
+        return query_of(self.plant, self.horizon, self.request.adjacency)
+
+    @cached_property
+    def weight_root(self) -> WeightRoot:
+        """The map from columns B (T p, r) of output noise to H B with H^T H = W.
+
+        The squares of its entries add up to the cost.
+        """
+        return weight_root_of(self.weight, len(self.plant.C), self.horizon)
+
+    @property
+    def price(self) -> LinearSystem:
+        """H with the cost |H gamma|^2 of noise without a horizon."""
+        return price_of(self.weight, len(self.plant.C))
 
     @property
     def horizon(self) -> int:
@@ -188,32 +190,43 @@ class DesignProblem:
             total += float(np.sum((columns * own) ** 2))
         return total
 
-    def finished(self, sized: SizedNoise) -> OutputNoise:
-        """Output noise with the guarantee that its loss amounts to."""
-        guarantee = promised(self.plant, self.request, sized.parts, sized.loss)
-        lower_bound = sized.lower_bound
-        if lower_bound > sized.cost:  # by rounding
-            lower_bound = sized.cost
-        universal_bound = math.nan
-        if self.family is GaussianNoise and not self.floor_std.any():
-            universal_bound = lower_bound * universal_share(guarantee.gdp)
-        design = NoiseDesign(
-            Mechanism(self.query, sized.noise),
-            guarantee,
-            sized.cost,
-            lower_bound,
-            sized.attained,
-            sized.tangent_factor,
-            universal_bound,
-        )
+    def finished(
+        self, sized: SizedNoise, request: Request | None = None
+    ) -> OutputNoise:
+        """Output noise with the guarantee that its loss amounts to.
+
+        ``request`` is the user's, of which this problem may leave out the probability that
+        the region misses the plant.
+        """
+        request = request or self.request
+        guarantee = promised(self.plant, request, sized.parts, sized.loss)
         return OutputNoise(
             self.plant,
             self.horizon,
             self.family.family,
             sized.parts,
             guarantee,
-            design,
-            self.request,
+            sized.filtered or self._design(sized, guarantee),  # type: ignore[arg-type]
+            request,
+        )
+
+    def _design(self, sized: SizedNoise, guarantee: PrivacyGuarantee) -> NoiseDesign:
+        """What is known of noise over a horizon, for the core's mechanisms."""
+        bound = sized.lower_bound
+        if bound > sized.cost:  # by rounding
+            bound = sized.cost
+        universal = math.nan
+        if self.family is GaussianNoise and not self.floor_std.any():
+            universal = bound * universal_share(sized.loss.gdp)
+        mechanism = Mechanism(self.query, sized.core_noise)
+        return NoiseDesign(
+            mechanism,
+            guarantee,
+            sized.cost,
+            bound,
+            sized.attained,
+            sized.tangent_factor,
+            universal,
         )
 
 
@@ -224,16 +237,25 @@ class SizedNoise:
     ``noise`` is the same as ``parts``, for the core's mechanisms: a factor for all outputs
     (T p). ``cost`` is tr(W Gamma), and ``lower_bound`` that of any such noise, NaN if it
     is unknown. ``attained`` are tangent moves (k, s) that attain the loss, and
-    ``tangent_factor`` is S (n, r) of structured noise.
+    ``tangent_factor`` is S (n, r) of structured noise. ``filtered`` says all that of noise
+    that is a linear system, in place of the others.
     """
 
     parts: tuple[NoisePart, ...]
-    noise: Noise
     loss: PrivacyLoss
     cost: float
+    noise: Noise | None = None
     lower_bound: float = math.nan
     attained: NDArray | None = None
     tangent_factor: NDArray | None = None
+    filtered: StationaryDesign | None = None
+
+    @property
+    def core_noise(self) -> Noise:
+        """The noise of all outputs together."""
+        if self.noise is None:
+            raise ValueError("noise: filtered noise has no factor")
+        return self.noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +292,8 @@ def promised(
     """The guarantee of noise of some parts for what was requested.
 
     It is quoted at the budget's delta. All of it but the loss follows from the request and
-    the parts.
+    the parts. That the region of the request may miss the plant is counted here, and not
+    in the loss.
     """
     data: Any
     if request.horizon == math.inf:
@@ -289,7 +312,9 @@ def promised(
         caveats=_caveats(plant, request, parts),
         models=request.fingerprints(plant),
     )
-    return quoted(PrivacyGuarantee(loss, scope), request.budget)
+    designed_for = request.without_miss().budget
+    guarantee = quoted(PrivacyGuarantee(loss, scope), designed_for)
+    return with_miss(guarantee, request.miss)
 
 
 def is_dense(adjacency: Adjacency) -> bool:
@@ -417,23 +442,30 @@ def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
         return weight.noise_weight(horizon)
     if weight is None:
         return weight_root(None, size)
-    prices = real_array(weight, "weight")
-    if prices.shape == (outputs,):
-        prices = np.diag(prices)
-    elif prices.shape == (size, size) and horizon > 1:
-        return weight_root(prices, size)
-    elif prices.shape != (outputs, outputs):
-        raise ValueError(
-            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every "
-            f"sample alike, or ({size}, {size}) for all of them, got {prices.shape}"
-        )
-    of_one_sample = weight_root(prices, outputs)
+    if np.shape(weight) == (size, size) and horizon > 1:
+        return weight_root(real_array(weight, "weight"), size)
+    root = price_of(weight, outputs).D
 
     def of_every_sample(columns: NDArray) -> NDArray:
-        _, count = columns.shape
-        frames = columns.reshape(horizon, outputs, count)
-        by_output = frames.swapaxes(0, 1)
-        priced = of_one_sample(by_output.reshape(outputs, horizon * count))
-        return priced.reshape(len(priced) * horizon, count)
+        frames = columns.reshape(horizon, outputs, -1)
+        priced = np.tensordot(root, frames, (1, 1))
+        return priced.reshape(-1, columns.shape[1])
 
     return of_every_sample
+
+
+def price_of(weight: Any, outputs: int) -> LinearSystem:
+    """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
+    if hasattr(weight, "noise_weight"):
+        return weight.noise_weight(math.inf)
+    if weight is None:
+        return LinearSystem.gain(np.eye(outputs))
+    prices = real_array(weight, "weight")
+    if prices.shape not in ((outputs,), (outputs, outputs)):
+        raise ValueError(
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every "
+            "sample alike, a loop, or over a horizon (T p, T p) for all samples; got "
+            f"{prices.shape}"
+        )
+    full = np.diag(prices) if prices.ndim == 1 else prices
+    return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))

@@ -21,7 +21,6 @@ import numpy as np
 
 from ..core._linalg import round_up
 from ..core.budget import PrivacyBudget, scale_to_budget
-from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
@@ -33,10 +32,7 @@ from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
-from .certify import region_loss, with_miss
-from .endless_design import endless_of, price_of, refuse_what_has_no_end
-from .output_noise import OutputNoise
-from .problem import DesignProblem, SizedNoise, promised
+from .problem import DesignProblem, SizedNoise
 from .request import Request
 from .stationary import StationaryDesign, stationary_design
 
@@ -48,8 +44,6 @@ _SLOPES = (0.2, 2.0)
 _HOPELESS = 10.0
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
-
-_AFRESH = ("gaussian", "iid-gaussian")
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
@@ -64,64 +58,40 @@ Candidate = tuple[tuple[NoisePart, float, float], ...]
 PartsAndShift = tuple[tuple[NoisePart, ...], float]
 
 
-def counting_miss(noise: OutputNoise, request: Request) -> OutputNoise:
-    """Noise for the region of a request, with the probability that it misses in delta.
-
-    The noise was designed for what that leaves of the budget.
-    """
-    if not request.miss:
-        return noise
-    guarantee = with_miss(noise.guarantee, request.miss)
-    design: Any = noise.design
-    if isinstance(design, NoiseDesign):  # that of noise without a horizon has none
-        design = replace(design, guarantee=guarantee)
-    return replace(
-        noise, guarantee=guarantee, design=design, request=request, promised=None
-    )
-
-
 # -- plants that stay the same -----------------------------------------------------------
 
 
-def noise_of_region(
-    plant: Plant,
-    request: Request,
-    design: Callable[[Request], OutputNoise],
-) -> OutputNoise:
+def of_region(
+    problem: DesignProblem, size: Callable[[DesignProblem], SizedNoise]
+) -> SizedNoise:
     """Noise for any one plant of a region.
 
-    ``design`` makes noise for a request about a list of plants.
+    ``size`` sizes noise for a problem with a list of plants.
 
     Raises
     ------
-    PrivacyError
-        If there is no white floor.
     UncertifiableError
         If no smaller budget makes the certified shift small enough.
     """
+    request = problem.request
     region: Any = request.region
-    if request.family not in _AFRESH or (
-        request.family == "gaussian" and request.floor is None
-    ):
-        raise PrivacyError(
-            "models: noise for all plants of a region needs Gaussian noise with a white "
-            'floor (floor="auto" finds the cheapest one)'
-        )
-    started = request.standing
-    allowed = request.budget.shift(request.releases)
+    allowed = request.allowed_shift
     target = allowed
     slope = 1.0
     lower_bound = math.nan
     tried: list[tuple[float, float]] = []
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
-        asked = replace(started, budget=budget, releases=1)
-        noise = replace(design(asked), request=request, promised=None)
+        asked = replace(request.standing, budget=budget, releases=1)
+        sized = size(replace(problem, request=asked))
         if count == 0:
-            lower_bound = noise.design.lower_bound
-        shift = region_loss(noise, region, request.adjacency).gdp
+            lower_bound = min(sized.lower_bound, sized.cost)
+        found = region.shift(sized.parts, request.adjacency, request.horizon)
+        grid = grid_shift(sized.parts, request.resolution, request.horizon)
+        shift = found.beside_grid(grid).gdp
         if shift <= allowed:
-            return _promised(noise, PrivacyLoss.gaussian(shift, (), False), lower_bound)
+            loss = PrivacyLoss.gaussian(shift, (), False)
+            return replace(sized, loss=loss, lower_bound=lower_bound, attained=None)
         tried.append((math.log(target), math.log(shift)))
         if count > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
@@ -133,50 +103,28 @@ def noise_of_region(
     )
 
 
-def _promised(noise: OutputNoise, loss: PrivacyLoss, lower_bound: float) -> OutputNoise:
-    """Noise with the guarantee of a loss for the region of its request."""
-    guarantee = promised(noise.plant_data, noise.request, noise.parts, loss)
-    design = replace(
-        noise.design,
-        guarantee=guarantee,
-        lower_bound=lower_bound,
-        attained=None,
-    )
-    return replace(noise, guarantee=guarantee, design=design, promised=None)
-
-
 # -- plants that vary --------------------------------------------------------------------
 
 
-def noise_of_varying_plant(plant: Plant, request: Request, weight: Any) -> OutputNoise:
+def of_varying_plant(problem: DesignProblem) -> SizedNoise:
     """Noise that is drawn again at every sample, for every sequence of vertices.
 
     Raises
     ------
-    ValueError
-        If the family is another one, or a shape of one's own is given.
     UncertifiableError
         If no noise is certified, with the cause that the last one named.
     """
-    if request.family not in _AFRESH or request.factor is not None:
-        raise ValueError(
-            "models: a plant that varies, or models without a horizon, need Gaussian "
-            "noise that is drawn again at every sample; leave factor and covariance out, "
-            'and pass family="gaussian" or family="iid-gaussian"'
-        )
-    if request.horizon == math.inf:
-        refuse_what_has_no_end(request)
-    task = _Task.of(plant, request, weight)
+    task = _Task.of(problem)
     best = None
     refusal: Exception | None = None
     for candidate in task.candidates():
         try:
-            noise = task.meeting(candidate)
+            sized = task.meeting(candidate)
         except UncertifiableError as error:
             refusal = error
             continue
-        if best is None or noise.design.cost < best.design.cost:
-            best = noise
+        if best is None or sized.cost < best.cost:
+            best = sized
     if best is None:
         raise refusal or UncertifiableError("models: no noise is certified")
     return best
@@ -189,29 +137,36 @@ class _Task:
     ``problems`` are sets of vertices. Within one of them the plant may vary.
     """
 
-    plant: Plant
-    request: Request
-    weight: Any
+    problem: DesignProblem
     problems: tuple[tuple[SecretInputs, ...], ...]
 
     @classmethod
-    def of(cls, plant: Plant, request: Request, weight: Any) -> _Task:
+    def of(cls, problem: DesignProblem) -> _Task:
+        request = problem.request
         if request.region is None:
-            models = request.plants(plant)
+            models = problem.plants
             each = [secrets_of(request.adjacency, [model]) for model in models]
-            return cls(plant, request, weight, tuple(each))
+            return cls(problem, tuple(each))
         vertices = request.region.plants(request.adjacency)
         secrets = secrets_of(request.adjacency, vertices)
         if request.horizon == math.inf:
             for vertex, secret in zip(vertices, secrets):
                 if not secret.system.spectral_radius < 1:
                     raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
-        return cls(plant, request, weight, (secrets,))
+        return cls(problem, (secrets,))
+
+    @property
+    def plant(self) -> Plant:
+        return self.problem.plant
+
+    @property
+    def request(self) -> Request:
+        return self.problem.request
 
     @property
     def allowed(self) -> float:
         """The largest privacy shift that the budget allows."""
-        return self.request.budget.shift(self.request.releases)
+        return self.request.allowed_shift
 
     @cached_property
     def shapes(self) -> list[StationaryDesign]:
@@ -251,7 +206,7 @@ class _Task:
     def _price(self) -> LinearSystem:
         """The price of noise for its shape; one for all outputs if it has no end."""
         try:
-            return price_of(self.weight, len(self.plant.C))
+            return self.problem.price
         except (ValueError, PrivacyError):
             if self.request.horizon == math.inf:
                 raise
@@ -283,7 +238,7 @@ class _Task:
                 filtered = Filtered(shaped.shaping, None, stationary)
                 yield ((filtered, 0.0, math.inf), *kept)
 
-    def meeting(self, candidate: Candidate) -> OutputNoise:
+    def meeting(self, candidate: Candidate) -> SizedNoise:
         """The noise of a candidate, as small as the budget allows.
 
         The shift of noise is inversely proportional to its size, except where a floor
@@ -321,21 +276,38 @@ class _Task:
         grid = grid_shift(parts, request.resolution, request.horizon)
         return float(round_up(found.value + grid))
 
-    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
+    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
+        """What is known of noise, whose cost is that of a sample if it has no end."""
         if self.request.horizon < math.inf:
             return self._finite(parts, loss)
-        first: Any = parts[0]
+        first, *others = parts
         if isinstance(first, White):
             first = Filtered(LinearSystem.gain(np.diag(first.scale)))
         price = self._price()
         models: Any = [part.model for part in parts]
         cost = sum(float(price.after(model).energies().sum()) for model in models)
         design = self._design(first, loss, cost)
-        return endless_of(self.plant, self.request, design, (first, *parts[1:]), loss)
+        return SizedNoise((first, *others), loss, cost, filtered=design)
+
+    def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
+        problem = self.problem
+        horizon = problem.horizon
+        cost = 0.0
+        for part in parts:
+            cost += problem.white_cost(np.tile(part.white, horizon))
+            if isinstance(part, Filtered):
+                responses = part.responses(horizon)
+                cost += problem.cost(responses.reshape(problem.query.size, -1))
+        noise = GaussianNoise(np.tile(parts[-1].white, horizon))
+        design = self._design(parts[0], loss, cost)
+        return SizedNoise(parts, loss, cost, noise, filtered=design)
 
     def _design(
-        self, first: Filtered, loss: PrivacyLoss, cost: float
-    ) -> StationaryDesign:
+        self, first: NoisePart, loss: PrivacyLoss, cost: float
+    ) -> StationaryDesign | None:
+        """The certificate of filtered noise, None for white noise over a horizon."""
+        if not isinstance(first, Filtered):
+            return None
         # every one is a bound, since all of these plants are to be covered
         bounds = [shaped.lower_bound for shaped in self.shapes]
         bound = math.nan
@@ -345,23 +317,6 @@ class _Task:
         return StationaryDesign(
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )
-
-    def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> OutputNoise:
-        request = self.request
-        problem = DesignProblem.of(self.plant, request, self.weight)
-        first = parts[0]
-        cost = 0.0
-        for part in parts:
-            cost += problem.white_cost(np.tile(part.white, request.horizon))
-            if isinstance(part, Filtered):
-                responses = part.responses(request.horizon)
-                cost += problem.cost(responses.reshape(problem.query.size, -1))
-        noise = GaussianNoise(np.tile(parts[-1].white, request.horizon))
-        finished = problem.finished(SizedNoise(parts, noise, loss, cost))
-        if isinstance(first, Filtered):
-            design: Any = self._design(first, loss, cost)
-            return replace(finished, design=design)
-        return finished
 
 
 def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:

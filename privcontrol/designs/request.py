@@ -121,6 +121,11 @@ class Request:
         return replace(self, budget=PrivacyBudget(epsilon=budget.epsilon, delta=left))
 
     @property
+    def allowed_shift(self) -> float:
+        """The largest privacy shift that the budget allows to Gaussian noise."""
+        return self.budget.shift(self.releases)
+
+    @property
     def has_models(self) -> bool:
         """Whether plants besides the nominal one are to be covered."""
         return bool(self.models) or self.region is not None

@@ -360,7 +360,7 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
         return
     if loop.never_ends or disturbances(noise.request.adjacency):
         return
-    moves = DesignProblem.of(noise.plant_data, noise.request, None).moves.vectors
+    moves = DesignProblem(noise.plant_data, noise.request).moves.vectors
     values, vectors = np.linalg.eigh(design.P0)
     known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)

@@ -149,7 +149,7 @@ class NoiseProgram:
         noise = loop.private_noise
         design = loop.known_design
         plant = loop.plant
-        problem = DesignProblem.of(plant, noise.request, None)
+        problem = DesignProblem(plant, noise.request)
         basis = problem.moves.vectors
         moves = np.eye(basis.shape[1])
         if not problem.moves.is_ball:

@@ -74,7 +74,7 @@ def least_cost(loop: LoopData) -> float:
         return expected_total(loop) - _endless_excess(loop)
     if is_energy_ball(noise.request.adjacency):
         return expected_total(loop)  # its noise is below every other one
-    problem = DesignProblem.of(loop.plant, noise.request, None)
+    problem = DesignProblem(loop.plant, noise.request)
     responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
     if responses.apart:
         return math.nan

@@ -365,5 +365,5 @@ def test_the_plot_shows_each_output():
     noise = design(cases.random_plant(1, states=2), pc.InitialStateAdjacency(1.0))
     shown = noise.plot(samples=3)
     assert shown.axes.shape == (2, 1) and len(shown.lines[0, 0]) == 3
-    with pytest.raises(ValueError, match="expected 2 axes"):
+    with pytest.raises(ValueError, match="expected 2 x 1 axes"):
         noise.plot(ax=shown.axes[:1])

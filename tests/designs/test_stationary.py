@@ -239,7 +239,7 @@ def test_the_plot_draws_a_stay_at_its_full_length():
         ({"resolution": 0.1}, "resolution.*finite horizon"),
         ({"resolution": 0.1, "floor": 1.0}, "resolution.*finite horizon"),
         ({"factor": np.eye(2)}, "has a horizon"),
-        ({"weight": np.eye(7)}, "without a horizon"),
+        ({"weight": np.eye(7)}, "weight: expected shape"),
         ({"order": -1}, "order"),
         ({"gap": 0.0}, "gap"),
     ],

@@ -676,7 +676,7 @@ def test_no_other_noise_for_the_disturbance_is_below_the_bound(options):
     assert 0 <= loop.optimality.gap < 0.1
     noise = loop.noise
     lower = loop.optimality.lower_bound
-    problem = DesignProblem.of(loop.plant, noise.request, None)
+    problem = DesignProblem(loop.plant, noise.request)
     responses = all_responses(noise.request.adjacency, problem.plants, 8)
     moves = responses.points
     known = DenseKnowledge.of(
