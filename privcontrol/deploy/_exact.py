@@ -39,7 +39,7 @@ from ..core.release import (
 from ..designs.output_noise import OutputNoise
 from ..noise.filtered import Filtered
 from ..noise.parts import Correlated, Driven, NoisePart, Structured, White
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, spectral_radius
 
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
@@ -307,7 +307,7 @@ class _FilteredRows(_Rows):
             np.linalg.solve(shaping.D, shaping.C),
             np.zeros((len(shaping.D), inverse.order)),
         )
-        samples = min(60 / max(1.0 - inverse.spectral_radius, 1e-12), _SUMMED)
+        samples = min(60 / max(1.0 - spectral_radius(inverse), 1e-12), _SUMMED)
         response = gain.impulse_response(int(samples) + 2)
         size = 2 * float(np.linalg.norm(response, axis=(1, 2)).sum())
         error = math.sqrt(inverse.order) * grid

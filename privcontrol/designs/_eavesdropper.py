@@ -24,7 +24,7 @@ from ..core.errors import UncertifiableError
 from ..noise.noise_plot import stacked_axes
 from ..noise.parts import Structured, White
 from ..noise.summed import sample_index
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, orbit, response_from_rest
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
 
@@ -106,13 +106,13 @@ class Eavesdropper:
 
     @cached_property
     def _errors(self) -> NDArray:
-        return self.plant.orbit(self.factor, self.horizon)
+        return orbit(self.plant, self.factor, self.horizon)
 
     @cached_property
     def _blindness(self) -> NDArray:
-        frames = self.plant.orbit(self.blind, self.horizon)
+        frames = orbit(self.plant, self.blind, self.horizon)
         without_signs = replace(self.plant, A=np.abs(self.plant.A))
-        sizes = without_signs.orbit(np.abs(self.blind), self.horizon)
+        sizes = orbit(without_signs, np.abs(self.blind), self.horizon)
         return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
 
     @property
@@ -133,7 +133,7 @@ class Eavesdropper:
         plant = self.plant
         if self.prior_factor is None:
             return np.full((plant.order, self.horizon), np.inf)
-        frames = plant.orbit(self.prior_factor, self.horizon)
+        frames = orbit(plant, self.prior_factor, self.horizon)
         std = np.linalg.norm(frames, axis=2)
         return std.T
 
@@ -173,12 +173,12 @@ class Eavesdropper:
             np.vstack([np.eye(n), plant.C]),
             np.vstack([np.zeros((n, controls)), plant.D]),
         )
-        forced = both.respond(u)
+        forced = response_from_rest(both, u)
         free = yhat - forced[:, n:]
         known = plant.free_response(self.mean[:, None], self.horizon)
         surprise = free.reshape(len(known), -1) - known
         start = self.mean[:, None] + self.gain @ surprise
-        states = forced[:, :n] + plant.orbit(start, self.horizon)
+        states = forced[:, :n] + orbit(plant, start, self.horizon)
         return states.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:

@@ -29,7 +29,7 @@ from ..regions.boxes import PlantBox
 from ..regions.jacobian import JacobianPolytope, Region
 from ..regions.polytope import PlantPolytope
 from ..secrets.disturbance import query_of
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, impulse_energies
 from ..systems.plant import Plant
 from ..systems.powers import tell_apart
 from .certify import own_loss
@@ -179,7 +179,7 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(filtered.variances(noise.horizon).sum())
     else:
-        energy = filtered.system.energies().sum()
+        energy = impulse_energies(filtered.system).sum()
         cost = float(energy + (noise.total.white**2).sum())
     design = StationaryDesign(
         filtered.shaping,

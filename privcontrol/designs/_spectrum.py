@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import EPS
 from ..secrets.secret import SecretInputs
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, frequency_response
 
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
@@ -132,7 +132,7 @@ class Responses(NamedTuple):
 
         Several events count as if they were far apart, which they may be.
         """
-        response = system.frequency_response(points)
+        response = frequency_response(system, points)
         count, outputs, _ = response.shape
         moved = [np.zeros((count, outputs, 0), complex)]
         for moves in secret.signals:

@@ -20,7 +20,7 @@ from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, impulse_energies, response_from_rest
 from .problem import DesignProblem, SizedNoise
 from .request import Request
 from .stationary import (
@@ -82,7 +82,7 @@ def _beside_floor(
 ) -> tuple[StationaryDesign, tuple[NoisePart, ...]]:
     """The design of what a floor leaves to hide, with all parts of the noise."""
     white = LinearSystem.gain(np.diag(floor))
-    cost = float(price.after(white).energies().sum())
+    cost = float(impulse_energies(price.after(white)).sum())
     own = white_shift(secret, floor)
     if own <= allowed:
         scaled = secret.scaled_system
@@ -203,8 +203,8 @@ def _bound_of_run(
     shares /= shares.sum()
     changes = secret.changes(horizon)[:, :, chosen]
     priced = price.after(secret.system)
-    bound = nuclear_norm_below(priced.respond(changes * np.sqrt(shares)))
-    dimensions = horizon * min(secret.inputs, price.output_count)
+    bound = nuclear_norm_below(response_from_rest(priced, changes * np.sqrt(shares)))
+    dimensions = horizon * min(secret.inputs, len(price.C))
     if bound >= enough or dimensions > _MOST_DIMENSIONS:
         return bound
     (responses,) = scipy.linalg.qr(

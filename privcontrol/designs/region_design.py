@@ -30,7 +30,7 @@ from ..noise.parts import NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, impulse_energies, spectral_radius, sum_of
 from ..systems.plant import Plant
 from .problem import DesignProblem, SizedNoise
 from .request import Request
@@ -151,7 +151,7 @@ class _Task:
         secrets = secrets_of(request.adjacency, vertices)
         if request.horizon == math.inf:
             for vertex, secret in zip(vertices, secrets):
-                if not secret.system.spectral_radius < 1:
+                if not spectral_radius(secret.system) < 1:
                     raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
         return cls(problem, (secrets,))
 
@@ -186,11 +186,11 @@ class _Task:
 
     def _shaped(self, secrets: Sequence[SecretInputs]) -> StationaryDesign | None:
         energetic = secrets[0].energies is not None
-        forgetful = all(secret.system.spectral_radius < 1 for secret in secrets)
+        forgetful = all(spectral_radius(secret.system) < 1 for secret in secrets)
         if energetic or not forgetful or self.request.family != "gaussian":
             return None
         price = self._price()
-        largest = [secret.scaled_system.energies().max() for secret in secrets]
+        largest = [impulse_energies(secret.scaled_system).max() for secret in secrets]
         worst = np.argsort(largest)[::-1][:_MOST_SHAPED]
         together = _side_by_side([secrets[k] for k in worst])
         order, gap = self.request.order, self.request.gap
@@ -285,7 +285,9 @@ class _Task:
             first = Filtered(LinearSystem.gain(np.diag(first.scale)))
         price = self._price()
         models: Any = [part.model for part in parts]
-        cost = sum(float(price.after(model).energies().sum()) for model in models)
+        cost = sum(
+            float(impulse_energies(price.after(model)).sum()) for model in models
+        )
         design = self._design(first, loss, cost)
         return SizedNoise((first, *others), loss, cost, filtered=design)
 
@@ -321,5 +323,5 @@ class _Task:
 
 def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:
     """The secrets of several plants as secrets of one, at inputs of their own."""
-    system = reduce(LinearSystem.plus, [secret.system for secret in secrets])
+    system = reduce(sum_of, [secret.system for secret in secrets])
     return SecretInputs.side_by_side(secrets, system)

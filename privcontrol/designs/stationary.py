@@ -19,7 +19,13 @@ from ..core._linalg import round_up
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..noise._shift import shift_behind
 from ..secrets.secret import SecretInputs
-from ..systems.linear import LinearSystem
+from ..systems.linear import (
+    LinearSystem,
+    frequency_response,
+    impulse_energies,
+    poles_of,
+    spectral_radius,
+)
 from ._realisation import balanced_realisation, truncated, unwarped
 from ._spectrum import (
     BestSpectrum,
@@ -141,7 +147,7 @@ def _plant_driven(
     sizes = round_up(radii / allowed, 2)
     shift = float(round_up((radii / sizes).max()))
     shaping = LinearSystem.gain(np.diag(sizes))
-    cost = float(weight.after(secret.system.after(shaping)).energies().sum())
+    cost = float(impulse_energies(weight.after(secret.system.after(shaping))).sum())
     bound = cost * (1 - 1e-12)
     return StationaryDesign(
         shaping, secret.system, secret.scaled_system, shift, cost, bound
@@ -180,16 +186,16 @@ class _Problem:
 
     def cost(self, shaping: LinearSystem) -> float:
         """Mean cost of a sample."""
-        return float(self.price.after(shaping).energies().sum())
+        return float(impulse_energies(self.price.after(shaping)).sum())
 
     def certified_shift(self, shaping: LinearSystem) -> float:
         return shift_behind(shaping, replace(self.secret, system=self.hidden))
 
     def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
         """The best spectrum, and a balanced system for it in the grid's variable."""
-        poles = np.concatenate([self.price.poles, self.hidden.poles])
+        poles = np.concatenate([poles_of(self.price), poles_of(self.hidden)])
         grid = FrequencyGrid.fitting(poles, self.secret.longest)
-        price = self.price.frequency_response(grid.points)
+        price = frequency_response(self.price, grid.points)
         adjoint = price.conj().swapaxes(1, 2)
         weight = adjoint @ price
         responses = Responses.of(self.secret, self.hidden, grid.points)
@@ -210,7 +216,7 @@ class _Problem:
         best = None
         for shaping in shapings:
             undone = shaping.inverse().after(self.hidden)
-            if max(shaping.spectral_radius, undone.spectral_radius) >= 1:
+            if max(spectral_radius(shaping), spectral_radius(undone)) >= 1:
                 continue
             left = Responses.of(self.secret, undone, grid.points)
             scaled = shaping.scaled(math.sqrt(left.largest_square(grid)))

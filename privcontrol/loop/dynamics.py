@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import product
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, spectral_radius
 from .controller import Law
 from .side import Side
 
@@ -116,7 +116,7 @@ class LoopDynamics:
     def stable(self) -> bool:
         """Whether all poles of `fixed` are inside the unit circle."""
         system = self.fixed
-        return bool(np.isfinite(system.A).all()) and system.spectral_radius < 1
+        return bool(np.isfinite(system.A).all()) and spectral_radius(system) < 1
 
     def sensed(
         self, t: int, rows: NDArray, factors: Mapping[str, NDArray]
@@ -140,7 +140,7 @@ class LoopDynamics:
     def steady(self, rows: NDArray, factors: Mapping[str, NDArray]) -> LinearSystem:
         """Return the map `sensed` of a loop that must be stable."""
         if not self.stable:
-            radius = self.fixed.spectral_radius
+            radius = spectral_radius(self.fixed)
             raise ValueError(
                 f"the loop is not stable (spectral radius {radius:.6g}), and has no "
                 "steady state; choose gains that stabilise it, or a finite horizon"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise.iosystem import create_channel_iosystem
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, beside
 from ._loop_data import LoopData
 from .controller import answered, indexed
 
@@ -45,7 +45,7 @@ def whole_loop(loop: LoopData) -> System:
     gate = create_channel_iosystem(noise)
     p = len(loop.plant.C)
     model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
-    source = LinearSystem.gain(np.eye(known)).beside(model)
+    source = beside(LinearSystem.gain(np.eye(known)), model)
     # the states of the noise come last
     order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
 

@@ -22,7 +22,7 @@ from ..core._linalg import EPS
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart
 from ..secrets.modes import unseen_mode
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, sum_of
 from ..systems.plant import Plant
 from .checks import Weights, present, root
 from .controller import ObserverFeedback
@@ -77,7 +77,7 @@ def noise_model(
             raise ValueError(
                 "noise: it is correlated over the whole horizon, and has no finite state"
             )
-        model = model.plus(part.model)
+        model = sum_of(model, part.model)
         start = scipy.linalg.block_diag(start, part.state_root)
     size = np.sqrt(noise.law.unit_variance)
     return LinearSystem(model.A, size * model.B, model.C, size * model.D), size * start

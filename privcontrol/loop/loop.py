@@ -23,6 +23,7 @@ from ..core._random import Seed
 from ..core._shown import html_table
 from ..designs._noise_files import certified_noise, from_data
 from ..response import PrivateResponse
+from ..systems.linear import poles_of
 from . import iosystem
 from ._loop_data import KIND, LoopData
 from .checks import RunSignals, Weights, known_keywords
@@ -116,7 +117,7 @@ class PrivateLoop(LoopData):
 
     def poles(self) -> NDArray:
         """Poles (N,) of the closed loop, without those of a noise model."""
-        return self.dynamics.fixed.poles
+        return poles_of(self.dynamics.fixed)
 
     @property
     def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:

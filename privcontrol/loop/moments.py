@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise.filtered import Filtered
+from ..systems.linear import output_variances
 from ._loop_data import LoopData
 from .checks import root
 from .dynamics import Rows
@@ -228,7 +229,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
     noisy = np.zeros(len(rows))
     factors = loop.weights.drive_roots
     if factors:
-        quiet = dynamics.steady(rows, factors).variances()
+        quiet = output_variances(dynamics.steady(rows, factors))
     if loop.noise is None:
         return quiet, noisy
     model = loop.noise.total.model
@@ -238,7 +239,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
             "steady state; design noise with horizon=np.inf, or ask for cost() and "
             "mean_square_error()"
         )
-    return quiet, sensed.after(model).variances()
+    return quiet, output_variances(sensed.after(model))
 
 
 def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:

@@ -29,6 +29,7 @@ from ..designs.correlated import is_energy_ball
 from ..designs.design import designed
 from ..designs.problem import DesignProblem
 from ..secrets.secret import all_responses, secret_inputs
+from ..systems.linear import frequency_response
 from ._loop_data import LoopData
 from .dynamics import LoopDynamics
 from .kalman import DenseKnowledge, noise_covariance
@@ -149,10 +150,10 @@ def _endless_excess(loop: LoopData) -> float:
     points = np.exp(1j * angles)
     weight: Any = loop.noise_weight(math.inf)
     spectrum = np.sum(
-        np.abs(noise.total.model.frequency_response(points)) ** 2, axis=(1, 2)
+        np.abs(frequency_response(noise.total.model, points)) ** 2, axis=(1, 2)
     )
-    priced = np.sum(np.abs(weight.frequency_response(points)) ** 2, axis=(1, 2))
-    response = secret.system.frequency_response(points)[:, 0]
+    priced = np.sum(np.abs(frequency_response(weight, points)) ** 2, axis=(1, 2))
+    response = frequency_response(secret.system, points)[:, 0]
     columns = []
     for moves in secret.signals:
         shaped = moves.radius * moves.transforms(points)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core._balls import BallMatrix, block_balls, identity_balls, working_bits
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, beside, spectral_radius, sum_of
 from ._shift import joint_shift, shift_behind, shift_of_system
 from ._varying import (
     VaryingSecret,
@@ -87,7 +87,7 @@ def _own(
             entered = LinearSystem.gain(np.eye(secrets[0].inputs))
             return _Undone(shaping, (replace(secrets[0], system=entered),))
         if floor is not None:
-            return _Undone(shaping.beside(floor.square), secrets, response)
+            return _Undone(beside(shaping, floor.square), secrets, response)
     return None
 
 
@@ -137,7 +137,7 @@ class _Undone:
     def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
         """The certified shift for given gains of the free inputs."""
         first = self.secrets[0]
-        if len(self.secrets) == 1 and first.system.spectral_radius < 1:
+        if len(self.secrets) == 1 and spectral_radius(first.system) < 1:
             if first.energies is None:
                 return shift_of_system(
                     lambda: self.left(gains).vertices[0], first.signals, first.balls
@@ -187,7 +187,7 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
     The first outputs are the signals that the noise's plant is given, which its entries
     hide. The others are what its outputs do not follow of the secret's, for the floor.
     """
-    left = secret.plus(response.scaled(-1))
+    left = sum_of(secret, response.scaled(-1))
     given = response.input_count
     inputs = secret.input_count
     none = BallMatrix(given, left.order)

@@ -36,7 +36,15 @@ from ..core._balls import (
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SignalMoves
-from ..systems.linear import LinearSystem, block_diagonal
+from ..systems.linear import (
+    LinearSystem,
+    block_diagonal,
+    impulse_energies,
+    observability_gramian,
+    queue_of,
+    reachability_gramian,
+    transformed,
+)
 
 _BITS = 192
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
@@ -100,7 +108,7 @@ class VaryingSecret:
     @property
     def mean(self) -> LinearSystem:
         """The mean of the vertices in doubles."""
-        each = [vertex.in_doubles().matrices for vertex in self.vertices]
+        each = [tuple(map(midpoints, vertex.matrices)) for vertex in self.vertices]
         return LinearSystem(*(np.mean(matrices, axis=0) for matrices in zip(*each)))
 
     def closed(self, gains: Sequence[NDArray]) -> VaryingSecret:
@@ -129,7 +137,7 @@ class VaryingSecret:
         """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
         into = ball_matrix(basis)
         unit = 1 / Ball(size)
-        moved = [vertex.transformed(into).scaled(unit) for vertex in self.vertices]
+        moved = [transformed(vertex, into).scaled(unit) for vertex in self.vertices]
         return replace(self, vertices=tuple(moved))
 
 
@@ -163,9 +171,9 @@ def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
     for matrix in (mean.A, *matrices):
         if not _is_stable(matrix):
             raise UncertifiableError(_UNSTABLE)
-    gramian = mean.observability_gramian()
+    gramian = observability_gramian(mean)
     basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
-    energies = mean.energies() * secret.radii**2
+    energies = impulse_energies(mean) * secret.radii**2
     size = float(np.sqrt(energies.max()))
     return basis, size if size > 0 else 1.0
 
@@ -239,8 +247,8 @@ def _coordinates_of_gains(closed: VaryingSecret) -> tuple[NDArray, float]:
     """Coordinates (n, n) and a size in which the gains are looked for."""
     mean = closed.mean
     weighted = mean.after(LinearSystem.gain(np.diag(closed.radii)))
-    sizes = _root_diagonal(weighted.reachability_gramian())
-    seen = mean.observability_gramian()
+    sizes = _root_diagonal(reachability_gramian(weighted))
+    seen = observability_gramian(mean)
     basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
     at_once = float(np.linalg.norm(weighted.D, 2))
     return basis, max(at_once, np.finfo(float).tiny)
@@ -255,7 +263,7 @@ def _demands_on_gains(
     """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
     cp: Any = import_module("cvxpy")
     Y, W, L = unknown
-    A, B, C, D = vertex.in_doubles().matrices
+    A, B, C, D = map(midpoints, vertex.matrices)
     inputs = len(secret.radii)
     through = np.vstack([B, D])
     own = through[:, :inputs] * secret.radii
@@ -489,7 +497,7 @@ def varying_shift_within(secret: VaryingSecret, horizon: int) -> float:
 
 def _queued(secret: VaryingSecret, column: int, shape: NDArray) -> VaryingSecret:
     """The vertices with a queue of the values of a change that are still to come."""
-    queue = LinearSystem.queue(len(shape)).in_balls()
+    queue = queue_of(len(shape)).in_balls()
     vertices = [vertex.entered_by([column]).after(queue) for vertex in secret.vertices]
     return VaryingSecret(tuple(vertices), ())
 

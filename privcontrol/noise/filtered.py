@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, reachability_gramian
 from .parts import NoisePart
 
 #: Samples that a stream computes together.
@@ -61,7 +61,7 @@ class Filtered(NoisePart):
     @cached_property
     def state_covariance(self) -> NDArray:
         """Stationary covariance (n, n) of xi."""
-        return self.system.reachability_gramian()
+        return reachability_gramian(self.system)
 
     @cached_property
     def state_root(self) -> NDArray:

@@ -15,6 +15,7 @@ from .._figures import control_style, finished_plot, panel_axes
 from ..core._linalg import positive_integer
 from ..core._random import Seed
 from ..core._shown import own_axes, time_axis, with_units
+from ..systems.linear import frequency_response
 from ..systems.plant import Plant
 from .summed import Pricing, SummedNoise
 
@@ -97,7 +98,7 @@ def plot_spectrum(
     frequencies = angles / (2 * np.pi * noise.plant_data.step)
     lines = []
     for label, curve in curves.items():
-        responses = curve.frequency_response(np.exp(1j * angles))
+        responses = frequency_response(curve, np.exp(1j * angles))
         gains = np.linalg.norm(responses, axis=(1, 2))
         if label == hidden:
             delays = np.exp(-1j * np.outer(angles, np.arange(lasts)))

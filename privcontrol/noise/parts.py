@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..secrets.disturbance import causal_map, forced_outputs
-from ..systems.linear import LinearSystem, mapped
+from ..systems.linear import LinearSystem, mapped, sum_of
 from ..systems.plant import Plant
 
 
@@ -221,7 +221,7 @@ class Driven(NoisePart):
 
     @property
     def outputs(self) -> int:
-        return self.response.output_count
+        return len(self.response.C)
 
     @property
     def width(self) -> int:
@@ -373,7 +373,7 @@ class PartSum(NoisePart):
         models = [part.model for part in self.parts if part.model is not None]
         if len(models) < len(self.parts):
             return None
-        return reduce(LinearSystem.plus, models)
+        return reduce(sum_of, models)
 
     def statespace(self) -> LinearSystem:
         systems = [part.statespace() for part in self.parts]
@@ -385,7 +385,7 @@ class PartSum(NoisePart):
             once += range(start, middle)
             start = middle + part.width
             fresh += range(middle, start)
-        return reduce(LinearSystem.plus, systems).entered_by(once + fresh)
+        return reduce(sum_of, systems).entered_by(once + fresh)
 
     def part(self, kind: type[PartT]) -> PartT | None:
         """The part of a kind, such as `Structured`, or None."""

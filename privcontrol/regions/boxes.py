@@ -22,7 +22,7 @@ from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.manifold import trajectory_manifold
 from ..secrets.moves import StateMoves
 from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, beside, queue_of
 from ..systems.plant import Plant
 from ..systems.powers import delayed_inputs, delayed_outputs
 from ._halving import MOST_ENTRIES, UncertainMoves, largest_shift, signs
@@ -387,7 +387,7 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> Uncertai
     B[:, places] = box.B[:, columns]
     D[:, places] = box.D[:, columns]
     count = max(len(shape) for shape in part.shapes)
-    queue = reduce(LinearSystem.beside, [LinearSystem.queue(count)] * len(signals))
+    queue = reduce(beside, [queue_of(count)] * len(signals))
     still = replace(queue, A=np.zeros_like(queue.A))
     queued = secret.after(queue)
     widths = LinearSystem(box.A, B, box.C, D).after(still)

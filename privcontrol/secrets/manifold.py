@@ -20,6 +20,7 @@ from ..core._linalg import EPS, positive_integer, real_array
 from ..core.manifold import AffineManifold
 from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery
+from ..systems.linear import orbit, response_from_rest, to_states
 from ..systems.plant import Plant
 from .circuits import count_trajectory_circuits, trajectory_circuit_moves
 
@@ -73,13 +74,15 @@ class TrajectoryManifold(AffineManifold):
     def kernel(self) -> NDArray:  # type: ignore[override]
         """The powers of A below each other, shape (T n, n)."""
         order = self.plant.order
-        powers = self.plant.orbit(np.eye(order), self.horizon)
+        powers = orbit(self.plant, np.eye(order), self.horizon)
         return real_array(powers.reshape(-1, order), "A^t", copy=False)
 
     @cached_property
     def origin(self) -> NDArray:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
-        return self.plant.states_out.respond(self._inputs.T[:, :, None]).ravel()
+        return response_from_rest(
+            to_states(self.plant), self._inputs.T[:, :, None]
+        ).ravel()
 
     @cached_property
     def _equations(self) -> tuple[NDArray, NDArray]:

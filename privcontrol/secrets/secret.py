@@ -24,7 +24,7 @@ from ..core._balls import (
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import Moves
-from ..systems.linear import LinearSystem, reached_states
+from ..systems.linear import LinearSystem, reached_states, response_from_rest
 from ..systems.plant import Plant
 from ..systems.powers import FreeResponse
 from .manifold import TrajectoryManifold, trajectory_manifold
@@ -268,7 +268,7 @@ class SecretInputs:
             balls.append(tuple(range(self.inputs)))
         frames = [np.linalg.norm(impulse[:, :, list(ball)], axis=2) for ball in balls]
         if self.signals:
-            responses = self.system.respond(self.changes(count))
+            responses = response_from_rest(self.system, self.changes(count))
             frames.append(np.abs(responses).max(axis=2))
         return np.max(frames, axis=(0, 1))
 

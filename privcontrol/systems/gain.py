@@ -30,7 +30,15 @@ from ..core._balls import (
 from ..core._linalg import EPS, one_of, real_array
 from ..core.errors import UncertifiableError
 from ..core.lipschitz import LipschitzBound, induced_norm
-from .linear import LinearSystem
+from .linear import (
+    LinearSystem,
+    frequency_response,
+    orbit,
+    output_variances,
+    poles_of,
+    spectral_radius,
+    to_states,
+)
 from .plant import check_discrete
 
 #: Relative; the first that can be proven is taken.
@@ -94,14 +102,17 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     check_discrete(sys)
     matrices = (sys.A, sys.B, sys.C, sys.D)
     system = LinearSystem(*(real_array(matrix, "sys") for matrix in matrices))
-    if system.spectral_radius >= 1:
+    radius = spectral_radius(system)
+    if radius >= 1:
         raise ValueError(
             "sys: expected a stable system (spectral radius below 1), got "
-            f"{system.spectral_radius:.6g}; its gain is infinite: close a stabilising "
+            f"{radius:.6g}; its gain is infinite: close a stabilising "
             "loop first"
         )
     if norm == "h2":
-        energy = float(_balanced(system).variances().sum()) if system.order else 0.0
+        energy = (
+            float(output_variances(_balanced(system)).sum()) if system.order else 0.0
+        )
         return math.sqrt(max(energy, 0.0))
     if norm == "hinf":
         return LipschitzBound(largest_gain(system), p=2, q=2, method=norm)
@@ -150,7 +161,7 @@ def _hinf_bound(system: LinearSystem) -> float:
     """
     continuous = _cayley(system)
     level = hinf_estimate(continuous)
-    states = hinf_estimate(continuous.states_out)
+    states = hinf_estimate(to_states(continuous))
     # a scale for gains that are zero or nearly so
     size = float(np.linalg.norm(system.B) * np.linalg.norm(system.C))
     excesses = [margin * scale for scale in (level, size) for margin in MARGINS]
@@ -175,8 +186,9 @@ def hinf_estimate(system: LinearSystem) -> float:
 
     By level sets (Bruinsma and Steinbuch, 1990).
     """
-    sizes = np.abs(system.poles)
-    frequencies = np.concatenate([[0.0], sizes, np.abs(system.poles.imag)])
+    poles = poles_of(system)
+    sizes = np.abs(poles)
+    frequencies = np.concatenate([[0.0], sizes, np.abs(poles.imag)])
     level = max(float(np.linalg.norm(system.D, 2)), _largest(system, frequencies))
     if level == 0:  # a zero at all of these frequencies: generic ones decide
         level = _largest(system, sizes * 1.234)
@@ -194,7 +206,7 @@ def _largest(system: LinearSystem, frequencies: NDArray) -> float:
     """The largest gain of a continuous-time system at some frequencies, zero without any."""
     if not frequencies.size:
         return 0.0
-    responses = system.frequency_response(1j * frequencies)
+    responses = frequency_response(system, 1j * frequencies)
     return float(np.linalg.norm(responses, 2, axis=(1, 2)).max())
 
 
@@ -282,7 +294,7 @@ def _peak_bound(system: LinearSystem) -> float:
     X = B
     steps = 0
     for _ in range(BLOCKS):
-        states = system.orbit(X, BLOCK)
+        states = orbit(system, X, BLOCK)
         X = A @ states[-1]
         columns = states.swapaxes(0, 1).reshape(len(A), -1)
         steps += BLOCK

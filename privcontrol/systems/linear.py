@@ -21,8 +21,6 @@ from ..core._balls import (
     BallMatrix,
     ball_matrix,
     block_balls,
-    midpoints,
-    rational_matrix,
     submatrix,
 )
 from ..core._frozen import ByContent
@@ -43,7 +41,7 @@ class LinearSystem(ByContent):
     """A system x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t).
 
     The matrices are arrays, and those of `in_balls` are ball matrices. Products, inverses
-    and responses are those of either kind; Gramians and frequency responses are of arrays.
+    and sums are those of either kind; responses, Gramians and poles are of arrays.
     """
 
     A: Matrix
@@ -60,20 +58,6 @@ class LinearSystem(ByContent):
             np.zeros((0, 0)), np.zeros((0, inputs)), np.zeros((outputs, 0)), D
         )
 
-    @classmethod
-    def queue(cls, length: int) -> LinearSystem:
-        """Return a queue of values without inputs, of which the first state leaves next.
-
-        The free response of ``system.after(queue)`` to values in the queue is the response
-        of a system with one input to these values.
-        """
-        return LinearSystem(
-            np.eye(length, k=1),
-            np.zeros((length, 0)),
-            np.eye(1, length),
-            np.zeros((1, 0)),
-        )
-
     @property
     def matrices(self) -> tuple[Matrix, Matrix, Matrix, Matrix]:
         """A, B, C and D."""
@@ -83,11 +67,6 @@ class LinearSystem(ByContent):
     def order(self) -> int:
         """Number of states n."""
         return _shape(self.A)[0]
-
-    @property
-    def output_count(self) -> int:
-        """Number of outputs p."""
-        return _shape(self.C)[0]
 
     @property
     def input_count(self) -> int:
@@ -108,14 +87,6 @@ class LinearSystem(ByContent):
             ball_matrix(self.C),
             _rounded_columns(self.D, rounded),
         )
-
-    def in_rationals(self) -> LinearSystem:
-        """Return the system in exact rational numbers."""
-        return LinearSystem(*map(rational_matrix, self.matrices))
-
-    def in_doubles(self) -> LinearSystem:
-        """Return the middle of a system in balls."""
-        return LinearSystem(*map(midpoints, self.matrices))
 
     # -- systems of systems ------------------------------------------------------------
 
@@ -142,24 +113,6 @@ class LinearSystem(ByContent):
         closed = self.A - _product(B, self.C)
         return LinearSystem(closed, B, _product(-1 * D, self.C), D)
 
-    def plus(self, other: LinearSystem) -> LinearSystem:
-        """Return the sum with the outputs of a system that has inputs of its own."""
-        return LinearSystem(
-            block_diagonal(self.A, other.A),
-            block_diagonal(self.B, other.B),
-            _blocks([[self.C, other.C]]),
-            _blocks([[self.D, other.D]]),
-        )
-
-    def beside(self, other: LinearSystem) -> LinearSystem:
-        """Return both systems, each with inputs and outputs of its own."""
-        return LinearSystem(
-            block_diagonal(self.A, other.A),
-            block_diagonal(self.B, other.B),
-            block_diagonal(self.C, other.C),
-            block_diagonal(self.D, other.D),
-        )
-
     def scaled(self, factor: float | Ball) -> LinearSystem:
         """Return the system with its outputs multiplied by a number."""
         return LinearSystem(self.A, self.B, self.C * factor, self.D * factor)
@@ -170,56 +123,29 @@ class LinearSystem(ByContent):
         D = _columns(self.D, inputs)
         return LinearSystem(self.A, B, self.C, D)
 
-    def transformed(self, basis: BallMatrix) -> LinearSystem:
-        """Return the system in coordinates x = basis x', in balls."""
-        back = basis.inv()
-        A = back * self.A * basis
-        return LinearSystem(A, back * self.B, self.C * basis, self.D)
-
-    @property
-    def states_out(self) -> LinearSystem:
-        """The system whose outputs are the states."""
-        n = self.order
-        return LinearSystem(self.A, self.B, np.eye(n), np.zeros((n, self.input_count)))
-
     # -- responses over time -----------------------------------------------------------
 
-    def free_response(self, states: Matrix, samples: int) -> Matrix:
+    def free_response(self, states: NDArray, samples: int) -> NDArray:
         """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states.
 
-        Arrays go one step at a time up to `_LEAP` samples, and from there on by so many
-        at once.
+        It goes one step at a time up to `_LEAP` samples, and from there on by so many at
+        once.
         """
-        if not isinstance(states, np.ndarray):
-            return self._exact_free_response(states, samples)
         block = [states]
         for _ in range(min(samples, _LEAP) - 1):
             block.append(self.A @ block[-1])
         side_by_side = np.concatenate(block, axis=1)
         leap = np.linalg.matrix_power(self.A, len(block))
+        rows = len(self.C)
         columns = states.shape[1]
-        outputs = np.empty((samples, self.output_count, columns))
+        outputs = np.empty((samples, rows, columns))
         for first in range(0, samples, len(block)):
             count = min(len(block), samples - first)
             frames = self.C @ side_by_side[:, : count * columns]
-            frames = frames.reshape(self.output_count, count, columns)
+            frames = frames.reshape(rows, count, columns)
             outputs[first : first + count] = frames.swapaxes(0, 1)
             side_by_side = leap @ side_by_side
-        return outputs.reshape(samples * self.output_count, columns)
-
-    def _exact_free_response(self, states: Matrix, samples: int) -> Matrix:
-        """Return the free response of balls or of rationals."""
-        entries: list[Any] = []
-        for _ in range(samples):
-            entries += (self.C * states).entries()
-            states = self.A * states
-        rows = samples * self.output_count
-        return type(states)(rows, states.ncols(), entries)
-
-    def orbit(self, states: NDArray, samples: int) -> NDArray:
-        """Return A^t X (T, n, r) for columns X (n, r) of initial states."""
-        stacked = self.states_out.free_response(states, samples)
-        return stacked.reshape(samples, self.order, -1)
+        return outputs.reshape(samples * rows, columns)
 
     def impulse_response(self, samples: int) -> NDArray:
         """Return D, C B, C A B, ..., shape (samples, p, q)."""
@@ -241,54 +167,107 @@ class LinearSystem(ByContent):
         at_once = mapped(self.D, inputs)
         return from_states + at_once, start
 
-    def respond(self, inputs: NDArray) -> NDArray:
-        """Return outputs (T, p, r) from rest, for inputs (T, q, r) side by side."""
-        rest = np.zeros((inputs.shape[2], self.order))
-        outputs, _ = self.run(rest, inputs.transpose(2, 0, 1))
-        return outputs.transpose(1, 2, 0)
 
-    # -- frequencies and energies ------------------------------------------------------
+# -- systems made of others --------------------------------------------------------------
 
-    @property
-    def poles(self) -> NDArray:
-        """Eigenvalues of A (n,)."""
-        return np.linalg.eigvals(self.A)
 
-    @property
-    def spectral_radius(self) -> float:
-        """Largest modulus of a pole, zero without states."""
-        return float(np.abs(self.poles).max(initial=0.0))
+def queue_of(length: int) -> LinearSystem:
+    """Return a queue of values without inputs, of which the first state leaves next.
 
-    def frequency_response(self, points: NDArray) -> NDArray:
-        """Return C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
-        identity = np.eye(self.order)
-        entering = self.B.astype(complex)
-        block = max(1, _STACK // max(1, self.order) ** 2)
-        responses = []
-        for start in range(0, len(points), block):
-            z = points[start : start + block, None, None]
-            resolvent = z * identity - self.A
-            states = np.linalg.solve(resolvent, entering)
-            responses.append(self.C @ states + self.D)
-        return np.concatenate(responses)
+    The free response of ``system.after(queue)`` to values in the queue is the response of
+    a system with one input to these values.
+    """
+    return LinearSystem(
+        np.eye(length, k=1), np.zeros((length, 0)), np.eye(1, length), np.zeros((1, 0))
+    )
 
-    def reachability_gramian(self) -> NDArray:
-        """Return P = A P A^T + B B^T of a stable system, its covariance in white noise."""
-        return scipy.linalg.solve_discrete_lyapunov(self.A, self.B @ self.B.T)
 
-    def observability_gramian(self) -> NDArray:
-        """Return Q = A^T Q A + C^T C of a stable system, the energy x^T Q x of a state."""
-        return scipy.linalg.solve_discrete_lyapunov(self.A.T, self.C.T @ self.C)
+def sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
+    """Return the sum of the outputs of two systems, each with inputs of its own."""
+    both = beside(first, second)
+    C = _blocks([[first.C, second.C]])
+    return LinearSystem(both.A, both.B, C, _blocks([[first.D, second.D]]))
 
-    def energies(self) -> NDArray:
-        """Return the energy (q,) of the response to an impulse at each input."""
-        later = np.sum(self.B * (self.observability_gramian() @ self.B), axis=0)
-        return later + np.sum(self.D**2, axis=0)
 
-    def variances(self) -> NDArray:
-        """Return variances (p,) of the outputs of a stable system in white noise."""
-        later = np.sum(self.C * (self.C @ self.reachability_gramian()), axis=1)
-        return later + np.sum(self.D**2, axis=1)
+def beside(first: LinearSystem, second: LinearSystem) -> LinearSystem:
+    """Return two systems, each with inputs and outputs of its own."""
+    pairs = zip(first.matrices, second.matrices)
+    return LinearSystem(*(block_diagonal(one, other) for one, other in pairs))
+
+
+def transformed(system: LinearSystem, basis: BallMatrix) -> LinearSystem:
+    """Return a system in coordinates x = basis x', in balls."""
+    back = basis.inv()
+    A = back * system.A * basis
+    return LinearSystem(A, back * system.B, system.C * basis, system.D)
+
+
+def to_states(system: LinearSystem) -> LinearSystem:
+    """Return the system whose outputs are the states."""
+    n = system.order
+    still = np.zeros((n, system.input_count))
+    return LinearSystem(system.A, system.B, np.eye(n), still)
+
+
+# -- what systems of arrays do -----------------------------------------------------------
+
+
+def orbit(system: LinearSystem, states: NDArray, samples: int) -> NDArray:
+    """Return A^t X (T, n, r) for columns X (n, r) of initial states."""
+    stacked = to_states(system).free_response(states, samples)
+    return stacked.reshape(samples, system.order, -1)
+
+
+def response_from_rest(system: LinearSystem, inputs: NDArray) -> NDArray:
+    """Return outputs (T, p, r) from rest, for inputs (T, q, r) side by side."""
+    rest = np.zeros((inputs.shape[2], system.order))
+    outputs, _ = system.run(rest, inputs.transpose(2, 0, 1))
+    return outputs.transpose(1, 2, 0)
+
+
+def poles_of(system: LinearSystem) -> NDArray:
+    """Return the eigenvalues of A (n,)."""
+    return np.linalg.eigvals(system.A)
+
+
+def spectral_radius(system: LinearSystem) -> float:
+    """Return the largest modulus of a pole, zero without states."""
+    return float(np.abs(poles_of(system)).max(initial=0.0))
+
+
+def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
+    """Return C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
+    identity = np.eye(system.order)
+    entering = system.B.astype(complex)
+    block = max(1, _STACK // max(1, system.order) ** 2)
+    responses = []
+    for start in range(0, len(points), block):
+        z = points[start : start + block, None, None]
+        states = np.linalg.solve(z * identity - system.A, entering)
+        responses.append(system.C @ states + system.D)
+    return np.concatenate(responses)
+
+
+def reachability_gramian(system: LinearSystem) -> NDArray:
+    """Return P = A P A^T + B B^T of a stable system, its covariance in white noise."""
+    return scipy.linalg.solve_discrete_lyapunov(system.A, system.B @ system.B.T)
+
+
+def observability_gramian(system: LinearSystem) -> NDArray:
+    """Return Q = A^T Q A + C^T C of a stable system, the energy x^T Q x of a state."""
+    return scipy.linalg.solve_discrete_lyapunov(system.A.T, system.C.T @ system.C)
+
+
+def impulse_energies(system: LinearSystem) -> NDArray:
+    """Return the energy (q,) of the response to an impulse at each input."""
+    later = np.sum(system.B * (observability_gramian(system) @ system.B), axis=0)
+    return later + np.sum(system.D**2, axis=0)
+
+
+def output_variances(system: LinearSystem) -> NDArray:
+    """Return variances (p,) of the outputs of a stable system in white noise."""
+    later = np.sum(system.C * (system.C @ reachability_gramian(system)), axis=1)
+    return later + np.sum(system.D**2, axis=1)
 
 
 def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> NDArray:

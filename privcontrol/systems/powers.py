@@ -26,7 +26,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core.errors import UncertifiableError
-from .linear import LinearSystem, reached_states
+from .linear import LinearSystem, Matrix, queue_of, reached_states
 from .plant import Plant
 
 #: Bits to which every column is known, relative to its largest entry.
@@ -128,9 +128,18 @@ def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
     """
     if plant.order > _MOST_RATIONAL_STATES:
         return None
-    exact = plant.in_rationals()
-    unit = exact.A**0
-    return exact.free_response(unit, min(plant.order, horizon))
+    A = rational_matrix(plant.A)
+    samples = min(plant.order, horizon)
+    return exact_response(A, rational_matrix(plant.C), A**0, samples)
+
+
+def exact_response(A: Matrix, C: Matrix, states: Matrix, samples: int) -> Matrix:
+    """C A^t X (T p, r), time-major, of matrices of balls or of rationals."""
+    entries: list[Any] = []
+    for _ in range(samples):
+        entries += (C * states).entries()
+        states = A * states
+    return type(states)(samples * C.nrows(), states.ncols(), entries)
 
 
 class FreeResponse:
@@ -259,7 +268,7 @@ def response_to_shape(
     system: LinearSystem, samples: int, shape: ArrayLike = (1.0,)
 ) -> NDArray:
     """The response (T, p, q) to inputs of one shape from sample 0 on, rounded from balls."""
-    queue = LinearSystem.queue(np.size(shape))
+    queue = queue_of(np.size(shape))
     start = np.append(shape, np.zeros(system.order))[:, None]
     every = []
     for k in range(system.input_count):
