@@ -35,7 +35,7 @@ from ._linalg import (
 )
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
-from .ellipsoid import gaussian_shape, thickening, weight_root
+from .ellipsoid import gaussian_shape, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .laplace_shape import laplace_shape
@@ -450,13 +450,8 @@ def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, floa
         return shape, request.price(shape.factor) * (1 - 1e-12)
     basis = request.query.move_basis(request.moves)
     found = gaussian_shape(basis, request.weight_root(basis.responses), tol)
-    factor = basis.responses @ found.factor
-    tangent = basis.moves @ found.factor
-    thicker = thickening(factor, request.weight_root)
-    if thicker is not None:
-        factor = factor @ thicker
-        tangent = tangent @ thicker
-    return _Candidate(factor, tangent), found.lower_bound
+    shape = _Candidate(basis.responses @ found.factor, basis.moves @ found.factor)
+    return shape, found.lower_bound
 
 
 def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:

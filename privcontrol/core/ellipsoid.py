@@ -769,26 +769,6 @@ def _enlargement(error: NDArray, columns: NDArray) -> NDArray:
     return np.maximum(1 + uncertainty, np.sqrt(squares))
 
 
-def thickening(factor: NDArray, weigh: Callable[[NDArray], NDArray]) -> NDArray | None:
-    """T (r, r) with which factor @ T hides what factor hides, however it is rounded.
-
-    T is orthogonal but for its scales. A direction that is thin beside others is tilted
-    by rounding their entries. It is made so much thicker, at no cost that shows, that
-    the tilt does not matter. ``weigh`` maps columns to those whose squares sum to the
-    cost. The answer is None if no direction is that thin.
-    """
-    size = factor.shape[1]
-    upper = qr(factor.T, mode="r", pivoting=True)[0][:, :size]
-    inverse, info = lapack.dtrtri(upper)
-    growth = np.abs(inverse).T @ np.abs(upper).T
-    error = gamma(0) * growth  # of rounding each entry
-    if info or not error.max() > _NEGLIGIBLE:
-        return None
-    rotation = qr(factor.T, mode="economic", pivoting=True)[0]
-    weighted = weigh(factor @ rotation)
-    return rotation * _enlargement(error, weighted)
-
-
 def _largest_norm(
     lower: NDArray, points: NDArray, error: NDArray, enlarged: NDArray
 ) -> float:

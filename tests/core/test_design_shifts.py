@@ -10,7 +10,6 @@ from privcontrol.core import (
     LinearQuery,
     Mechanism,
 )
-from privcontrol.core.ellipsoid import thickening
 from privcontrol.core.moves import FiniteMoves
 
 
@@ -70,17 +69,3 @@ def test_large_and_wide_problems_stay_in_floating_point():
         shifts, errors = shifts_of(factor, np.eye(size), np.ones((size, 1)))
         np.testing.assert_allclose(factor @ shifts, np.ones((size, 1)), rtol=1e-14)
         assert errors.max() < 1e-10
-
-
-def test_thickening_keeps_wide_directions_and_what_it_hides():
-    rng = np.random.default_rng(0)
-    assert thickening(rng.standard_normal((5, 3)), lambda columns: columns) is None
-    factor = thin_factor(rng, 5, 3, 12)
-    thicker = factor @ thickening(factor, lambda columns: columns)
-    assert np.sum(thicker**2) == pytest.approx(np.sum(factor**2), rel=1e-11)
-    moves = factor @ rng.standard_normal((3, 200))
-    before, after = (
-        np.linalg.norm(shifts_of(part, np.eye(5), moves)[0], axis=0)
-        for part in (factor, thicker)
-    )
-    assert (after <= before * (1 + 1e-10)).all()
