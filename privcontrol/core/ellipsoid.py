@@ -59,9 +59,6 @@ _LEAST_LOG = 60.0
 #: Variance, relative to the largest, of directions in which no point lies.
 _NO_VARIANCE = 1e-16
 
-#: Relative enlargement of all directions that a thin one may cause before it is enlarged
-#: instead.
-_NEGLIGIBLE = 1e-11
 #: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
 _MAX_ERROR = 1e-2
 
@@ -674,7 +671,7 @@ def _certify(
     points: NDArray, weight_factor: NDArray, it: _Iterate, tol: float
 ) -> EnclosingEllipsoid:
     """The result, with every bound rounded outwards and checked on all points."""
-    factor = certified_factor(points, weight_factor, it.basis)
+    factor = certified_factor(points, it.basis)
     squares = it.squares()
     mean = it.multiplier.sum() / it.cost.sum()
     share = it.multiplier / (it.ceiling() * mean)
@@ -739,53 +736,29 @@ def solution_error(lower: NDArray) -> NDArray:
     return np.linalg.inv(np.eye(size) - residual) @ error * (1 + 1e-6)
 
 
-def certified_factor(
-    points: NDArray, weight_factor: NDArray, basis: NDArray
-) -> NDArray:
+def certified_factor(points: NDArray, basis: NDArray) -> NDArray:
     """S with S S^T close to basis basis^T, and ||S^{-1} p||_2 <= 1 for every point.
 
-    Each column is first enlarged on account of its own rounding error, balanced against
-    its share of the cost, so a thin direction beside long ones does not enlarge the
-    long ones. Then all are enlarged by the worst point.
+    It is enlarged by the largest norm within the errors of the computed coordinates.
     """
     order, lower = row_permuted_triangle(basis)
     error = solution_error(lower)
-    enlarged = _enlargement(error, weight_factor[order].T @ lower)
-    largest = _largest_norm(lower, points[order], error, enlarged)
-    factor = np.empty_like(lower)
-    rounding = 1 + gamma(2 * len(lower) + 8)
-    factor[order] = lower * (enlarged * (largest * rounding))
-    return factor
-
-
-def _enlargement(error: NDArray, columns: NDArray) -> NDArray:
-    """Factors (r,) by which to enlarge weighted directions with errors of coordinates."""
-    price = np.einsum("ij,ij->j", columns, columns)
-    uncertainty = np.linalg.norm(error, axis=1)
-    share = np.sqrt(np.maximum(price / price.sum(), 1e-300))
-    # enlarging squares by 1 + t costs share^2 t, and leaves the others to be enlarged by
-    # uncertainty^2 / t
-    squares = 1 + np.minimum(uncertainty / share, uncertainty**2 / _NEGLIGIBLE)
-    return np.maximum(1 + uncertainty, np.sqrt(squares))
-
-
-def _largest_norm(
-    lower: NDArray, points: NDArray, error: NDArray, enlarged: NDArray
-) -> float:
-    """max ||diag(1 / enlarged) x|| over all x within the error of the computed S^{-1} p."""
     largest = 0.0
     for k in range(0, points.shape[1], _CHUNK):
-        chunk = points[:, k : k + _CHUNK].T
+        chunk = points[order, k : k + _CHUNK].T
         solution = blas.dtrsm(1.0, lower, chunk, side=1, lower=1, trans_a=1).T
         solution = np.abs(solution)
-        bound = (solution + error @ solution) / enlarged[:, None]
+        bound = solution + error @ solution
         squares = np.einsum("ij,ij->j", bound, bound)
         largest = np.maximum(largest, squares.max())  # keeps a NaN
     if not np.isfinite(largest):
         raise UncertifiableError(
             "points: expected sizes that a double can hold, got an overflow; rescale them"
         )
-    return math.sqrt(largest)
+    factor = np.empty_like(lower)
+    rounding = 1 + gamma(2 * len(lower) + 8)
+    factor[order] = lower * (math.sqrt(largest) * rounding)
+    return factor
 
 
 def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
