@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
@@ -141,15 +140,14 @@ def optimal_consensus_scales(
     objective: str = "worst",
     family: str = "gaussian",
     readout: str = "message",
-    least_scales: ArrayLike | None = None,
 ) -> NDArray:
     """Return noise scales of unequal nodes that reach an accuracy at the least loss.
 
     That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
     together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
-    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian
-    sigma_i = max(s_i, c mu_i^p) with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
-    total); c meets the accuracy.
+    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian sigma_i is
+    in proportion to mu_i^p with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
+    total).
 
     Parameters
     ----------
@@ -160,11 +158,6 @@ def optimal_consensus_scales(
     objective : {"worst", "total"}, optional
     family, readout
         As for `optimal_consensus_epsilon`.
-    least_scales : array_like, shape (n,), optional
-        s_i >= 0, such as the ``scales`` of `private_consensus` with each node's own
-        budget, which the result then meets; 0 by default. A ``ValueError`` says which
-        accuracy they allow if they exceed `mse` already.
-
     Returns
     -------
     ndarray, shape (n,)
@@ -187,34 +180,8 @@ def optimal_consensus_scales(
             f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that are "
             "not"
         )
-    least = np.zeros(n)
-    if least_scales is not None:
-        least = real_array(least_scales, "least_scales", shape=(n,))
-    floor = np.maximum(least, 0.0) ** 2
     power = 1.0
     if one_of(objective, "objective", OBJECTIVES) == "total":
         power = law.shift_norm / (law.shift_norm + 2)
-    squares = moves ** (2 * power)
-    target = mse / factor
-    if floor.sum() > target * (1 + 1e-12):
-        raise ValueError(
-            f"mse: expected at least {factor * floor.sum():.6g}, what the least scales cost "
-            f"already, got {mse:.6g}; accept a larger error or weaker budgets"
-        )
-    level = _water_level(squares, floor, target)
-    return np.sqrt(np.maximum(floor, level * squares))
-
-
-def _water_level(squares: NDArray, floor: NDArray, target: float) -> float:
-    """c^2 with sum max(floor, c^2 squares) = target.
-
-    Nodes that would fall below their floor stay on it, and leave less to the others.
-    """
-    risen = np.ones(len(floor), dtype=bool)
-    while risen.any():
-        level = (target - floor[~risen].sum()) / squares[risen].sum()
-        below = risen & (level * squares < floor)
-        if not below.any():
-            return float(level)
-        risen &= ~below
-    return 0.0
+    scales = (moves / moves.max()) ** power
+    return scales * math.sqrt(mse / factor / float(scales @ scales))

@@ -130,8 +130,8 @@ def estimated_error(
     iteration = noise.network.iteration
     probed = propagate(
         noise.as_gaussian(),
-        np.zeros(len(deviation)),
-        0.0,
+        np.zeros((len(deviation), 1)),
+        np.zeros(1),
         steps,
         probes,
         rng=draws,

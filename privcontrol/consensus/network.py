@@ -169,14 +169,7 @@ class Network:
         if not isinstance(value, Mapping):
             return value
         unknown = [key for key in value if key not in self.index]
-        missing = [str(node) for node in self.nodes if node not in value]
-        theirs = _type_names(unknown)
-        ours = _type_names(self.nodes)
-        if unknown and len(unknown) == len(value) and theirs != ours:
-            raise ValueError(
-                f"{name}: expected the names of the {len(self)} nodes as keys, "
-                f"which are of type {ours}, got {len(value)} keys of type {theirs}"
-            )
+        missing = [repr(node) for node in self.nodes if node not in value]
         if unknown or missing:
             raise ValueError(
                 f"{name}: expected one entry for each of the {len(self)} nodes, got "
@@ -254,10 +247,6 @@ def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
     entries = np.ones(len(first))
     half = sparse.coo_array((entries, (first, second)), shape=(nodes, nodes)).tocsr()
     return half + half.T
-
-
-def _type_names(values: Any) -> str:
-    return ", ".join(sorted({type(value).__name__ for value in values}))
 
 
 def read_network(

@@ -42,7 +42,7 @@ from .simulation import (
     consensus_response,
     entry_labels,
     noise_labels,
-    propagate_vectors,
+    propagate,
 )
 
 #: `to_statespace` forms dense matrices of this many rows at most.
@@ -492,7 +492,7 @@ class PrivateConsensus(Frozen):
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")
-        blocks = propagate_vectors(
+        blocks = propagate(
             self.noise,
             deviation,
             average,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .._trials import run_trials
 from ..core._linalg import one_of
-from ..core._random import Seed, generator
+from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
@@ -45,9 +45,9 @@ _PART_NUMBERS = 1 << 19
 _PARTS = 12
 
 
-def trial_block(nodes: int) -> int:
-    """Trials in a block, between 10 and 250, which depend on the network's size only."""
-    fitting = [size for size in (250, 100, 50, 20) if size * nodes <= _BLOCK_NUMBERS]
+def trial_block(numbers: int) -> int:
+    """Trials in a block, between 10 and 250, by the numbers that a trial has at a step."""
+    fitting = [size for size in (250, 100, 50, 20) if size * numbers <= _BLOCK_NUMBERS]
     return max(fitting, default=10)
 
 
@@ -72,12 +72,15 @@ def row_parts(
 
 @dataclass(frozen=True, repr=False)
 class Propagation:
-    """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``."""
+    """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``.
+
+    Entries of vectors are columns beside those of the other trials.
+    """
 
     parts: list  # of I - L, from `row_parts`
     noise: AgentNoise  # of the first messages y(0) = x(0) + gamma
-    deviation: NDArray  # x(0) - mean(x(0)), shape (n,)
-    average: float
+    deviation: NDArray  # x(0) - mean(x(0)), shape (n, d)
+    average: NDArray  # mean(x(0)), shape (d,)
     steps: int
     #: Return the signals at every step, not the last messages.
     keep_states: bool = False
@@ -87,18 +90,19 @@ class Propagation:
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray | None]:
+        n, entries = self.deviation.shape
         kept = keep if self.keep_states else 0
-        noise, eta = self.noise.draw(generator, block, keep=kept > 0)
+        noise, eta = self.noise.draw(generator, block * entries, keep=kept > 0)
         if self.errors_only:
             noise -= noise.mean(axis=0)
-        d = self.deviation[:, None] + noise
+        d = np.tile(self.deviation, block) + noise
         following = np.empty_like(noise)
         times = self.steps + 1
         errors = {readout: np.zeros((block, times)) for readout in READOUTS}
         signals: dict[str, Any] = {"messages": None, "states": None}
         if kept:  # memory of the trials beyond is never touched
             for name in signals:
-                signals[name] = np.empty((block, len(d), times))
+                signals[name] = np.empty((block, n, entries, times))
         for t in range(times):
             for rows, weights in self.parts:
                 if t == 0:
@@ -109,16 +113,26 @@ class Propagation:
                 message[:] = state
                 state -= noise[rows]
                 for readout, values in (("message", message), ("state", state)):
-                    errors[readout][:, t] += np.einsum("ij,ij->j", values, values)
+                    squares = np.einsum("ij,ij->j", values, values)
+                    errors[readout][:, t] += squares.reshape(block, -1).sum(axis=1)
                     if kept:
-                        where = signals[f"{readout}s"][:kept, rows, t]
-                        np.add(values.T[:kept], self.average, out=where)
+                        where = signals[f"{readout}s"][:kept, rows, :, t]
+                        np.add(self._by_trial(values)[:kept], self.average, out=where)
             d, following = following, d
         if not (kept or self.errors_only):
-            spare = following.reshape(d.T.shape)
-            np.add(d.T, self.average, out=spare)
-            signals["messages"] = spare[:, :, None]
+            spare = following.reshape(block, n, entries)
+            signals["messages"] = np.add(self._by_trial(d), self.average, out=spare)
+        for name, array in signals.items():
+            if array is not None:
+                signals[name] = array.reshape(block, n * entries, -1)
+        if eta is not None:
+            eta = self._by_trial(eta.T).reshape(block, -1)
         return {**signals, "eta": eta, **errors}
+
+    def _by_trial(self, columns: NDArray) -> NDArray:
+        """Columns (k, block d) of trials and their entries as (block, k, d)."""
+        split = columns.reshape(len(columns), -1, len(self.average))
+        return split.transpose(1, 0, 2)
 
 
 class ConsensusResponse(PrivateResponse):
@@ -205,7 +219,7 @@ class ConsensusResponse(PrivateResponse):
 def propagate(
     noise: AgentNoise,
     deviation: NDArray,
-    average: float,
+    average: NDArray,
     steps: int,
     trials: int,
     *,
@@ -215,8 +229,8 @@ def propagate(
     **options: bool,
 ) -> dict[str, NDArray]:
     """Arrays of all trials."""
-    block = trial_block(len(deviation))
-    parts = row_parts(noise.network.iteration, block)
+    block = trial_block(deviation.size)
+    parts = row_parts(noise.network.iteration, block * len(average))
     task = Propagation(parts, noise, deviation, average, steps, **options)
     return run_trials(
         task, trials, rng=rng, executor=executor, progress=progress, block=block
@@ -262,36 +276,6 @@ def entry_labels(labels: list[str], dimension: int) -> list[str]:
     if dimension == 1:
         return labels
     return [f"{label}[{k}]" for label in labels for k in range(dimension)]
-
-
-def propagate_vectors(
-    noise: AgentNoise,
-    deviation: NDArray,
-    average: NDArray,
-    steps: int,
-    trials: int,
-    *,
-    rng: Seed,
-    **options: Any,
-) -> dict[str, NDArray]:
-    """Arrays of all trials of vectors (n, d), whose entries run by themselves."""
-    draws = rng
-    dimension = len(average)
-    if dimension > 1:
-        draws = generator(rng)
-    each = []
-    for column, mean in zip(deviation.T, average):
-        each.append(
-            propagate(noise, column, float(mean), steps, trials, rng=draws, **options)
-        )
-    whole: dict[str, Any] = {name: sum(run[name] for run in each) for name in READOUTS}
-    for name in ("messages", "states", "eta"):
-        whole[name] = None
-        if each[0][name] is not None:
-            stacked = np.stack([run[name] for run in each], axis=2)
-            shape = (len(stacked), -1, *stacked.shape[3:])
-            whole[name] = stacked.reshape(shape)
-    return whole
 
 
 def noise_labels(noise: AgentNoise) -> list[str]:

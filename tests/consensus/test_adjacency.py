@@ -162,12 +162,12 @@ REFUSED = {
     "radii by number": (
         dict(radius=dict.fromkeys(range(6), 1.0)),
         ValueError,
-        "of type str, got 6 keys of type int",
+        "got 6 missing .'radio-00', .* and 6 that are no nodes",
     ),
     "budgets by number": (
         dict(budget={3: BUDGET}),
         ValueError,
-        "names of the 6 nodes .* type str, got 1 keys .* int",
+        "6 missing .* and 1 that are no nodes",
     ),
     "a bare pair": (
         dict(budget=(1.0, 1e-3)),
@@ -194,13 +194,13 @@ def test_each_unfit_argument_is_told_what_to_be(options, kind, message):
 def test_values_by_number_or_of_another_length_are_told_the_names_and_the_shape_but_no_value():
     agents = private_consensus(NAMED, BUDGET, 1.0, weights="metropolis")
     unfit = {
-        "keys, which are of type str, got 6 keys of type int": dict.fromkeys(
+        "6 missing .'radio-00', .* and 6 that are no nodes": dict.fromkeys(
             range(6), 71.5
         ),
         r"expected shape \(6,\), one number for each node, got \(5,\)": np.full(
             5, 71.5
         ),
-        "1 missing .radio-05. and 1 that are no nodes": dict.fromkeys(
+        "1 missing .'radio-05'. and 1 that are no nodes": dict.fromkeys(
             [*agents.nodes[:5], 5], 71.5
         ),
     }

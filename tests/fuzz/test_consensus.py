@@ -211,7 +211,6 @@ CALLS = {
             "objective": "worst",
             "family": "gaussian",
             "readout": "message",
-            "least_scales": np.zeros(5),
         },
     ),
     "ConsensusResponse.squared_error": (
