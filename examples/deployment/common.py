@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from privcontrol.deploy.mqtt import Topic
+from privcontrol.deploy import Topic
 
 
 def parsed(purpose):

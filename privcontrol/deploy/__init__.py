@@ -1,1 +1,5 @@
-"""The command that publishes a plant's outputs."""
+"""Publish a plant's outputs: the gateway, design files, the command and topics."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

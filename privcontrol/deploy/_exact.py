@@ -392,43 +392,42 @@ class _Responses:
         self._step = ball_matrix(system.A)
         self._gain = ball_matrix(system.C)
         self._start = ball_matrix(V)
-        self._first = 0  # of the times whose frames are kept
-        self._restart(2 * FIRST_BITS)
-
-    def _restart(self, precision: int) -> None:
-        self._precision = precision
-        with working_bits(precision):
-            self._state = self._step**self._first * self._start
-        self._frames: list[BallMatrix] = []
+        self._precision = 2 * FIRST_BITS
+        self._frames: dict[int, BallMatrix] = {}
+        self._state = self._start  # A^t V
+        self._reached = -1  # its time
 
     def forget_before(self, t: int) -> None:
-        """Drop earlier frames. Those that lie between are passed over by powers of A."""
-        reached = self._first + len(self._frames)
-        if t <= reached:
-            self._frames = self._frames[max(t - self._first, 0) :]
-            self._first = max(t, self._first)
-        else:
-            self._first = t
-            self._restart(self._precision)
+        """Drop earlier frames."""
+        self._frames = {s: frame for s, frame in self._frames.items() if s >= t}
 
     def at(self, t: int, bits: int) -> BallMatrix:
         """C A^t V (p, q)."""
-        if self._precision < 2 * bits or t < self._first:
-            self._first = min(t, self._first)
-            self._restart(max(2 * bits, self._precision))
-        while len(self._frames) <= t - self._first:
+        if self._precision < 2 * bits:
+            self._restart(2 * bits)
+        while t not in self._frames:
             with working_bits(self._precision):
-                if not _is_accurate(self._state, bits):
-                    if 2 * self._precision > _MOST_BITS:
-                        raise UncertifiableError(
-                            f"A^t for t = {t} is beyond {_MOST_BITS}-bit arithmetic; "
-                            "shorten the horizon"
-                        )
-                    self._restart(2 * self._precision)
-                    continue
-                self._frames.append(self._gain * self._state)
-                self._state = self._step * self._state
-        return self._frames[t - self._first]
+                if t == self._reached + 1 and t > 0:
+                    state = self._step * self._state
+                else:
+                    state = self._step**t * self._start
+                if _is_accurate(state, bits):
+                    self._state = state
+                    self._reached = t
+                    self._frames[t] = self._gain * state
+                    break
+            if 2 * self._precision > _MOST_BITS:
+                raise UncertifiableError(
+                    f"A^t for t = {t} is beyond {_MOST_BITS}-bit arithmetic; shorten the "
+                    "horizon"
+                )
+            self._restart(2 * self._precision)
+        return self._frames[t]
+
+    def _restart(self, precision: int) -> None:
+        self._precision = precision
+        self._frames = {}
+        self._reached = -1
 
 
 def _is_accurate(state: BallMatrix, bits: int) -> bool:

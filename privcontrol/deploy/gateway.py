@@ -55,8 +55,6 @@ _KIND = Kind(
 _LARGEST_BLOCK = 256
 #: A finite run is at least so many blocks, unless it is published faster than it samples.
 _LEAST_BLOCKS = 16
-#: Samples whose noise is kept at once where a jump passes over them.
-_PASSED_AT_ONCE = 4096
 #: Longest jump over samples on which the later noise depends. It takes some seconds.
 _LONGEST_JUMP = 50_000
 #: What a finite horizon takes for granted of the samples before it.
@@ -559,12 +557,12 @@ class Gateway:
         The oldest sample is the first that may still be published.
         """
         self._open()
-        self._pass_over(t)
         start = max(self._committed, t)
         stop = int(min(start + size, self._noise.horizon))
-        numbers = self._exact.numbers(start, stop)
-        self._commit(numbers, start, stop)
-        self._exact.forget_before(oldest)
+        # where later noise depends on it, that of the samples before t is drawn too
+        first = self._committed if self._exact.remembers else start
+        numbers = self._exact.numbers(first, stop)
+        self._commit(numbers, first, stop)
         known = {number: self._exact.entries[number].count for number in numbers}
         samples = {}
         for k in range(start, stop):
@@ -574,6 +572,7 @@ class Gateway:
             entry = self._exact.entries[number]
             if entry.count > count:
                 self._keep(number, entry)
+        self._exact.forget_before(oldest)
         _LOG.debug("gateway %s drew samples %d to %d", self._identity[:8], start, stop)
         return _Block(start, stop, samples)
 
@@ -587,14 +586,6 @@ class Gateway:
             fresh = self._exact.draw(range(self._exact.once))
             self._write(once=_bits(fresh.values()))
             self._exact.entries.update(fresh)
-
-    def _pass_over(self, t: int) -> None:
-        """Draw the noise before a sample where later noise depends on it."""
-        while self._committed < t and self._exact.remembers:
-            start = self._committed
-            stop = min(t, start + _PASSED_AT_ONCE)
-            self._commit(self._exact.numbers(start, stop), start, stop)
-            self._exact.forget_before(start)
 
     def _commit(self, numbers: range, start: int, stop: int) -> None:
         """Draw entries, and keep them before they are used."""

@@ -114,7 +114,7 @@ def test_nodes_stand_where_the_caller_puts_them(radios):
         drawn(radios, pos=list(places.values()))[0], list(places.values())
     )
     del places["radio-07"]
-    with pytest.raises(ValueError, match="pos: expected .* 1 missing .radio-07."):
+    with pytest.raises(ValueError, match="pos: expected .* 1 missing .'radio-07'."):
         drawn(radios, pos=places)
 
 

@@ -18,7 +18,7 @@ import kill_brokers
 import wires
 from paho.mqtt.client import MQTTErrorCode, MQTTMessageInfo
 
-from privcontrol.deploy.mqtt import Topic
+from privcontrol.deploy import Topic
 
 
 @pytest.mark.slow

@@ -416,8 +416,6 @@ def test_a_jump_leaves_the_noise_that_a_walk_gives(kind, monkeypatch):
     values = []
     for step in (1, 7):
         gateway = Gateway(noise(kind), block=3)
-        if step == 7:
-            monkeypatch.setattr("privcontrol.deploy.gateway._PASSED_AT_ONCE", 2)
         monkeypatch.setattr(gateway._exact, "draw", numbered(gateway._exact))
         values.append({t: gateway.publish(0.0, index=t)[0] for t in range(0, 40, step)})
         gateway.close()
