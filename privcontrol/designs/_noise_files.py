@@ -23,11 +23,10 @@ from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise._secret import endless_secret, secrets_of
 from ..noise.filtered import Filtered
-from ..noise.parts import Correlated, Driven, Structured, White
+from ..noise.parts import Driven, NoisePart, Structured, White
 from ..noise.shift import certified_shift
-from ..regions.boxes import PlantBox
-from ..regions.jacobian import JacobianPolytope, Region
-from ..regions.polytope import PlantPolytope
+from ..regions.jacobian import Region
+from ..regions.region import PlantRegion
 from ..secrets.disturbance import query_of
 from ..systems.linear import LinearSystem, impulse_energies
 from ..systems.plant import Plant
@@ -39,24 +38,6 @@ from .problem import promised
 from .request import Request
 from .stationary import StationaryDesign
 
-_KINDS = {
-    kind.__name__.lower(): kind
-    for kind in (
-        Correlated,
-        Driven,
-        Filtered,
-        JacobianPolytope,
-        LinearSystem,
-        Request,
-        Plant,
-        PlantBox,
-        PlantPolytope,
-        PrivacyBudget,
-        Region,
-        Structured,
-        White,
-    )
-}
 #: Rounding between two evaluations of a shift, and that of moves which share the largest.
 _ROUNDING = 2e-9
 _NEARLY = 1e-6
@@ -98,7 +79,7 @@ def from_data(value: Any, plant: Plant | None = None) -> Any:
     if "type" in value:
         return Adjacency.from_data(value)
     options = {name: from_data(part) for name, part in value.items()}
-    kind = _KINDS[options.pop("kind")]
+    kind = _kind_of(options.pop("kind"))
     fingerprint = options.pop("fingerprint", None)
     if kind is Structured:
         options["plant"] = plant
@@ -106,6 +87,17 @@ def from_data(value: Any, plant: Plant | None = None) -> Any:
     if isinstance(found, Plant) and found.fingerprint != fingerprint:
         raise ValueError("path: a plant of the file does not match its fingerprint")
     return found
+
+
+def _kind_of(name: str) -> type:
+    """The class of a name in lower case: a part, a region, or what a request consists of."""
+    known: list[type] = [LinearSystem, Request, Plant, PrivacyBudget, Region]
+    waiting: list[type] = [NoisePart, PlantRegion]
+    while waiting:
+        found: list[type] = waiting.pop().__subclasses__()
+        known += found
+        waiting += found
+    return {kind.__name__.lower(): kind for kind in known}[name]
 
 
 # -- certified again ------------------------------------------------------------------
