@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -132,28 +132,26 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is asked for, with the vertices of the plants that it is asked for.
-
-    ``problems`` are sets of vertices. Within one of them the plant may vary.
-    """
+    """What is asked for, with the secret under each plant that it is asked for."""
 
     problem: DesignProblem
-    problems: tuple[tuple[SecretInputs, ...], ...]
+    secrets: tuple[SecretInputs, ...]
 
     @classmethod
     def of(cls, problem: DesignProblem) -> _Task:
         request = problem.request
+        secrets: list[SecretInputs] = []
         if request.region is None:
-            models = problem.plants
-            each = [secrets_of(request.adjacency, [model]) for model in models]
-            return cls(problem, tuple(each))
+            for model in problem.plants:
+                secrets += secrets_of(request.adjacency, [model])
+            return cls(problem, tuple(secrets))
         vertices = request.region.plants(request.adjacency)
-        secrets = secrets_of(request.adjacency, vertices)
-        if request.horizon == math.inf:
-            for vertex, secret in zip(vertices, secrets):
-                if not spectral_radius(secret.system) < 1:
-                    raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
-        return cls(problem, (secrets,))
+        for vertex, secret in zip(vertices, secrets_of(request.adjacency, vertices)):
+            forgets = spectral_radius(secret.system) < 1
+            if request.horizon == math.inf and not forgets:
+                raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
+            secrets.append(secret)
+        return cls(problem, tuple(secrets))
 
     @property
     def plant(self) -> Plant:
@@ -170,38 +168,29 @@ class _Task:
 
     @cached_property
     def shapes(self) -> list[StationaryDesign]:
-        """Filtered noise that is optimal for constant plants, if there is any.
+        """Filtered noise that is optimal for plants that stay the same, if there is any.
 
-        One is for the worst vertices together, and one for the nominal plant alone. The
+        One is for the worst of them together, and one for the nominal plant alone. The
         bound of the latter's shift is often tighter, since its order is lower.
         """
-        vertices = tuple(chain.from_iterable(self.problems))
-        nominal = secrets_of(self.request.adjacency, [self.plant])
-        designs = []
-        for secrets in (vertices, nominal):
-            design = self._shaped(secrets)
-            if design is not None:
-                designs.append(design)
-        return designs
-
-    def _shaped(self, secrets: Sequence[SecretInputs]) -> StationaryDesign | None:
-        energetic = secrets[0].energies is not None
-        forgetful = all(spectral_radius(secret.system) < 1 for secret in secrets)
+        forgetful = all(spectral_radius(secret.system) < 1 for secret in self.secrets)
+        energetic = self.secrets[0].energies is not None
         if energetic or not forgetful or self.request.family != "gaussian":
-            return None
+            return []
+        sizes = [impulse_energies(each.scaled_system).max() for each in self.secrets]
+        worst = np.argsort(sizes)[::-1][:_MOST_SHAPED]
+        together = _side_by_side([self.secrets[k] for k in worst])
+        (nominal,) = secrets_of(self.request.adjacency, [self.plant])
         price = self._price()
-        largest = [impulse_energies(secret.scaled_system).max() for secret in secrets]
-        worst = np.argsort(largest)[::-1][:_MOST_SHAPED]
-        together = _side_by_side([secrets[k] for k in worst])
-        order, gap = self.request.order, self.request.gap
+        options = dict(order=self.request.order, gap=self.request.gap)
+        designs = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            try:
-                return stationary_design(
-                    together, self.allowed, price, order=order, gap=gap
-                )
-            except (ValueError, UncertifiableError):
-                return None
+            for secret in (together, nominal):
+                with suppress(ValueError, UncertifiableError):
+                    found = stationary_design(secret, self.allowed, price, **options)
+                    designs.append(found)
+        return designs
 
     def _price(self) -> LinearSystem:
         """The price of noise for its shape; one for all outputs if it has no end."""
@@ -227,7 +216,7 @@ class _Task:
         yield raised
         if self.request.family != "gaussian":
             return
-        energies = self.problems[0][0].energies
+        energies = self.secrets[0].energies
         if energies is not None and kept:
             nominal = endless_secret(self.request.adjacency, self.plant)
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
@@ -315,7 +304,7 @@ class _Task:
         bound = math.nan
         if self.request.horizon == math.inf:
             bound = max(bounds, default=math.nan)
-        secret = self.problems[0][0].scaled_system
+        secret = self.secrets[0].scaled_system
         return StationaryDesign(
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )

@@ -185,34 +185,26 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     several enter alike, the variances of the noise add up, and so do the squared radii of
     one ball. None if the plant is another one, or other signals change.
     """
-    same_A = np.array_equal(plant.A, part.response.A)
-    same_C = np.array_equal(plant.C, part.response.C)
-    if not (same_A and same_C):
-        return None
+    drawn = part.response
+    same = np.array_equal(plant.A, drawn.A) and np.array_equal(plant.C, drawn.C)
     if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
         return None
-    variances: dict[bytes, float] = {}
-    for column, size in zip(_columns(part.response), part.sizes):
-        variances[column] = variances.get(column, 0.0) + size**2
-    squares: dict[bytes, float] = {}
-    radii = adjacency.radii(plant)
-    for column, radius in zip(_columns(adjacency.system(plant)), radii):
-        if column not in variances:
-            return None
-        together = squares.get(column, 0.0)
-        if adjacency.norm == "l2":
-            squares[column] = together + radius**2
-        else:
-            squares[column] = max(together, radius**2)
-    worst = max(squares[column] / variances[column] for column in squares)
+    hidden = adjacency.system(plant)
+    variances = _entering_alike(hidden, drawn) @ part.sizes**2 if same else np.zeros(1)
+    if not variances.all():
+        return None
+    squares = adjacency.radii(plant) ** 2
+    if adjacency.norm == "l2":
+        squares = _entering_alike(hidden, hidden) @ squares
     longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
-    return float(round_up(math.sqrt(worst) * longest * (1 + 1e-14), 2))
+    root = math.sqrt((squares / variances).max())
+    return float(round_up(root * longest * (1 + 1e-14), 2))
 
 
-def _columns(system: LinearSystem) -> list[bytes]:
-    """Bytes for each input, which are equal for inputs that enter alike."""
-    columns = np.vstack([system.B, system.D]).T + 0.0  # makes zeros positive
-    return [column.tobytes() for column in columns]
+def _entering_alike(system: LinearSystem, other: LinearSystem) -> NDArray:
+    """Which inputs (q, q') of two systems with the same states enter alike."""
+    columns = np.vstack([system.B, system.D])[:, :, None]
+    return (columns == np.vstack([other.B, other.D])[:, None, :]).all(axis=0)
 
 
 def _independent_laplace(

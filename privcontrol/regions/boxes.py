@@ -110,7 +110,7 @@ class PlantBox(ByContent, PlantRegion):
                     f"{name}: expected half-widths >= 0, got a negative one"
                 )
             self._set(**{name: widths})
-        if not self.spread.any():
+        if not self._spread.any():
             raise ValueError(
                 "A, B, C, D: expected at least one uncertain entry, got none"
             )
@@ -153,19 +153,8 @@ class PlantBox(ByContent, PlantRegion):
         return cls._of(plant, np.where(matrix != 0, widths, 0.0))
 
     @classmethod
-    def containing(cls, plants: Sequence[Plant]) -> PlantBox:
-        """The smallest box that contains some plants, its half-widths rounded up."""
-        every = np.array([matrix_of(plant) for plant in plants])
-        low = every.min(axis=0)
-        high = every.max(axis=0)
-        middle = (low + high) / 2
-        widths = np.maximum(high - middle, middle - low)
-        return cls._of(
-            with_matrix(plants[0], middle), np.where(widths > 0, round_up(widths), 0.0)
-        )
-
-    @classmethod
     def _of(cls, plant: Plant, spread: NDArray) -> PlantBox:
+        """The box around a plant with half-widths (n + p, n + m) of [A B; C D]."""
         n = plant.order
         upper, lower = np.split(spread, [n])
         return cls(
@@ -173,7 +162,7 @@ class PlantBox(ByContent, PlantRegion):
         )
 
     @cached_property
-    def spread(self) -> NDArray:
+    def _spread(self) -> NDArray:
         """Half-widths (n + p, n + m) of [A B; C D]."""
         return np.block([[self.A, self.B], [self.C, self.D]])
 
@@ -187,7 +176,7 @@ class PlantBox(ByContent, PlantRegion):
         return self.sys.statespace()
 
     def _described(self) -> bytes:
-        widths = self.spread + 0.0  # makes zeros positive
+        widths = self._spread + 0.0  # makes zeros positive
         parts = (self.sys.fingerprint, self.assumptions, widths.tobytes())
         return repr(parts).encode()
 
@@ -203,7 +192,7 @@ class PlantBox(ByContent, PlantRegion):
     @property
     def widths(self) -> NDArray:
         """Half-widths (k,) of the uncertain entries, row by row of [A B; C D]."""
-        return self.spread[self.spread > 0]
+        return self._spread[self._spread > 0]
 
     def _mattering(self, adjacency: Adjacency) -> NDArray:
         """Mask (n + p, n + m) of uncertain entries on which the response to a secret depends."""
@@ -211,11 +200,11 @@ class PlantBox(ByContent, PlantRegion):
         for part in disturbances(adjacency):
             secret.update(part.signals(self.sys))
         enters = [name in secret for name in self.sys.inputs]
-        return (self.spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
+        return (self._spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
 
     def at(self, offsets: ArrayLike) -> ct.StateSpace:
         """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
-        return self._moved(self.spread > 0, np.asarray(offsets)).statespace()
+        return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
 
     def corners(self) -> list[ct.StateSpace]:
         """The plants at the corners, for `design_output_noise(models=box.corners())`.
@@ -249,7 +238,7 @@ class PlantBox(ByContent, PlantRegion):
 
     def _holds(self, plant: Plant) -> bool:
         distance = np.abs(matrix_of(plant) - matrix_of(self.sys))
-        return bool((distance <= self.spread).all())
+        return bool((distance <= self._spread).all())
 
     def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Corners in the entries that matter to a secret, always the same ones."""
@@ -258,7 +247,7 @@ class PlantBox(ByContent, PlantRegion):
         if count <= _MOST_OF_POLYTOPE:
             return self.plants(adjacency)
         corners = generator(0).choice([-1.0, 1.0], size=(_STANDING, count))
-        offsets = corners * self.spread[entries]
+        offsets = corners * self._spread[entries]
         return tuple(self._moved(entries, offset) for offset in offsets)
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
@@ -268,7 +257,7 @@ class PlantBox(ByContent, PlantRegion):
         entries they are two for each, of the cross-polytope around the box.
         """
         entries = self._mattering(adjacency)
-        widths = self.spread[entries]
+        widths = self._spread[entries]
         count = len(widths)
         sizes = np.abs(matrix_of(self.sys)[entries])
         widths = widths + EPS * (sizes + count * widths)  # vertices are rounded
@@ -299,6 +288,17 @@ class PlantBox(ByContent, PlantRegion):
             ],
             enough=_CLOSE if few else _POOR,
         )
+
+
+def box_around(plants: Sequence[Plant]) -> PlantBox:
+    """The smallest box that contains some plants, its half-widths rounded up."""
+    every = np.array([matrix_of(plant) for plant in plants])
+    low = every.min(axis=0)
+    high = every.max(axis=0)
+    middle = (low + high) / 2
+    widths = np.maximum(high - middle, middle - low)
+    widths = np.where(widths > 0, round_up(widths), 0.0)
+    return PlantBox._of(with_matrix(plants[0], middle), widths)
 
 
 def halved(

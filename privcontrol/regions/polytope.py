@@ -20,7 +20,7 @@ from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift
 from ..systems.plant import Plant
-from .boxes import PlantBox, halved
+from .boxes import box_around, halved
 from .region import (
     PlantRegion,
     checked_clauses,
@@ -91,7 +91,7 @@ class PlantPolytope(ByContent, PlantRegion):
     >>> window_open = ct.ss(0.8, 1.0, 1.0, 0.0, 300.0, **names)
     >>> room = pc.PlantPolytope([closed, window_open])
     >>> room
-    PlantPolytope(2 vertices, 1 state, 1 input, 1 output, varying)
+    PlantPolytope(2 vertices, varying)
     >>> half_open = ct.ss(0.85, 1.0, 1.0, 0.0, 300.0, **names)
     >>> room.contains(half_open)
     True
@@ -147,7 +147,7 @@ class PlantPolytope(ByContent, PlantRegion):
         varied = super().shift
         if self.varying or horizon == math.inf:
             return varied(parts, adjacency, horizon)
-        box = PlantBox.containing(self.vertices)
+        box = box_around(self.vertices)
         return least_bound(
             [
                 partial(halved, box, parts, adjacency, int(horizon)),
@@ -216,26 +216,12 @@ class PlantPolytope(ByContent, PlantRegion):
         return [plant.statespace() for plant in plants]
 
     def __repr__(self) -> str:
-        plant = self.vertices[0]
-        sizes = (
-            _counted(len(self.vertices), "vertex", "vertices"),
-            _counted(plant.order, "state"),
-            _counted(len(plant.inputs), "input"),
-            _counted(len(plant.outputs), "output"),
-        )
         manner = "varying" if self.varying else "constant"
-        return f"PlantPolytope({', '.join(sizes)}, {manner})"
+        return f"PlantPolytope({len(self.vertices)} vertices, {manner})"
 
 
 #: After the class is made: dataclasses would take it for the default.
 PlantPolytope.nominal = _Nominal()
-
-
-def _counted(count: int, one: str, several: str = "") -> str:
-    """A number with its noun."""
-    if count == 1:
-        return f"1 {one}"
-    return f"{count} {several or one + 's'}"
 
 
 def _plants_of(vertices: Any) -> tuple[Plant, ...]:
