@@ -182,13 +182,15 @@ class _Task:
         together = _side_by_side([self.secrets[k] for k in worst])
         (nominal,) = secrets_of(self.request.adjacency, [self.plant])
         price = self._price()
-        options = dict(order=self.request.order, gap=self.request.gap)
+        order, gap = self.request.order, self.request.gap
         designs = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             for secret in (together, nominal):
                 with suppress(ValueError, UncertifiableError):
-                    found = stationary_design(secret, self.allowed, price, **options)
+                    found = stationary_design(
+                        secret, self.allowed, price, order=order, gap=gap
+                    )
                     designs.append(found)
         return designs
 
