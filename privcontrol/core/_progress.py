@@ -21,8 +21,6 @@ _PERIOD = 0.2
 class _NoBar:
     """The bar that is not shown."""
 
-    total: float | None = None
-
     def update(self, count: int) -> None:
         """Draw nothing."""
 
@@ -55,54 +53,42 @@ def progress_bar(
 
 
 @contextmanager
-def timed_bar(
-    progress: bool, label: str, seconds: float | None = None, faster: str = ""
-) -> Iterator:
-    """A bar in seconds for work that does not know how far it is.
+def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
+    """A bar that counts the seconds of work that does not know how far it is.
 
-    It is shown at once if ``seconds``, an estimate, says that the work is long, and
-    otherwise when two seconds have passed. Yields a function that is told which share of
-    the work is done, which makes a better estimate.
+    It is shown when two seconds have passed.
 
     Warns
     -----
     PrivacyWarning
         Without a bar, after ten seconds, with what would be ``faster``.
     """
-    start = monotonic()
-    total = None
-    delay = SHORT
-    if seconds is not None:
-        total = max(round(seconds), 1)
-        if seconds > SHORT:
-            delay = 0.0
+    shown = progress_bar(None, progress, "s", desc=label, delay=SHORT)
+    if not progress:
+        text = f"the {label} has taken {PATIENCE:g} s so far; {faster}"
+        note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
+        note.daemon = True
+        note.start()
+        try:
+            yield
+        finally:
+            note.cancel()
+        return
     stopped = Event()
-    with progress_bar(total, progress, "s", desc=label, delay=delay) as bar:
-
-        def share(done: float) -> None:
-            bar.total = max(round((monotonic() - start) / done), 1)
+    with shown as bar:
 
         def follow() -> None:
-            shown = 0
+            start = monotonic()
+            counted = 0
             while not stopped.wait(_PERIOD):
                 passed = int(monotonic() - start)
-                bar.update(passed - shown)
-                shown = passed
+                bar.update(passed - counted)
+                counted = passed
 
-        if not progress:
-            text = f"the {label} has taken {PATIENCE:g} s so far; {faster}"
-            note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
-            note.daemon = True
-            note.start()
-            try:
-                yield share
-            finally:
-                note.cancel()
-            return
         thread = Thread(target=follow, name="privcontrol progress", daemon=True)
         thread.start()
         try:
-            yield share
+            yield
         finally:
             stopped.set()
             thread.join()

@@ -23,8 +23,6 @@ from .request import Request
 #: Designs noise for a request, with the same plant and weight.
 Design = Callable[[Request], OutputNoise]
 
-#: Designs that the search makes for each output, about.
-_OF_A_SEARCH = 20
 _STEP = math.log(4.0)
 _MOST_STEPS = 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
@@ -40,11 +38,8 @@ def with_cheapest_floor(
     plant: Plant,
     request: Request,
     design: Design,
-    share: Callable[[float], None],
 ) -> OutputNoise:
     """The design for a request with the floor at which it is cheapest.
-
-    ``share`` is told which share of about 20 designs for each output is done.
 
     One search scales all outputs alike. With several outputs Powell's method follows.
 
@@ -62,14 +57,6 @@ def with_cheapest_floor(
             "it may be"
         )
     outputs = len(plant.C)
-    designs = 0
-
-    def counted(other: Request) -> OutputNoise:
-        nonlocal designs
-        designs += 1
-        share(min(designs / (_OF_A_SEARCH * outputs), 1.0))
-        return design(other)
-
     standing = request.without_miss().standing
     nominal = replace(
         standing,
@@ -78,14 +65,14 @@ def with_cheapest_floor(
         resolution=None,
         factor=None,
     )
-    search = _Search(standing, counted, np.log(design(nominal).total.white))
+    search = _Search(standing, design, np.log(design(nominal).total.white))
     search.along_all(_LOWEST, _HIGHEST, _SHARP)
     if outputs > 1:
         search.apart()
     if request.region is None:
         return search.best
     of_plants = search.best.design.cost
-    search = _Search(request, counted, search.logs)
+    search = _Search(request, design, search.logs)
     if search.best.design.cost > of_plants * (1 + _ENOUGH):
         search.upwards()
         search.along_all(-_STEP, _STEP, _COARSE)

@@ -12,12 +12,9 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any, Protocol
 
 import control as ct
-import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 
 from ..core._linalg import check_room
@@ -40,11 +37,6 @@ from .region_design import of_region, of_varying_plant
 from .request import Models, Request
 from .robust import floored
 from .structured import independent, structured
-
-#: Size of the factorization that is timed, and how many of them a design is worth.
-_TRIED = 384
-_OF_COVERING = 8
-_OF_COVERING_BESIDE_FLOOR = 250
 
 #: Matrices (T p, T p) that a dense design holds at once.
 _DENSE_MATRICES = 8
@@ -150,8 +142,7 @@ def design_output_noise(
         Nothing is claimed of the cost. For some dozens of samples: the time grows with the
         sixth power of T p.
     progress : bool, optional
-        Show a tqdm bar where a design takes more than two seconds. For a disturbance, and
-        with ``floor="auto"``, it shows an estimate of the time that is left.
+        Show a tqdm bar of the seconds that a design has taken, from two on.
 
     Returns
     -------
@@ -223,10 +214,9 @@ def design_output_noise(
             return _constrained(plant, request, weight, constraints)
         return designed(request, plant, weight=weight)
 
-    seconds = _seconds(plant, request, chooses_floor) if progress else None
-    with timed_bar(progress, "design", seconds, _faster(request)) as share:
+    with timed_bar(progress, "design", _faster(request)):
         if chooses_floor:
-            noise = with_cheapest_floor(plant, request, design, share)
+            noise = with_cheapest_floor(plant, request, design)
         else:
             noise = design(request)
     check_size(noise, max_std)
@@ -426,32 +416,6 @@ def _faster(request: Request) -> str:
     if request.horizon != math.inf and disturbances(request.adjacency):
         ways = f"design with horizon=np.inf, {ways}"
     return ways
-
-
-def _seconds(
-    plant: Plant, request: Request, chooses_floor: bool = False
-) -> float | None:
-    """Run time to expect of noise that is correlated over the horizon.
-
-    It grows with the cube of the number of samples and outputs, like a QR factorization,
-    of which a small one is timed. None if other noise is asked for.
-    """
-    adjacency = request.adjacency
-    if request.family != "gaussian" or request.horizon == math.inf:
-        return None
-    if not is_dense(adjacency) or is_energy_ball(adjacency):
-        return None
-    if request.drawn_afresh:
-        return None
-    factorizations = _OF_COVERING
-    if chooses_floor or request.floor is not None:
-        factorizations = _OF_COVERING_BESIDE_FLOOR
-    size = request.horizon * len(plant.C)
-    tried = np.random.default_rng(0).normal(size=(_TRIED, _TRIED))
-    start = perf_counter()
-    scipy.linalg.qr(tried)
-    one = perf_counter() - start
-    return one * factorizations * (size / _TRIED) ** 3
 
 
 def _check_loop(weight: Weight, plant: Plant) -> None:

@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 
 import cases
-import numpy as np
 import pytest
 from gateway_cases import noise
 
@@ -64,29 +63,6 @@ def test_a_bar_appears_when_two_seconds_have_passed(
     with _progress.timed_bar(True, "design"):
         assert looked.wait(10)
     assert ("design: " in capsys.readouterr().err) == is_shown
-
-
-def test_a_design_of_known_length_says_so_at_its_start(capsys, monkeypatch):
-    pytest.importorskip("tqdm")
-    started = []
-    monkeypatch.setattr(design, "_seconds", lambda *about: 40.0)
-    monkeypatch.setattr(
-        design, "check_size", lambda *about: started.append(capsys.readouterr().err)
-    )
-    designed(GUST, progress=True)
-    assert "0/40" in started[0]
-
-
-def test_the_estimate_grows_with_the_cube_of_the_horizon():
-    plant = pc.systems.plant.Plant.of(pc.plants.vehicle())
-    request = designed(GUST).request
-    longer = design.replace(request, horizon=100)
-    times = [
-        np.median([design._seconds(plant, each, False) for _ in range(5)])
-        for each in (request, longer)
-    ]
-    assert 300 < times[1] / times[0] < 3000
-    assert design._seconds(plant, designed().request, False) is None
 
 
 def test_windows_are_counted(capsys, monkeypatch):

@@ -18,7 +18,7 @@ def test_a_long_design_without_a_bar_says_once_what_would_be_faster(monkeypatch)
     monkeypatch.setattr(_progress, "PATIENCE", 0.05)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with timed_bar(False, "design", None, "shorten the horizon"):
+        with timed_bar(False, "design", "shorten the horizon"):
             time.sleep(0.4)
     texts = [str(each.message) for each in caught]
     assert texts == ["the design has taken 0.05 s so far; shorten the horizon"]
