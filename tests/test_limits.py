@@ -11,11 +11,11 @@ from decimal import Decimal
 import control as ct
 import numpy as np
 import pytest
+from design_files import digest_of
 from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol import core
-from privcontrol.core._files import digest_of
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 LAG = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)

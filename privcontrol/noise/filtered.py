@@ -39,6 +39,11 @@ class Filtered(NoisePart):
     response: LinearSystem | None = None
     starts_stationary: bool = True
 
+    def __post_init__(self) -> None:
+        for system in (self.shaping, self.response):
+            for matrix in () if system is None else system.matrices:
+                matrix.flags.writeable = False
+
     @cached_property
     def system(self) -> LinearSystem:
         """From eta to gamma."""

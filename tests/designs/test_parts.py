@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from functools import cache
 
 import cases
 import control as ct
@@ -9,30 +10,33 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.noise.parts import Correlated, Driven, Structured, White
-from privcontrol.systems.linear import LinearSystem
 
 SYS = cases.random_plant(1, states=3, outputs=2)
 HORIZON = 7
+SECRETS = {
+    "structured": dict(adjacency=pc.InitialStateAdjacency(1.0)),
+    "driven": dict(adjacency=pc.DisturbanceAdjacency(1.0, norm="l2")),
+    "correlated": dict(adjacency=pc.DisturbanceAdjacency(1.0)),
+    "white": dict(adjacency=pc.DisturbanceAdjacency(1.0), family="iid-gaussian"),
+    "filtered": dict(adjacency=pc.DisturbanceAdjacency(1.0), horizon=np.inf),
+}
+
+
+@cache
+def part_of(kind):
+    options = dict(horizon=HORIZON, budget=cases.BUDGET, max_std=np.inf)
+    noise = pc.design_output_noise(SYS, models="exact", **options | SECRETS[kind])
+    (part,) = noise.parts
+    return part
 
 
 def parts():
-    rng = np.random.default_rng(0)
-    plant = pc.output_query(SYS, 1).plant
-    lower = np.tril(rng.normal(size=(2 * HORIZON, 2 * HORIZON)))
-    entry = rng.normal(size=(3, 2))
-    entered = LinearSystem(plant.A, entry, plant.C, rng.normal(size=(2, 2)))
-    return [
-        Structured(plant, rng.normal(size=(3, 2))),
-        Driven(entered, np.array([2.0, 3.0])),
-        Correlated(lower, 2),
-        White(np.array([0.5, 2.0])),
-    ]
+    return [part_of(kind) for kind in SECRETS]
 
 
-@pytest.fixture(params=range(4), ids=["structured", "driven", "correlated", "white"])
+@pytest.fixture(params=SECRETS)
 def part(request):
-    return parts()[request.param]
+    return part_of(request.param)
 
 
 def drawn(part, trials=3):
@@ -95,12 +99,11 @@ def test_it_scales(part):
 def test_it_is_a_value_that_cannot_be_changed(part):
     again = pickle.loads(pickle.dumps(part))
     assert part == again and hash(part) == hash(again) and part != part.scaled(2.0)
-    assert len({*parts(), part}) == 4
-    name = {"Structured": "factor", "Driven": "sizes", "Correlated": "root"}.get(
-        type(part).__name__, "scale"
-    )
+    assert len({*parts(), part}) == len(SECRETS)
+    (name,) = {"factor", "sizes", "root", "scale", "shaping"} & set(vars(part))
+    array = part.shaping.A if name == "shaping" else getattr(part, name)
     with pytest.raises(ValueError, match="read-only"):
-        getattr(part, name)[...] = 0.0
+        array[...] = 0.0
     with pytest.raises(AttributeError):
         setattr(part, name, 0.0)
 

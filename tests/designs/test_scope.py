@@ -12,8 +12,6 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
-from privcontrol.core.guarantee import PrivacyGuarantee
-from privcontrol.systems.plant import Plant
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 BOTH = pc.StateAdjacency(1.0)
@@ -123,7 +121,8 @@ def test_every_public_number_and_name_of_a_plant_counts(change):
     given |= dict(inputs=["u"], outputs=["y"])
 
     def fingerprint(A, B, C, D, dt, **labels):
-        return Plant.of(ct.ss(A, B, C, D, dt, **labels)).fingerprint
+        plant = ct.ss(A, B, C, D, dt, **labels)
+        return pc.output_query(plant, 1).plant.fingerprint
 
     assert fingerprint(**given) == fingerprint(**given | {"D": [[-0.0]]})
     assert fingerprint(**given) != fingerprint(**given | change)
@@ -147,7 +146,7 @@ def test_a_box_and_a_list_of_models_are_scopes_of_their_own():
 
 def test_scopes_with_models_and_windows_survive_json():
     guarantee = cases.vehicle_noise(horizon=20).guarantee.in_window(20)
-    again = PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict())))
+    again = pc.PrivacyGuarantee.from_dict(json.loads(json.dumps(guarantee.to_dict())))
     assert again == guarantee and again.scope.window == (20, 40)
 
 
@@ -158,7 +157,7 @@ def test_what_is_no_window_is_refused():
             guarantee.in_window(start)
     budget, adjacency = cases.BUDGET, pc.DirectionAdjacency([[1.0]])
     with pytest.raises(ValueError, match="no samples"):
-        PrivacyGuarantee.black_box(budget, adjacency).in_window(10)
+        pc.PrivacyGuarantee.black_box(budget, adjacency).in_window(10)
 
 
 # -- what the outputs tell exactly is what an eavesdropper finds exactly ------------------

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.noise.parts import Driven
 
 BUDGET = cases.BUDGET
 NON_MINIMUM_PHASE = ct.ss([[0.9, 0.3], [0, 0.5]], [[0.3], [0.7]], [[1.0, -0.5]], 0, 1.0)
@@ -40,7 +39,7 @@ def test_driven_noise_of_a_non_minimum_phase_plant_hides_what_it_claims(T):
         budget=BUDGET,
         adjacency=pc.DisturbanceAdjacency(1.0, norm="l2"),
     )
-    part = noise.total.part(Driven)
+    (part,) = noise.parts
     with mp.workdps(120):
         P = noise.plant
         _, plant_impulse = forced(P.A, P.B, P.C, P.D, T)
@@ -81,7 +80,7 @@ def test_signals_of_one_ball_that_enter_alike_add_up(radii, hidden, norm):
     claimed = noise.guarantee_for(
         [plant], adjacency=pc.DisturbanceAdjacency(radii, norm=norm)
     )
-    own = noise.total.part(Driven).responses(T)[1:].reshape(2 * (T - 1), -1)
+    own = noise.parts[0].responses(T)[1:].reshape(2 * (T - 1), -1)
     impulse = [np.linalg.matrix_power(plant.A, t) @ B for t in range(T - 1)]
     frames = np.zeros((T - 1, 2, T - 1, 3))
     for t in range(T - 1):
