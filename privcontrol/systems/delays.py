@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import control as ct
@@ -12,6 +13,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import positive_number, real_array
+from .linear import LinearSystem, beside
 
 #: Share of a sample below which a delay counts as a whole number of samples.
 _WHOLE = 1e-9
@@ -154,55 +156,52 @@ def _assembled(
     entries: list[dict[int, NDArray]],
     outputs: Mapping[str, int],
 ) -> ct.StateSpace:
-    """The plant with queues of past inputs and outputs.
+    """The plant between queues of past inputs and of past outputs.
 
-    ``entries`` has the columns of B of each input by the age of what enters.
+    ``entries`` has the columns of B of each input by the age of what enters. What passes
+    at once is as old as the oldest of them.
     """
+    columns = []
+    passing = []
+    for entry, through in zip(entries, np.asarray(sys.D, float).T):
+        for age, column in entry.items():
+            columns.append(column)
+            passing.append(through * (age == max(entry)))
+    B = np.reshape(columns, (-1, len(A))).T
+    D = np.reshape(passing, (-1, sys.noutputs)).T
+    plant = LinearSystem(A, B, np.asarray(sys.C, float), D)
+    before = [_queue(sorted(entry)) for entry in entries]
+    after = [_queue([outputs.get(name, 0)]) for name in sys.output_labels]
+    nothing = LinearSystem.gain(np.zeros((0, 0)))
+    entered = reduce(beside, before, nothing)
+    whole = reduce(beside, after, nothing).after(plant.after(entered))
     lengths = {name: max(entry) for name, entry in zip(sys.input_labels, entries)}
-    lengths |= outputs
     states = list(sys.state_labels)
-    first = {}
-    for name, length in lengths.items():
-        first[name] = len(states)
+    for name, length in [*lengths.items(), *outputs.items()]:
         states += [f"{name}_{k}" for k in range(1, length + 1)]
     if len(set(states)) != len(states):
         raise ValueError("delays: a state of the past has the name of another state")
-    order = len(A)
-    size = len(states)
-    whole_A = np.zeros((size, size))
-    whole_A[:order, :order] = A
-    for name, length in lengths.items():
-        queue = np.arange(first[name] + 1, first[name] + length)
-        whole_A[queue, queue - 1] = 1.0  # each value moves one place on
-    B = np.zeros((size, sys.ninputs))
-    C = np.zeros((sys.noutputs, size))
-    C[:, :order] = sys.C
-    D = np.array(sys.D, float)
-    for k, name in enumerate(sys.input_labels):
-        for age, column in entries[k].items():
-            if age == 0:
-                B[:order, k] += column
-            else:
-                whole_A[:order, first[name] + age - 1] += column
-        if lengths[name]:
-            B[first[name], k] = 1.0
-            C[:, first[name] + lengths[name] - 1] += D[:, k]
-            D[:, k] = 0.0
-    for name, length in outputs.items():
-        if not length:
-            continue
-        row = sys.output_labels.index(name)
-        whole_A[first[name]] = C[row]
-        B[first[name]] = D[row]
-        C[row] = 0.0
-        D[row] = 0.0
-        C[row, first[name] + length - 1] = 1.0
-    matrices = [real_array(matrix, "sys") for matrix in (whole_A, B, C, D)]
+    # the plant's own states come first
+    first, second = entered.order, entered.order + len(A)
+    order = np.r_[first:second, :first, second : whole.order]
     return ct.ss(
-        *matrices,
+        real_array(whole.A[np.ix_(order, order)], "sys"),
+        real_array(whole.B[order], "sys"),
+        real_array(whole.C[:, order], "sys"),
+        whole.D,
         dt,
         states=states,
         inputs=sys.input_labels,
         outputs=sys.output_labels,
         name=f"{sys.name}_delayed",
+    )
+
+
+def _queue(ages: list[int]) -> LinearSystem:
+    """From a signal to its values at some ages, the largest of which is the length."""
+    length = ages[-1]
+    values = np.vstack([np.zeros((1, length)), np.eye(length)])
+    now = np.eye(length + 1, 1)
+    return LinearSystem(
+        np.eye(length, k=-1), np.eye(length, 1), values[ages], now[ages]
     )
