@@ -75,6 +75,13 @@ class AgentNoise:
         """Positions of the two ends of every edge, of which the first one adds."""
         return self.network.links
 
+    def without_weights(self) -> AgentNoise:
+        """What `draw` needs: nothing of the network where no noise is shared."""
+        if self.pairwise_std:
+            return self
+        n = len(self.scales)
+        return replace(self, network=Network(range(n), sparse.csr_array((n, n))))
+
     def draw(
         self, rng: np.random.Generator, count: int, keep: bool = False
     ) -> tuple[NDArray, NDArray | None]:

@@ -231,7 +231,8 @@ def propagate(
     """Arrays of all trials."""
     block = trial_block(deviation.size)
     parts = row_parts(noise.network.iteration, block * len(average))
-    task = Propagation(parts, noise, deviation, average, steps, **options)
+    draws = noise.without_weights()
+    task = Propagation(parts, draws, deviation, average, steps, **options)
     return run_trials(
         task, trials, rng=rng, executor=executor, progress=progress, block=block
     )
