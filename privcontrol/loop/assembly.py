@@ -39,7 +39,6 @@ from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
 from .own_law import Function, OwnDesign, OwnLaw, own_law
 from .side import LinearSide
-from .signals import vector
 
 FORMS = ("predictor", "filter")
 #: A move of which less than this part is known beforehand is hidden.
@@ -313,7 +312,7 @@ def _with_prior(
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
     mean = None
     if initial_state is not None:
-        mean = vector(initial_state, "initial_state", n)
+        mean = matrix(initial_state, "initial_state", (n,))
     design = OwnDesign("kalman", "filter", covariance, mean, own=law)
     loop = replace(loop, design=design)
     warn_of_public_secret(loop)

@@ -17,12 +17,11 @@ from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..systems.plant import Plant
 from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
-from .checks import Weights, fitting_plant, known_keywords, semidefinite
+from .checks import Weights, fitting_plant, known_keywords, matrix, semidefinite
 from .loop import PrivateLoop
 from .moments import prior_cost
 from .optimum import optimal_loop
 from .regulator import LqgDesign, constant_filter
-from .signals import vector
 
 
 @known_keywords
@@ -184,7 +183,7 @@ def _checked_design(
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
     mean = None
     if initial_state is not None:
-        mean = vector(initial_state, "initial_state", n)
+        mean = matrix(initial_state, "initial_state", (n,))
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
         return LqgDesign(estimator, form, covariance, mean)

@@ -7,9 +7,9 @@ where all trials share a signal.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import control as ct
 import numpy as np
@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
 from ._loop_data import LoopData
-from .checks import matrix, root
-from .regulator import LqgDesign
+from .checks import RunSignals, matrix, root
 
 LoopT = TypeVar("LoopT", bound=LoopData)
 
@@ -64,22 +63,16 @@ class LoopSignals:
         *,
         target: ArrayLike | None = None,
         trials: int | None = None,
-        feedforward: ArrayLike | None = None,
-        initial_state: ArrayLike | str | None = None,
-        initial_estimate: ArrayLike | None = None,
-        disturbance: ArrayLike | str | None = None,
-        measurement_noise: ArrayLike | str | None = None,
-        exogenous: Mapping[str, ArrayLike] | None = None,
+        **given: Unpack[RunSignals],
     ) -> LoopSignals:
         """Check the keywords of `PrivateLoop.simulate`.
 
         None of them may differ by trial without ``trials``.
         """
         n = loop.plant.order
-        p = len(loop.plant.C)
         times = _timepts(loop, timepts)
         samples = len(times)
-        followed, fed = _references(loop, reference, feedforward, samples)
+        followed, fed = _references(loop, reference, given.get("feedforward"), samples)
         public = followed
         goal = np.tile(loop.rest, (samples, 1))
         if loop.follows_states:
@@ -88,20 +81,8 @@ class LoopSignals:
         elif followed.any():
             goal = _followed_states(loop, followed)
         if target is not None:
-            goal = _signal(target, "target", n, samples)
-        initial = loop.start
-        start = np.zeros((n, 0))
-        if isinstance(initial_state, str):
-            start = _drawn_start(initial_state, loop.design)
-        elif initial_state is not None:
-            initial[:n] = vector(initial_state, "initial_state", n)
-        if initial_estimate is not None:
-            if not loop.law.estimates:
-                raise ValueError(
-                    "initial_estimate: this loop has a controller of its own, without "
-                    "an observer; its states are zero at the start"
-                )
-            initial[n : 2 * n] = vector(initial_estimate, "initial_estimate", n)
+            goal = _signal(target, "target", (n,), samples, constant=True)
+        initial, start = _start(loop, given)
         signals = cls(
             timepts=times,
             initial=initial[:, None],
@@ -112,26 +93,40 @@ class LoopSignals:
             feedforward=fed,
             start=start,
         )
-        disturbances = (
-            ("disturbance", "disturbance", disturbance, "QN", n),
-            ("noise", "measurement_noise", measurement_noise, "RN", p),
-        )
-        for drive, name, value, source, size in disturbances:
-            if isinstance(value, str):
-                _check_design(value, name)
-                if drive not in loop.weights.drive_roots:
-                    raise ValueError(
-                        f'{name}="design" draws from {source}, which the loop was not '
-                        f"given; pass {source} to it"
-                    )
-                signals.roots[drive] = loop.weights.drive_roots[drive]
-            elif value is not None:
-                given = _disturbance(value, name, size, samples, trials)
-                signals._add(drive, given)
+        signals._draw("disturbance", given.get("disturbance"), loop, trials)
+        signals._draw("measurement_noise", given.get("measurement_noise"), loop, trials)
+        exogenous = given.get("exogenous")
         if loop.exogenous or exogenous:
-            given = _exogenous(loop, exogenous, samples, trials)
-            signals._add("exogenous", given)
+            array = _exogenous(loop, exogenous, samples, trials)
+            signals._add("exogenous", array)
         return signals
+
+    @property
+    def samples(self) -> int:
+        """Number of samples T."""
+        return len(self.timepts)
+
+    def _draw(
+        self,
+        name: str,
+        value: ArrayLike | str | None,
+        loop: LoopData,
+        trials: int | None,
+    ) -> None:
+        """File a disturbance that is given, or is drawn by the design's covariance."""
+        drive, source, size = "disturbance", "QN", loop.plant.order
+        if name == "measurement_noise":
+            drive, source, size = "noise", "RN", len(loop.plant.C)
+        if isinstance(value, str):
+            _check_design(value, name)
+            if drive not in loop.weights.drive_roots:
+                raise ValueError(
+                    f'{name}="design" draws from {source}, which the loop was not '
+                    f"given; pass {source} to it"
+                )
+            self.roots[drive] = loop.weights.drive_roots[drive]
+        elif value is not None:
+            self._add(drive, _signal(value, name, (size,), self.samples, trials))
 
     def _add(self, name: str, array: NDArray) -> None:
         """File a drive that all trials share, (T, size), or (trials, T, size)."""
@@ -139,11 +134,6 @@ class LoopSignals:
             self.shared[name] = array[:, :, None]
         else:
             self.each[name] = array
-
-    @property
-    def samples(self) -> int:
-        """Number of samples T."""
-        return len(self.timepts)
 
 
 def over_run(
@@ -168,6 +158,33 @@ def over_run(
     return loop, run
 
 
+def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
+    """Initial states (N,) of plant and controller, and the root of what is drawn."""
+    n = loop.plant.order
+    initial = loop.start
+    start = np.zeros((n, 0))
+    state = given.get("initial_state")
+    estimate = given.get("initial_estimate")
+    if isinstance(state, str):
+        _check_design(state, "initial_state")
+        if loop.design is None or loop.design.P0 is None:
+            raise ValueError(
+                'initial_state="design" draws from the prior P0, which the loop was not '
+                "given; pass P0 to private_lqg"
+            )
+        start = root(loop.design.P0)
+    elif state is not None:
+        initial[:n] = matrix(state, "initial_state", (n,))
+    if estimate is not None:
+        if not loop.law.estimates:
+            raise ValueError(
+                "initial_estimate: this loop has a controller of its own, without "
+                "an observer; its states are zero at the start"
+            )
+        initial[n : 2 * n] = matrix(estimate, "initial_estimate", (n,))
+    return initial, start
+
+
 def _references(
     loop: LoopData,
     reference: ArrayLike | None,
@@ -175,20 +192,28 @@ def _references(
     samples: int,
 ) -> tuple[NDArray, NDArray]:
     """The reference (T, n) or (T, r) and the feedforward (T, m), zero by default."""
-    size = len(loop.law.references)
+    labels: Sequence[str] = loop.law.references
     if loop.follows_states:
-        size = loop.plant.order
+        labels = loop.plant.states
     elif feedforward is not None:
         raise ValueError(
             "feedforward: only loops of an observer and a state feedback take one; "
             "give this loop's controller a reference for it"
         )
-    if not size and reference is not None:
+    if not labels and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
-    labels = loop.plant.states if loop.follows_states else loop.law.references
-    whose = f"one for each of {', '.join(labels)}"
-    followed = _signal(reference, "reference", size, samples, whose)
-    return followed, _signal(feedforward, "feedforward", len(loop.controls), samples)
+    followed = np.zeros((samples, len(labels)))
+    fed = np.zeros((samples, len(loop.controls)))
+    if reference is not None:
+        whose = f", one for each of {', '.join(labels)}"
+        shape = followed.shape[1:]
+        followed = _signal(
+            reference, "reference", shape, samples, constant=True, whose=whose
+        )
+    if feedforward is not None:
+        shape = fed.shape[1:]
+        fed = _signal(feedforward, "feedforward", shape, samples, constant=True)
+    return followed, fed
 
 
 def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
@@ -233,52 +258,46 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
             f"{plant.step:g}. The noise and its guarantee are counted from the start "
             "of the run"
         )
-    if noise is not None and len(times) > noise.horizon:
+    if noise is not None and samples > noise.horizon:
         raise ValueError(
             f"timepts: expected at most the {noise.horizon} samples of the noise's "
-            f"horizon, got {len(times)}: later samples would be published without a "
+            f"horizon, got {samples}: later samples would be published without a "
             "guarantee; design the noise for a longer horizon"
         )
     return times
 
 
 def _signal(
-    value: ArrayLike | None, name: str, size: int, samples: int, whose: str = ""
+    value: ArrayLike,
+    name: str,
+    lead: tuple[int, ...],
+    samples: int,
+    trials: int | None = None,
+    *,
+    constant: bool = False,
+    whose: str = "",
 ) -> NDArray:
-    """A signal (T, size) from (size,) or (size, T), zero for None.
+    """A signal (T, size), or (trials, T, size) where trials differ.
 
-    ``whose`` says in an error what its entries stand for.
+    It is given as (*lead, T), as (*lead, trials, T) with ``trials``, or as lead if it
+    may be constant. ``whose`` says in an error what its entries stand for.
     """
-    if value is None:
-        return np.zeros((samples, size))
     array = real_array(value, name)
-    if array.shape == (size,):
-        return np.broadcast_to(array, (samples, size))
-    if array.shape == (size, samples):
-        return array.T
-    entries = f", {whose}" if whose else ""
-    raise ct.ControlDimension(
-        f"{name}: expected shape ({size},) or ({size}, {samples}){entries}, got "
-        f"{array.shape}"
-    )
-
-
-def vector(value: ArrayLike | None, name: str, size: int) -> NDArray:
-    """A vector (size,), zero for None."""
-    if value is None:
-        return np.zeros(size)
-    return matrix(value, name, (size,))
-
-
-def _drawn_start(value: str, prior: LqgDesign | None) -> NDArray:
-    """Root (n, n) of the prior's covariance, for "design"."""
-    _check_design(value, "initial_state")
-    if prior is None or prior.P0 is None:
-        raise ValueError(
-            'initial_state="design" draws from the prior P0, which the loop was not '
-            "given; pass P0 to private_lqg"
+    shapes = [(*lead, samples)]
+    if constant:
+        shapes.insert(0, lead)
+    if trials is not None:
+        shapes.append((*lead, trials, samples))
+    if array.shape not in shapes:
+        expected = " or ".join(map(str, shapes))
+        raise ct.ControlDimension(
+            f"{name}: expected shape {expected}{whose}, got {array.shape}"
         )
-    return root(prior.P0)
+    if constant and array.shape == lead:
+        return np.broadcast_to(array, (samples, *lead))
+    if not lead:
+        array = array[None]
+    return np.moveaxis(array, 0, -1)
 
 
 def _check_design(value: str, name: str) -> None:
@@ -289,21 +308,6 @@ def _check_design(value: str, name: str) -> None:
         )
 
 
-def _disturbance(
-    value: ArrayLike, name: str, size: int, samples: int, trials: int | None
-) -> NDArray:
-    """A given signal as (T, size), or (trials, T, size) where trials differ."""
-    array = real_array(value, name)
-    if array.shape == (size, samples):
-        return array.T
-    shapes = f"({size}, {samples})"
-    if trials is not None:
-        if array.shape == (size, trials, samples):
-            return array.transpose(1, 2, 0)
-        shapes += f" or ({size}, {trials}, {samples})"
-    raise ct.ControlDimension(f"{name}: expected shape {shapes}, got {array.shape}")
-
-
 def _exogenous(
     loop: LoopData,
     given: Mapping[str, ArrayLike] | None,
@@ -311,7 +315,7 @@ def _exogenous(
     trials: int | None,
 ) -> NDArray:
     """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
-    names = [loop.plant.inputs[k] for k in loop.exogenous]
+    names = loop.free_labels
     if not isinstance(given, Mapping | None):
         raise TypeError(
             "exogenous: expected a mapping of input names to signals, got "
@@ -324,15 +328,8 @@ def _exogenous(
                 f"exogenous: {name!r} is no input that the controller leaves free; "
                 f"these are {', '.join(names)}; controls=[...] names those that it drives"
             )
-        arrays[name] = real_array(value, f"exogenous {name!r}")
-    signals = np.zeros((samples, len(names)))
-    if trials is not None and any(array.ndim == 2 for array in arrays.values()):
-        signals = np.zeros((trials, samples, len(names)))
-    for name, array in arrays.items():
-        if array.shape not in ((samples,), signals.shape[:-1]):
-            raise ct.ControlDimension(
-                f"exogenous {name!r}: expected shape ({samples},) for all trials, or "
-                f"(trials, {samples}) in a simulation, got {array.shape}"
-            )
-        signals[..., names.index(name)] = array
-    return signals
+        arrays[name] = _signal(value, f"exogenous {name!r}", (), samples, trials)
+    still = np.zeros((samples, 1))
+    columns = [arrays.get(name, still) for name in names]
+    shape = np.broadcast_shapes(*(column.shape for column in columns))
+    return np.concatenate([np.broadcast_to(one, shape) for one in columns], axis=-1)

@@ -55,21 +55,22 @@ def simulate(
     progress: bool,
 ) -> PrivateResponse:
     """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
-    task = _task(loop, signals, controller, saturation)
+    task = _task(loop, signals, _actuation(loop, signals, controller, saturation))
     _warn_of_published_secrets(loop, signals)
-    order = loop.dynamics.size
+    block = min(512, max(32, _CACHED // loop.dynamics.size))
     out = run_trials(
         task,
         trials,
         rng=rng,
         executor=executor,
         progress=progress,
-        block=min(512, max(32, _CACHED // order)),
+        block=block,
         data=signals.each,
     )
     left = out.get("left")
     if left is not None:
         _warn_of_left_region(left, loop)
+    references = signals.shared["reference"][:, :, 0].T
     response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
@@ -84,36 +85,16 @@ def simulate(
         guarantee=loop.guarantee,
         sysname=loop.name,
         time_label=loop.plant.time_label,
-        output_references=_followed(loop, signals),
+        output_references=dict(zip(loop.followed_outputs, references)),
     )
     response.left_region = left
     return response
 
 
-def _followed(loop: LoopData, signals: LoopSignals) -> dict[int, NDArray]:
-    """The references (T,) of the outputs that follow one."""
-    references = signals.shared["reference"][:, :, 0].T
-    return dict(zip(loop.followed_outputs, references))
-
-
 def _task(
-    loop: LoopData,
-    signals: LoopSignals,
-    controller: UserLaw | None,
-    saturation: ArrayLike | None,
+    loop: LoopData, signals: LoopSignals, actuation: Actuation | None
 ) -> SuperposedTrials | SteppedTrials:
     """Return what computes a block of trials."""
-    if controller is not None and loop.law.is_function:
-        raise ValueError(
-            "controller: this loop has a function of its own already, "
-            "private_loop(controller=...); make another loop"
-        )
-    if controller is not None and loop.truth is not None:
-        raise ValueError(
-            "controller: a loop around a nonlinear plant has a linear controller; "
-            "make the loop with K and L, or with controller=..."
-        )
-    actuation = _actuation(loop, signals, controller, saturation)
     noise = loop.private_noise
     dynamics = loop.dynamics
     if loop.truth is not None:
@@ -231,22 +212,9 @@ def _actuation(
     """What changes the controller's inputs, or None where they act as they are."""
     if controller is None and saturation is None:
         return None
-    limits = None
-    if saturation is not None:
-        limits = _limits(saturation, len(loop.controls))
-    if controller is not None and not callable(controller):
-        raise TypeError(
-            "controller: expected a function controller(t, xhat, xd), got "
-            f"{type(controller).__name__}; a gain K of your own goes to "
-            "private_loop(sys, K, L, noise), a linear controller to "
-            "private_loop(sys, controller=..., noise=noise)"
-        )
     observer = loop.observer
-    if controller is not None and observer is None:
-        raise ValueError(
-            "controller: this loop has a controller of its own, without an observer "
-            "whose estimates a function could be given; make the loop with K and L"
-        )
+    if controller is not None:
+        _check_law(loop, controller)
     through = loop.side.through
     is_own = observer is None and loop.truth is None and not loop.law.is_function
     if is_own and at_once(loop.law, 0, through).any():
@@ -254,7 +222,32 @@ def _actuation(
             "saturation: this controller answers the feedthrough of its own input at "
             "once, and its saturated input is not defined; delay it by one sample"
         )
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, len(loop.controls))
     return Actuation(controller, limits, observer, signals.timepts, signals.target)
+
+
+def _check_law(loop: LoopData, controller: UserLaw) -> None:
+    """Refuse a function where the loop has no estimates for it."""
+    if not callable(controller):
+        raise TypeError(
+            "controller: expected a function controller(t, xhat, xd), got "
+            f"{type(controller).__name__}; a gain K of your own goes to "
+            "private_loop(sys, K, L, noise), a linear controller to "
+            "private_loop(sys, controller=..., noise=noise)"
+        )
+    if loop.law.is_function:
+        raise ValueError(
+            "controller: this loop has a function of its own already, "
+            "private_loop(controller=...); make another loop"
+        )
+    if loop.observer is None or loop.truth is not None:
+        raise ValueError(
+            "controller: only loops of K and L around a linear plant have estimates "
+            "that a function could be given here; private_loop(controller=...) takes "
+            "a function for any plant"
+        )
 
 
 def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
@@ -287,7 +280,7 @@ class SuperposedTrials:
     """
 
     noise: OutputNoise
-    start: NDArray
+    signals: LoopSignals
     maps: dict[str, NDArray]
 
     @classmethod
@@ -308,13 +301,13 @@ class SuperposedTrials:
             columns = np.concatenate([own, common], axis=2)
             maps[name] = columns[:samples].transpose(1, 0, 2).copy()
         maps["states"] = maps["states"][: len(loop.state_labels)]
-        return cls(noise, signals.start, maps)
+        return cls(noise, signals, maps)
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
     ) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
-        begun = _drawn_start(generator, self.start, block)
+        begun = _drawn_start(generator, self.signals, block)
         drawn = np.hstack([eta, begun, np.ones((block, 1))])
         out = {"eta": eta[:keep]}
         width = _CHUNK // block
@@ -352,128 +345,102 @@ class SteppedTrials:
     ) -> dict[str, NDArray | None]:
         samples = self.signals.samples
         dynamics = self.dynamics
-        n = dynamics.side.order
+        side = dynamics.side
+        n = side.order
+        p = dynamics.outputs
         eta = self.noise.draw(generator, keep)
         now = np.repeat(self.signals.initial, block, axis=1)
-        begun = _drawn_start(generator, self.signals.start, block)
-        now[: len(self.signals.start)] += self.signals.start @ begun.T
-        count = dynamics.outputs + len(dynamics.side.inputs)
+        now[:n] += self.signals.start @ _drawn_start(generator, self.signals, block).T
+        count = p + len(side.inputs)
         length = samples
-        if dynamics.side.is_linear and not dynamics.law.is_function:
+        if side.is_linear and not dynamics.law.is_function:
             length = max(1, _CHUNK // (block * (dynamics.size + count)))
         shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))
-        left = None
-        stretches = _trial_drives(
-            self.noise, self.signals, generator, eta, block, length, data
-        )
-        for part, drives in stretches:
+        out: dict[str, NDArray | None] = {"left": None}
+        for part, drives in self._drives(generator, eta, block, length, data):
             went, sent = self._run(now, drives, part, keep)
             states[part] = went[:-1, :shown, :keep]
             published[part] = sent[:, :, :keep]
             now = went[-1]
-            free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
-            acting = sent[:, dynamics.outputs :]
-            if isinstance(dynamics.side, NonlinearSide):
-                left = dynamics.side.left(
-                    went[:-1, :n], acting, free[:, :, : sent.shape[2]]
-                )
-        out = {"states": states.T, "published": published.T, "eta": eta}
-        return {**out, "left": None if left is None else left[:keep]}
+            if isinstance(side, NonlinearSide):
+                free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
+                given = (went[:-1, :n], sent[:, p:], free[:, :, : sent.shape[2]])
+                out["left"] = side.left(*given)[:keep]
+        return {**out, "states": states.T, "published": published.T, "eta": eta}
+
+    def _drives(
+        self,
+        generator: np.random.Generator,
+        eta: NDArray,
+        block: int,
+        length: int,
+        data: Mapping[str, NDArray],
+    ) -> Iterator[tuple[slice, dict[str, NDArray]]]:
+        """Yield stretches of the horizon, and what drives the trials of a block there.
+
+        Drives are as `LoopDynamics.run` takes them. Disturbances are drawn in time
+        order for the whole block. Of noise and given signals only the first trials are
+        known, and the others repeat the last of them.
+        """
+        signals = self.signals
+        sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
+        gamma = _noise_of(self.noise, eta, signals.samples)
+        for start in range(0, signals.samples, length):
+            part = slice(start, min(start + length, signals.samples))
+            drives = {name: common[part] for name, common in signals.shared.items()}
+            for name, factor in signals.roots.items():
+                shape = (part.stop - start, factor.shape[1], block)
+                drives[name] = product(factor, sources[name].standard_normal(shape))
+            for name, given in data.items():
+                drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
+            drives["noise"] = drives.get("noise", 0.0) + _widened(gamma[part], block)
+            yield part, drives
 
     def _run(
         self, now: NDArray, drives: dict[str, NDArray], part: slice, keep: int
     ) -> tuple[NDArray, NDArray]:
         """States and published signals of a block, or of the kept trials."""
-        runs = range(keep)
-        if not self.dynamics.law.is_function:
-            if self.dynamics.side.is_linear:
-                return self._moved(now, drives, part)
+        dynamics = self.dynamics
+        samples = part.stop - part.start
+
+        def moved(trials: slice) -> tuple[NDArray, NDArray]:
+            own = {}
+            for name, drive in drives.items():
+                own[name] = drive if drive.shape[2] == 1 else drive[:, :, trials]
+            given = (now[:, trials], own, samples, self.actuation, part.start)
+            return dynamics.run(*given)
+
+        if not dynamics.law.is_function:
+            if dynamics.side.is_linear:
+                return moved(slice(None))
             with suppress(Exception):  # the functions take one trial at a time only
                 with np.errstate(all="ignore"):
-                    together = self._moved(now, drives, part)
-                if all(
-                    self._agrees(together, now, drives, part, k) for k in {0, keep - 1}
-                ):
+                    together = moved(slice(None))
+                ends = [slice(k, k + 1) for k in {0, keep - 1}]
+                if all(_agree(together, moved(one), one) for one in ends):
                     return together
-        alone = [self._moved(now, drives, part, k) for k in runs]
-        went, sent = zip(*alone)
+        went, sent = zip(*(moved(slice(k, k + 1)) for k in range(keep)))
         return np.concatenate(went, axis=2), np.concatenate(sent, axis=2)
 
-    def _moved(
-        self,
-        now: NDArray,
-        drives: dict[str, NDArray],
-        part: slice,
-        k: int | None = None,
-    ) -> tuple[NDArray, NDArray]:
-        """The same of all trials of a block together, or of trial k alone."""
-        if k is not None:
-            now = now[:, [k]]
-            drives = dict(drives)
-            for name, drive in drives.items():
-                if drive.shape[2] > 1:
-                    drives[name] = drive[:, :, [k]]
-        samples = part.stop - part.start
-        return self.dynamics.run(now, drives, samples, self.actuation, part.start)
 
-    def _agrees(
-        self,
-        together: tuple[NDArray, NDArray],
-        now: NDArray,
-        drives: dict[str, NDArray],
-        part: slice,
-        k: int,
-    ) -> bool:
-        """Whether a trial among many comes out as it does alone."""
-        for found, alone in zip(together, self._moved(now, drives, part, k)):
-            expected = alone[:, :, 0]
-            size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
-            same = np.isclose(found[:, :, k], expected, _SAME, size, equal_nan=True)
-            if not same.all():
-                return False
-        return True
+def _agree(
+    together: tuple[NDArray, NDArray], alone: tuple[NDArray, NDArray], trial: slice
+) -> bool:
+    """Whether a trial among many comes out as it does alone."""
+    for found, expected in zip(together, alone):
+        size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
+        if not np.allclose(found[:, :, trial], expected, _SAME, size, equal_nan=True):
+            return False
+    return True
 
 
-def _trial_drives(
-    noise: OutputNoise,
-    signals: LoopSignals,
-    generator: np.random.Generator,
-    eta: NDArray,
-    block: int,
-    length: int,
-    data: Mapping[str, NDArray],
-) -> Iterator[tuple[slice, dict[str, NDArray]]]:
-    """Yield stretches of the horizon, and what drives the trials of a block there.
-
-    Drives are as `LoopDynamics.run` takes them.
-    Disturbances are drawn in time order for the whole block. Of noise and given signals
-    only the first trials are known, and the others repeat the last of them.
-    """
-    sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
-    gamma = _noise_of(noise, eta, signals.samples)
-    for start in range(0, signals.samples, length):
-        stop = min(start + length, signals.samples)
-        part = slice(start, stop)
-        drives = {}
-        for name, common in signals.shared.items():
-            drives[name] = common[part]
-        for name, factor in signals.roots.items():
-            shape = (stop - start, factor.shape[1], block)
-            drawn = sources[name].standard_normal(shape)
-            drives[name] = product(factor, drawn)
-        for name, given in data.items():
-            by_trial = given[:, part]
-            drives[name] = _widened(by_trial.transpose(1, 2, 0), block)
-        noise_of_part = _widened(gamma[part], block)
-        drives["noise"] = drives.get("noise", 0.0) + noise_of_part
-        yield part, drives
-
-
-def _drawn_start(generator: np.random.Generator, start: NDArray, block: int) -> NDArray:
+def _drawn_start(
+    generator: np.random.Generator, signals: LoopSignals, block: int
+) -> NDArray:
     """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
-    count = start.shape[1]
+    count = signals.start.shape[1]
     if not count:
         return np.empty((block, 0))
     return generator.spawn(1)[0].standard_normal((block, count))
@@ -484,20 +451,11 @@ def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
 
     Groups have one size, so the last bits do not depend on the number of trials.
     """
-    p = noise.outputs
-    gamma = np.empty((samples, p, len(eta)))
-    for start in range(0, len(eta), _NOISE_GROUP):
-        drawn = eta[start : start + _NOISE_GROUP]
-        count = len(drawn)
-        group = np.zeros((_NOISE_GROUP, *eta.shape[1:]))
-        group[:count] = drawn
-        if not noise.total.width:
-            responses = noise.responses[:samples].reshape(samples * p, -1)
-            part = product(responses, group.T).reshape(samples, p, -1)
-        else:
-            part = noise.signal(group)[:, :samples].transpose(1, 2, 0)
-        gamma[:, :, start : start + count] = part[:, :, :count]
-    return gamma
+    missing = -len(eta) % _NOISE_GROUP
+    padded = np.concatenate([eta, np.zeros((missing, *eta.shape[1:]))])
+    groups = np.split(padded, len(padded) // _NOISE_GROUP)
+    gamma = np.concatenate([noise.signal(group)[:, :samples] for group in groups])
+    return gamma[: len(eta)].transpose(1, 2, 0)
 
 
 def _widened(given: NDArray, block: int) -> NDArray:

@@ -201,7 +201,7 @@ def test_what_is_not_known_of_a_nonlinear_plant_is_refused(loop, plant, box, tmp
         loop.save(tmp_path / "loop.json")
     with pytest.raises(ValueError, match="best linear estimate is one of a linear"):
         pc.eavesdropper(loop)
-    with pytest.raises(ValueError, match="linear controller"):
+    with pytest.raises(ValueError, match="around a linear plant"):
         loop.simulate(controller=lambda t, xhat, xd: xhat[:2])
     linear_noise = pc.design_output_noise(
         box.nominal,
