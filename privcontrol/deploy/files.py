@@ -8,7 +8,7 @@ from typing import Any
 from ..core._files import read
 from ..core.errors import PrivacyError, UncertifiableError
 from ..designs._noise_files import certified_noise
-from ..loop._loop_data import KIND as LOOP
+from ..loop._loop_data import KIND as LOOP, loop_options
 from ..loop.loop import PrivateLoop
 from ..noise._noise_data import KIND as NOISE
 
@@ -69,7 +69,7 @@ def load(path: str | Path) -> Any:
         if kind == NOISE:
             return certified_noise(content)
         if kind == LOOP:
-            return PrivateLoop.certified(content)
+            return PrivateLoop(**loop_options(content))
     except (PrivacyError, UncertifiableError, OSError):
         raise
     except _UNREADABLE as error:

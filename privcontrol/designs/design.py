@@ -421,6 +421,8 @@ def _faster(request: Request) -> str:
 def _check_loop(weight: Weight, plant: Plant) -> None:
     """Make sure that a loop that prices the noise is one of this plant."""
     controlled = getattr(weight, "plant", None)
-    if isinstance(controlled, Plant) and controlled.differences(plant):
-        different = " and ".join(controlled.differences(plant))
+    if controlled is None:
+        return
+    different = " and ".join(Plant.of(controlled).differences(plant))
+    if different:
         raise ValueError(f"weight: the loop is one of a plant with another {different}")

@@ -185,7 +185,7 @@ def private_loop(
                 "controller: it takes the place of K and L; pass either, not both"
             )
         law = _law_of(controller, side, truth)
-        loop = PrivateLoop(plant, law, noise, weights, side.controls, name, truth=truth)
+        loop = PrivateLoop(side, law, noise, weights, name, truth=truth)
         if isinstance(law, OwnLaw):
             return _with_prior(loop, law, P0, initial_state)
     if P0 is not None or initial_state is not None:
@@ -208,9 +208,7 @@ def private_loop(
     K = matrix(K, "K", side.B.T.shape)
     L = matrix(L, "L", plant.C.T.shape)
     observer = ObserverFeedback.of(side, K, L, form)
-    loop = PrivateLoop(
-        plant, observer, noise, weights, side.controls, name, form, truth=truth
-    )
+    loop = PrivateLoop(side, observer, noise, weights, name, form, truth=truth)
     return assembled(loop)
 
 
@@ -308,7 +306,7 @@ def _with_prior(
     initial_state: ArrayLike | None,
 ) -> PrivateLoop:
     """The loop of the user's own controller with a public prior and an estimate."""
-    n = loop.plant.order
+    n = loop.side.plant.order
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
     mean = None
     if initial_state is not None:
@@ -338,7 +336,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
         if worst.imag == 0:
             worst = worst.real
         advice = "check the sign of the controller, u = controller (yhat, r)"
-        if loop.follows_states:
+        if loop.law.follows_states:
             advice = (
                 "the feedback is u = -K (estimate - xd) + ud, and L multiplies yhat - "
                 "C xhat - D u: check the signs of K and L"

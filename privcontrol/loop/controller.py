@@ -57,6 +57,16 @@ class Law(ABC):
         """Whether its matrices vary from sample to sample, or it has none."""
         return self.is_function
 
+    @property
+    def followed(self) -> tuple[int, ...]:
+        """The outputs that follow the references, one each, as far as that is known."""
+        return ()
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether the reference is one for the plant's states (and inputs)."""
+        return False
+
     @abstractmethod
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
@@ -103,9 +113,11 @@ class Controller(Law):
     references: tuple[str, ...]
 
     @property
-    def acts_on_errors(self) -> bool:
-        """Whether it takes yhat and references only as r - yhat."""
-        return np.array_equal(self.F, -self.B) and np.array_equal(self.H, -self.D)
+    def followed(self) -> tuple[int, ...]:
+        """All outputs, where it takes yhat and references only as r - yhat."""
+        if np.array_equal(self.F, -self.B) and np.array_equal(self.H, -self.D):
+            return tuple(range(self.B.shape[1]))
+        return ()
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
@@ -230,6 +242,16 @@ class ObserverFeedback(Law):
         if self.recall is None:
             return len(self.states)
         return len(self.states) + self.recall.shape[2]
+
+    @property
+    def followed(self) -> tuple[int, ...]:
+        """The outputs with integral action."""
+        return self.tracked
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether no output has integral action."""
+        return not self.tracked
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""

@@ -22,28 +22,46 @@ from .controller import answered, indexed
 System: TypeAlias = ct.StateSpace | ct.NonlinearIOSystem
 
 
+def input_labels(loop: LoopData) -> list[str]:
+    """Return references (``xd[i]`` and ``ud[i]``, or ``r[i]``), free inputs, ``eta[i]``."""
+    labels = [*loop.law.references, *loop.side.free_labels]
+    if loop.noise is not None:
+        labels += indexed("eta", loop.noise.total.channels)
+    return labels
+
+
+def output_labels(loop: LoopData) -> list[str]:
+    """Return ``yhat[i]``, then the labels of the inputs that the controller drives."""
+    return [*indexed("yhat", len(loop.side.outputs)), *loop.side.driven_labels]
+
+
+def state_labels(loop: LoopData) -> list[str]:
+    """Return the plant's labels, then the controller's (``xhat[i]`` of an observer)."""
+    return [*loop.side.plant.states, *loop.law.states]
+
+
 def closed_loop(loop: LoopData) -> System:
     """Return the loop from references, exogenous inputs and gamma to what it publishes."""
-    inputs = [*loop.law.references, *loop.free_labels]
-    inputs += indexed("gamma", len(loop.plant.C))
-    signals = (inputs, loop.output_labels, loop.state_labels)
+    inputs = [*loop.law.references, *loop.side.free_labels]
+    inputs += indexed("gamma", len(loop.side.plant.C))
+    signals = (inputs, output_labels(loop), state_labels(loop))
     return _named(loop, lambda t: _driven(loop, t), *signals, loop.name)
 
 
 def whole_loop(loop: LoopData) -> System:
     """Return the loop after its noise model, from eta in the place of gamma."""
     noise = loop.noise
-    signals = (loop.input_labels, loop.output_labels)
-    known = len(loop.input_labels)
+    signals = (input_labels(loop), output_labels(loop))
+    known = len(input_labels(loop))
     if noise is None:
 
         def quiet(t: int) -> LinearSystem:
             return _driven(loop, t).entered_by(range(known))
 
-        return _named(loop, quiet, *signals, loop.state_labels, loop.name)
+        return _named(loop, quiet, *signals, state_labels(loop), loop.name)
     known -= noise.total.channels
     gate = create_channel_iosystem(noise)
-    p = len(loop.plant.C)
+    p = len(loop.side.plant.C)
     model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
     source = beside(LinearSystem.gain(np.eye(known)), model)
     # the states of the noise come last
@@ -54,7 +72,7 @@ def whole_loop(loop: LoopData) -> System:
         A = whole.A[np.ix_(order, order)]
         return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
 
-    states = [*loop.state_labels, *gate.state_labels]
+    states = [*state_labels(loop), *gate.state_labels]
     return _named(loop, at, *signals, states, loop.name)
 
 
@@ -67,7 +85,7 @@ def controller(loop: LoopData) -> System:
             "linear system; loop.online() runs it, one sample after the other"
         )
     order = law.order
-    p = len(loop.plant.C)
+    p = len(loop.side.plant.C)
     through = loop.dynamics.side.through
     units = np.eye(order + p + len(law.references))
     memory, yhat, reference = np.split(units, [order, order + p])
@@ -81,8 +99,8 @@ def controller(loop: LoopData) -> System:
         return LinearSystem(A, B, C, D)
 
     inputs = [*indexed("yhat", p), *law.references]
-    signals = (inputs, loop.driven_labels, list(law.states))
-    return _named(loop, at, *signals, f"{loop.plant.name}$controller")
+    signals = (inputs, loop.side.driven_labels, list(law.states))
+    return _named(loop, at, *signals, f"{loop.side.plant.name}$controller")
 
 
 def _driven(loop: LoopData, t: int) -> LinearSystem:
@@ -108,11 +126,11 @@ def _named(
         )
     labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
     if not loop.law.varies:
-        return ct.ss(*at(0).matrices, loop.plant.dt, **labels)
+        return ct.ss(*at(0).matrices, loop.side.plant.dt, **labels)
     kept = lru_cache(maxsize=2)(at)
 
     def system(time: float) -> LinearSystem:
-        k = round(time / loop.plant.step)
+        k = round(time / loop.side.plant.step)
         if loop.noise is not None:
             # python-control asks for the state after the last sample, too
             k = min(max(k, 0), int(loop.noise.horizon) - 1)
@@ -126,4 +144,4 @@ def _named(
         now = system(t)
         return now.C @ x + now.D @ u
 
-    return ct.nlsys(update, read, dt=loop.plant.dt, **labels)
+    return ct.nlsys(update, read, dt=loop.side.plant.dt, **labels)

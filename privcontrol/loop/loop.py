@@ -11,23 +11,20 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Unpack
 
 import control as ct
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._files import write
 from ..core._linalg import positive_integer, positive_number, real_array
 from ..core._random import Seed
 from ..core._shown import html_table
-from ..designs._noise_files import certified_noise, from_data
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
 from . import iosystem
-from ._loop_data import KIND, LoopData
-from .checks import RunSignals, Weights, known_keywords
-from .controller import Controller, ObserverFeedback
+from ._loop_data import KIND, LoopData, loop_to_dict, refuse_moments
+from .checks import RunSignals, known_keywords
 from .margins import knowledge, margins
 from .moments import (
     LoopCost,
@@ -38,13 +35,9 @@ from .moments import (
 )
 from .online import OnlineController
 from .optimum import Optimality, optimality
-from .regulator import LqgDesign
 from .report import write_report
-from .side import LinearSide
 from .signals import over_run
 from .simulation import UserLaw, simulate
-
-_LAWS = {kind.__name__: kind for kind in (Controller, ObserverFeedback)}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -53,16 +46,15 @@ class PrivateLoop(LoopData):
 
     Attributes
     ----------
-    plant : Plant
-        Matrices, labels and sampling time of the plant.
+    side : LinearSide
+        Plant, and the m inputs of it that the controller drives. The others are
+        exogenous.
     law : Controller or OwnLaw
         The controller in the form that the loop is computed with.
     noise : OutputNoise or None
     weights : Weights
         Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN``
         and ``G``.
-    controls : tuple of int
-        The m inputs of the plant that the controller drives. The others are exogenous.
     name : str
     form : {"predictor", "filter", ""}
     history : tuple of (str, float)
@@ -268,7 +260,7 @@ class PrivateLoop(LoopData):
         reference, and a ``ValueError`` asks for the target if others count. Without a
         reference it is zero.
         """
-        self.refuse_moments("mean_square_error")
+        refuse_moments(self, "mean_square_error")
         run = over_run(self, timepts, reference, target=target, **signals)
         return mean_square_errors(*run)
 
@@ -294,7 +286,7 @@ class PrivateLoop(LoopData):
         >>> loop.cost(times, initial_state=[1.0, 0.0], disturbance="design").privacy
         0.0
         """
-        self.refuse_moments("cost")
+        refuse_moments(self, "cost")
         return expected_cost(
             *over_run(self, timepts, reference, target=target, **signals)
         )
@@ -362,8 +354,8 @@ class PrivateLoop(LoopData):
         np.float64(3.04)
         """
         if self.truth is not None:
-            self.refuse_moments("margins")
-        along = real_array(direction, "direction", shape=(self.plant.order,))
+            refuse_moments(self, "margins")
+        along = real_array(direction, "direction", shape=(self.side.order,))
         tail = positive_number(probability, "probability")
         if tail >= 1:
             raise ValueError(f"probability: expected a number below 1, got {tail:g}")
@@ -390,7 +382,7 @@ class PrivateLoop(LoopData):
         `ValueError` unless it is a loop with a prior, and its noise hides states of a
         run with Gaussian noise.
         """
-        self.refuse_moments("optimality")
+        refuse_moments(self, "optimality")
         return optimality(self)
 
     def steady_state_cost(self) -> LoopCost:
@@ -413,12 +405,12 @@ class PrivateLoop(LoopData):
         >>> round(loop.steady_state_cost().privacy, 5), error.round(4)
         (0.00649, array([0.0373]))
         """
-        self.refuse_moments("steady_state_cost")
+        refuse_moments(self, "steady_state_cost")
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
         """E x_i^2 (n,) in steady state, in the squared units of the states."""
-        self.refuse_moments("steady_state_error")
+        refuse_moments(self, "steady_state_error")
         return steady_state_errors(self)
 
     def report(
@@ -445,7 +437,7 @@ class PrivateLoop(LoopData):
                 "report: expected noise with a horizon; give the loop its noise over a "
                 "run, with_noise(loop.noise.over(samples))"
             )
-        self.refuse_moments("report")
+        refuse_moments(self, "report")
         return write_report(self, path, time_unit, units)
 
     def save(self, path: str | Path) -> None:
@@ -454,30 +446,11 @@ class PrivateLoop(LoopData):
         It raises `OSError` if ``path`` cannot be written, and `ValueError` if plant or
         controller are functions.
         """
-        write(path, KIND, self.to_dict())
-
-    @classmethod
-    def certified(cls, data: dict[str, Any]) -> Self:
-        """Return the loop of a file, if its noise's claim holds when evaluated again."""
-        options = {name: _restored(value) for name, value in data.items()}
-        options["weights"] = Weights(**options["weights"])
-        options["plant"] = from_data(data["plant"])
-        if data["noise"] is not None:
-            options["noise"] = certified_noise(data["noise"])
-        if options["design"] is not None:
-            options["design"] = LqgDesign(**options["design"])
-        law = options["law"]
-        if law is not None:
-            options["law"] = _LAWS[law.pop("type")](**law)
-            return cls(**options)
-        side = LinearSide(options["plant"], options["controls"])
-        given = (side, options["weights"], options["noise"])
-        options["law"] = options["design"].law(*given)
-        return cls(**options)
+        write(path, KIND, loop_to_dict(self))
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""
-        rows = {"Loop": f"{self.name}, states {', '.join(self.plant.states)}"}
+        rows = {"Loop": f"{self.name}, states {', '.join(self.side.plant.states)}"}
         if not self.law.varies:
             sizes = sorted(abs(self.poles()), reverse=True)
             rows["Poles, absolute"] = ", ".join(f"{size:.3g}" for size in sizes)
@@ -486,22 +459,9 @@ class PrivateLoop(LoopData):
         return html_table(rows) + self.noise._repr_html_()
 
     def __repr__(self) -> str:
-        n = self.plant.order
-        m = len(self.controls)
-        p = len(self.plant.C)
+        n = self.side.order
+        p, m = self.side.through.shape
         return (
             f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
             f"noise={self.noise!r})"
         )
-
-
-def _restored(value: Any) -> Any:
-    """Arrays read-only, and sequences as tuples, as loops hold them."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-        return value
-    if isinstance(value, list):
-        return tuple(_restored(part) for part in value)
-    if isinstance(value, dict):
-        return {name: _restored(part) for name, part in value.items()}
-    return value

@@ -18,6 +18,7 @@ from ..designs.output_noise import OutputNoise
 from ..systems.plant import Plant
 from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, matrix, semidefinite
+from .controller import general_controller
 from .loop import PrivateLoop
 from .moments import prior_cost
 from .optimum import optimal_loop
@@ -149,9 +150,7 @@ def private_lqg(
     if name is None:
         name = f"{sys.name}$private"
     law = design.law(side, weights, noise)
-    loop = PrivateLoop(
-        plant, law, noise, weights, side.controls, name, design.form, design=design
-    )
+    loop = PrivateLoop(side, law, noise, weights, name, design.form, design=design)
     if codesign:
         return optimal_loop(loop, positive_number(cap, "cap"), progress)
     warn_of_public_secret(loop)
@@ -219,7 +218,7 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     times = loop.noise.timepts
     cost = prior_cost(loop, P0, timepts=times).total
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = prior_cost(loop.idle(), P0, timepts=times).total
+        idle = prior_cost(_idle(loop), P0, timepts=times).total
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
@@ -229,6 +228,13 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
             PrivacyWarning,
             stacklevel=4,
         )
+
+
+def _idle(loop: PrivateLoop) -> PrivateLoop:
+    """The same plant without control, u = 0, and without noise."""
+    nothing = np.zeros_like(loop.side.through.T)
+    still = ct.ss([], [], [], nothing, loop.side.plant.dt)
+    return replace(loop, law=general_controller(loop.side, still), noise=None, form="")
 
 
 def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:

@@ -65,7 +65,7 @@ def predicted_covariances(loop: LoopData, samples: int) -> NDArray:
     """Return error covariances (T, n, n) of the predictions of a run."""
     horizon = math.inf if loop.never_ends else samples
     found = knowledge(loop).covariances(horizon, predicted=True)
-    return np.broadcast_to(found, (samples, *loop.plant.A.shape))
+    return np.broadcast_to(found, (samples, *loop.side.plant.A.shape))
 
 
 def knowledge(loop: LoopData) -> Any:
@@ -77,7 +77,7 @@ def knowledge(loop: LoopData) -> Any:
             "the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
-    return knowledge_of(loop.plant, loop.weights, loop.noise, design.P0)
+    return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)
 
 
 def _apart(
@@ -91,7 +91,7 @@ def _apart(
     noise = loop.private_noise
     design = loop.known_design
     factor: Any = noise.factor
-    known = Knowledge.of(loop.plant, loop.weights, noise, design.P0, kind=White)
+    known = Knowledge.of(loop.side.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
     prior = np.eye(factor.shape[1])
     caused = np.empty(samples)

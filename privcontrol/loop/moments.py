@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..noise.filtered import Filtered
 from ..systems.linear import output_variances
-from ._loop_data import LoopData
+from ._loop_data import LoopData, cost_rows
 from .checks import root
 from .dynamics import Rows
 from .signals import LoopSignals, over_run
@@ -66,8 +66,8 @@ class LoopCost:
 
 def mean_square_errors(loop: LoopData, signals: LoopSignals) -> NDArray:
     """Return E (x_i(t) - target_i(t))^2 (n, T)."""
-    n = loop.plant.order
-    rows = Rows(np.eye(n, n + len(loop.controls)), np.eye(n))
+    n = loop.side.plant.order
+    rows = Rows(np.eye(n, n + len(loop.side.controls)), np.eye(n))
     errors = _mean_errors(loop, signals, rows) ** 2
     errors += _start_variances(loop, signals, rows)
     errors += _fresh_variances(loop, rows, signals.roots, signals.samples)
@@ -77,7 +77,7 @@ def mean_square_errors(loop: LoopData, signals: LoopSignals) -> NDArray:
 
 def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
     """Return the cost over the signals' samples."""
-    rows = loop.cost_rows
+    rows = cost_rows(loop)
     regulation = _mean_errors(loop, signals, rows, "reference") ** 2
     drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
     if len(signals.shared) > 1:
@@ -114,14 +114,14 @@ def _mean_errors(
 
 def _known_target(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """The target (T, n), refused where a state counts that has none."""
-    weighed = rows.each[:, : loop.plant.order].any(axis=0) | rows.last.any(axis=0)
+    weighed = rows.each[:, : loop.side.plant.order].any(axis=0) | rows.last.any(axis=0)
     open_ones = np.isnan(signals.target).any(axis=0) & weighed
     if open_ones.any():
-        names = [loop.plant.states[k] for k in np.flatnonzero(open_ones)]
+        names = [loop.side.plant.states[k] for k in np.flatnonzero(open_ones)]
         raise ValueError(
             "target: this loop follows a reference, which does not say what "
             f"{', '.join(names)} is to be; pass target= with the goals of all "
-            f"{loop.plant.order} states, (n,) or (n, T), to count errors from"
+            f"{loop.side.plant.order} states, (n,) or (n, T), to count errors from"
         )
     return np.nan_to_num(signals.target)
 
@@ -193,7 +193,7 @@ def _fresh_variances(
         if rows.last.any():
             rest = np.zeros((loop.dynamics.size, 1))
             states, _ = loop.dynamics.run(rest, {name: impulse}, samples)
-            final = rows.last @ states[1:, : loop.plant.order]
+            final = rows.last @ states[1:, : loop.side.plant.order]
             total[-1] += np.sum(_squares(final), axis=0)
     return total
 
@@ -216,8 +216,8 @@ def steady_state_cost(loop: LoopData) -> LoopCost:
 
 def steady_state_errors(loop: LoopData) -> NDArray:
     """Return E x_i^2 (n,) in steady state."""
-    n = loop.plant.order
-    quiet, noisy = _steady_variances(loop, np.eye(n, n + len(loop.controls)))
+    n = loop.side.plant.order
+    quiet, noisy = _steady_variances(loop, np.eye(n, n + len(loop.side.controls)))
     return quiet + noisy
 
 

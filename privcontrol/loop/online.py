@@ -18,6 +18,7 @@ from ._loop_data import LoopData
 from .controller import Law, ObserverFeedback, answered, gain_at
 from .kalman import Step
 from .margins import knowledge
+from .signals import start_of
 
 
 class OnlineController:
@@ -52,7 +53,7 @@ class OnlineController:
             self._outputs = loop.truth.outputs[:, None]
             self._inputs = loop.truth.inputs[side.driven, None]
         self._through = side.through if side.through.any() else None
-        self._memory = loop.start[side.order :, None]
+        self._memory = start_of(loop)[side.order :, None]
         self._reading: NDArray | None = None
         self._sensed: Any = None  # the reading without what the inputs add at once
         self._change = np.zeros_like(self._inputs)  # of the inputs, from rest
@@ -154,8 +155,8 @@ class OnlineController:
     ) -> NDArray:
         given = self._silence.copy()
         count = len(given)
-        if self._loop.follows_states:
-            count = self._loop.plant.order
+        if self._loop.law.follows_states:
+            count = self._loop.side.plant.order
         elif feedforward is not None:
             raise ValueError(
                 "feedforward: only loops of an observer and a state feedback take one"

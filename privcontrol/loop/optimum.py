@@ -25,7 +25,7 @@ from ..designs.design import designed
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
-from ._loop_data import LoopData
+from ._loop_data import LoopData, regulation
 from .checks import root
 from .kalman import Knowledge
 from .moments import expected_total
@@ -89,7 +89,7 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
         return in_turns(loop, progress)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
-    return loop.with_noise(designed(request, loop.plant, factor=factor))
+    return loop.with_noise(designed(request, loop.side.plant, factor=factor))
 
 
 def _check_gaussian(noise: OutputNoise) -> None:
@@ -148,14 +148,14 @@ class NoiseProgram:
         """The program of a loop with a prior, for the request of its noise."""
         noise = loop.private_noise
         design = loop.known_design
-        plant = loop.plant
+        plant = loop.side.plant
         problem = DesignProblem(plant, noise.request)
         basis = problem.moves.vectors
         moves = np.eye(basis.shape[1])
         if not problem.moves.is_ball:
             basis, moves = _basis_of_moves(basis)
         samples = noise.horizon
-        _, prices = loop.regulation.gains(samples)
+        _, prices = regulation(loop).gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
         r = basis.shape[1]
         spread = np.empty((samples, len(prices[0]), r))

@@ -40,12 +40,12 @@ def write_report(
     """Write the page of `PrivateLoop.report` and return its path."""
     noise = loop.private_noise
     title = f"Privacy of {loop.name}"
-    known = [*loop.plant.outputs, *loop.plant.states]
-    outputs = zip(with_units(loop.plant.outputs, units, known), noise.std)
+    known = [*loop.side.plant.outputs, *loop.side.plant.states]
+    outputs = zip(with_units(loop.side.plant.outputs, units, known), noise.std)
     levels = [(name, f"{std:.4g}") for name, std in outputs]
-    states = with_units(loop.plant.states, units, known)
-    length = loop.plant.step * noise.horizon
-    clock = time_axis(loop.plant.time_label, time_unit).removeprefix("Time ")
+    states = with_units(loop.side.plant.states, units, known)
+    length = loop.side.plant.step * noise.horizon
+    clock = time_axis(loop.side.plant.time_label, time_unit).removeprefix("Time ")
     run = f"<p>The run takes {length:g} {clock.strip('[]')}.</p>"
     sections = [
         f"<h1>{html.escape(title)}</h1>",
@@ -128,7 +128,7 @@ def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(states, sizes):
         axes.plot(times, size, label=name)
-    axes.set_xlabel(time_axis(loop.plant.time_label, time_unit))
+    axes.set_xlabel(time_axis(loop.side.plant.time_label, time_unit))
     axes.set_ylabel("rms error by privacy noise\n[units of the states]")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)

@@ -82,6 +82,16 @@ class LinearSide:
         count = self.plant.B.shape[1]
         return [k for k in range(count) if k not in self.controls]
 
+    @property
+    def driven_labels(self) -> list[str]:
+        """Labels of the inputs that the controller drives."""
+        return [self.plant.inputs[k] for k in self.controls]
+
+    @property
+    def free_labels(self) -> list[str]:
+        """Labels of the others."""
+        return [self.plant.inputs[k] for k in self.free]
+
     @cached_property
     def inputs(self) -> NDArray:
         """Zero (m, 1)."""

@@ -69,13 +69,13 @@ class LoopSignals:
 
         None of them may differ by trial without ``trials``.
         """
-        n = loop.plant.order
+        n = loop.side.plant.order
         times = _timepts(loop, timepts)
         samples = len(times)
         followed, fed = _references(loop, reference, given.get("feedforward"), samples)
         public = followed
         goal = np.tile(loop.rest, (samples, 1))
-        if loop.follows_states:
+        if loop.law.follows_states:
             public = np.hstack([followed, fed])
             goal = followed + loop.rest
         elif followed.any():
@@ -96,7 +96,7 @@ class LoopSignals:
         signals._draw("disturbance", given.get("disturbance"), loop, trials)
         signals._draw("measurement_noise", given.get("measurement_noise"), loop, trials)
         exogenous = given.get("exogenous")
-        if loop.exogenous or exogenous:
+        if loop.side.free or exogenous:
             array = _exogenous(loop, exogenous, samples, trials)
             signals._add("exogenous", array)
         return signals
@@ -114,9 +114,9 @@ class LoopSignals:
         trials: int | None,
     ) -> None:
         """File a disturbance that is given, or is drawn by the design's covariance."""
-        drive, source, size = "disturbance", "QN", loop.plant.order
+        drive, source, size = "disturbance", "QN", loop.side.plant.order
         if name == "measurement_noise":
-            drive, source, size = "noise", "RN", len(loop.plant.C)
+            drive, source, size = "noise", "RN", len(loop.side.plant.C)
         if isinstance(value, str):
             _check_design(value, name)
             if drive not in loop.weights.drive_roots:
@@ -154,14 +154,26 @@ def over_run(
     if noise is not None and noise.horizon == math.inf:
         return replace(loop, noise=noise.over(run.samples)), run
     if noise is None and loop.knows_noise:
-        return replace(loop, law=loop.law_for(None, run.samples)), run
+        return replace(
+            loop, law=loop.known_design.law(loop.side, loop.weights, None, run.samples)
+        ), run
     return loop, run
+
+
+def start_of(loop: LoopData) -> NDArray:
+    """Return states (N,) of plant and controller at the mean of the prior."""
+    n = loop.side.order
+    start = np.zeros(loop.dynamics.size)
+    start[:n] = loop.prior_mean
+    if loop.law.estimates:
+        start[n : 2 * n] = loop.prior_mean - loop.rest
+    return start
 
 
 def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
     """Initial states (N,) of plant and controller, and the root of what is drawn."""
-    n = loop.plant.order
-    initial = loop.start
+    n = loop.side.plant.order
+    initial = start_of(loop)
     start = np.zeros((n, 0))
     state = given.get("initial_state")
     estimate = given.get("initial_estimate")
@@ -193,8 +205,8 @@ def _references(
 ) -> tuple[NDArray, NDArray]:
     """The reference (T, n) or (T, r) and the feedforward (T, m), zero by default."""
     labels: Sequence[str] = loop.law.references
-    if loop.follows_states:
-        labels = loop.plant.states
+    if loop.law.follows_states:
+        labels = loop.side.plant.states
     elif feedforward is not None:
         raise ValueError(
             "feedforward: only loops of an observer and a state feedback take one; "
@@ -203,7 +215,7 @@ def _references(
     if not labels and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
     followed = np.zeros((samples, len(labels)))
-    fed = np.zeros((samples, len(loop.controls)))
+    fed = np.zeros((samples, len(loop.side.controls)))
     if reference is not None:
         whose = f", one for each of {', '.join(labels)}"
         shape = followed.shape[1:]
@@ -222,9 +234,9 @@ def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
     A state follows if an output with a reference of its own reads it alone. What the
     others are to be is not known, which is nan.
     """
-    goal = np.full((len(reference), loop.plant.order), np.nan)
-    for output, wanted in zip(loop.followed_outputs, reference.T):
-        row = loop.plant.C[output]
+    goal = np.full((len(reference), loop.side.plant.order), np.nan)
+    for output, wanted in zip(loop.law.followed, reference.T):
+        row = loop.side.plant.C[output]
         if np.count_nonzero(row) == 1:
             state = np.argmax(row != 0)
             goal[:, state] = wanted / row[state]
@@ -232,7 +244,7 @@ def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
 
 
 def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
-    plant = loop.plant
+    plant = loop.side.plant
     noise = loop.noise
     if timepts is None:
         if noise is None:
@@ -315,7 +327,7 @@ def _exogenous(
     trials: int | None,
 ) -> NDArray:
     """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
-    names = loop.free_labels
+    names = loop.side.free_labels
     if not isinstance(given, Mapping | None):
         raise TypeError(
             "exogenous: expected a mapping of input names to signals, got "

@@ -18,11 +18,13 @@ from ..core._linalg import product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
+from ..regions.jacobian import Region
 from ..response import PrivateResponse
 from ._loop_data import LoopData
 from .checks import secret_inputs
 from .controller import ObserverFeedback, at_once
 from .dynamics import LoopDynamics
+from .iosystem import input_labels, output_labels, state_labels
 from .nonlinear import NonlinearSide
 from .signals import LoopSignals
 
@@ -68,24 +70,25 @@ def simulate(
         data=signals.each,
     )
     left = out.get("left")
-    if left is not None:
-        _warn_of_left_region(left, loop)
+    if left is not None and loop.truth is not None:
+        region = loop.truth.check_noise(loop.private_noise, loop.side.controls)
+        _warn_of_left_region(left, region, loop.private_noise.request.miss)
     references = signals.shared["reference"][:, :, 0].T
     response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
         outputs=out["published"].transpose(1, 0, 2),
         inputs=_inputs(loop, signals, out["eta"]),
-        state_labels=loop.state_labels,
-        output_labels=loop.output_labels,
-        input_labels=loop.input_labels,
-        aliases=dict(zip(loop.plant.outputs, loop.output_labels)),
-        plant_states=loop.plant.order,
-        reference=signals.target.T if loop.follows_states else None,
+        state_labels=state_labels(loop),
+        output_labels=output_labels(loop),
+        input_labels=input_labels(loop),
+        aliases=dict(zip(loop.side.plant.outputs, output_labels(loop))),
+        plant_states=loop.side.plant.order,
+        reference=signals.target.T if loop.law.follows_states else None,
         guarantee=loop.guarantee,
         sysname=loop.name,
-        time_label=loop.plant.time_label,
-        output_references=dict(zip(loop.followed_outputs, references)),
+        time_label=loop.side.plant.time_label,
+        output_references=dict(zip(loop.law.followed, references)),
     )
     response.left_region = left
     return response
@@ -99,24 +102,24 @@ def _task(
     dynamics = loop.dynamics
     if loop.truth is not None:
         times = signals.timepts
-        side = NonlinearSide(loop.truth, loop.controls, loop.region, times)
+        region = loop.truth.check_noise(noise, loop.side.controls)
+        side = NonlinearSide(loop.truth, loop.side.controls, region, times)
         dynamics = LoopDynamics(side, loop.law)
     is_linear = dynamics.side.is_linear and not loop.law.is_function
     is_shared = actuation is None and not signals.each and not signals.roots
-    has_few_entries = noise.total.once < max(loop.plant.order, _SMALL + 1)
+    has_few_entries = noise.total.once < max(loop.side.plant.order, _SMALL + 1)
     if is_linear and is_shared and not noise.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
     return SteppedTrials(dynamics, noise, signals, actuation)
 
 
-def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
+def _warn_of_left_region(left: NDArray, region: Region, counted: float) -> None:
     """`PrivacyWarning` where more trials left the region than the guarantee counts."""
     count = int(left.sum())
-    counted = loop.private_noise.request.miss
     if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "
-            f"{loop.region.text()}: the guarantee counts such runs "
+            f"{region.text()}: the guarantee counts such runs "
             f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
             "with saturation=, make the region invariant, or state a larger probability "
             "(leaving=); response.left_region tells the trials",
@@ -132,7 +135,7 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
         blocks.append(signals.shared["reference"].transpose(1, 2, 0))
     if "exogenous" in signals.each:
         blocks.append(signals.each["exogenous"].transpose(2, 0, 1))
-    elif loop.exogenous:
+    elif loop.side.free:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
     noise = loop.private_noise
     if not noise.total.width:
@@ -143,8 +146,8 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
 
 def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
-    secret = secret_inputs(loop.plant, loop.noise)
-    driven = [loop.plant.inputs[k] for k in loop.controls]
+    secret = secret_inputs(loop.side.plant, loop.noise)
+    driven = [loop.side.plant.inputs[k] for k in loop.side.controls]
     given = [driven[k] for k in np.flatnonzero(signals.feedforward.any(axis=0))]
     told = [name for name in given if name in secret]
     if told:
@@ -224,7 +227,7 @@ def _actuation(
         )
     limits = None
     if saturation is not None:
-        limits = _limits(saturation, len(loop.controls))
+        limits = _limits(saturation, len(loop.side.controls))
     return Actuation(controller, limits, observer, signals.timepts, signals.target)
 
 
@@ -300,7 +303,7 @@ class SuperposedTrials:
         for name, own, common in zip(("states", "published"), moved, shared):
             columns = np.concatenate([own, common], axis=2)
             maps[name] = columns[:samples].transpose(1, 0, 2).copy()
-        maps["states"] = maps["states"][: len(loop.state_labels)]
+        maps["states"] = maps["states"][: len(state_labels(loop))]
         return cls(noise, signals, maps)
 
     def __call__(

@@ -31,6 +31,7 @@ from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..secrets.modes import warn_of_costly_modes
 from .checks import known_keywords, semidefinite, span
+from .controller import ObserverFeedback
 from .loop import PrivateLoop
 from .lqg import private_lqg
 from .moments import LoopCost, prior_cost
@@ -303,7 +304,7 @@ def tradeoff(
         )
     options: dict[str, Any] = {"controls": controls, "G": G, "N": N, "form": form}
     public = private_lqg(sys, Q, R, QN, RN, **options, **prior)
-    plant = public.plant
+    plant = public.side.plant
     if not isinstance(terminal, str):
         weight = semidefinite(terminal, "terminal", plant.order)
         public = replace(public, design=replace(public.known_design, terminal=weight))
@@ -353,8 +354,15 @@ def _evaluated(task: tuple[PrivateLoop, Price, str, Request]) -> Result:
 def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
     """The observer loop that reads nothing, L = 0."""
     observer: Any = loop.observer
-    still = np.zeros((loop.plant.order, len(loop.plant.C)))
-    return loop.with_gains(observer.K, still)
+    still = np.zeros((loop.side.plant.order, len(loop.side.plant.C)))
+    return _with_gains(loop, observer.K, still)
+
+
+def _with_gains(loop: PrivateLoop, K: NDArray, L: NDArray) -> PrivateLoop:
+    """The same observer loop with other gains K (m, n) and L (n, p)."""
+    law = ObserverFeedback.of(loop.side, K, L, loop.form)
+    design = replace(loop.known_design, estimator="observer")
+    return replace(loop, law=law, design=design)
 
 
 def _candidates(
@@ -369,11 +377,11 @@ def _candidates(
     silent = _unmeasured(tried[0])
     if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
         tried.append(silent)
-    independent = designed(request, public.plant, family="iid-gaussian")
+    independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)
     retuned = step.correct if public.form == "filter" else step.advance
     regulator: Any = public.K
-    other = public.with_gains(regulator, retuned)
+    other = _with_gains(public, regulator, retuned)
     tried.append(_with_request(other, design, request))
     return tried
 
@@ -385,7 +393,7 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":
         request = replace(request, family="iid-gaussian")
-    plain = loop.with_noise(designed(request, loop.plant))
+    plain = loop.with_noise(designed(request, loop.side.plant))
     observer: Any = loop.observer
     is_blind = not (observer.K.any() and observer.advance.any())
     if design in ("trace", "iid") or is_blind:
@@ -393,4 +401,4 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
     if design == "codesign":
         return optimal_loop(plain, CAP, progress=False)
     weight = plain if plain.knows_noise else loop
-    return loop.with_noise(designed(request, loop.plant, weight=weight))
+    return loop.with_noise(designed(request, loop.side.plant, weight=weight))

@@ -30,7 +30,7 @@ from ..designs.design import designed
 from ..designs.problem import DesignProblem
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
-from ._loop_data import LoopData
+from ._loop_data import LoopData, cost_rows, regulation
 from .dynamics import LoopDynamics
 from .kalman import DenseKnowledge, noise_covariance
 from .margins import knowledge
@@ -51,7 +51,7 @@ def in_turns(loop: LoopT, progress: bool) -> LoopT:
     history = [("filter for the noise", before)]
     with progress_bar(_TURNS, progress, "turn") as bar:
         for _ in range(_TURNS):
-            shaped = designed(noise.request, loop.plant, weight=loop)
+            shaped = designed(noise.request, loop.side.plant, weight=loop)
             tried = loop.with_noise(shaped)
             after = expected_total(tried)
             bar.update(1)
@@ -75,7 +75,7 @@ def least_cost(loop: LoopData) -> float:
         return expected_total(loop) - _endless_excess(loop)
     if is_energy_ball(noise.request.adjacency):
         return expected_total(loop)  # its noise is below every other one
-    problem = DesignProblem(loop.plant, noise.request)
+    problem = DesignProblem(loop.side.plant, noise.request)
     responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
     if responses.apart:
         return math.nan
@@ -86,13 +86,13 @@ def least_cost(loop: LoopData) -> float:
     information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
     covariance = np.linalg.inv(information)
     narrow = basis @ covariance @ basis.T
-    plant = loop.plant
+    plant = loop.side.plant
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
     K = design.regulator(loop.side, loop.weights, noise.horizon)
     law = known.law(loop.side, K, design.form, (), noise.horizon)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
-    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
+    errors = dynamics.errors(cost_rows(loop), {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
     axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
@@ -106,7 +106,7 @@ def _saved(loop: LoopData, known: DenseKnowledge) -> float:
     """What a loop costs more than the one whose filter has other errors."""
     samples = loop.private_noise.horizon
     predicted = loop.form == "predictor"
-    _, prices = loop.regulation.gains(samples)
+    _, prices = regulation(loop).gains(samples)
     mine = knowledge(loop).covariances(samples, predicted=predicted)
     others = known.covariances(samples, predicted=predicted)
     weighted = prices @ (mine - others)
@@ -141,7 +141,7 @@ def _endless_excess(loop: LoopData) -> float:
     """How far the cost of a sample may be above the optimum: for one output, else nan."""
     noise: Any = loop.noise
     request = noise.request
-    secret = secret_inputs(request.adjacency, loop.plant)
+    secret = secret_inputs(request.adjacency, loop.side.plant)
     if noise.outputs > 1 or secret.balls or secret.energies is not None:
         return math.nan
     if any(moves.events > 1 for moves in secret.signals):

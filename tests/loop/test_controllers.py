@@ -113,13 +113,13 @@ def test_exact_errors_agree_with_20_000_trials_and_see_noise_ten_percent_off(
     case, options
 ):
     loop, given = case
-    start = np.linspace(0.1, 0.2, loop.plant.order)
+    start = np.linspace(0.1, 0.2, loop.plant.nstates)
     signals = {"initial_state": start, **options}
     simulated = {key: value for key, value in given.items() if key != "target"}
     response = loop.simulate(trials=20_000, rng=3, **simulated, **signals)
-    target = np.zeros(loop.plant.order)
+    target = np.zeros(loop.plant.nstates)
     target[:] = given.get("target", target)
-    states = np.asarray(response.states[: loop.plant.order])
+    states = np.asarray(response.states[: loop.plant.nstates])
     squares = (states - target[:, None, None]) ** 2
     error = squares.std(axis=1) / np.sqrt(squares.shape[1])
     exact = loop.mean_square_error(**given, **signals)
@@ -132,16 +132,16 @@ def test_exact_errors_agree_with_20_000_trials_and_see_noise_ten_percent_off(
 
 def test_the_system_simulates_every_trial_as_forced_response_does(case):
     loop, given = case
-    start = np.linspace(0.1, 0.2, loop.plant.order)
+    start = np.linspace(0.1, 0.2, loop.plant.nstates)
     simulated = {key: value for key, value in given.items() if key != "target"}
     response = loop.simulate(initial_state=start, trials=3, rng=1, **simulated)
     system = loop.system
     whole = np.zeros(system.nstates)
-    whole[: loop.plant.order] = start
+    whole[: loop.plant.nstates] = start
     for k in (0, 2):
         drives = np.asarray(response.inputs[:, k])
         again = ct.forced_response(system, response.time, drives, whole)
-        own = len(loop.state_labels)
+        own = loop.closed_loop.nstates
         for expected, got in (
             (again.outputs, response.outputs[:, k]),
             (again.states[:own], response.states[:, k]),
@@ -156,7 +156,7 @@ def test_the_system_simulates_every_trial_as_forced_response_does(case):
 def test_cost_is_the_mean_over_trials_of_each_trials_cost(case):
     loop, given = case
     simulated = {key: value for key, value in given.items() if key != "target"}
-    n, p = loop.plant.order, len(loop.plant.C)
+    n, p = loop.plant.nstates, len(loop.plant.C)
     response = loop.simulate(trials=20_000, rng=8, **simulated, **DRAWN)
     target = np.zeros(n)
     target[:] = given.get("target", target)
@@ -217,7 +217,7 @@ def test_integral_action_holds_its_outputs_at_their_references():
     system = quiet.closed_loop
     levels = system.dcgain()[:2, :2]  # from references to published levels
     np.testing.assert_allclose(levels, np.eye(2), atol=1e-9)
-    assert loop.K.shape == (2, 6) and loop.tracked == (0, 1)
+    assert loop.K.shape == (2, 6) and loop.law.tracked == (0, 1)
 
 
 def test_private_feedback_is_the_feedback_of_python_control():
@@ -488,9 +488,9 @@ def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
     """A second route to the moments of drawn disturbances: the stationary covariance."""
     loop, _ = case
     quiet = loop.with_noise(None)
-    times = loop.plant.step * np.arange(3000)
+    times = loop.plant.dt * np.arange(3000)
     exact = quiet.mean_square_error(times, **DRAWN)[:, -1]
-    system, n = loop.dynamics.fixed, loop.plant.order
+    system, n = loop.dynamics.fixed, loop.plant.nstates
     places = loop.dynamics.places
     onto = system.B[:, places["disturbance"]] @ loop.G
     covariance = onto @ loop.QN @ onto.T

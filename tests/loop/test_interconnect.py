@@ -57,7 +57,7 @@ def test_estimator_and_state_feedback_of_python_control_give_the_same_trajectory
     )
     _, P0, _ = ct.dlqe(plant, QN, known)
     system = connected(plant, loop, loop.K, QN, known, P0)
-    assert system.input_labels == loop.input_labels
+    assert system.input_labels == loop.system.input_labels
     initial = np.zeros(system.nstates)
     initial[:n] = start
     covariance = [k for k, label in enumerate(system.state_labels) if "P[" in label]

@@ -69,7 +69,7 @@ def table():
             knowing = vehicle_loop(noise, **given)
             best = vehicle_loop(noise, codesign=True, **given)
             observer = vehicle_loop(noise, estimator="observer", **given)
-            law = knowing.law_for(None, horizon)
+            law = knowing.design.law(knowing.side, knowing.weights, None, horizon)
             quiet = dataclasses.replace(knowing, noise=None, law=law)
             public = quiet.cost(noise.timepts, **DRAWN)
             cost = knowing.cost(**DRAWN)
@@ -164,7 +164,8 @@ def ratios(count=100):
         plant, given = random_loop(seed)
         best = pc.private_lqg(plant, **given)
         observer = pc.private_lqg(plant, **given, estimator="observer")
-        idle = dataclasses.replace(observer.idle(), design=observer.design)
+        nothing = pc.private_lqg(plant, **{**given, "R": 1e12})
+        idle = dataclasses.replace(observer, law=nothing.law)
         times = given["noise"].timepts
         cost = total(best)
         beside["observer"].append(total(observer) / cost)
