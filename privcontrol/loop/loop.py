@@ -280,7 +280,7 @@ class PrivateLoop(LoopData):
 
         Examples
         --------
-        >>> import privcontrol as pc
+        >>> import numpy as np, privcontrol as pc
         >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
         >>> times = range(5) * np.float64(0.1)
         >>> loop.cost(times, initial_state=[1.0, 0.0], disturbance="design").privacy

@@ -182,7 +182,7 @@ class Tradeoff:
         if time_unit is None:
             return samples
         clock = time_axis("", time_unit).removeprefix("Time ").strip("[]")
-        step = next(iter(self.loops.values()))[0].plant.step
+        step = next(iter(self.loops.values()))[0].side.plant.step
         return f"{samples} or {step * self.horizon:g} {clock}"
 
 
