@@ -118,12 +118,12 @@ def audit(
 
     Parameters
     ----------
-    mechanism : Mechanism, NoiseDesign, PrivateConsensus, OutputNoise, PrivateLoop or callable
+    mechanism : Mechanism, NoiseDesign, OutputNoise, PrivateLoop or callable
         An OutputNoise is audited by its ``sample``, a loop by all that its ``simulate``
         publishes. A callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
-        What must be hidden; by default what output noise, a loop or a network was designed
-        for. Not for a callable.
+        What must be hidden; by default what output noise or a loop was designed for.
+        Not for a callable.
     inputs : (array_like, array_like), optional
         Two adjacent inputs of a callable, in place of the adjacency. A guarantee for a
         ball must hold them.
@@ -316,7 +316,7 @@ def _linear_mechanism(mechanism: object) -> Mechanism:
 
 
 def _own_adjacency(mechanism: object) -> Adjacency | None:
-    """Return what output noise, a loop or a network was designed for."""
+    """Return what output noise or a loop was designed for."""
     for designed in (mechanism, getattr(mechanism, "noise", None)):
         adjacency = getattr(getattr(designed, "request", designed), "adjacency", None)
         if adjacency is not None:

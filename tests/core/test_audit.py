@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 import cases
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import privcontrol as pc
 from privcontrol.core import AuditResult, BallAdjacency, audit
-from privcontrol.core._audit import _epsilon_bound
 
 PURE = pc.PrivacyBudget(epsilon=1.0)
 LINE = pc.DirectionAdjacency([[1.0]])
@@ -60,27 +58,10 @@ def test_noise_ten_percent_too_small_fails(seed):
     assert result.trials == 1_000_000 and result.confidence == 0.999
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.02])
-def test_bound_holds_with_the_stated_probability(delta):
-    """Exact coverage by summing over all counts; a coin decides between the two inputs."""
-    level, trials, P = 0.1, 60, 0.6
-    Q = (P - delta) * np.exp(-1.0)  # epsilon is 1, exactly
-    wrong = 0.0
-    for size in range(1, trials):
-        hits, strays = np.meshgrid(
-            np.arange(size + 1), np.arange(trials - size + 1), indexing="ij"
-        )
-        weight = binom.pmf(hits, size, P) * binom.pmf(strays, trials - size, Q)
-        wrong += (
-            binom.pmf(size, trials, 0.5)
-            * weight[_epsilon_bound(hits, strays, size, delta, level) > 1.0].sum()
-        )
-    assert 0.02 < wrong <= level
-
-
-def test_a_correct_mechanism_fails_no_more_often_than_stated():
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_correct_mechanism_fails_no_more_often_than_stated(seed):
     """400 audits at confidence 0.9: 40 failures are expected at most, 70 are five sigmas more."""
-    mechanism, adjacency, claim = tight(1)
+    mechanism, adjacency, claim = tight(seed)
     rng = np.random.default_rng(0)
     failures = sum(
         not audit(
@@ -346,28 +327,6 @@ def test_inputs_further_apart_than_the_claims_ball_are_refused_without_showing_t
         assert "17." not in str(caught.value) and "0.4" not in str(caught.value)
         assert audit(model, inputs=(x, near), claim=claim, trials=2000, rng=0).passed
     assert audit(model, inputs=(x, far), claim=cases.BUDGET, trials=2000, rng=0).passed
-
-
-@pytest.mark.parametrize("family", ["gaussian", "laplace"])
-def test_a_private_network_is_audited_by_name_alone(family):
-    nx = pytest.importorskip("networkx")
-    network = pc.private_consensus(
-        nx.path_graph(5), cases.BUDGET, 1.0, weights="metropolis", family=family
-    )
-    found = audit(network, trials=200_000, rng=0)
-    assert found.passed and found.epsilon_lower > 0.8 * found.epsilon_claimed
-    assert found == audit(
-        network, network.adjacency, claim=network.guarantee, trials=200_000, rng=0
-    )
-    thin = pc.PrivateConsensus(
-        network.network, 0.8 * network.scales, network.adjacency, family=family
-    )
-    assert not audit(thin, claim=cases.BUDGET, trials=200_000, rng=0).passed
-    with pytest.raises(
-        ValueError,
-        match="for another adjacency, the initial value of one node moves by at most 1",
-    ):
-        audit(network, pc.NodeAdjacency(2.0), trials=1000, rng=0)
 
 
 @pytest.mark.parametrize(

@@ -149,3 +149,18 @@ def test_the_precision_is_restored_and_other_threads_wait():
         assert not seen and ctx.prec == 77
     thread.join()
     assert seen == [40] and ctx.prec == before
+
+
+def test_definiteness_is_proven_or_denied():
+    assert balls.is_positive_definite(
+        balls.ball_matrix([[1.0, 1 - 1e-12], [1 - 1e-12, 1.0]])
+    )
+    assert not balls.is_positive_definite(balls.ball_matrix([[1.0, 1.0], [1.0, 1.0]]))
+    assert not balls.is_positive_definite(balls.ball_matrix([[1.0, 2.0], [2.0, 1.0]]))
+    hilbert = np.array([[1 / (i + j + 1) for j in range(20)] for i in range(20)])
+    exact = mpmath.matrix(hilbert.tolist())
+    with mpmath.workdps(60):
+        least = min(mpmath.eigsy(exact, eigvals_only=True))
+    assert least < 0 and not balls.is_positive_definite(
+        balls.ball_matrix(hilbert)
+    )  # indefinite by 1e-18 only

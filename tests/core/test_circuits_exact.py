@@ -14,7 +14,12 @@ from privcontrol.core import (
     UncertifiableError,
     manifold as manifold_module,
 )
-from privcontrol.core.moves import FiniteMoves
+
+
+def all_of(blocks, dimension):
+    """All moves of some blocks."""
+    blocks = list(blocks)
+    return type(blocks[0]).joined(blocks, dimension)
 
 
 def rational(matrix):
@@ -190,7 +195,7 @@ def test_moves_in_doubles_are_exact_ones_within_their_errors(way, monkeypatch):
         truth = minimal_supports(D, radius)
         try:
             moves = AffineManifold(D, pinned="keep").circuit_moves(radius)
-            blocks = FiniteMoves.joined(moves, n)
+            blocks = all_of(moves, n)
         except UncertifiableError:  # ranks that rounding decides
             continue
         found = set()
@@ -304,7 +309,7 @@ def test_responses_to_circuits_in_doubles_are_within_their_bounds(
     truth = minimal_supports(D, radius)
     always(way, monkeypatch)
     blocks = list(AffineManifold(D).circuit_moves(radius))
-    moves = FiniteMoves.joined(blocks, manifold.dimension)
+    moves = all_of(blocks, manifold.dimension)
     assert moves.rationals is None
     for _, move in list(truth.items())[:20]:
         target = np.zeros(7)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from privcontrol.core import (
     PrivacyGuarantee,
     PrivacyLedger,
 )
-from privcontrol.core.loss import PrivacyLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -64,19 +62,11 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(path, co
     assert ledger.remaining == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("family", ["laplace", "foreign"])
-def test_ten_tenths_make_one(path, family):
-    one = (
-        foreign(0.1)
-        if family == "foreign"
-        else replace(foreign(0.1), loss=PrivacyLoss.laplace([[0.1]]))
-    )
+def test_ten_tenths_make_one(path):
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
     for _ in range(10):
-        ledger.charge(one)
-    assert ledger.remaining == 0.0 and not ledger.can_charge(
-        replace(one, loss=PrivacyLoss.laplace([[1e-15]]))
-    )
+        ledger.charge(foreign(0.1))
+    assert ledger.remaining == 0.0 and not ledger.can_charge(foreign(1e-15))
 
 
 def test_a_charge_counts_its_releases_all_or_none(path):
@@ -93,17 +83,18 @@ def test_a_charge_counts_its_releases_all_or_none(path):
 
 def test_families_share_one_budget(path):
     budget = PrivacyBudget(epsilon=3.0, delta=1e-3)
-    ledger, scope = PrivacyLedger(budget, path), foreign(0.1).scope
-    for loss in (
-        PrivacyLoss.gaussian(0.3),
-        PrivacyLoss.laplace([[0.5]]),
-        foreign(0.4, 1e-5).loss,
+    ledger, query = PrivacyLedger(budget, path), core.LinearQuery([[1.0]])
+    half = core.design_laplace(query, ADJACENCY, PrivacyBudget(epsilon=0.5)).guarantee
+    for release in (
+        PrivacyGuarantee.black_box(PrivacyBudget(gdp=0.3), half.scope),
+        half,
+        PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.4, delta=1e-5), half.scope),
     ):
-        ledger.charge(PrivacyGuarantee(loss, scope))
+        ledger.charge(release)
     assert ledger.spent.satisfies(budget) and 0 < ledger.remaining < 2.0
     assert ledger.spent.epsilon(1e-3) == pytest.approx(3.0 - ledger.remaining)
     with pytest.raises(BudgetExceededError):
-        ledger.charge(PrivacyGuarantee(PrivacyLoss.gaussian(3.0), scope))
+        ledger.charge(PrivacyGuarantee.black_box(PrivacyBudget(gdp=3.0), half.scope))
 
 
 def test_one_secret_each(path, tmp_path):
@@ -388,7 +379,6 @@ def test_a_period_is_a_number_and_a_unit():
 def test_each_of_some_periods_keeps_within_the_whole(periods):
     for budget in (BUDGET, PrivacyBudget(gdp=0.7), PrivacyBudget(epsilon=1.0)):
         each = budget.each_of(periods)
-        loss = PrivacyLoss.laplace([[each.epsilon]]) if each.pure else None
-        one = PrivacyGuarantee(loss or PrivacyLoss.gaussian(each.gdp), foreign(1).scope)
+        one = PrivacyGuarantee.black_box(each, ADJACENCY)
         assert one.repeated(periods).satisfies(budget)
         assert not one.repeated(periods + 1).satisfies(budget)

@@ -18,12 +18,14 @@ import pytest
 
 from privcontrol.core import (
     DirectionAdjacency,
+    GaussianNoise,
+    LaplaceNoise,
+    LinearQuery,
+    Mechanism,
     PrivacyBudget,
     PrivacyGuarantee,
     PrivacyLedger,
 )
-from privcontrol.core.guarantee import Scope
-from privcontrol.core.loss import PrivacyLoss
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -333,18 +335,15 @@ def test_a_ledger_that_another_process_changes_is_charged_on_top(path):
 
 
 def test_a_budget_in_one_number_is_counted_in_gdp(tmp_path):
-    scope = Scope("{}", "an entry moves", "R^1")
+    def known(gdp):
+        return PrivacyGuarantee.black_box(PrivacyBudget(gdp=gdp), foreign(0.1).scope)
+
     path, budget = tmp_path / "ledger.sqlite", PrivacyBudget(gdp=0.5)
-    ledger, one = (
-        PrivacyLedger(budget, path),
-        PrivacyGuarantee(PrivacyLoss.gaussian(0.3), scope),
-    )
+    ledger, one = PrivacyLedger(budget, path), known(0.3)
     ledger.charge(one)
     assert ledger.remaining == pytest.approx(0.4, rel=1e-12)
-    assert ledger.can_charge(PrivacyGuarantee(PrivacyLoss.gaussian(0.3999999), scope))
-    assert not ledger.can_charge(
-        PrivacyGuarantee(PrivacyLoss.gaussian(0.4000001), scope)
-    )
+    assert ledger.can_charge(known(0.3999999))
+    assert not ledger.can_charge(known(0.4000001))
     assert "spent 0.3-GDP by 1 charge of 1 release, 0.4" in repr(ledger)
     assert PrivacyLedger.open(path).budget == budget
     with pytest.raises(ValueError, match=r"opened with .*gdp=0.5.*, got .*epsilon=1.0"):
@@ -359,13 +358,14 @@ def test_a_thousand_mixed_charges_stay_fast(tmp_path):
     """
     budget = PrivacyBudget(epsilon=2.0, delta=1e-3)
     ledger = PrivacyLedger(budget, tmp_path / "ledger.sqlite")
-    scope, seconds = Scope("{}", "an entry moves", "R^1"), []
+    query, adjacency, seconds = LinearQuery([[1.0]]), DirectionAdjacency([[1.0]]), []
     sizes = [0.0145 * (1 + k / 10) for k in range(5)]
-    losses = [
-        (PrivacyLoss.gaussian(size), PrivacyLoss.laplace([[size]]))[k % 2]
+    releases = [
+        Mechanism(query, (GaussianNoise, LaplaceNoise)[k % 2]([1 / size])).guarantee(
+            adjacency
+        )
         for k, size in enumerate(sizes * 2)
     ]
-    releases = [PrivacyGuarantee(loss, scope) for loss in losses]
     for count in range(1000):
         began = time.process_time()
         ledger.charge(releases[count % 10], note=str(count))

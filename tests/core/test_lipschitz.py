@@ -21,7 +21,6 @@ from privcontrol.core import (
     feedforward_lipschitz,
     induced_norm,
 )
-from privcontrol.core._balls import ball_matrix as ball, is_positive_definite
 
 NORMS = (1, 2, np.inf)
 DIRTY = [
@@ -182,19 +181,6 @@ def test_norms_refuse_other_exponents_and_bad_matrices():
     with pytest.raises(ValueError, match="finite"):
         induced_norm([[np.nan]], 2, 2)
     assert induced_norm(np.zeros((2, 3)), np.inf, 1) == 0
-
-
-def test_definiteness_is_proven_or_denied():
-    assert is_positive_definite(ball([[1.0, 1 - 1e-12], [1 - 1e-12, 1.0]]))
-    assert not is_positive_definite(ball([[1.0, 1.0], [1.0, 1.0]]))
-    assert not is_positive_definite(ball([[1.0, 2.0], [2.0, 1.0]]))
-    hilbert = np.array([[1 / (i + j + 1) for j in range(20)] for i in range(20)])
-    exact = mpmath.matrix(hilbert.tolist())
-    with mpmath.workdps(60):
-        least = min(mpmath.eigsy(exact, eigvals_only=True))
-    assert least < 0 and not is_positive_definite(
-        ball(hilbert)
-    )  # indefinite by 1e-18 only
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------

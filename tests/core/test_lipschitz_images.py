@@ -10,7 +10,6 @@ from privcontrol.core import (
     SLLLayer,
     SLLNetwork,
 )
-from privcontrol.core.lipschitz import layers
 
 
 def matrix_of(layer):
@@ -63,7 +62,7 @@ def test_convolutional_sll_layers_follow_their_formula_and_never_stretch(seed, p
 def test_large_images_have_a_sparse_matrix_and_the_same_outputs(monkeypatch):
     x = np.random.default_rng(0).standard_normal((3, sll_convolution(4).size))
     dense = sll_convolution(4)(x)
-    monkeypatch.setattr(layers, "_DENSE", 0)
+    monkeypatch.setattr("privcontrol.core.lipschitz.layers._DENSE", 0)
     layer = sll_convolution(4)
     assert scipy.sparse.issparse(layer.matrix)
     np.testing.assert_allclose(layer(x), dense, atol=1e-13)

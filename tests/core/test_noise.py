@@ -10,17 +10,20 @@ import scipy.integrate
 import scipy.stats
 
 import privcontrol as pc
-from privcontrol.core.noise import FAMILIES, family_of
 
+FAMILIES = {"gaussian": pc.GaussianNoise, "laplace": pc.LaplaceNoise}
 LAWS = {"gaussian": scipy.stats.norm(), "laplace": scipy.stats.laplace()}
 NOISES = [pc.GaussianNoise([[1.0, 0.5], [2.0, -1.0]]), pc.LaplaceNoise([1.0, 2.0])]
 
 
 def test_families_are_found_by_name_and_listed_when_not():
-    assert family_of("gaussian") is pc.GaussianNoise
-    assert family_of("laplace") is pc.LaplaceNoise
+    query, adjacency = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    for name, law in FAMILIES.items():
+        design = pc.design_iid(query, adjacency, budget, family=name)
+        assert type(design.noise) is law
     with pytest.raises(ValueError, match="'gaussian', 'laplace', got 'cauchy'"):
-        family_of("cauchy")
+        pc.design_iid(query, adjacency, budget, family="cauchy")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
