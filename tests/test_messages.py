@@ -81,6 +81,14 @@ def test_models_that_are_no_polytope_are_not_called_one():
     assert "polytope" not in str(caught.value).lower()
 
 
+def test_a_function_that_has_no_estimate_is_told_what_it_needs():
+    room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"])
+    noise = design(room, adjacency=pc.DisturbanceAdjacency({"people": 1.0}))
+    law = {"controller": lambda t, yhat, estimate, r: -0.1 * yhat, "controls": ["heat"]}
+    with pytest.warns(pc.PrivacyWarning, match="estimate is None.* pass P0"):
+        pc.private_loop(room, noise=noise, **law, QN=1.0, RN=1.0)
+
+
 def test_a_mode_that_no_output_sees_is_to_be_left_out():
     """Two masses on a spring, whose place no reading of their distance tells."""
     A = [[0, 1, 0, 0], [-1, -1, 1, 0], [0, 0, 0, 1], [1, 0, -1, -1]]

@@ -26,9 +26,15 @@ class _NoBar:
 
 
 def progress_bar(
-    total: int | None, progress: bool, unit: str = "trial", **options: object
+    total: int | None,
+    progress: bool,
+    unit: str = "trial",
+    faster: str = "",
+    **options: object,
 ) -> Any:
     """A context with ``update(count)``: a tqdm bar with the time that is left, or nothing.
+
+    In place of a bar it warns once after ten seconds if it knows what would be ``faster``.
 
     Raises
     ------
@@ -42,7 +48,7 @@ def progress_bar(
             f"progress: expected True or False, got {type(progress).__name__}"
         )
     if not progress:
-        return nullcontext(_NoBar())
+        return _noted(f"{unit}s have", faster) if faster else nullcontext(_NoBar())
     try:
         from tqdm.auto import tqdm
     except ImportError as error:
@@ -50,6 +56,19 @@ def progress_bar(
             "progress=True draws a tqdm bar: pip install tqdm, or leave progress=False"
         ) from error
     return tqdm(total=total, unit=unit, **options)
+
+
+@contextmanager
+def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
+    """Warn once after ten seconds, with what would be ``faster``."""
+    text = f"the {subject} taken {PATIENCE:g} s so far; {faster}"
+    note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
+    note.daemon = True
+    note.start()
+    try:
+        yield _NoBar()
+    finally:
+        note.cancel()
 
 
 @contextmanager
@@ -65,14 +84,8 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
     """
     shown = progress_bar(None, progress, "s", desc=label, delay=SHORT)
     if not progress:
-        text = f"the {label} has taken {PATIENCE:g} s so far; {faster}"
-        note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
-        note.daemon = True
-        note.start()
-        try:
+        with _noted(f"{label} has", faster):
             yield
-        finally:
-            note.cancel()
         return
     stopped = Event()
     with shown as bar:

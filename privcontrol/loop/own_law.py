@@ -7,6 +7,7 @@ moments, poles and design files of such loops do not exist.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
+from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from .checks import Weights
 from .controller import (
@@ -241,7 +243,16 @@ class OwnDesign(LqgDesign):
                 "P0: the estimate that starts from it needs the covariances of the "
                 "plant's disturbances and readings; pass QN and RN"
             )
-        if noise is None or is_unknown or (self.P0 is None and is_dense(noise)):
+        if noise is None or is_unknown:
+            return self.own
+        if self.P0 is None and is_dense(noise):
+            if isinstance(self.own, FunctionLaw):
+                warnings.warn(
+                    "controller: its estimate is None, since beside this noise an "
+                    "estimate needs the public covariance of x(0); pass P0",
+                    PrivacyWarning,
+                    stacklevel=2,
+                )
             return self.own
         known = knowledge_of(side.plant, weights, noise, self.P0)
         none = np.zeros_like(side.B.T)

@@ -327,7 +327,8 @@ def tradeoff(
     tasks = [(public, price, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
-    with progress_bar(len(tasks), progress, "design") as bar:
+    faster = "pass fewer epsilons or designs, or progress=True"
+    with progress_bar(len(tasks), progress, "design", faster) as bar:
         for task, result in zip(tasks, spread(_evaluated, tasks)):
             every[task[2]].append(result)
             bar.update(1)

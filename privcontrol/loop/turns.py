@@ -49,7 +49,8 @@ def in_turns(loop: LoopT, progress: bool) -> LoopT:
     noise = loop.private_noise
     before = expected_total(loop)
     history = [("filter for the noise", before)]
-    with progress_bar(_TURNS, progress, "turn") as bar:
+    faster = "progress=True shows how far they are"
+    with progress_bar(_TURNS, progress, "turn", faster) as bar:
         for _ in range(_TURNS):
             shaped = designed(noise.request, loop.side.plant, weight=loop)
             tried = loop.with_noise(shaped)

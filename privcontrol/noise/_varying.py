@@ -396,7 +396,7 @@ def _solve(problem: Any, tolerance: float) -> bool:
     cp: Any = import_module("cvxpy")
     asked = dict(tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
         try:
             problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)
         except cp.SolverError:

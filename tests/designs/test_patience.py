@@ -31,6 +31,15 @@ def test_a_long_design_without_a_bar_says_once_what_would_be_faster(monkeypatch)
     assert [found.startswith(text) for found in texts].count(True) == 1
 
 
+def test_a_long_sweep_says_once_what_would_be_faster(monkeypatch):
+    monkeypatch.setattr(PROGRESS, 0.01)
+    secret = pc.StateAdjacency({"position": 1.0})
+    weights = {"Q": 1.0, "R": 1.0, "QN": 1.0, "RN": 1.0}
+    asked = dict(horizon=20, adjacency=secret, delta=1e-2, epsilons=[0.5, 1.0])
+    with pytest.warns(pc.PrivacyWarning, match="designs have taken .*fewer epsilons"):
+        pc.tradeoff(pc.plants.vehicle(), **weights, **asked)
+
+
 def test_a_short_design_says_nothing(monkeypatch):
     monkeypatch.setattr(PROGRESS, 1.0)
     with warnings.catch_warnings(record=True) as caught:
