@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import EPS, rank_tolerance, round_up, smallest
 from ..core.adjacency import Adjacency
+from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
@@ -32,7 +33,7 @@ from ..secrets.disturbance import (
 from ..secrets.secret import Responses, all_responses
 from ._cover import covering_ellipsoid, remainder
 from .endless_design import root_from_rest
-from .problem import DesignProblem, SizedNoise
+from .problem import DesignProblem, SizedNoise, white_cost
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
@@ -50,6 +51,8 @@ _MANY = 128
 _LEAST_PRICE = 1e-6
 _ROUNDED = 1e-10
 _MARGIN = 1e-8
+#: The triangular root, that with the floor, and the certified sizes of shifts.
+Fitted = tuple[NDArray, NDArray, NDArray]
 NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
@@ -120,7 +123,7 @@ def dense_noise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
         loss=PrivacyLoss.gaussian(shift, active, responses.exact and not problem.grid),
-        cost=problem.cost(lower) + problem.white_cost(problem.floor),
+        cost=problem.cost(lower) + white_cost(problem, problem.floor),
         attained=attained,
     )
 
@@ -225,32 +228,30 @@ def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
     return span[:, :rank], order[:rank]
 
 
-def _fitted(
-    problem: DesignProblem, factor: NDArray, responses: Responses
-) -> tuple[NDArray, NDArray, NDArray]:
+def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
     """The triangular root, that of it and the floor together, and the certified sizes.
 
     No size is above what the budget allows.
     """
-    while True:
-        lower, total, sizes = evaluated(problem, factor, responses)
-        excess = sizes.max() / problem.allowed_beside_grid
-        if excess <= 1:
-            return lower, total, sizes
-        if excess > 1 + _LARGEST_EXCESS or not np.isfinite(excess):
-            raise UncertifiableError(
-                f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: "
-                "the hidden moves are too far apart in size for double precision; protect "
-                "fewer times, shorten the horizon, or add a white floor"
-            )
-        # beside a floor a small excess needs a larger step
-        power = 2 if problem.floor.any() else 1
-        factor = factor * float(round_up(excess * (1 + 1e-15), 4)) ** power
+    # beside a floor a small excess needs a larger step
+    power = 2 if problem.floor.any() else 1
+
+    def evaluate(size: float) -> tuple[Fitted, float]:
+        found = evaluated(problem, factor * size, responses)
+        return found, (found[2].max() / problem.allowed_beside_grid) ** power
+
+    most = (1 + _LARGEST_EXCESS) ** power
+    found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
+    if not excess <= 1:
+        raise UncertifiableError(
+            f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: "
+            "the hidden moves are too far apart in size for double precision; protect "
+            "fewer times, shorten the horizon, or add a white floor"
+        )
+    return found
 
 
-def evaluated(
-    problem: DesignProblem, factor: NDArray, responses: Responses
-) -> tuple[NDArray, NDArray, NDArray]:
+def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
     """The triangular root of a factor, that with the floor, and the certified sizes."""
     padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
     lower = triangular_root(np.hstack([factor, padding]))

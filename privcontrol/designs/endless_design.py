@@ -21,7 +21,7 @@ from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem, impulse_energies, response_from_rest
-from .problem import DesignProblem, SizedNoise
+from .problem import DesignProblem, SizedNoise, price_of
 from .request import Request
 from .stationary import (
     StationaryDesign,
@@ -52,7 +52,7 @@ def endless(problem: DesignProblem) -> SizedNoise:
     """
     request = problem.request
     secret = endless_secret(request.adjacency, problem.plant)
-    price = problem.price
+    price = price_of(problem.weight, len(problem.plant.C))
 
     def designed(shift: float) -> StationaryDesign:
         if request.family == "iid-gaussian":
@@ -156,7 +156,7 @@ def _of_any_length(
     """The secret, the price and the design without a horizon, if there is one."""
     request = problem.request
     try:
-        price = problem.price
+        price = price_of(problem.weight, len(problem.plant.C))
         secret = endless_secret(request.adjacency, problem.plant)
         design = stationary_design(
             secret, request.allowed_shift, price, gap=request.gap / 4

@@ -23,7 +23,7 @@ from ..noise.shift import Shift
 from ..secrets.secret import Responses, all_responses
 from .correlated import NO_NOISE, dense_noise, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise
-from .robust import beside_floor, of_all_models
+from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
@@ -38,14 +38,13 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         return _own_lambda(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
-    loss = problem.loss_of(shape)
-    size = problem.size_for(loss)
-    if not size > 0:
+    excess = excess_of(problem, shape)
+    if not excess > 0:
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
-    return of_all_models(problem, shape * float(round_up(size, 4)))
+    return of_all_models(problem, shape * float(round_up(excess, 4)))
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
@@ -106,7 +105,7 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
     def shift(scale: float) -> Shift:
-        return problem.shift_beside_floor(shape * scale)
+        return shift_beside_floor(problem, shape * scale)
 
     def meets(scale: float) -> bool:
         return math.sqrt(shift(scale).squares.max()) <= problem.allowed_beside_grid

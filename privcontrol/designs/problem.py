@@ -30,9 +30,6 @@ from ..core.noise import GaussianNoise, Noise, family_of
 from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import (
-    Shift,
-    certified_loss,
-    certified_shift,
     shift_of_resolution,
 )
 from ..noise.summed import Pricing
@@ -86,11 +83,6 @@ class DesignProblem:
         return weight_root_of(self.weight, len(self.plant.C), self.horizon)
 
     @property
-    def price(self) -> LinearSystem:
-        """H with the cost |H gamma|^2 of noise without a horizon."""
-        return price_of(self.weight, len(self.plant.C))
-
-    @property
     def horizon(self) -> int:
         return self.request.horizon
 
@@ -120,27 +112,6 @@ class DesignProblem:
                 "certify noise of that size; pass a budget nearer to one"
             )
         return shift
-
-    def size_for(self, loss: PrivacyLoss) -> float:
-        """How many times larger noise of a loss is to be, so it meets the budget."""
-        shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
-        return shift / self.allowed
-
-    def shift_beside_floor(self, factor: NDArray) -> Shift:
-        """How far structured noise S beside the floor hides all moves."""
-        parts = (Structured(self.plant, factor), White(self.floor_std))
-        adjacency = self.request.adjacency
-        return certified_shift(parts, adjacency, self.plants, self.horizon)
-
-    def loss_of(self, factor: NDArray) -> PrivacyLoss:
-        """The certified loss of structured noise S alone."""
-        return certified_loss(
-            (Structured(self.plant, factor),),
-            self.request.adjacency,
-            self.plants,
-            self.horizon,
-            family=self.family.family,
-        )
 
     @property
     def floor_std(self) -> NDArray:
@@ -177,18 +148,6 @@ class DesignProblem:
     def cost(self, columns: NDArray) -> float:
         """tr(W B B^T) of output noise with the factor B (T p, r)."""
         return float(np.sum(self.weight_root(columns) ** 2))
-
-    def white_cost(self, sizes: NDArray, block: int = 256) -> float:
-        """tr(W diag(sizes^2)), by blocks of columns."""
-        if self.weight is None:
-            return float(np.sum(sizes**2))
-        total = 0.0
-        for start in range(0, len(sizes), block):
-            own = sizes[start : start + block]
-            units = np.eye(len(sizes), len(own), -start)
-            columns = self.weight_root(units)
-            total += float(np.sum((columns * own) ** 2))
-        return total
 
     def finished(
         self, sized: SizedNoise, request: Request | None = None
@@ -452,6 +411,17 @@ def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
         return priced.reshape(-1, columns.shape[1])
 
     return of_every_sample
+
+
+def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> float:
+    """tr(W diag(sizes^2)), by blocks of columns."""
+    if problem.weight is None:
+        return float(np.sum(sizes**2))
+    total = 0.0
+    for start in range(0, len(sizes), block):
+        own = sizes[start : start + block]
+        total += problem.cost(np.eye(len(sizes), len(own), -start) * own)
+    return total
 
 
 def price_of(weight: Any, outputs: int) -> LinearSystem:

@@ -32,7 +32,7 @@ from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, impulse_energies, spectral_radius, sum_of
 from ..systems.plant import Plant
-from .problem import DesignProblem, SizedNoise
+from .problem import DesignProblem, SizedNoise, price_of, white_cost
 from .request import Request
 from .stationary import StationaryDesign, stationary_design
 
@@ -197,7 +197,7 @@ class _Task:
     def _price(self) -> LinearSystem:
         """The price of noise for its shape; one for all outputs if it has no end."""
         try:
-            return self.problem.price
+            return price_of(self.problem.weight, len(self.plant.C))
         except (ValueError, PrivacyError):
             if self.request.horizon == math.inf:
                 raise
@@ -287,7 +287,7 @@ class _Task:
         horizon = problem.horizon
         cost = 0.0
         for part in parts:
-            cost += problem.white_cost(np.tile(part.white, horizon))
+            cost += white_cost(problem, np.tile(part.white, horizon))
             if isinstance(part, Filtered):
                 responses = part.responses(horizon)
                 cost += problem.cost(responses.reshape(problem.query.size, -1))

@@ -13,19 +13,20 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import round_up
+from ..core._linalg import EPS
+from ..core.budget import scale_to_budget
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import NoisePart, Structured, White
-from ..noise.shift import Shift
+from ..noise.shift import Shift, certified_loss, certified_shift
 from ..secrets._exact_design import structured_factor
 from ..secrets.manifold import trajectory_manifold
 from ..systems.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
-from .problem import DesignProblem, SizedNoise
+from .problem import DesignProblem, SizedNoise, white_cost
 
 _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
@@ -72,26 +73,50 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
     NotRealizableError
         If a hidden move leaves the column space of the noise under some model.
     """
-    request, family = problem.request, problem.family
-    for _ in range(20):
-        loss = problem.loss_of(factor)
+    request = problem.request
+
+    def evaluated(size: float) -> tuple[PrivacyLoss, float]:
+        loss = _loss_of(problem, factor * size)
         if loss.repeated(request.releases).satisfies(request.budget):
-            break
-        size = max(problem.size_for(loss), 1.0)
-        factor = factor * float(round_up(size, 4))
-    else:
+            return loss, 1.0
+        return loss, max(_excess(problem, loss), 1 + EPS)
+
+    loss, size, excess = scale_to_budget(evaluated, 1.0)
+    if excess > 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; add a white "
             "floor (floor=...)"
         )
-    responses = problem.plant.free_response(factor, problem.horizon)
-    noise = family(responses)
+    scaled = factor * size
+    responses = problem.plant.free_response(scaled, problem.horizon)
+    noise = problem.family(responses)
     return SizedNoise(
-        parts=(Structured(problem.plant, factor),),
+        parts=(Structured(problem.plant, scaled),),
         noise=noise,
         loss=loss,
         cost=noise.unit_variance * problem.cost(responses),
-        tangent_factor=factor,
+        tangent_factor=scaled,
+    )
+
+
+def excess_of(problem: DesignProblem, factor: NDArray) -> float:
+    """How many times larger structured noise S alone is to be, so it meets the budget."""
+    return _excess(problem, _loss_of(problem, factor))
+
+
+def _excess(problem: DesignProblem, loss: PrivacyLoss) -> float:
+    shift = loss.gdp if problem.family.shift_norm == 2 else loss.pure
+    return shift / problem.allowed
+
+
+def _loss_of(problem: DesignProblem, factor: NDArray) -> PrivacyLoss:
+    """The certified loss of structured noise S alone."""
+    return certified_loss(
+        (Structured(problem.plant, factor),),
+        problem.request.adjacency,
+        problem.plants,
+        problem.horizon,
+        family=problem.family.family,
     )
 
 
@@ -110,7 +135,7 @@ class _Fitted:
 def floored(problem: DesignProblem) -> SizedNoise:
     """The least costly sum of structured noise and the requested floor."""
     allowed = problem.allowed_beside_grid
-    white = problem.white_cost(problem.floor)
+    white = white_cost(problem, problem.floor)
     fitted = _joint(problem, allowed)
     if fitted is None and not problem.moves.is_ball and not problem.request.models:
         fitted = _apart(problem, allowed, white)
@@ -141,7 +166,7 @@ def beside_floor(problem: DesignProblem, factor: NDArray, shift: Shift) -> Sized
         parts=parts,
         noise=FlooredNoise(responses, problem.floor),
         loss=shift.beside_grid(problem.grid),
-        cost=problem.white_cost(problem.floor) + problem.cost(responses),
+        cost=white_cost(problem, problem.floor) + problem.cost(responses),
         tangent_factor=factor,
     )
 
@@ -179,15 +204,22 @@ def _enlarged(
     problem: DesignProblem, factor: NDArray, allowed: float
 ) -> _Fitted | None:
     """S, enlarged until every certified shift is below the allowed one."""
-    for _ in range(20):
-        found = problem.shift_beside_floor(factor)
-        excess = float(np.sqrt(found.squares.max()) / allowed)
-        if excess * (1 + 1e-15) <= 1:
-            return _Fitted(factor, found)
-        if excess > 1 + _LARGEST_EXCESS or not factor.shape[1]:
-            return None
-        factor = factor * (1 + 4 * (excess - 1) + 1e-15)
-    return None
+    most = 1 + 4 * _LARGEST_EXCESS if factor.shape[1] else 1.0
+
+    def evaluated(size: float) -> tuple[Shift, float]:
+        found = shift_beside_floor(problem, factor * size)
+        excess = float(np.sqrt(found.squares.max()) / allowed * (1 + 1e-15))
+        return found, 1 + 4 * (excess - 1)  # the floor keeps its size
+
+    found, size, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
+    return _Fitted(factor * size, found) if excess <= 1 else None
+
+
+def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
+    """How far structured noise S beside the floor hides all moves."""
+    parts = (Structured(problem.plant, factor), White(problem.floor_std))
+    adjacency = problem.request.adjacency
+    return certified_shift(parts, adjacency, problem.plants, problem.horizon)
 
 
 @dataclass(frozen=True)

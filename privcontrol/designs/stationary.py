@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
+from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..noise._shift import shift_behind
 from ..secrets.secret import SecretInputs
@@ -237,16 +238,20 @@ class _Problem:
         self, shaping: LinearSystem, allowed: float
     ) -> tuple[LinearSystem, float]:
         """The shaping scaled until its certified shift is allowed, and that shift."""
-        factor = float(round_up(1 / allowed, 2))
-        for _ in range(10):
-            scaled = shaping.scaled(factor)
+
+        def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+            scaled = shaping.scaled(size)
             shift = self.certified_shift(scaled)
-            if shift <= allowed:
-                return scaled, shift
-            factor *= float(round_up(shift / allowed, 4))
-        raise UncertifiableError(
-            "the noise does not meet its budget when evaluated back; ask for another order"
-        )
+            return (scaled, shift), shift / allowed
+
+        guess = float(round_up(1 / allowed, 2))
+        found, _, excess = scale_to_budget(evaluated, guess)
+        if excess > 1:
+            raise UncertifiableError(
+                "the noise does not meet its budget when evaluated back; ask for another "
+                "order"
+            )
+        return found
 
 
 def _resolved_factors(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
+from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
@@ -18,7 +19,7 @@ from ..noise.shift import certified_loss, shift_of_resolution
 from ..secrets._exact_design import TangentNoise, structured_factor
 from ..secrets.disturbance import disturbances
 from ..systems.powers import tell_apart
-from .problem import DesignProblem, SizedNoise
+from .problem import DesignProblem, SizedNoise, white_cost
 from .robust import of_all_models
 
 
@@ -132,19 +133,21 @@ def independent(problem: DesignProblem) -> SizedNoise:
     active: tuple[int, ...] = ()
     if exact and is_one_plant:
         active = worst
-    if norm == 2:
-        loss = family.loss_of_size(allowed, active, exact)
-    else:
-        loss = _laplace_loss(problem, size * ones)
-        while loss.pure > allowed:  # roundings of every sample's shift
-            size = float(round_up(size * loss.pure / allowed, 2))
+    loss = family.loss_of_size(allowed, active, exact)
+    if norm == 1:
+
+        def evaluated(size: float) -> tuple[PrivacyLoss, float]:
             loss = _laplace_loss(problem, size * ones)
+            return loss, loss.pure / allowed
+
+        # each sample's shift is rounded
+        loss, size, _ = scale_to_budget(evaluated, size)
     scale = np.full(problem.query.size, size)
     return SizedNoise(
         parts=(White(size * ones),),
         noise=family(scale),
         loss=loss,
-        cost=family.unit_variance * problem.white_cost(scale),
+        cost=family.unit_variance * white_cost(problem, scale),
         attained=attained,
     )
 
