@@ -1,12 +1,14 @@
-"""Bound the shift of several changes that keep a distance.
+"""Bound the shift of several changes in one run.
 
-Let s_1, ..., s_k be what is left of k changes, whitened, of which any two begin at least b
-samples apart. No change is larger than y, and c(tau) bounds the inner product of two that
-begin tau samples apart or more. Then
+Let s_1, ..., s_k be what is left of k changes, whitened. No change is larger than y, and
+c(tau) bounds the inner product of two that begin tau samples apart or more. Then
 
-    |sum s_a|^2 <= k y^2 + 2 sum over m = 1 .. k - 1 of (k - m) c(m b),
+    |sum s_a|^2 <= k y^2 + 2 sum over m = 1 .. k - 1 of (k - m) c(t_m),
 
-since in the order of time k - m pairs are m places apart, and so m b samples at least.
+since in the order of time k - m pairs are m places apart, which are t_m samples at least.
+That is m b if any two changes begin at least b samples apart. Otherwise at most one change
+begins at each of q inputs and at each sample, so m + 1 changes in a row take (m + 1) / q
+samples, rounded up.
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ _MOST_SHAPES = 200
 
 
 def _together(
-    square: float, largest: Callable[[int], float], events: int, separation: int
+    square: float, largest: Callable[[int], float], lags: Sequence[int]
 ) -> float:
-    """Return the bound of the module's head from y^2 and c, and k^2 y^2 if that is less."""
+    """Return the bound of the module's head from y^2, c and t_m, or k^2 y^2 if less."""
+    events = len(lags) + 1
     total = events * square
-    for m in range(1, events):
-        total += 2 * (events - m) * largest(m * separation)
+    for m, lag in enumerate(lags, start=1):
+        total += 2 * (events - m) * largest(lag)
     return float(min(total, events**2 * square) * (1 + 4 * events * EPS))
 
 
@@ -67,40 +70,49 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
         np.maximum.at(by_lag, lags, products)
     later = _largest_from(by_lag) + slack
     square = size**2 + slack
-    total = _together(square, lambda lag: later[lag], apart.events, apart.separation)
+    lags = range(apart.separation, apart.events * apart.separation, apart.separation)
+    total = _together(square, lambda lag: later[lag], lags)
     return float(np.sqrt(total)) * (1 + 4 * EPS)
 
 
-def square_apart(
+def square_of_several(
     system: LinearSystem,
     gramian: BallMatrix,
     members: Sequence[SignalMoves],
     largest: Ball,
 ) -> Ball:
-    """Return a bound of the squared shift of changes at a distance, in runs of any length.
+    """Return a bound of the squared shift of several changes, in runs of any length.
 
     ``system`` is what is left of the secret, in balls, ``gramian`` its observability
     Gramian, and ``largest`` the squared shift of one change.
     """
     events = max(moves.events for moves in members)
     separation = min(moves.separation for moves in members)
+    inputs = len({moves.column for moves in members})
+    lags = []
+    for m in range(1, events):
+        shared = (
+            -(-(m + 1) // inputs) - 1
+        )  # at most one change at each input and sample
+        lags.append(max(m * separation, shared))
     square = upper_float(largest)
-    changes = _changes(members, system.input_count)
-    if changes.shape[2] > _MOST_SHAPES:
-        return Ball(_together(square, lambda lag: square, events, separation))
-    bounds = _by_lag(system, gramian, changes, separation, square)
+    changes, columns = _changes(members, system.input_count)
+    if len(columns) > _MOST_SHAPES:
+        return Ball(_together(square, lambda lag: square, lags))
+    bounds = _by_lag(system, gramian, changes, lags[0], square, columns)
     later = _largest_from(bounds)
 
     def from_lag(lag: int) -> float:
-        return float(later[min(lag - separation, len(later) - 1)])
+        return float(later[min(lag - lags[0], len(later) - 1)])
 
-    return Ball(_together(square, from_lag, events, separation))
+    return Ball(_together(square, from_lag, lags))
 
 
-def _changes(members: Sequence[SignalMoves], inputs: int) -> NDArray:
-    """Return every change as a signal (L, q, S) over the samples of the longest one."""
+def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
+    """Return every change as a signal (L, q, S) over the longest one, and its input (S,)."""
     longest = max(len(shape) for moves in members for shape in moves.shapes)
     changes = []
+    columns = []
     for moves in members:
         for shape in moves.shapes:
             lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
@@ -108,7 +120,8 @@ def _changes(members: Sequence[SignalMoves], inputs: int) -> NDArray:
                 change = np.zeros((longest, inputs))
                 change[:length, moves.column] = moves.radius * shape[:length]
                 changes.append(change)
-    return np.stack(changes, axis=2)
+                columns.append(moves.column)
+    return np.stack(changes, axis=2), np.array(columns)
 
 
 def _by_lag(
@@ -117,6 +130,7 @@ def _by_lag(
     changes: NDArray,
     first: int,
     square: float,
+    columns: NDArray,
 ) -> NDArray:
     """Return bounds of |<s_a, s_b>| at each lag from ``first``, the last for all later ones.
 
@@ -156,6 +170,8 @@ def _by_lag(
         if beyond <= _UNCORRELATED * square:
             break
         products = _products(later, [*during[:left], enclosure(echoes[length - left])])
+        if lag == 0:  # no two changes of one input begin at once
+            products[columns[:, None] == columns] = 0.0
         bounds.append(min(float(products.max()), beyond))
         if lag >= length:
             states = A * states

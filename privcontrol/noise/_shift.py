@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..core._balls import (
     Ball,
     BallMatrix,
-    diagonal_balls,
     frobenius_norm,
     largest_eigenvalue,
     upper_float,
@@ -27,7 +26,7 @@ from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem
-from ._separated import square_apart
+from ._separated import square_of_several
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
@@ -36,10 +35,6 @@ _MOST_DOUBLINGS = 64
 _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
 _KNOWN_BITS = 44
-#: Lags up to which several events are told apart.
-_MOST_LAGS = 2000
-#: Correlation of two events, relative to their energy, below which lags are not told apart.
-_UNCORRELATED = 1e-4
 
 
 def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
@@ -148,17 +143,10 @@ class WhitenedResponse:
 
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
         """The largest squared shift of changes that may come together."""
-        events = max(moves.events for moves in members)
         largest = _largest([self._largest_square(moves) for moves in members])
-        together = largest * events**2
-        if events == 1:
-            return together
-        bounds = [together]
-        if all(moves.is_impulse for moves in members):
-            bounds.append(self._square_apart(members, events))
-        if all(moves.separation for moves in members):
-            bounds.append(square_apart(self.system, self.gramian, members, largest))
-        return min(bounds, key=lambda bound: bound.upper())
+        if all(moves.events == 1 for moves in members) or not largest.is_finite():
+            return largest
+        return square_of_several(self.system, self.gramian, members, largest)
 
     def _largest_square(self, moves: SignalMoves) -> Ball:
         """The largest squared shift of some changes of one input."""
@@ -182,73 +170,11 @@ class WhitenedResponse:
             energies.append(during + later[0, 0])
         return energies
 
-    def _square_apart(self, members: Sequence[SignalMoves], events: int) -> Ball:
-        """The largest squared shift of several impulses at different times and inputs.
-
-        With unit impulses v_a at slots a, ||sum of s_a v_a||^2 is at most the sum over a of
-        ||v_a||^2 and the largest |<v_a, v_b>|, b another slot. Those of distant slots are
-        as large as their bound.
-        """
-        inputs = [moves.column for moves in members]
-        radii = diagonal_balls([float(moves.radius) for moves in members])
-        entered = self.system.entered_by(inputs)
-        entry = entered.B * radii
-        through = entered.D * radii
-        own = self._form(entry, through)
-        others, beyond = self._products(own, entry, through)
-        more = events - 1
-        rows = []
-        for square, products in zip(_diagonal(own), others):
-            bounds = [x.upper() for x in products]
-            bounds += [beyond] * more
-            largest = sorted(bounds, reverse=True)
-            rows.append(square + sum(largest[:more], Ball(0)))
-        return _largest(rows) * events
-
-    def _products(
-        self, own: BallMatrix, entry: BallMatrix, through: BallMatrix
-    ) -> tuple[list[list[Ball]], Ball]:
-        """Sizes of <v_a, v_b> for each input of a, and their bound for distant slots.
-
-        ``own`` are those at the same time.
-        """
-        A, _, C, _ = self.system.matrices
-        longest = _largest(_diagonal(own)).upper()
-        reader = through.transpose() * C + entry.transpose() * self.gramian * A
-        others: list[list[Ball]] = []
-        for i, row in enumerate(own.tolist()):
-            others.append([abs(x) for j, x in enumerate(row) if j != i])
-        state = entry
-        beyond = longest
-        for _ in range(_MOST_LAGS):
-            left = state.transpose() * self.gramian * state
-            largest_left = _largest(_diagonal(left))
-            bound = (largest_left * longest).sqrt().upper()
-            if not bound <= 2 * beyond:  # the digits are used up
-                break
-            beyond = min(beyond, bound)
-            if beyond <= _UNCORRELATED * longest:
-                break
-            for i, row in enumerate((reader * state).tolist()):
-                for j, product in enumerate(row):
-                    others[i].append(abs(product))  # the other input moves later
-                    others[j].append(abs(product))  # or earlier
-            state = A * state
-        return others, beyond
-
     def _ball_square(self, columns: Sequence[int]) -> Ball:
         """The largest squared shift of an impulse of norm one at some inputs."""
         _, entry, _, through = self.system.entered_by(columns).matrices
-        return largest_eigenvalue(self._form(entry, through))
-
-    def _form(self, entry: BallMatrix, through: BallMatrix) -> BallMatrix:
-        """Inner products of the responses to impulses with these columns of B and D."""
         later = entry.transpose() * self.gramian * entry
-        return later + through.transpose() * through
-
-
-def _diagonal(matrix: BallMatrix) -> list[Ball]:
-    return [matrix[i, i] for i in range(matrix.nrows())]
+        return largest_eigenvalue(later + through.transpose() * through)
 
 
 def _largest(values: Sequence[Ball]) -> Ball:

@@ -124,11 +124,6 @@ class SignalMoves:
     rounded: bool = False
 
     @property
-    def is_impulse(self) -> bool:
-        """Whether the change is one sample long and of the radius."""
-        return all(np.array_equal(shape, [1.0]) for shape in self.shapes)
-
-    @property
     def variants(self) -> list[NDArray]:
         """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
         if not self.lasting:

@@ -1,5 +1,6 @@
 """Events that keep a distance: their bound by closed forms, and by sums of responses."""
 
+import itertools
 import math
 
 import control as ct
@@ -41,9 +42,9 @@ def size(plant, **secret):
 @pytest.mark.parametrize(
     "pole, events, separation, apart, anywhere",
     [
-        (0.9, 7, 96, 2.646, 4.925),
-        (0.99, 7, 96, 2.910, 5.724),
-        (0.9, 20, 4, 6.57, 10.73),
+        (0.9, 7, 96, 2.646, 4.747),
+        (0.99, 7, 96, 2.910, 5.611),
+        (0.9, 20, 4, 6.57, 10.245),
     ],
 )
 def test_a_distance_saves_what_it_should(pole, events, separation, apart, anywhere):
@@ -66,18 +67,57 @@ def white_shift(plant, events, separation):
 
 @pytest.mark.parametrize(
     "pole, events, separation",
-    [(0.9, 2, 1), (0.9, 5, 3), (-0.9, 4, 5), (0.5, 3, 40), (0.9999, 4, 1500)],
+    [
+        (0.9, 2, 1),
+        (0.9, 5, 0),
+        (0.9, 5, 3),
+        (-0.9, 4, 5),
+        (0.5, 3, 40),
+        (0.9999, 4, 1500),
+    ],
 )
 def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
     pole, events, separation
 ):
     """Equal spacing attains it: (sum over m of (k - m) a^(m b)) is what k pulses share."""
-    pairs = sum((events - m) * abs(pole) ** (m * separation) for m in range(1, events))
+    apart = max(separation, 1)  # two changes of one input are a sample apart anyway
+    pairs = sum((events - m) * abs(pole) ** (m * apart) for m in range(1, events))
     exact = math.sqrt((events + 2 * pairs) / (1 - pole**2))
     found = white_shift(lag(pole), events, separation)
     # of products below 1e-5 only their bound counts, and beyond 2,000 lags
     far = (events - 1) * separation > 2000
     assert exact <= found <= exact * (1.02 if far else 1 + 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("length", [1, 2])
+def test_no_placement_of_changes_of_two_inputs_exceeds_the_claim(seed, length):
+    """Three changes, each at an input and a sample of its own, of which two may be at once."""
+    rng = np.random.default_rng(seed)
+    plant = random_plant(rng, 2, 2)
+    secret = LinearSystem(plant.A, plant.B, plant.C, plant.D)
+    shape = np.ones(length)
+    signals = [SignalMoves(k, 1.0, (shape,), events=3) for k in range(2)]
+    found = shift_behind(
+        LinearSystem.gain(np.eye(2)), SecretInputs(secret, (*signals,))
+    )
+    impulse = secret.impulse_response(LONG)
+    responses = {}
+    for column, start in itertools.product(range(2), range(4)):
+        padded = np.zeros((LONG + 8, 2))
+        for lag_of_shape in range(length):
+            begin = start + lag_of_shape
+            padded[begin : begin + LONG] += impulse[:, :, column]
+        responses[column, start] = padded
+    worst = 0.0
+    for slots in itertools.combinations(responses, 3):
+        for signs in itertools.product((1, -1), repeat=2):
+            total = responses[slots[0]].copy()
+            for slot, sign in zip(slots[1:], signs):
+                total += sign * responses[slot]
+            worst = max(worst, np.linalg.norm(total))
+    assert worst <= found * (1 + 1e-12)
+    assert found <= 1.3 * worst
 
 
 def test_overlapping_changes_share_what_they_share():
