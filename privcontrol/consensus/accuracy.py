@@ -93,8 +93,8 @@ def optimal_consensus_epsilon(
     shift = radius / math.sqrt(variance / law.unit_variance)
     if not math.isfinite(shift):
         raise ValueError(
-            "radius: expected one that floats can compare with the error, got one more than "
-            "1e308 times as large"
+            "radius: expected one that floats can compare with the error, got one more "
+            "than 1e308 times as large"
         )
     return law.loss_of_size(float(round_up(shift, 4))).epsilon(delta)
 
@@ -177,8 +177,8 @@ def optimal_consensus_scales(
     factor = law.unit_variance * _error_per_variance(n, readout)
     if not (moves > 0).all():
         raise ValueError(
-            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that are "
-            "not"
+            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that "
+            "are not"
         )
     power = 1.0
     if one_of(objective, "objective", OBJECTIVES) == "total":

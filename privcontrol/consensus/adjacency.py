@@ -138,7 +138,7 @@ class NodeAdjacency(Adjacency):
         return found
 
     def radii(self, nodes: int) -> NDArray:
-        """Return the radius (n,) of each node, or a ``ValueError`` if they do not fit."""
+        """Return the radius (n,) of each node; a ``ValueError`` if they do not fit."""
         nodes = positive_integer(nodes, "nodes")
         if not isinstance(self.radius, float) and len(self.radius) != nodes:
             raise ValueError(
@@ -152,7 +152,7 @@ class NodeAdjacency(Adjacency):
         return NodeAdjacency(self.radius, moves=moves, dimension=self.dimension)
 
     def move_of(self, node: int) -> int:
-        """Return the number of a node's move, the same in every network if it is named."""
+        """Return the number of a node's move, one in all networks if it is named."""
         return 0 if self.is_named else node
 
     def loss(
@@ -209,8 +209,8 @@ class NodeAdjacency(Adjacency):
         n = manifold.size
         if self.dimension > 1 or n > LISTED_NODES:
             raise ValueError(
-                f"expected values of dimension 1 and at most {LISTED_NODES} nodes to list "
-                f"all moves, got dimension {self.dimension} and {n} nodes; use "
+                f"expected values of dimension 1 and at most {LISTED_NODES} nodes to "
+                f"list all moves, got dimension {self.dimension} and {n} nodes; use "
                 "PrivateConsensus.guarantee"
             )
         radii = self.radii(n)
@@ -244,8 +244,8 @@ class NodeAdjacency(Adjacency):
         if self.kind == "pair":
             return f"the initial values of {both} move together, each by at most {size}"
         return (
-            f"the initial value of {who} moves by at most {size} and that of another one "
-            "by the opposite amount"
+            f"the initial value of {who} moves by at most {size} and that of another "
+            "one by the opposite amount"
         )
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:

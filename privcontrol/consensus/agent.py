@@ -59,7 +59,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 
 
 class SharedBits(BitSource):
-    """Bits of SHAKE-256 that the two holders of a secret compute alike, for each entry."""
+    """Bits of SHAKE-256 that both holders of a secret compute, for each entry."""
 
     def __init__(self, key: bytes, entry: int = 0) -> None:
         place = entry.to_bytes(8, "big") if entry else b""
@@ -90,7 +90,8 @@ class Agent:
     --------
     >>> import privcontrol as pc
     >>> budget = pc.PrivacyBudget(epsilon=1)
-    >>> pair = pc.private_consensus([[0, 0.25], [0.25, 0]], budget, 1.0, family="laplace")
+    >>> edge = [[0, 0.25], [0.25, 0]]
+    >>> pair = pc.private_consensus(edge, budget, 1.0, family="laplace")
     >>> agent = pair.agent(0, 20.5)
     >>> agent.message() == agent.message()
     True
@@ -190,12 +191,14 @@ class Agent:
         for sender, message in messages.items():
             if sender not in self._weights:
                 raise ValueError(
-                    f"messages: expected neighbours of {self.node} only, got another sender"
+                    f"messages: expected neighbours of {self.node} only, got another "
+                    "sender"
                 )
             number = real_array(message, "messages")
             if number.shape != self._shape:
                 raise ValueError(
-                    f"messages: expected shape {self._shape} from each, got {number.shape}"
+                    f"messages: expected shape {self._shape} from each, got "
+                    f"{number.shape}"
                 )
             numbers[sender] = number.ravel()
         self._check_process()
@@ -236,14 +239,15 @@ class Agent:
         with self._lock:
             if not self._published:
                 raise PrivacyError(
-                    f"agent {self.node}: it has sent no message yet, and must not send one "
-                    "once others are repaired; start a new run with fresh secrets"
+                    f"agent {self.node}: it has sent no message yet, and must not send "
+                    "one once others are repaired; start a new run with fresh secrets"
                 )
             heard = [str(node) for node in gone if node in self._heard]
             if heard:
                 raise PrivacyError(
-                    f"missing: agent {self.node} has heard {', '.join(heard[:5])}, whose "
-                    "value the noise that they share protects; leave out who was heard"
+                    f"missing: agent {self.node} has heard {', '.join(heard[:5])}, "
+                    "whose value the noise that they share protects; leave out who was "
+                    "heard"
                 )
             nothing = np.zeros_like(self._value)
             following = self._published[-1].copy()
@@ -256,8 +260,8 @@ class Agent:
         # before any lock, which a fork may have copied while it was taken
         if os.getpid() != self._process:
             raise PrivacyError(
-                f"agent {self.node} belongs to the process that made it: two would publish "
-                "one value behind two draws of noise; make it after the fork"
+                f"agent {self.node} belongs to the process that made it: two would "
+                "publish one value behind two draws of noise; make it after the fork"
             )
 
     def _newest(self) -> NDArray:
@@ -273,14 +277,14 @@ class Agent:
         """The secret of every neighbour."""
         if not isinstance(shared, Mapping):
             raise TypeError(
-                f"shared: expected a mapping from neighbour to {KEY_BYTES} secret bytes, got "
-                f"{type(shared).__name__}; see pair_keys for a simulation"
+                f"shared: expected a mapping from neighbour to {KEY_BYTES} secret "
+                f"bytes, got {type(shared).__name__}; see pair_keys for a simulation"
             )
         absent = [str(node) for node in self._weights if node not in shared]
         if absent:
             raise ValueError(
-                f"shared: expected a secret for each of {len(self._weights)} neighbours, "
-                f"got none for {', '.join(absent[:5])}"
+                f"shared: expected a secret for each of {len(self._weights)} "
+                f"neighbours, got none for {', '.join(absent[:5])}"
             )
         keys = {}
         for node in self._weights:
@@ -294,15 +298,15 @@ class Agent:
             keys[node] = bytes(key)
         if len(set(keys.values())) < len(keys):
             raise ValueError(
-                "shared: expected another secret for each neighbour, got one twice; what "
-                "neighbours share would be equal and could be taken out"
+                "shared: expected another secret for each neighbour, got one twice; "
+                "what neighbours share would be equal and could be taken out"
             )
         return keys
 
     def _released(
         self, values: NDArray, own: list[float], neighbours: list[Hashable]
     ) -> NDArray:
-        """Values behind own noise and what neighbours share, summed exactly and rounded once.
+        """Values behind own and shared noise, summed exactly and rounded once.
 
         Own noise of these sizes is drawn from the operating system, the rest from the
         secrets.
@@ -347,8 +351,8 @@ class Agent:
             handle = os.open(self._path, flags, 0o600)
         except FileExistsError:
             raise PrivacyError(
-                f"path: another process has sent the first message of agent {self.node} in "
-                "the meantime; make the agent again to go on with it"
+                "path: another process has sent the first message of agent "
+                f"{self.node} in the meantime; make the agent again to go on with it"
             ) from None
         try:
             os.write(handle, line.encode())
@@ -359,7 +363,7 @@ class Agent:
             sync_folder(self._path)
 
     def _resume(self) -> None:
-        """Take up what the file says, without a torn last line, which was never sent."""
+        """Take up what the file says; a torn last line was never sent."""
         file = Path(self._path)
         content = file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
@@ -382,8 +386,9 @@ class Agent:
             self._published.append(np.full(self._value.shape, np.nan))
         if not np.isfinite(self._published).all():
             raise PrivacyError(
-                f"path: the file of agent {self.node} is damaged; what it published is not "
-                "known, so it must not publish again with the same value and secrets"
+                f"path: the file of agent {self.node} is damaged; what it published is "
+                "not known, so it must not publish again with the same value and "
+                "secrets"
             )
 
     def __repr__(self) -> str:
@@ -395,6 +400,6 @@ class Agent:
 
     def __reduce__(self) -> tuple:
         raise TypeError(
-            "an agent holds a private value and its noise, and is not pickled; make it where "
-            "the value is, with path= to take it up again"
+            "an agent holds a private value and its noise, and is not pickled; make it "
+            "where the value is, with path= to take it up again"
         )

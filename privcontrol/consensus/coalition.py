@@ -158,7 +158,7 @@ def _moved(own: NDArray, adjacency: NodeAdjacency) -> NDArray:
 
 
 class _Honest:
-    """The network among the agents who are no members of a coalition, and their noise."""
+    """The network among the agents outside a coalition, and their noise."""
 
     def __init__(self, noise: AgentNoise, members: Sequence[int]) -> None:
         inside = np.ones(len(noise.scales), dtype=bool)

@@ -103,7 +103,7 @@ def private_consensus(
     >>> shared = private_consensus(ring, budget, 1.0, pairwise_std="auto", coalition=0)
     >>> errors = [agents.limit_mean_square_error() for agents in (consensus, shared)]
     >>> round(errors[0] / errors[1], 2)
-    5.97
+    5.98
     """
     law = family_of(family)
     one_of(moves, "moves", MOVES)
@@ -156,7 +156,8 @@ def _budgets(network: Network, budget: Any, moves: str) -> list[PrivacyBudget]:
     budgets = [checked_budget(entry) for entry in budgets]
     if len(budgets) not in (1, len(network)):
         raise ValueError(
-            f"budget: expected one or {len(network)}, one for each node, got {len(budgets)}"
+            f"budget: expected one or {len(network)}, one for each node, got "
+            f"{len(budgets)}"
         )
     if moves != "one" and len(set(budgets)) > 1:
         raise ValueError(

@@ -74,7 +74,7 @@ def deviation_from_mean(x: NDArray) -> tuple[NDArray, NDArray]:
 def exact_error(
     noise: AgentNoise, deviation: NDArray, steps: int, readout: str
 ) -> NDArray:
-    """E sum_i |readout_i(t) - mean(x(0))|^2 for t = 0 .. steps, from the spectrum of I - L.
+    """E sum_i |readout_i(t) - mean(x(0))|^2, t = 0 .. steps, by the spectrum of I - L.
 
     The deviation (n, d) is x(0) - mean(x(0)).
     """
@@ -198,7 +198,7 @@ def _rate_bound(
 def trace_interval(
     mean: NDArray, largest: ArrayLike, probes: int, log_odds: float
 ) -> tuple[NDArray, NDArray]:
-    """Lower and upper ends of the traces that do not exclude a mean over so many probes.
+    """Ends of the interval of traces that do not exclude a mean over so many probes.
 
     By Chernoff's bound a mean r T of trace T, with eigenvalues of at most a, has a
     probability of at most exp(-m k (r - 1 - log r) / 2) for m probes and k = max(1, T /
@@ -213,7 +213,7 @@ def trace_interval(
         return counted * (ratio - 1 - np.log(ratio)) > surplus
 
     def end(outer: NDArray) -> NDArray:
-        """The excluded end of an interval from the mean to where exclusion is certain."""
+        """Excluded end of an interval from the mean to where exclusion is certain."""
         inner = mean
         for _ in range(64):
             middle = 0.5 * (inner + outer)

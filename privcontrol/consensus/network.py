@@ -188,8 +188,8 @@ class Network:
         if x.shape != shape:
             number = "number" if dimension == 1 else "vector"
             raise ValueError(
-                f"initial_values: expected shape {shape}, one {number} for each node, got "
-                f"{x.shape}"
+                f"initial_values: expected shape {shape}, one {number} for each node, "
+                f"got {x.shape}"
             )
         return x
 
@@ -318,7 +318,8 @@ def _from_networkx(
         )
     if not graph.number_of_edges():
         raise ValueError(
-            f"graph: expected a connected network, got {len(nodes)} nodes without an edge"
+            f"graph: expected a connected network, got {len(nodes)} nodes without an "
+            "edge"
         )
     if not given:
         return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=None))
@@ -326,9 +327,9 @@ def _from_networkx(
     missing = values.count(None)
     if missing:
         raise ValueError(
-            f"graph: {missing} of {len(values)} edges have no attribute {weight!r}; name "
-            "another one by weight=..., or let weights='metropolis' choose weights that "
-            "converge"
+            f"graph: {missing} of {len(values)} edges have no attribute {weight!r}; "
+            "name another one by weight=..., or let weights='metropolis' choose "
+            "weights that converge"
         )
     real_array(values, "edge weights")
     return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=weight))
@@ -381,7 +382,7 @@ def _check_undirected_and_connected(matrix: sparse.csr_array) -> None:
 
 
 def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
-    """Metropolis or maximum-degree weights on the same edges, with row sums below one."""
+    """Metropolis or maximum-degree weights on the same edges."""
     degree = np.diff(matrix.indptr)
     if weights == "max-degree":
         largest = degree.max()
@@ -392,7 +393,7 @@ def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
 
 
 def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
-    """Refuse an averaging matrix with a second eigenvalue on or outside the unit circle.
+    """Refuse an averaging matrix with a second eigenvalue not inside the unit circle.
 
     With row sums of at most one, I - L is a stochastic matrix. On a connected graph
     only -1 could remain on the circle. It does exactly when no agent keeps a part of

@@ -85,7 +85,7 @@ class AgentNoise:
     def draw(
         self, rng: np.random.Generator, count: int, keep: bool = False
     ) -> tuple[NDArray, NDArray | None]:
-        """Draw gamma (n, count), and the standard entries (count, entries) to be kept."""
+        """Draw gamma (n, count), and standard entries (count, entries) to be kept."""
         noise = self.family.standard(rng, (len(self.scales), count))
         kept = []
         if keep:
@@ -118,7 +118,7 @@ class AgentNoise:
         return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
 
     def factor(self) -> NDArray:
-        """Dense (n, n + m) with gamma = factor @ entries, (n,) for independent noise."""
+        """Dense (n, n + m), gamma = factor @ entries; (n,) for independent noise."""
         if not self.pairwise_std:
             return self.scales
         incidence = self._incidence(*self.links)
@@ -126,7 +126,7 @@ class AgentNoise:
         return np.hstack([np.diag(self.scales), shared])
 
     def _incidence(self, first: NDArray, second: NDArray) -> sparse.csc_array:
-        """Return the matrix (n, m) whose column e has 1 in row first[e], -1 in second[e]."""
+        """Return the matrix (n, m) with 1 at (first[e], e) and -1 at (second[e], e)."""
         m = len(first)
         rows = np.stack([first, second], axis=1).ravel()
         entries = np.tile([1.0, -1.0], m)

@@ -135,7 +135,7 @@ def _error(
 def _draw_measured(
     ax: Axes, response: ConsensusResponse, readout: str, steps: int, color: str
 ) -> ErrorbarContainer:
-    """Mean squared errors of some 20 steps as points with bars of two standard errors."""
+    """Draw mean squared errors of some 20 steps, with two standard errors."""
     shown = slice(0, steps + 1, max(1, steps // 20))
     mean, error = response.mean_square_error(readout)
     return ax.errorbar(
@@ -186,7 +186,7 @@ def plot_network(
     --------
     >>> import privcontrol as pc
     >>> graph = pc.plants.ten_agent_graph()
-    >>> budgets = {node: pc.PrivacyBudget(epsilon=0.1 * node, delta=1e-2) for node in graph}
+    >>> budgets = {k: pc.PrivacyBudget(epsilon=0.1 * k, delta=1e-2) for k in graph}
     >>> ax = pc.consensus.plot_network(pc.private_consensus(graph, budgets, radius=1.0))
     """
     instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)

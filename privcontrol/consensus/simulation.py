@@ -29,12 +29,13 @@ from .noise import AgentNoise
 
 READOUTS = ("message", "state")
 
-#: Mean-square error of states over that of messages, at least, of which readers are told.
+#: Mean-square error of states over that of messages, of which readers are told.
 _FAR_BETTER = 10.0
 _READ_MESSAGES = (
     "states: each stays off by its agent's own and shared noise, so the states never "
-    "agree, and are more than three times as far from the average as the messages. Read "
-    "the messages (response.outputs, readout='message'), which agree and are public"
+    "agree, and are more than three times as far from the average as the messages. "
+    "Read the messages (response.outputs, readout='message'), which agree and are "
+    "public"
 )
 
 #: Numbers in a block of messages: 16 MB, half of a last-level cache.
@@ -46,7 +47,7 @@ _PARTS = 12
 
 
 def trial_block(numbers: int) -> int:
-    """Trials in a block, between 10 and 250, by the numbers that a trial has at a step."""
+    """Trials in a block, between 10 and 250, by the numbers of a trial at a step."""
     fitting = [size for size in (250, 100, 50, 20) if size * numbers <= _BLOCK_NUMBERS]
     return max(fitting, default=10)
 
@@ -273,7 +274,7 @@ def consensus_response(
 
 
 def entry_labels(labels: list[str], dimension: int) -> list[str]:
-    """Names ``label[k]`` of the entries of vectors, the labels themselves for numbers."""
+    """Names ``label[k]`` of the entries of vectors, the labels for numbers."""
     if dimension == 1:
         return labels
     return [f"{label}[{k}]" for label in labels for k in range(dimension)]

@@ -1,8 +1,8 @@
 """Enclose output noise in real numbers, more narrowly the more random bits there are.
 
-Every sample is a sum of standard entries eta, and its factors are enclosed to as many bits
-as the entries are known. They come from the numbers for which the guarantee was certified,
-such as C A^t S, and not from their rounded products.
+Every sample is a sum of standard entries eta, and its factors are enclosed to as many
+bits as the entries are known. They come from the numbers for which the guarantee was
+certified, such as C A^t S, and not from their rounded products.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Entries = dict[int, StandardEntry]
 class ExactNoise:
     """The samples of output noise as enclosures, in time order.
 
-    Entries are numbered. Those that are drawn once come first, then those of each sample in
-    turn.
+    Entries are numbered. Those that are drawn once come first, then those of each
+    sample in turn.
     """
 
     def __init__(self, noise: OutputNoise) -> None:
@@ -162,8 +162,8 @@ class ExactNoise:
 class _Rows(ABC):
     """The factors of one part of the noise.
 
-    ``first`` is the number of the first entry that is drawn once, and ``fresh`` that of the
-    first entry of sample 0.
+    ``first`` is the number of the first entry that is drawn once, and ``fresh`` that of
+    the first entry of sample 0.
     """
 
     has_memory = False
@@ -268,9 +268,9 @@ class _WhiteRows(_Rows):
 class _FilteredRows(_Rows):
     """The state xi(t+1) = A xi(t) + B eta(t), rounded to a fine grid after each step.
 
-    Rounding follows a rule that looks at the state only. It changes the shift by at most
-    sqrt(T) times twice the largest rounding error times the gain from state to whitened
-    output, which is evaluated once and must be negligible.
+    Rounding follows a rule that looks at the state only. It changes the shift by at
+    most sqrt(T) times twice the largest rounding error times the gain from state to
+    whitened output, which is evaluated once and must be negligible.
     """
 
     has_state = True
@@ -313,8 +313,8 @@ class _FilteredRows(_Rows):
         error = math.sqrt(inverse.order) * grid
         if not size * error * math.sqrt(_LONGEST_RUN) < _NEGLIGIBLE:
             raise PrivacyError(
-                "noise: the rounding of its state is not negligible, because its inverse "
-                "is almost unstable; add a white floor (floor=...)"
+                "noise: the rounding of its state is not negligible, because its "
+                "inverse is almost unstable; add a white floor (floor=...)"
             )
 
     def at(self, t: int, bits: int) -> list[Row]:
@@ -418,8 +418,8 @@ class _Responses:
                     break
             if 2 * self._precision > _MOST_BITS:
                 raise UncertifiableError(
-                    f"A^t for t = {t} is beyond {_MOST_BITS}-bit arithmetic; shorten the "
-                    "horizon"
+                    f"A^t for t = {t} is beyond {_MOST_BITS}-bit arithmetic; shorten "
+                    "the horizon"
                 )
             self._restart(2 * self._precision)
         return self._frames[t]

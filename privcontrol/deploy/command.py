@@ -4,9 +4,9 @@
     privcontrol check noise.json
     privcontrol publish noise.json --state gateway.sqlite --resolution 0.001
 
-A source yields readings: texts (a JSON object, or a CSV row after a header), or mappings of
-output names to numbers. A sink is a function that takes a mapping with the index and what
-is published. Nothing here prints a reading.
+A source yields readings: texts (a JSON object, or a CSV row after a header), or
+mappings of output names to numbers. A sink is a function that takes a mapping with the
+index and what is published. Nothing here prints a reading.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class _Stopped(Exception):
 class Relay:
     """Pass readings through a gateway, one published value for each that is accepted.
 
-    A reading whose sample was passed, or that cannot be read, is refused: it is counted,
-    and logged by its number without its content. A sample is never published twice.
+    A reading whose sample was passed, or that cannot be read, is refused: it is
+    counted, and logged by its number without its content. A sample is never published
+    twice.
 
     Parameters
     ----------
@@ -63,8 +64,8 @@ class Relay:
     ledger : PrivacyLedger, optional
         For `health`.
     epoch : float, optional
-        Time of sample 0, in the unit of the plant's dt. Readings may then carry a "time"
-        in place of an "index", and belong to the nearest sample.
+        Time of sample 0, in the unit of the plant's dt. Readings may then carry a
+        "time" in place of an "index", and belong to the nearest sample.
     most_lost : int, optional
         Refuse readings that are more samples ahead.
 
@@ -77,7 +78,8 @@ class Relay:
     ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> published = []
     >>> with pc.Gateway(noise, grid=0.001) as gateway:
-    ...     Relay(gateway).run([{"y": -20.0}, '{"y": -19.9, "index": 3}'], published.append)
+    ...     readings = [{"y": -20.0}, '{"y": -19.9, "index": 3}']
+    ...     Relay(gateway).run(readings, published.append)
     >>> [message["index"] for message in published]
     [0, 3]
     """
@@ -100,7 +102,8 @@ class Relay:
         if clash:
             raise ValueError(
                 f"outputs: expected other names than {', '.join(sorted(clash))}, which "
-                "say where a reading belongs; rename the plant's outputs and design again"
+                "say where a reading belongs; rename the plant's outputs and design "
+                "again"
             )
         self._header: list[str] = []
         self._number = 0  # of the reading
@@ -246,7 +249,7 @@ def _readings(place: str, stack: ExitStack) -> Iterable[Reading]:
 
 
 def _sink(place: str, stack: ExitStack) -> Sink:
-    """Open a sink: standard output, a topic of a broker, or a file that is appended to."""
+    """Open a sink: standard output, a topic, or a file that is appended to."""
     if _is_topic(place):
         return _topic(place, stack).send
     # beside sys.stdout, whose last flush would fail where the reader has gone
@@ -287,8 +290,8 @@ def main(arguments: list[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 refused (starting again does not help), 75 try again. Wrong usage exits
-        with 2.
+        0 done, 1 refused (starting again does not help), 75 try again. Wrong usage
+        exits with 2.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -345,16 +348,17 @@ def _taken_up(
     if not state.exists():
         if state.with_name(f"{state.name}.lock").exists():
             raise PrivacyError(
-                f"--state: the gateway's file at {str(state)!r} is gone, and its lock file "
-                "is left: put the file back. If the run begins again, delete the lock file"
+                f"--state: the gateway's file at {str(state)!r} is gone, and its lock "
+                "file is left: put the file back. If the run begins again, delete the "
+                "lock file"
             )
         return Gateway(noise, path=state, ledger=ledger, **steps)
     gateway = Gateway.resume(state, ledger=ledger)
     try:
         if _drawn(gateway.noise) != _drawn(noise):
             raise PrivacyError(
-                f"--state: the file at {str(state)!r} publishes another noise than that of "
-                f"{str(options.design)!r}: pass its design, or another --state"
+                f"--state: the file at {str(state)!r} publishes another noise than "
+                f"that of {str(options.design)!r}: pass its design, or another --state"
             )
         for name, given in steps.items():
             if given is None:
@@ -393,7 +397,7 @@ def _signals(relay: Relay) -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="privcontrol",
-        description="Show and check design files, and publish readings with their noise.",
+        description="Show and check design files, and publish readings with noise.",
         epilog="Exit: 0 done, 1 refused, 2 wrong usage, 75 try again.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -78,7 +78,7 @@ def load(path: str | Path) -> Any:
         reason = str(error) or type(error).__name__
         raise ValueError(
             f"path: the design file at {path!s} lacks something or holds what this "
-            f"version cannot read ({type(error).__name__}: {reason[:_LONGEST]}); save the "
-            "design again"
+            f"version cannot read ({type(error).__name__}: {reason[:_LONGEST]}); save "
+            "the design again"
         ) from error
     raise ValueError(f"path: expected the file of a noise or a loop, got {kind!r}")

@@ -48,12 +48,12 @@ _FORMAT = "privcontrol gateway 2"
 _KIND = Kind(
     "gateway",
     0o600,
-    "nothing is published. A new gateway that continues the run publishes another window "
-    "of it: see start in Gateway",
+    "nothing is published. A new gateway that continues the run publishes another "
+    "window of it: see start in Gateway",
 )
 #: Most samples in a block. A block lasts about a second.
 _LARGEST_BLOCK = 256
-#: A finite run is at least so many blocks, unless it is published faster than it samples.
+#: A finite run has at least so many blocks, unless it is faster than its samples.
 _LEAST_BLOCKS = 16
 #: Longest jump over samples on which the later noise depends. It takes some seconds.
 _LONGEST_JUMP = 50_000
@@ -84,22 +84,22 @@ class Gateway:
     """Publish the outputs of a plant with exact noise, and survive being killed.
 
     Before its first sample is published the ledger is charged, once however often the
-    gateway is resumed. Random bits come from the operating system. They are drawn ahead in
-    blocks of samples, and are on the disk before a sample of their block is published.
-    After a crash the gateway goes on behind the last sample that could have been
-    published: no sample is published twice, and no noise is drawn twice. Threads may share
-    a gateway. Processes may not: one process at a time holds the file, by a lock on a file
-    ``path.lock`` beside it.
+    gateway is resumed. Random bits come from the operating system. They are drawn ahead
+    in blocks of samples, and are on the disk before a sample of their block is
+    published. After a crash the gateway goes on behind the last sample that could have
+    been published: no sample is published twice, and no noise is drawn twice. Threads
+    may share a gateway. Processes may not: one process at a time holds the file, by a
+    lock on a file ``path.lock`` beside it.
 
     Parameters
     ----------
     noise : OutputNoise
     path : str or Path, optional
-        File that keeps the noise, as secret as the plant's outputs; mode 0600. Without it
-        the gateway ends with its process.
+        File that keeps the noise, as secret as the plant's outputs; mode 0600. Without
+        it the gateway ends with its process.
     ledger : PrivacyLedger, optional
-        Is charged ``guarantee`` before the first sample, and notes how far the gateway has
-        come, so an older copy of the file is refused.
+        Is charged ``guarantee`` before the first sample, and notes how far the gateway
+        has come, so an older copy of the file is refused.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add, and
@@ -109,19 +109,19 @@ class Gateway:
         Publish multiples of this step; by default the nearest doubles.
     resolution : number or sequence of p numbers, optional
         Readings are multiples of this step. Integers are counts of it, as an
-        analogue-to-digital converter gives them; other numbers are rounded to the nearest
-        multiple. If the noise was not designed for it, ``guarantee`` counts what the grid
-        adds, or says that it does not cover the grid.
+        analogue-to-digital converter gives them; other numbers are rounded to the
+        nearest multiple. If the noise was not designed for it, ``guarantee`` counts
+        what the grid adds, or says that it does not cover the grid.
     floating : bool, optional
-        Accept readings in floating point. The last bits of sums of doubles can exclude a
-        neighbour with certainty, so noise that gives no output independent noise of its own
-        (a ``floor``) needs a ``resolution`` or a ``grid``. Otherwise the guarantee says that
-        it is about real numbers only.
+        Accept readings in floating point. The last bits of sums of doubles can exclude
+        a neighbour with certainty, so noise that gives no output independent noise of
+        its own (a ``floor``) needs a ``resolution`` or a ``grid``. Otherwise the
+        guarantee says that it is about real numbers only.
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
-        Samples in a block, by default as many as are asked for in about a second, and at
-        most 256. A crash may cost two blocks.
+        Samples in a block, by default as many as are asked for in about a second, and
+        at most 256. A crash may cost two blocks.
 
     Raises
     ------
@@ -203,11 +203,12 @@ class Gateway:
         ----------
         path : str or Path
         ledger : PrivacyLedger, optional
-            Where the gateway is charged. It is needed if the gateway was made with one and
-            was stopped before its charge was noted. It knows how far the gateway has come.
+            Where the gateway is charged. It is needed if the gateway was made with one
+            and was stopped before its charge was noted. It knows how far the gateway
+            has come.
         known : int, optional
-            An earlier `next_index`, kept elsewhere. A file that is behind it is an older
-            copy, and is refused.
+            An earlier `next_index`, kept elsewhere. A file that is behind it is an
+            older copy, and is refused.
 
         Raises
         ------
@@ -223,9 +224,9 @@ class Gateway:
         store = FileStore(as_path(path).absolute(), _KIND)
         if not store.path.exists():
             raise FileNotFoundError(
-                f"path: expected the file of a gateway, got none at {str(store.path)!r}; "
-                "Gateway(noise, path=...) makes one. Where a run goes on, it is another "
-                "window of it: see start in Gateway"
+                "path: expected the file of a gateway, got none at "
+                f"{str(store.path)!r}; Gateway(noise, path=...) makes one. Where a run "
+                "goes on, it is another window of it: see start in Gateway"
             )
         store.hold()
         try:
@@ -308,8 +309,8 @@ class Gateway:
             self._exact.forget_before(self._committed)
         if not self._state["charged"] and self._ledger is None:
             raise ValueError(
-                "ledger: the gateway was made with a ledger and may not have been charged;"
-                " pass it: Gateway.resume(path, ledger=ledger)"
+                "ledger: the gateway was made with a ledger and may not have been "
+                "charged; pass it: Gateway.resume(path, ledger=ledger)"
             )
         _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
 
@@ -328,8 +329,9 @@ class Gateway:
         if self._next < reached:
             raise PrivacyError(
                 f"path: the file goes on at sample {self._next}, and samples up to "
-                f"{reached} may have been published: it is an older copy. Resume the newest "
-                "file; if it is lost, a new gateway continues the run (start=...)"
+                f"{reached} may have been published: it is an older copy. Resume the "
+                "newest file; if it is lost, a new gateway continues the run "
+                "(start=...)"
             )
 
     @property
@@ -375,8 +377,8 @@ class Gateway:
             The plant's outputs at this sample: a number where there is one output, or a
             mapping by output name.
         index : int, optional
-            Of the sample, if earlier ones were lost; the next one by default. It cannot go
-            back.
+            Of the sample, if earlier ones were lost; the next one by default. It cannot
+            go back.
 
         Returns
         -------
@@ -392,8 +394,8 @@ class Gateway:
         OSError
             If the file cannot be written or is gone; nothing was published.
         ValueError, TypeError
-            If the reading is no vector of p finite numbers, or the index is too far ahead.
-            No message holds an entry.
+            If the reading is no vector of p finite numbers, or the index is too far
+            ahead. No message holds an entry.
         """
         values = self._reading(y)
         self._check_process()
@@ -412,8 +414,8 @@ class Gateway:
         Parameters
         ----------
         frame : pandas.DataFrame
-            With the plant's output names as columns. Numbers are values, and no counts of
-            the resolution.
+            With the plant's output names as columns. Numbers are values, and no counts
+            of the resolution.
 
         Returns
         -------
@@ -423,14 +425,14 @@ class Gateway:
         Raises
         ------
         ValueError
-            If columns are missing or more than the outputs, an entry is no finite number,
-            or the rows do not fit into the horizon; nothing was published.
+            If columns are missing or more than the outputs, an entry is no finite
+            number, or the rows do not fit into the horizon; nothing was published.
         """
         names = list(self._noise.plant_data.outputs)
         if sorted(frame.columns) != sorted(names):
             raise ValueError(
-                f"frame: expected the columns {', '.join(names)}, got others; select them "
-                "with frame[[...]]"
+                f"frame: expected the columns {', '.join(names)}, got others; select "
+                "them with frame[[...]]"
             )
         if len(frame) > self.remaining:
             raise ValueError(
@@ -479,8 +481,8 @@ class Gateway:
         # before any lock, which a fork may have copied while it was taken
         if os.getpid() != self._process:
             raise PrivacyError(
-                "a gateway belongs to the process that made it, and its noise must not be"
-                " used in two; make it after the fork"
+                "a gateway belongs to the process that made it, and its noise must not "
+                "be used in two; make it after the fork"
             )
 
     def _checked_index(self, index: int | None) -> int:
@@ -508,9 +510,9 @@ class Gateway:
             )
         if index - self._next > self.longest_jump:
             raise ValueError(
-                f"index: expected at most {self._next + _LONGEST_JUMP}, {_LONGEST_JUMP} "
-                f"samples ahead, got {index}: later noise depends on all that is passed "
-                "over. If it is right, get there in several jumps"
+                f"index: expected at most {self._next + _LONGEST_JUMP}, "
+                f"{_LONGEST_JUMP} samples ahead, got {index}: later noise depends on "
+                "all that is passed over. If it is right, get there in several jumps"
             )
         return index
 
@@ -531,8 +533,8 @@ class Gateway:
             self._next = block.start
             raise PrivacyError(
                 f"index: sample {t} is lost: its noise was kept and could then not be "
-                "computed, because an error or an interruption ended that call; the next "
-                f"one is {block.start}"
+                "computed, because an error or an interruption ended that call; the "
+                f"next one is {block.start}"
             )
         if self._ahead is None and block.stop < self._noise.horizon:
             self._ahead = self._worker.submit(
@@ -541,7 +543,7 @@ class Gateway:
         return block
 
     def _take(self, block: _Block) -> None:
-        """Go on to a block. The next one lasts a second, at the rate of the one before."""
+        """Go on to a block. The next one lasts a second at the rate of the last one."""
         now = time.monotonic()
         if self._block is not None:
             rate = (self._block.stop - self._block.start) / max(now - self._taken, 1e-9)
@@ -708,8 +710,8 @@ def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
         raise PrivacyError(
             "resolution: expected the step of the sensor's readings, got none, and the "
             "noise has no floor: the last bits of readings in floating point exclude a "
-            "neighbour with certainty. Pass resolution= or grid=, design the noise with a "
-            "floor, or accept it with floating=True"
+            "neighbour with certainty. Pass resolution= or grid=, design the noise "
+            "with a floor, or accept it with floating=True"
         )
     scope = noise.guarantee.scope
     scope = replace(
@@ -727,14 +729,14 @@ def _block_size(noise: OutputNoise) -> int:
 
 
 def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
-    """The noise with the guarantee of a window that begins at this sample of the run."""
+    """The noise with the guarantee of a window that begins at this sample."""
     start = sample_index(start, "start", math.inf)
     if start == 0:
         return noise
     if noise.horizon == math.inf:
         raise ValueError(
-            "start: noise without a horizon begins in its stationary law at any sample; "
-            "leave start out, and the ledger counts each beginning as a release"
+            "start: noise without a horizon begins in its stationary law at any "
+            "sample; leave start out, and the ledger counts each beginning as a release"
         )
     return replace(noise, guarantee=noise.guarantee.in_window(start), promised=None)
 
@@ -744,8 +746,8 @@ def _on_grid(
 ) -> OutputNoise:
     """The noise with its guarantee for readings on a grid.
 
-    A grid coarser than the one that the noise was designed for is refused. Of noise that
-    was not designed for any the guarantee becomes weaker, with a warning.
+    A grid coarser than the one that the noise was designed for is refused. Of noise
+    that was not designed for any the guarantee becomes weaker, with a warning.
     """
     given = None
     if resolution is not None:
@@ -765,8 +767,9 @@ def _on_grid(
         )
     if any(mine > planned for mine, planned in zip(given, allowed)):
         raise ValueError(
-            "resolution: expected steps no larger than those that the noise was designed "
-            f"for, {[str(step) for step in allowed]}, got {[str(step) for step in given]}"
+            "resolution: expected steps no larger than those that the noise was "
+            f"designed for, {[str(step) for step in allowed]}, got "
+            f"{[str(step) for step in given]}"
         )
     return noise
 

@@ -1,7 +1,7 @@
 """Readings from a topic of an MQTT broker, and published values to one.
 
-Both have quality of service 0: a reading that comes late is of no use, and one that comes
-twice is refused. What the broker misses is a gap, and is never sent again.
+Both have quality of service 0: a reading that comes late is of no use, and one that
+comes twice is refused. What the broker misses is a gap, and is never sent again.
 
 Who connects is said by the environment, so neither the list of processes nor a shell's
 history shows it: PRIVCONTROL_MQTT_USER, PRIVCONTROL_MQTT_PASSWORD or
@@ -59,8 +59,8 @@ class Topic:
         self._topic = parts.path.removeprefix("/")
         if parts.username is not None or parts.password is not None:
             raise ValueError(
-                "address: expected no user and no password, which other users would see; "
-                f"set {_ENVIRONMENT}USER and {_ENVIRONMENT}PASSWORD_FILE"
+                "address: expected no user and no password, which other users would "
+                f"see; set {_ENVIRONMENT}USER and {_ENVIRONMENT}PASSWORD_FILE"
             )
         if not parts.hostname or not self._topic or set(self._topic) & set("+#"):
             raise ValueError("address: expected mqtt://host/topic without wildcards")
