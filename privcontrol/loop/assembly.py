@@ -200,8 +200,8 @@ def private_loop(
     for name_of, gain in (("K", K), ("L", L)):
         if isinstance(gain, ct.InputOutputSystem):
             raise ct.ControlArgument(
-                f"{name_of}: expected a gain, got a {type(gain).__name__}; systems such "
-                "as those of ct.create_statefbk_iosystem and "
+                f"{name_of}: expected a gain, got a {type(gain).__name__}; systems "
+                "such as those of ct.create_statefbk_iosystem and "
                 "ct.create_estimator_iosystem are joined by ct.interconnect and passed "
                 "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
             )
@@ -224,7 +224,7 @@ def private_feedback(
     name: str | None = None,
     **weights: Unpack[WeightOptions],
 ) -> PrivateLoop:
-    """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on privatised outputs.
+    """Close a loop as ``ct.feedback`` does, u = C (r + sign yhat), on private outputs.
 
     Parameters
     ----------
@@ -363,8 +363,9 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
     if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
         warnings.warn(
-            "P0: it is 0 along a direction that the noise hides, which declares that part "
-            "of the secret public: whoever reads P0 and initial_state knows it. Pass the "
+            "P0: it is 0 along a direction that the noise hides, which declares that "
+            "part of the secret public: whoever reads P0 and initial_state knows it. "
+            "Pass the "
             "variance that somebody without the secret would state",
             PrivacyWarning,
             stacklevel=4,

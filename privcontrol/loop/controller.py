@@ -448,7 +448,7 @@ def check_timebase(system: ct.InputOutputSystem, plant: Plant) -> None:
 def wiring(
     system: ct.InputOutputSystem, side: LinearSide
 ) -> tuple[list[int], list[int]]:
-    """The system's inputs (published outputs, references) and outputs in the loop's order.
+    """The system's inputs (yhat, references) and outputs in the loop's order.
 
     They are found by name where the names tell, else they stay as given.
     """

@@ -79,7 +79,7 @@ class LoopDynamics:
         return places
 
     def at(self, t: int) -> LinearSystem:
-        """Return the loop at sample t as one system from all drives, in their `places`."""
+        """Return the loop at sample t as one system from all drives, by `places`."""
         if self.law.varies:
             return self._of_units(t)
         return self._settled
@@ -107,8 +107,8 @@ class LoopDynamics:
         self.law.check_linear()
         if self.law.varies:
             raise ValueError(
-                "the gains of this loop vary from sample to sample: it has no poles and "
-                "no steady state; loop.system is a ct.nlsys with the time"
+                "the gains of this loop vary from sample to sample: it has no poles "
+                "and no steady state; loop.system is a ct.nlsys with the time"
             )
         return self._settled
 

@@ -161,9 +161,9 @@ def horizon_growth(
         )
     if disturbances(adjacency):
         raise TypeError(
-            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one about "
-            "a disturbance, of which modes of the state say little; for it there is noise "
-            "without a horizon, design_output_noise(..., horizon=np.inf)"
+            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one "
+            "about a disturbance, of which modes of the state say little; for it there "
+            "is noise without a horizon, design_output_noise(..., horizon=np.inf)"
         )
     counts = np.atleast_1d(real_array(horizons, "horizons"))
     whole = (counts == counts.round()).all() and counts.min(initial=1) >= 1

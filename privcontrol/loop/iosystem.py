@@ -23,7 +23,7 @@ System: TypeAlias = ct.StateSpace | ct.NonlinearIOSystem
 
 
 def input_labels(loop: LoopData) -> list[str]:
-    """Return references (``xd[i]`` and ``ud[i]``, or ``r[i]``), free inputs, ``eta[i]``."""
+    """Return labels of references, then of free inputs, then ``eta[i]``."""
     labels = [*loop.law.references, *loop.side.free_labels]
     if loop.noise is not None:
         labels += indexed("eta", loop.noise.total.channels)
@@ -41,7 +41,7 @@ def state_labels(loop: LoopData) -> list[str]:
 
 
 def closed_loop(loop: LoopData) -> System:
-    """Return the loop from references, exogenous inputs and gamma to what it publishes."""
+    """Return the loop from references, free inputs and gamma to what it publishes."""
     inputs = [*loop.law.references, *loop.side.free_labels]
     inputs += indexed("gamma", len(loop.side.plant.C))
     signals = (inputs, output_labels(loop), state_labels(loop))
@@ -81,8 +81,8 @@ def controller(loop: LoopData) -> System:
     law = loop.law
     if law.is_function:
         raise ValueError(
-            "controller: this loop's controller is a function of the user's own, and no "
-            "linear system; loop.online() runs it, one sample after the other"
+            "controller: this loop's controller is a function of the user's own, and "
+            "no linear system; loop.online() runs it, one sample after the other"
         )
     order = law.order
     p = len(loop.side.plant.C)
@@ -121,8 +121,9 @@ def _named(
     loop.law.check_linear()
     if loop.observer is not None and loop.observer.recall is not None:
         raise ValueError(
-            "this loop's noise has no finite state, and its controller recalls all that "
-            "was published: it is no system of python-control; loop.online() runs it"
+            "this loop's noise has no finite state, and its controller recalls all "
+            "that was published: it is no system of python-control; loop.online() runs "
+            "it"
         )
     labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
     if not loop.law.varies:

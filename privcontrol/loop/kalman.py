@@ -49,8 +49,9 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
     size = noise.horizon * noise.outputs
     if size > _DENSE:
         raise ValueError(
-            f"noise: it is correlated over the whole horizon, and a filter that knows it "
-            f"takes matrices of ({size}, {size}); at most {_DENSE} are taken. Design "
+            "noise: it is correlated over the whole horizon, and a filter that knows "
+            f"it takes matrices of ({size}, {size}); at most {_DENSE} are taken. "
+            "Design "
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
     responses = noise.responses.reshape(size, -1)
@@ -61,7 +62,7 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
 def noise_model(
     noise: OutputNoise | None, outputs: int, kind: type = NoisePart
 ) -> tuple[LinearSystem, NDArray]:
-    """Return the noise as a system of fresh standard entries, and the root of its state.
+    """Return the noise as a system of fresh entries, and the root of its state.
 
     Parts of another ``kind`` are left out. `ValueError` for correlated noise, which has
     no finite state.
@@ -75,7 +76,8 @@ def noise_model(
             continue
         if part.model is None:
             raise ValueError(
-                "noise: it is correlated over the whole horizon, and has no finite state"
+                "noise: it is correlated over the whole horizon, and has no finite "
+                "state"
             )
         model = sum_of(model, part.model)
         start = scipy.linalg.block_diag(start, part.state_root)
@@ -152,23 +154,10 @@ class Knowledge:
         """The filter's steps, one for each sample. At ``lost`` ones nothing is read."""
         spread = self.start
         unknown = self.unknown
-        noisy = np.vstack([self.F, self.G])
-        onto = np.vstack([self.C, self.A])
-        p = len(self.C)
         for t in range(samples):
-            step = _reading(self, spread, unknown)
-            if t in lost:
-                step = step.unread()
+            step = _reading(self, spread, unknown, t in lost)
             yield step
-            # the error of the prediction is that of the estimate, moved on
-            left = onto @ spread
-            error = np.hstack([left[p:], self.G]) - step.advance @ np.hstack(
-                [left[:p], self.F]
-            )
-            terms = np.abs(onto) @ np.linalg.norm(spread, axis=1)
-            terms += np.linalg.norm(noisy, axis=1)
-            terms = terms[p:] + np.abs(step.advance) @ terms[:p]
-            spread = _compressed(error, terms)
+            spread = step.ahead
             unknown = self.A @ step.unseen
 
     def told_of(
@@ -217,21 +206,26 @@ class Knowledge:
             unseen = unseen_mode(A, C, self.states)
             if unseen:
                 raise ValueError(
-                    "no stabilising Kalman gain: (A, C) is not detectable, as the outputs "
-                    f"do not see the mode {unseen}, which does not decay; measure it, let "
-                    "a local loop stabilise it (with_local_loop), or leave it out of the "
-                    "model"
+                    "no stabilising Kalman gain: (A, C) is not detectable, as the "
+                    f"outputs do not see the mode {unseen}, which does not decay; "
+                    "measure it, let a local loop stabilise it (with_local_loop), or "
+                    "leave it out of the model"
                 )
             raise ValueError(
-                "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) must "
-                "excite every mode that does not decay by itself, and RN should be "
-                "positive definite"
+                "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) "
+                "must excite every mode that does not decay by itself, and RN should "
+                "be positive definite"
             )
+        spread = root(covariance)
+        correct = covariance @ C.T @ weight
+        held = np.hstack([spread, np.zeros_like(self.G)])
         return Step(
-            spread=root(covariance),
+            spread=spread,
             unknown=self.unknown[:, :0],
-            correct=covariance @ C.T @ weight,
+            correct=correct,
             advance=advance,
+            after=held - correct @ np.hstack([C @ spread, self.F]),
+            ahead=spread,
             unseen=self.unknown[:, :0],
             weight=weight,
         )
@@ -265,8 +259,8 @@ class Knowledge:
     def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
 
-        They are (n, n) without a horizon. What is unknown has variance infinity, and nan as
-        covariance.
+        They are (n, n) without a horizon. What is unknown has variance infinity, and
+        nan as covariance.
         """
         if samples == math.inf:
             return self.covariance(self.settled(), predicted=predicted)
@@ -282,7 +276,7 @@ class Knowledge:
         spread = step.spread
         unknown = step.unknown
         if not predicted:
-            spread = step.estimated(self)
+            spread = step.after
             unknown = step.unseen
         found = spread[:n] @ spread[:n].T
         reached = np.abs(unknown[:n]).max(axis=1, initial=0.0) > 0
@@ -303,6 +297,8 @@ class Step:
         The estimate is the prediction + correct i, with the innovation i.
     advance : ndarray, shape (N, p)
         The next prediction is A z + B u + advance i.
+    after, ahead : ndarray, shapes (N, .)
+        Roots of the error covariances after the reading, and of the next prediction.
     unseen : ndarray, shape (N, b')
         The directions that are unknown still.
     weight : ndarray, shape (p, p)
@@ -314,6 +310,8 @@ class Step:
     unknown: NDArray
     correct: NDArray
     advance: NDArray
+    after: NDArray
+    ahead: NDArray
     unseen: NDArray
     weight: NDArray
 
@@ -322,53 +320,50 @@ class Step:
         """Error covariance (N, N) of the prediction, where all of it is known."""
         return self.spread @ self.spread.T
 
-    def unread(self) -> Step:
-        """The same step where the reading is lost."""
-        still = np.zeros_like(self.correct)
-        nothing = np.zeros_like(self.weight)
-        return Step(self.spread, self.unknown, still, still, self.unknown, nothing)
 
-    def estimated(self, known: Knowledge) -> NDArray:
-        """Root of the error covariance after the reading."""
-        seen = np.hstack([known.C @ self.spread, known.F])
-        before = np.hstack([self.spread, np.zeros_like(known.G)])
-        return before - self.correct @ seen
+def _reading(known: Knowledge, spread: NDArray, unknown: NDArray, lost: bool) -> Step:
+    """The gains of one reading, with the exact limit for what is unknown.
 
-
-def _reading(known: Knowledge, spread: NDArray, unknown: NDArray) -> Step:
-    """The gains of one reading, with the exact limit for what is unknown."""
+    They are zero where it is lost.
+    """
     A = known.A
     C = known.C
-    seen = np.hstack([C @ spread, known.F])
-    moved = np.hstack([A @ spread, known.G])
-    held = np.hstack([spread, np.zeros_like(known.G)])
-    both = np.vstack([held, moved])
-    terms = np.abs(C) @ np.linalg.norm(spread, axis=1)
-    terms += np.linalg.norm(known.F, axis=1)
+    F = known.F
+    G = known.G
+    seen = np.hstack([C @ spread, F])
+    held = np.hstack([spread, np.zeros_like(G)])
+    both = np.vstack([held, np.hstack([A @ spread, G])])
+    sizes = np.linalg.norm(spread, axis=1)
+    terms = np.abs(C) @ sizes + np.linalg.norm(F, axis=1)
     told = np.eye(len(C))
     first = np.zeros((2 * len(A), len(C)))
     unseen = unknown
-    if unknown.shape[1]:
+    if lost:
+        told = told[:0]
+    elif unknown.shape[1]:
         sight = C @ unknown
-        sizes = _sizes(np.abs(C) @ np.linalg.norm(unknown, axis=1))
-        scaled = sight / sizes[:, None]
-        left, values, right = scipy.linalg.svd(scaled)
+        units = _sizes(np.abs(C) @ np.linalg.norm(unknown, axis=1))
+        left, values, right = scipy.linalg.svd(sight / units[:, None])
         rank = np.count_nonzero(values > _UNSEEN)
         learned = right[:rank].T / values[:rank]
-        inverse = learned @ left[:, :rank].T / sizes
+        inverse = learned @ left[:, :rank].T / units
         first = np.vstack([unknown, A @ unknown]) @ inverse
         unseen = unknown @ right[rank:].T
-        told = left[:, rank:].T / sizes
+        told = left[:, rank:].T / units
     # what is told beside the unknown directions is an ordinary reading
-    rest = told @ seen
-    inverse = _inverse(rest, np.abs(told) @ terms)
+    inverse = _inverse(told @ seen, np.abs(told) @ terms)
     gain = first + (both - first @ seen) @ inverse @ told
     correct, advance = np.split(gain, 2)
+    # the error of the prediction is that of the estimate, moved on
+    after, ahead = np.split(both - gain @ seen, 2)
+    terms = np.abs(A) @ sizes + np.linalg.norm(G, axis=1) + np.abs(advance) @ terms
     return Step(
         spread=spread,
         unknown=unknown,
         correct=correct,
         advance=advance,
+        after=after,
+        ahead=_compressed(ahead, terms),
         unseen=unseen,
         weight=told.T @ inverse.T @ inverse @ told,
     )
@@ -378,6 +373,8 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
     """The pseudo-inverse of rows that are sums of terms of some sizes."""
     sizes = _sizes(terms)
     rounding = _ROUNDINGS * EPS
+    if not len(rows):
+        return rows.T
     if len(rows) == 1:
         energy = float(np.sum(rows**2))
         if energy <= (rounding * sizes[0]) ** 2:

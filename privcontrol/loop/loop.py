@@ -1,4 +1,4 @@
-"""Private output-feedback loops of a plant, a channel gate and a controller in the cloud.
+"""Private output-feedback loops of a plant, a gate and a controller in the cloud.
 
 What leaves the plant is yhat and u. Everything in the cloud is computed from them, so
 the guarantee of the output noise is the guarantee of the loop, for any controller.
@@ -42,7 +42,7 @@ from .simulation import UserLaw, simulate
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop(LoopData):
-    """A plant controlled from its privatised outputs, made by `private_loop` and its kin.
+    """A plant controlled from its private outputs, made by `private_loop` and its kin.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class PrivateLoop(LoopData):
 
     @property
     def K(self) -> NDArray | None:
-        """State feedback (m, n), or (T, m, n) where it varies, u = -K (estimate - xd) + ud.
+        """State feedback (m, n), or (T, m, n): u = -K (estimate - xd) + ud.
 
         With integral action it has a column for each tracked output. None for other
         controllers.
@@ -92,7 +92,7 @@ class PrivateLoop(LoopData):
 
     @property
     def L(self) -> NDArray | None:
-        """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p) where it varies.
+        """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p).
 
         The plant's rows come first, then those of the k states of the noise that it
         knows. Of the predictor: the estimate is xhat, and xhat+ = A xhat + B u + L i.
@@ -176,7 +176,7 @@ class PrivateLoop(LoopData):
             Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear
             plant is not certified to stay in its region under it; give it an input for
             what disturbs it.
-        measurement_noise : array_like, shape (p, T) or (p, trials, T), or "design", optional
+        measurement_noise : array_like (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; "design" draws it with covariance RN.
         exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
             Signals at inputs that the controller does not drive, by name, private; zero
@@ -228,7 +228,8 @@ class PrivateLoop(LoopData):
         ...              states=["level", "valve"])
         >>> level = pc.StateAdjacency({"level": 0.1}, times=0)
         >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=level, budget=budget)
+        >>> noise = pc.design_output_noise(tank, horizon=80, adjacency=level,
+        ...                                budget=budget)
         >>> loop = pc.private_lqg(tank, Q=1, R=1, QN=1e-2, RN=1e-2, noise=noise)
         >>> rows = np.block([[tank.A - np.eye(2), tank.B], [tank.C, np.zeros((1, 1))]])
         >>> xd, ud = np.split(np.linalg.solve(rows, [0, 0, 5.0]), [2])
@@ -251,7 +252,7 @@ class PrivateLoop(LoopData):
         target: ArrayLike | None = None,
         **signals: Unpack[RunSignals],
     ) -> NDArray:
-        """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the squared units of the states.
+        """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the states' squared units.
 
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for
         all trials, or "design". The ``target`` (n,) or (n, T) is what the states are to
@@ -292,7 +293,7 @@ class PrivateLoop(LoopData):
         )
 
     def online(self) -> OnlineController:
-        """The controller as it runs in the cloud, a sample at a time, from the start."""
+        """Run the controller as in the cloud, a sample at a time, from the start."""
         return OnlineController(self)
 
     @cached_property

@@ -142,7 +142,8 @@ def private_lqg(
     design = replace(design, tracked=tuple(tracked), prices=tuple(prices))
     if design.is_kalman and design.form == "filter" and side.through.any():
         raise ValueError(
-            "form: the plant passes an input on at once, so what is published at t would "
+            "form: the plant passes an input on at once, so what is published at t "
+            "would "
             'depend on itself if the controller read it; pass form="predictor"'
         )
     if codesign:
@@ -188,7 +189,8 @@ def _checked_design(
         return LqgDesign(estimator, form, covariance, mean)
     if noise is None or noise.horizon == math.inf:
         raise ValueError(
-            'terminal: without a horizon no state is the last one; pass "dare", or noise '
+            'terminal: without a horizon no state is the last one; pass "dare", or '
+            "noise "
             "with a horizon"
         )
     weight = semidefinite(terminal, "terminal", n + sums)
@@ -201,8 +203,8 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
         raise ValueError("codesign: loops with integral action keep their gains")
     if noise is None or noise.request is None:
         raise ValueError(
-            "codesign: expected noise from design_output_noise to start from, got none; "
-            "pass noise=..."
+            "codesign: expected noise from design_output_noise to start from, got "
+            "none; pass noise=..."
         )
     if noise.horizon != math.inf and (design.P0 is None or not design.is_kalman):
         raise ValueError(
@@ -212,7 +214,7 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
 
 
 def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
-    """`PrivacyWarning` where the loop costs more over its horizon than no control at all."""
+    """`PrivacyWarning` where the loop costs more than no control at all."""
     if loop.noise is None:
         return
     times = loop.noise.timepts
@@ -222,8 +224,9 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
-            f"at all {idle:.3g}: it follows the privacy noise. Pass the public covariance "
-            "P0 of x(0), with which the filter knows the noise, weigh inputs more (R), or "
+            f"at all {idle:.3g}: it follows the privacy noise. Pass the public "
+            "covariance P0 of x(0), with which the filter knows the noise, weigh "
+            "inputs more (R), or "
             "trust measurements less (RN)",
             PrivacyWarning,
             stacklevel=4,
@@ -245,8 +248,8 @@ def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[
         integral = dict.fromkeys(integral, 1.0)
     if not isinstance(integral, Mapping):
         raise TypeError(
-            "integral: expected names of outputs, or a mapping of names to weights, got "
-            f"{type(integral).__name__}"
+            "integral: expected names of outputs, or a mapping of names to weights, "
+            f"got {type(integral).__name__}"
         )
     if not integral or not set(integral) <= set(plant.outputs):
         raise ValueError(

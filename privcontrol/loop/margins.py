@@ -73,8 +73,8 @@ def knowledge(loop: LoopData) -> Any:
     design = loop.design
     if design is None or not loop.knows_noise:
         raise ValueError(
-            "the errors of this loop's observer are not what it believes: it does not know "
-            "the noise; private_lqg(P0=...) has a filter that does, and "
+            "the errors of this loop's observer are not what it believes: it does not "
+            "know the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
     return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)

@@ -41,7 +41,7 @@ class NonlinearTruth(ByContent):
 
     @classmethod
     def of(cls, sys: Any, operating_point: Any) -> NonlinearTruth:
-        """The truth from a system, and from ``ct.OperatingPoint`` or (states, inputs)."""
+        """The truth of a system, and ``ct.OperatingPoint`` or (states, inputs)."""
         plant = NonlinearPlant.of(sys)
         states = np.zeros(plant.order)
         inputs = np.zeros(len(plant.inputs))
@@ -51,7 +51,8 @@ class NonlinearTruth(ByContent):
         if not np.isfinite(outputs).all():
             raise ValueError(
                 "operating_point: the plant's outputs are not finite there; pass "
-                "operating_point=(states, inputs), such as ct.find_operating_point gives"
+                "operating_point=(states, inputs), such as ct.find_operating_point "
+                "gives"
             )
         return cls(plant, states, inputs, outputs)
 
@@ -68,9 +69,9 @@ class NonlinearTruth(ByContent):
             )
         if not isinstance(box, JacobianPolytope) or box.plant != self.plant:
             raise ValueError(
-                "noise: it hides nothing of this nonlinear plant, since it was designed "
-                "for linear ones; pass models=jacobian_polytope(sys, region) to its "
-                "design, with the very sys of this loop"
+                "noise: it hides nothing of this nonlinear plant, since it was "
+                "designed for linear ones; pass models=jacobian_polytope(sys, region) "
+                "to its design, with the very sys of this loop"
             )
         columns = [self.plant.order + k for k in controls]
         through = slice(self.plant.order, None)
@@ -122,8 +123,9 @@ def linear_part(sys: Any, noise: Any) -> Plant:
     plant = NonlinearPlant.of(sys)
     if not isinstance(noise, OutputNoise):
         raise TypeError(
-            "noise: a loop around a nonlinear plant needs noise from design_output_noise "
-            f"(with models=jacobian_polytope(sys, region)), got {type(noise).__name__}"
+            "noise: a loop around a nonlinear plant needs noise from "
+            "design_output_noise (with models=jacobian_polytope(sys, region)), got "
+            f"{type(noise).__name__}"
         )
     linear = noise.plant_data
     for kind in ("states", "inputs", "outputs", "dt"):

@@ -72,7 +72,7 @@ class OnlineController:
         feedforward: ArrayLike | None = None,
         applied: ArrayLike | None = None,
     ) -> NDArray:
-        """Take what is published at this sample, and return the inputs of the controller.
+        """Take what is published at this sample, and return the controller's inputs.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class OnlineController:
 
     @property
     def covariance(self) -> NDArray:
-        """Error covariance (n, n) of `estimate`, with inf and nan where nothing is known.
+        """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
 
         `ValueError` before the first reading, and for loops whose observer does not
         know the noise.
@@ -144,7 +144,7 @@ class OnlineController:
         return self._known.steps(sys.maxsize, self._lost)
 
     def _filter(self, t: int) -> Step:
-        """The filter's step at sample t, never one before the last that was asked for."""
+        """The filter's step at sample t, never one before the last that it gave."""
         while self._filtered <= t:
             self._step = next(self._steps)
             self._filtered += 1
@@ -205,7 +205,7 @@ class OnlineController:
         self._memory = self.law.follow(self.time - 1, *given)
 
     def _with_gains(self, observer: ObserverFeedback, t: int) -> ObserverFeedback:
-        """The observer with the gains of sample t, computed again after one was lost."""
+        """The observer with the gains of sample t, other ones after a loss."""
         step = self._filter(t)
         correct = step.correct
         if self._loop.form == "predictor":

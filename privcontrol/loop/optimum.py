@@ -95,7 +95,8 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
 def _check_gaussian(noise: OutputNoise) -> None:
     if noise.family != "gaussian":
         raise ValueError(
-            f"noise: the optimum is known among Gaussian noises, and this one is {noise.family}"
+            "noise: the optimum is known among Gaussian noises, and this one is "
+            f"{noise.family}"
         )
 
 

@@ -65,14 +65,14 @@ class OwnLaw(Law):
         """Refuse to be one linear system."""
         raise ValueError(
             "this loop's controller is a function, and not a linear system: it has no "
-            "poles, no closed_loop, no exact moments and no design file; estimate them, "
-            "loop.simulate(trials=1000)"
+            "poles, no closed_loop, no exact moments and no design file; estimate "
+            "them, loop.simulate(trials=1000)"
         )
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        """Return the inputs (m, 1) that it asks for at sample t, from one run's reading."""
+        """Return the inputs (m, 1) that it asks for, from one run's reading."""
         given = self._answer(t, memory, sensed, reference[:, 0])
         try:
             asked = np.asarray(given, float)
@@ -225,7 +225,7 @@ class SystemLaw(OwnLaw):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnDesign(LqgDesign):
-    """Hold the public prior of a controller of the user's own, whose gains are its own."""
+    """Hold the public prior of a controller of the user's own, with its own gains."""
 
     own: OwnLaw
 

@@ -33,7 +33,7 @@ def constant_filter(
 
 @dataclass(frozen=True, eq=False)
 class LqgDesign:
-    """Hold what an LQG loop was designed for, so other noise can take the old one's place.
+    """Hold what an LQG loop was designed for, so it can be designed for other noise.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class LqgDesign:
         noise: OutputNoise | None,
         samples: float | None = None,
     ) -> Law:
-        """Return the controller for a noise, or without noise for a number of samples."""
+        """Return the controller for a noise, or without it for some samples."""
         if noise is not None:
             samples = noise.horizon
         K = self.regulator(side, weights, samples)
@@ -135,7 +135,7 @@ class Regulation:
 
     @cached_property
     def settled(self) -> tuple[NDArray, NDArray]:
-        """The gain (m, n + j) of ``ct.dlqr``, and the solution of its Riccati equation."""
+        """The gain (m, n + j) of ``ct.dlqr``, and its Riccati equation's solution."""
         n = len(self.A)
         weights = (self.cost[:n, :n], self.cost[n:, n:], self.cost[:n, n:])
         try:
@@ -148,13 +148,13 @@ class Regulation:
             if unreached:
                 raise ValueError(
                     "no stabilising feedback gain: (A, B) is not stabilisable, as the "
-                    f"inputs do not reach the mode {unreached}, which does not decay; add "
-                    "an input, or let a local loop stabilise it (with_local_loop)"
+                    f"inputs do not reach the mode {unreached}, which does not decay; "
+                    "add an input, or let a local loop stabilise it (with_local_loop)"
                 )
             raise ValueError(
-                "no stabilising feedback gain: (A, B) must be stabilisable, Q must weigh "
-                "every mode that does not decay by itself, and R should be positive "
-                "definite"
+                "no stabilising feedback gain: (A, B) must be stabilisable, Q must "
+                "weigh every mode that does not decay by itself, and R should be "
+                "positive definite"
             )
         return gain, value
 

@@ -73,7 +73,7 @@ def write_report(
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
-    """Errors of the best linear estimates, or detections where the start is no secret."""
+    """Errors of the best estimates, or detections where the start is no secret."""
     if not loop.private_noise.total.consists_of(Structured, White):
         return _detections(loop)
     spy = eavesdropper(loop)
@@ -85,9 +85,9 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
                 sizes[k] = f"{size:.4g}"
         rows.append((name, *sizes))
     explanation = (
-        "<p>Standard deviations, in the states' units, of the best linear estimate from "
-        "all that is published, by somebody who knows model and gains and nothing else "
-        "about the state.</p>"
+        "<p>Standard deviations, in the states' units, of the best linear estimate "
+        "from all that is published, by somebody who knows model and gains and nothing "
+        "else about the state.</p>"
     )
     head = ("State", "Error at the start", "Error at the end")
     return explanation + _table(head, rows)

@@ -181,7 +181,8 @@ def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
         _check_design(state, "initial_state")
         if loop.design is None or loop.design.P0 is None:
             raise ValueError(
-                'initial_state="design" draws from the prior P0, which the loop was not '
+                'initial_state="design" draws from the prior P0, which the loop was '
+                "not "
                 "given; pass P0 to private_lqg"
             )
         start = root(loop.design.P0)
@@ -338,7 +339,8 @@ def _exogenous(
         if name not in names:
             raise ValueError(
                 f"exogenous: {name!r} is no input that the controller leaves free; "
-                f"these are {', '.join(names)}; controls=[...] names those that it drives"
+                f"these are {', '.join(names)}; controls=[...] names those that it "
+                "drives"
             )
         arrays[name] = _signal(value, f"exogenous {name!r}", (), samples, trials)
     still = np.zeros((samples, 1))

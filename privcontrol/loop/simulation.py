@@ -120,8 +120,9 @@ def _warn_of_left_region(left: NDArray, region: Region, counted: float) -> None:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "
             f"{region.text()}: the guarantee counts such runs "
-            f"with a probability of {counted:g}. Choose a larger region, limit the inputs "
-            "with saturation=, make the region invariant, or state a larger probability "
+            f"with a probability of {counted:g}. Choose a larger region, limit the "
+            "inputs with saturation=, make the region invariant, or state a larger "
+            "probability "
             "(leaving=); response.left_region tells the trials",
             PrivacyWarning,
             stacklevel=5,
@@ -442,7 +443,7 @@ def _agree(
 def _drawn_start(
     generator: np.random.Generator, signals: LoopSignals, block: int
 ) -> NDArray:
-    """Standard entries (block, k) of the initial state's root, which disturb no other draw."""
+    """Standard entries (block, k) of the initial state, which disturb no other draw."""
     count = signals.start.shape[1]
     if not count:
         return np.empty((block, 0))

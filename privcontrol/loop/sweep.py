@@ -148,8 +148,8 @@ class Tradeoff:
             price = "Expected cost of a sample\n[units of x'Qx + u'Ru]"
         ax.set(
             xlabel=(
-                f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} = "
-                f"{self.delta:g}, {self._span(time_unit)})"
+                f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} "
+                f"= {self.delta:g}, {self._span(time_unit)})"
             ),
             ylabel=price,
         )
@@ -228,7 +228,7 @@ def tradeoff(
         those of a sample in steady state: of the designs there are "trace", "loop",
         "iid" and "codesign", each with the observer that knows its noise, and
         reference, initial state and ``P0`` do not count.
-    adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list of them
+    adjacency : Adjacency or list of them
         What must be hidden, as in `design_output_noise`.
     epsilons : array_like, shape (E,)
         Privacy losses in nats.

@@ -45,7 +45,7 @@ _FREQUENCIES = 4096
 
 
 def in_turns(loop: LoopT, progress: bool) -> LoopT:
-    """The loop whose noise and filter were chosen for each other, as long as the cost fell."""
+    """Choose noise and filter for each other, as long as the cost falls."""
     noise = loop.private_noise
     before = expected_total(loop)
     history = [("filter for the noise", before)]
@@ -121,14 +121,14 @@ def _basis(columns: NDArray) -> NDArray:
 
 
 def _axes(ball: NDArray, slope: NDArray) -> NDArray:
-    """Moves U v_i of a ball U c, |c| <= 1, that price a slope as the whole ball does."""
+    """Moves U v_i of a ball U c, |c| <= 1, that price a slope as the ball does."""
     back = np.linalg.pinv(ball)
     _, turn = np.linalg.eigh(back @ slope @ back.T)
     return ball @ turn
 
 
 def _price(slope: NDArray, moves: NDArray) -> float:
-    """sum lambda for some lambda >= 0 with sum lambda c c' >= slope, nearly the least."""
+    """Nearly the least sum lambda, lambda >= 0, with sum lambda c c' >= slope."""
     size = len(slope)
     above = np.triu_indices(size)
     outer = np.array([np.outer(move, move)[above] for move in moves.T]).T
@@ -139,7 +139,7 @@ def _price(slope: NDArray, moves: NDArray) -> float:
 
 
 def _endless_excess(loop: LoopData) -> float:
-    """How far the cost of a sample may be above the optimum: for one output, else nan."""
+    """How far a sample's cost may be above the optimum, nan for several outputs."""
     noise: Any = loop.noise
     request = noise.request
     secret = secret_inputs(request.adjacency, loop.side.plant)
