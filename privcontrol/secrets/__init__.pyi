@@ -13,3 +13,4 @@ from .manifold import (
     output_query as output_query,
     trajectory_manifold as trajectory_manifold,
 )
+from .secret import Secret as Secret

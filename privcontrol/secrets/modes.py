@@ -14,7 +14,6 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import lapack
 
 from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
@@ -200,11 +199,12 @@ def warn_of_costly_modes(
 
 def _subspaces(A: NDArray) -> list[_Subspace]:
     """Invariant subspaces of groups of eigenvalues, merged until they are well apart."""
-    triangle, rotation = scipy.linalg.schur(A.astype(complex), output="complex")
+    A = A.astype(complex)
+    values = np.diag(scipy.linalg.schur(A, output="complex")[0])
     together = _TOGETHER
     while True:
-        groups = _groups(np.diag(triangle), together)
-        spaces = [_subspace(triangle, rotation, group) for group in groups]
+        groups = _groups(values, together)
+        spaces = [_subspace(A, values[group]) for group in groups]
         if len(spaces) == 1 or max(space.skew for space in spaces) < _SKEWED:
             return spaces
         together *= 3
@@ -272,22 +272,20 @@ def _mode(
     )
 
 
-def _subspace(triangle: NDArray, rotation: NDArray, group: NDArray) -> _Subspace:
-    """The invariant subspace of some eigenvalues on the diagonal of a Schur form.
+def _subspace(A: NDArray, group: NDArray) -> _Subspace:
+    """The invariant subspace of some eigenvalues of A, by an ordered Schur form.
 
-    They are moved to the front. A Sylvester equation then takes the other ones apart.
+    A Sylvester equation takes the other ones apart.
     """
-    chosen = np.zeros(len(triangle), dtype=np.int32)
-    chosen[group] = 1
-    front, basis = lapack.ztrsen(chosen, triangle, rotation, job="N")[:2]
+    triangle, basis, _ = scipy.linalg.schur(
+        A, output="complex", sort=lambda value: value in group
+    )
     size = len(group)
-    block = front[:size, :size]
-    dual = np.eye(size, len(front), dtype=complex)
-    if size < len(front):
-        rest = front[size:, size:]
-        between = front[:size, size:]
-        coupling, scale, _ = lapack.ztrsyl(block, rest, between, isgn=-1)
-        dual[:, size:] = coupling / scale
+    block = triangle[:size, :size]
+    dual = np.eye(size, len(A), dtype=complex)
+    if size < len(A):
+        rest, between = triangle[size:, size:], triangle[:size, size:]
+        dual[:, size:] = scipy.linalg.solve_sylvester(block, -rest, between)
     return _Subspace(
         values=np.diag(block),
         basis=basis[:, :size],
@@ -312,17 +310,11 @@ def _sizes(
 
 
 def _powers(matrix: NDArray, count: int) -> NDArray:
-    """I, M, M^2, .. (count, k, k) by doubling."""
-    powers = np.empty((count, *matrix.shape), matrix.dtype)
-    powers[0] = np.eye(len(matrix))
-    done = 1
-    leap = matrix
-    while done < count:
-        part = min(done, count - done)
-        powers[done : done + part] = leap @ powers[:part]
-        done += part
-        leap = leap @ leap
-    return powers
+    """I, M, M^2, .. (count, k, k)."""
+    powers = [np.eye(len(matrix), dtype=matrix.dtype)]
+    for _ in range(count - 1):
+        powers.append(matrix @ powers[-1])
+    return np.array(powers)
 
 
 def _kind(radius: float, size: int, growth: float) -> str:

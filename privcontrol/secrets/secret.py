@@ -186,25 +186,24 @@ class SecretInputs:
         A, _, C, _ = secrets[0].system.matrices
         B = np.hstack([secret.system.B for secret in secrets])
         D = np.hstack([secret.system.D for secret in secrets])
-        groups = [
-            replace(
-                secret, signals=tuple(replace(one, group=k) for one in secret.signals)
-            )
-            for k, secret in enumerate(secrets)
-        ]
-        return cls.side_by_side(groups, LinearSystem(A, B, C, D))
+        return cls.side_by_side(secrets, LinearSystem(A, B, C, D), apart=True)
 
     @classmethod
     def side_by_side(
-        cls, secrets: Sequence[SecretInputs], system: LinearSystem
+        cls, secrets: Sequence[SecretInputs], system: LinearSystem, apart: bool = False
     ) -> SecretInputs:
-        """Return the changes of several secrets as those of a system's inputs in turn."""
+        """Return the changes of several secrets as those of a system's inputs in turn.
+
+        Those of secrets ``apart`` do not come together.
+        """
         signals: list[SignalMoves] = []
         balls: list[tuple[int, ...]] = []
         first = 0
-        for secret in secrets:
+        for k, secret in enumerate(secrets):
             for moves in secret.signals:
-                signals.append(replace(moves, column=moves.column + first))
+                group = k if apart else moves.group
+                column = moves.column + first
+                signals.append(replace(moves, column=column, group=group))
             for index in secret.balls:
                 balls.append(tuple(column + first for column in index))
             first += secret.inputs

@@ -146,7 +146,8 @@ def _is_dynamic(system: LinearSystem) -> bool:
 def _balanced(system: LinearSystem) -> LinearSystem:
     """The same system with its states scaled by powers of two, so units do not matter.
 
-    Inputs of size one make states of size one. It is returned as it was if entries underflow or overflow.
+    Inputs of size one make states of size one. It is returned as it was if entries
+    underflow or overflow.
     """
     A, B, C, D = system.matrices
     scale = scipy.linalg.matrix_balance(A, permute=False, separate=True)[1][0]
@@ -188,7 +189,7 @@ def _hinf_bound(system: LinearSystem) -> float:
 
 
 def _estimate(system: LinearSystem, peaks: int = 0) -> float:
-    """The H-infinity norm of a stable system from below: some peaks of a grid, made sharper."""
+    """The H-infinity norm of a stable system from below, at so many peaks of a grid."""
 
     def lost(angle: NDArray | float) -> NDArray:
         points = np.exp(1j * np.atleast_1d(angle))

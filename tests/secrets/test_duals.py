@@ -39,6 +39,7 @@ FUNCTIONS = [
         "kinks",
         lambda x: np.maximum(x[0], x[1] ** 2) + np.abs(x[0]) - np.minimum(x[1], 0.1),
     ),
+    ("kinked powers", lambda x: np.maximum(x[0], x[1]) ** 2 + np.abs(x[0]) ** 3),
     ("clipped", lambda x: np.clip(x[0] * x[1], -0.3, 0.4) + np.square(x[1])),
     ("matrix", lambda x: (np.array([[1.0, 2.0], [0.0, 3.0]]) @ (x * x))[0]),
     ("stored", lambda x: _stored(x)),
