@@ -199,7 +199,7 @@ class PrivateResponse(ct.TimeResponseData):
 
     @property
     def outputs(self) -> TrialSignals:
-        """What is published, (output, trial, time), indexed by name."""
+        """Published outputs (output, trial, time), indexed by name."""
         return self._named(self.y, "outputs")
 
     @property
@@ -352,7 +352,7 @@ class PrivateResponse(ct.TimeResponseData):
         return TrialSignals(stacked, *unnamed, positions(self._labels(places)))
 
     def mean(self, signals: Signals = None) -> TrialSignals:
-        """Mean over the trials as (signals, T), indexed by name.
+        """Return the mean over the trials (signals, T), indexed by name.
 
         ``signals`` are labels, groups (``"outputs"``) or both (``"outputs.y[0]"``), one or a
         list; the plant's states by default.
@@ -360,7 +360,7 @@ class PrivateResponse(ct.TimeResponseData):
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
     def quantile(self, q: ArrayLike, signals: Signals = None) -> TrialSignals:
-        """Quantiles over the trials, (signals, T), or (len(q), signals, T) for a sequence.
+        """Return quantiles over the trials, (signals, T) or (len(q), signals, T).
 
         ``signals`` are those of `mean`.
 
@@ -389,7 +389,7 @@ class PrivateResponse(ct.TimeResponseData):
         *,
         signals: Signals = None,
     ) -> TrialSignals:
-        """Mean squared distance to the reference over the trials, (signals, T).
+        """Return the mean squared distance to the reference (signals, T).
 
         ``reference`` is a number, (signals,) or (signals, T), the response's own by default.
         ``signals`` are those of `mean`; with signals of your own, pass the reference too.
@@ -411,7 +411,7 @@ class PrivateResponse(ct.TimeResponseData):
         return TrialSignals(np.stack(rows), positions(self._labels(places)))
 
     def to_pandas(self) -> pd.DataFrame:
-        """All signals as a data frame, one row per trial and sample.
+        """Return all signals as a data frame, one row per trial and sample.
 
         Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and
         states by label. A label that occurs twice stands behind its group, as in

@@ -71,7 +71,7 @@ class InitialValues:
 
 
 class NodeAdjacency(Adjacency):
-    """Initial values of a network that differ at one node, or at two.
+    """Hide moves of a network's initial values at one node, or at two.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class NodeAdjacency(Adjacency):
         return ("the total of the initial values",)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready public description, in which a digest stands for many radii."""
+        """Return a JSON-ready public description; a digest stands for many radii."""
         public: dict[str, Any] = {"type": "NodeAdjacency", "moves": self.kind}
         if isinstance(self.radius, float):
             public["radius"] = self.radius

@@ -32,7 +32,7 @@ KEY_BYTES = 32
 
 
 def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
-    """Secrets that neighbours share, for a simulation that knows them all.
+    """Return secrets that neighbours share, for a simulation that knows them all.
 
     In the field two neighbours agree on theirs over a private channel, such as a key
     exchange. A key is for one run. Shared noise that is used twice cancels for whoever
@@ -75,7 +75,7 @@ class SharedBits(BitSource):
 
 
 class Agent:
-    """One agent, made by `PrivateConsensus.agent`.
+    """Run one agent; `PrivateConsensus.agent` makes it.
 
     Threads may share it. It belongs to the process that made it.
 
@@ -147,7 +147,7 @@ class Agent:
 
     @property
     def steps(self) -> int:
-        """How many updates it has made."""
+        """Number of updates that it has made."""
         return max(0, len(self._published) - 1)
 
     @property

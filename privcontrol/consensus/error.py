@@ -30,7 +30,7 @@ MOST_STEPS = 10**7
 
 @dataclass(frozen=True, eq=False)
 class MeanSquareErrorEstimate:
-    """A mean-square error that was estimated by random probes.
+    """Hold a mean-square error that was estimated by random probes.
 
     Its interval is proven for every number of probes.
 

@@ -43,7 +43,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """An undirected, connected, weighted network on which averaging converges.
+    """Describe an undirected, connected network on which averaging converges.
 
     Made by `read_network`.
 
@@ -121,7 +121,7 @@ class Network:
         return max(dense, 2 if nx.is_biconnected(graph) else 1)
 
     def neighbours(self, position: int) -> dict[int, float]:
-        """Weights of a node's neighbours by their positions."""
+        """Return the weights of a node's neighbours by their positions."""
         row = self.iteration[[position]].tocoo()
         weights = dict(zip(row.col.tolist(), row.data.tolist()))
         weights.pop(position, None)
@@ -138,7 +138,7 @@ class Network:
         return {node: i for i, node in enumerate(self.nodes)}
 
     def position(self, node: Hashable, name: str = "node") -> int:
-        """Position of a node that is given by its name, or a ``ValueError``."""
+        """Return the position of a node that is given by its name, or a ``ValueError``."""
         known = isinstance(node, Hashable) and node in self.index
         if not known:
             got = repr(node) if isinstance(node, str | int) else type(node).__name__

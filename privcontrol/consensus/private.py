@@ -210,7 +210,7 @@ class PrivateConsensus(Frozen):
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What all messages of all steps together promise (DPAM Theorem 4).
+        """The promise of all messages of all steps together (DPAM Theorem 4).
 
         They are post-processing of the one release x(0) + gamma, also where the network
         changes on the way, loses messages or runs without a clock. With independent
@@ -261,7 +261,7 @@ class PrivateConsensus(Frozen):
     def guarantee_of(
         self, node: Hashable, *, coalition: Sequence[Hashable] | None = None
     ) -> PrivacyGuarantee:
-        """The guarantee of one node, for moves in which it takes part.
+        """Return the guarantee of one node, for moves in which it takes part.
 
         With ``moves="one"`` it is about the initial value of the node of this name, for
         any network: guarantees of a node in several networks, each with a fresh draw of
@@ -385,7 +385,7 @@ class PrivateConsensus(Frozen):
         return PrivacyLoss.gaussian(size, moved, exposure.exact), adversary
 
     def to_statespace(self) -> ct.StateSpace:
-        """The small network as a python-control system with agent names as labels.
+        """Return the small network as a python-control system with agents as labels.
 
         Its states are x and the held noise ``xi[node]``, its outputs the messages, and
         dt = 1 is one averaging step. Inputs ``eta[node]``, and ``delta[node,node]`` of
@@ -428,7 +428,7 @@ class PrivateConsensus(Frozen):
         *,
         path: str | PathLike | None = None,
     ) -> Agent:
-        """The code of one agent, to be run where its value is known.
+        """Return the code of one agent, to be run where its value is known.
 
         Parameters
         ----------
@@ -515,7 +515,7 @@ class PrivateConsensus(Frozen):
     def mean_square_error(
         self, initial_values: Values, steps: int, *, readout: str = "message"
     ) -> NDArray:
-        """Exact E sum_i |readout_i(t) - mean(x(0))|^2, total over nodes and entries.
+        """Return E sum_i |readout_i(t) - mean(x(0))|^2 over nodes and entries, exactly.
 
         Parameters
         ----------
@@ -568,7 +568,7 @@ class PrivateConsensus(Frozen):
         )
 
     def limit_mean_square_error(self, *, readout: str = "message") -> float:
-        """The limit of `mean_square_error` for many steps.
+        """Return the limit of `mean_square_error` for many steps.
 
         For messages it is the mean of the variances v_i of what the agents draw alone.
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is

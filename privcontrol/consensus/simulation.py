@@ -137,7 +137,7 @@ class Propagation:
 
 
 class ConsensusResponse(PrivateResponse):
-    """Trials of private consensus, made by `PrivateConsensus.simulate`.
+    """Hold trials of private consensus; see `PrivateConsensus.simulate`.
 
     Outputs are the messages, states the private x_i(t). Use the messages, which agree.
     With noise that cancels the states stay apart by as much as it, however accurate the
@@ -187,7 +187,7 @@ class ConsensusResponse(PrivateResponse):
         return states
 
     def squared_error(self, readout: str = "message") -> NDArray:
-        """sum_i (readout_i(t) - mean(x(0)))^2 of every trial.
+        """Return sum_i (readout_i(t) - mean(x(0)))^2 of every trial.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class ConsensusResponse(PrivateResponse):
         return self._squared_errors[one_of(readout, "readout", READOUTS)]
 
     def mean_square_error(self, readout: str = "message") -> tuple[NDArray, NDArray]:
-        """Mean of `squared_error` over the trials, and its standard error.
+        """Return the mean of `squared_error` over the trials, and its standard error.
 
         The standard error of one trial is NaN.
 

@@ -51,7 +51,7 @@ _SHARE_OF_ROUNDING = 1e-11
 
 
 class AdaptiveReleases:
-    """Data, a release, a public answer, the next data: one run under one budget.
+    """Release data, take a public answer and the next data, under one budget.
 
     Two runs that publish the same numbers differ by a tangent move z of the manifold,
     for any answers b(Y). A release shows Lambda^+ F N z of it, which is added

@@ -127,7 +127,7 @@ class Adjacency(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectionAdjacency(Adjacency):
-    """Explicit moves of the data. Two data sets are adjacent if they differ by one of them.
+    """Hide explicit moves of the data, which lead from one data set to the other.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class DirectionAdjacency(Adjacency):
 
 @dataclass(frozen=True, eq=False)
 class ManifoldAdjacency(Adjacency):
-    """A free set of entries, one of which moves by at most mu (DPAM Definition 4).
+    """Hide moves of one entry by at most mu, the free others held (DPAM Definition 4).
 
     Two data sets are adjacent if they differ by a circuit v, a tangent vector of minimal
     support, some protected entry i of which moves by at most mu_i. The worst move has the
@@ -361,7 +361,7 @@ class ManifoldAdjacency(Adjacency):
 
 @dataclass(frozen=True, eq=False)
 class BallAdjacency(Adjacency):
-    """Data sets on the manifold that differ by at most a radius in a norm.
+    """Hide data sets that differ by at most a radius in a norm.
 
     That is ||x - x'||_p <= mu (IP Definition 1). The 2-ball is exact, and so are the
     1-ball, whose vertices are circuits, and small boxes. Every other ball is covered by

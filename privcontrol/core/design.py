@@ -55,7 +55,7 @@ _CLEARLY = 1e-6
 
 @dataclass(frozen=True)
 class NoiseDesign:
-    """A designed mechanism with its guarantee and its certificate of optimality.
+    """Hold a designed mechanism, its guarantee and its certificate of optimality.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ class Shape:
 def gaussian_shape(
     basis: MoveBasis, rows: NDArray, tol: float = 1e-9, *, counted: int | None = None
 ) -> Shape:
-    """The cheapest ellipsoid around the moves of a basis.
+    """Find the cheapest ellipsoid around the moves of a basis.
 
     ``rows`` (q, r) is H B for the basis responses B, with H^T H = W, and ``tol`` the gap
     at which the search ends. The lower bound is for hiding the first ``counted`` moves,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class PrivacyError(ValueError):
-    """A privacy claim that does not hold, or that double precision cannot certify.
+    """Refuse a claim that does not hold, or that double precision cannot certify.
 
     Examples
     --------
@@ -23,7 +23,7 @@ class PrivacyError(ValueError):
 
 
 class NotRealizableError(PrivacyError):
-    """The noise misses a direction that the adjacency protects (Theorems 1 and 2, eq. (8)).
+    """Refuse noise that misses a protected direction (Theorems 1 and 2, eq. (8)).
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class NotRealizableError(PrivacyError):
 
 
 class BudgetExceededError(PrivacyError):
-    """A charge that the privacy budget does not cover, and that was not recorded.
+    """Refuse a charge that the privacy budget does not cover; it was not recorded.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class BudgetExceededError(PrivacyError):
 
 
 class UncertifiableError(PrivacyError):
-    """A size that double precision cannot carry with the promised accuracy.
+    """Refuse a size that double precision cannot carry with the promised accuracy.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class UncertifiableError(PrivacyError):
 
 
 class PrivacyWarning(UserWarning):
-    """A guarantee that holds, at a price or with a consequence that the user may not expect.
+    """Warn of a guarantee that holds, at a price that the user may not expect.
 
     Examples
     --------

@@ -199,7 +199,7 @@ def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """A differential-privacy guarantee with its adjacency, horizon and number of releases.
+    """Promise differential privacy, with adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
     release made elsewhere. As a string it is four labelled lines, `explain` says all of

@@ -42,7 +42,7 @@ _PATIENCE = 60.0
 
 
 class PrivacyLedger:
-    """Counts guarantees against one budget for one secret.
+    """Count guarantees against one budget for one secret.
 
     ``PrivacyLedger(budget, path)`` makes a file or opens an existing one,
     ``PrivacyLedger.open(path)`` requires an existing one. A chain of digests over the
@@ -124,7 +124,7 @@ class PrivacyLedger:
 
     @property
     def budget(self) -> PrivacyBudget:
-        """What may be spent."""
+        """The budget that may be spent."""
         return self._budget
 
     @classmethod
@@ -322,7 +322,7 @@ class PrivacyLedger:
 
     @property
     def remaining(self) -> float:
-        """What is left of the budget, a number to look at. `can_charge` decides.
+        """The rest of the budget, a number to look at. `can_charge` decides.
 
         Epsilon at the budget's delta, or the parameter of one further release in GDP.
         """

@@ -59,7 +59,7 @@ _TANGENT = 1e-9
 
 
 class AffineManifold(Frozen):
-    """The set of x with D x + b = 0, which an eavesdropper knows too (DPAM Definition 3).
+    """Describe the x with D x + b = 0, as an eavesdropper knows too (DPAM Definition 3).
 
     A manifold is immutable, and equal to one of the same constraints and labels.
 
@@ -158,7 +158,7 @@ class AffineManifold(Frozen):
         labels: Sequence[str] | None = None,
         pinned: str = "raise",
     ) -> AffineManifold:
-        """The manifold {origin + N z}, with the kernel basis N (n, k) kept as given.
+        """Return the manifold {origin + N z}, and keep the kernel basis N (n, k).
 
         The ``origin`` (n,) is zero by default. The rest is as for the class.
 
@@ -328,7 +328,7 @@ class AffineManifold(Frozen):
         return Q, inverse / scales[:, None]
 
     def tangent(self, moves: NDArray) -> NDArray:
-        """Tangent coordinates (k, M) of moves N z (n, M). Others raise a `ValueError`."""
+        """Return tangent coordinates (k, M) of moves N z (n, M), else a `ValueError`."""
         moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
@@ -349,7 +349,7 @@ class AffineManifold(Frozen):
         return inverse @ moves
 
     def residual(self, x: ArrayLike) -> float:
-        """The norm of D x + b, or the distance of x (n,) to a manifold given by its kernel."""
+        """Return the norm of D x + b, or the distance of x (n,) where a kernel is given."""
         point = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
@@ -369,7 +369,7 @@ class AffineManifold(Frozen):
         return self.residual(point) <= rtol * scale
 
     def project(self, x: ArrayLike) -> NDArray:
-        """The point of the manifold that is nearest to x (n,) in the 2-norm.
+        """Return the point of the manifold that is nearest to x (n,) in the 2-norm.
 
         It prepares data that were rounded off the manifold. The guarantee is about what
         it returns: two projected data sets must be neighbours. Points at a distance r are
@@ -399,17 +399,17 @@ class AffineManifold(Frozen):
 
     @property
     def entries_per_move(self) -> int:
-        """How many numbers are stored of a circuit, for data, errors and coordinates."""
+        """Numbers that are stored of a circuit, for data, errors and coordinates."""
         return 2 * self.size + self.dimension
 
     def circuit_count(self) -> int:
-        """Number of candidates that `circuits` goes through for all charts."""
+        """Count the candidates that `circuits` goes through for all charts."""
         return sum(component.count for component in self._components)
 
     def circuits(
         self, radius: ArrayLike, charts: str | Sequence = "all"
     ) -> Iterator[NDArray]:
-        """Worst moves of DPAM Definition 4, as an iterator of tangent columns (k, B).
+        """Yield the worst moves of DPAM Definition 4 as tangent columns (k, B).
 
         The candidates are C(n, k - 1) = C(n, q + 1) for q constraints on n entries,
         summed over groups of entries that no constraint ties together.
@@ -434,7 +434,7 @@ class AffineManifold(Frozen):
     def circuit_moves(
         self, radius: ArrayLike, charts: str | Sequence = "all"
     ) -> Iterator[FiniteMoves]:
-        """`circuits` as an iterator of `FiniteMoves`, with the errors of their entries."""
+        """Yield `circuits` as `FiniteMoves`, with the errors of their entries."""
         sizes = radii(radius, (self.size,))
         if isinstance(charts, str):
             refuse_long(self._components)

@@ -68,7 +68,7 @@ _PUBLIC_TRIAL = "Try the query on public data of this shape"
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The release M(x) = F x + gamma on an affine manifold (DPAM eq. (2)).
+    """Release M(x) = F x + gamma on an affine manifold (DPAM eq. (2)).
 
     A mechanism is immutable, and equal to one of the same query and noise.
 

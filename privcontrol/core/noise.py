@@ -269,7 +269,7 @@ class Noise(Frozen, ABC):
 
 
 class GaussianNoise(Noise):
-    """gamma = factor @ eta, eta standard normal (DPAM Definition 6).
+    """Add gamma = factor @ eta, eta standard normal (DPAM Definition 6).
 
     Examples
     --------
@@ -329,7 +329,7 @@ class GaussianNoise(Noise):
 
 
 class LaplaceNoise(Noise):
-    """gamma = factor @ eta, eta Laplace of scale one, variance two (DPAM Definition 6).
+    """Add gamma = factor @ eta, eta Laplace of scale one, variance two (DPAM Definition 6).
 
     Examples
     --------

@@ -46,7 +46,7 @@ class MoveBasis:
 
 
 class LinearQuery(Frozen):
-    """The query x -> F x on a manifold (DPAM eq. (2)).
+    """Publish F x of the x on a manifold (DPAM eq. (2)).
 
     A query is immutable, and equal to a query of the same F and manifold.
 

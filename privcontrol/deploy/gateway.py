@@ -287,7 +287,7 @@ class Gateway:
 
     @property
     def identity(self) -> str:
-        """What tells this gateway's noise from that of any other."""
+        """The name that tells this gateway's noise from that of any other."""
         return self._identity
 
     def _keep_in(self, store: FileStore, found: Snapshot) -> None:
@@ -341,7 +341,7 @@ class Gateway:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What the whole run promises, and what it assumes of the run before it."""
+        """The promise of the whole run, and what it assumes of the run before it."""
         promise = self._noise.guarantee.released(EXACTLY)
         scope = promise.scope
         if self._noise.horizon == math.inf:

@@ -69,7 +69,7 @@ def design_output_noise(
     constraints: Callable[[Any], Any] | None = None,
     progress: bool = False,
 ) -> OutputNoise:
-    """Output noise that makes the outputs of a plant differentially private.
+    """Design the noise that makes the outputs of a plant differentially private.
 
     Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3).
     tr(W Gamma) is minimal among all Gaussian noises of the same guarantee, and the distance

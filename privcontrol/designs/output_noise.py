@@ -32,7 +32,7 @@ from .certify import models_guarantee, recertified
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OutputNoise(SummedNoise):
-    """Noise for the outputs of a plant with its guarantee, made by `design_output_noise`.
+    """Hold noise for a plant's outputs and its guarantee; see `design_output_noise`.
 
     Two are equal if plant, horizon, parts and guarantee are.
 
@@ -112,7 +112,7 @@ class OutputNoise(SummedNoise):
         return self.law.unit_variance * self.factor @ self.factor.T
 
     def draw(self, rng: Seed, trials: int) -> NDArray:
-        """Standard entries eta, (trials, T, channels), or (trials, channels) if drawn once.
+        """Draw eta (trials, T, channels), or (trials, channels) if drawn once.
 
         In the first shape the entries that are drawn once stand at the first sample, with
         zeros after. They are drawn trial by trial in time order, so fewer trials are a
@@ -122,7 +122,7 @@ class OutputNoise(SummedNoise):
         return _at_their_samples(first, fresh) if self.total.width else first
 
     def inputs(self, eta: NDArray) -> NDArray:
-        """Inputs ``eta[i]`` of the python-control systems as (trials, T, channels).
+        """Return inputs ``eta[i]`` of the python-control systems (trials, T, channels).
 
         They are the entries from `draw`, except that correlated noise, which has no system
         of finite order, enters with its samples.
@@ -131,7 +131,7 @@ class OutputNoise(SummedNoise):
         return _at_their_samples(first, self.total.inputs(fresh))
 
     def signal(self, eta: NDArray) -> NDArray:
-        """gamma as (trials, T, p) of entries eta from `draw`."""
+        """Return gamma (trials, T, p) of entries eta from `draw`."""
         return self.total.signal(*self._entries(eta))
 
     def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
@@ -141,7 +141,7 @@ class OutputNoise(SummedNoise):
         return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]
 
     def with_std(self, std: float) -> OutputNoise:
-        """The same noise, scaled so that its largest standard deviation is ``std``.
+        """Scale the noise until its largest standard deviation is ``std``.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class OutputNoise(SummedNoise):
     def guarantee_for(
         self, models: Any, *, adjacency: Adjacency | None = None
     ) -> PrivacyGuarantee:
-        """The guarantee when the true plant is any of several models.
+        """Return the guarantee when the true plant is any of several models.
 
         The noise stays as it is, and so does what it hides unless another adjacency is
         given.

@@ -123,7 +123,7 @@ def design_windows(
     weight: ArrayLike | Pricing | None = None,
     progress: bool = False,
 ) -> tuple[OutputNoise, ...]:
-    """Gaussian noise for consecutive windows of one plant that together meet one budget.
+    """Design Gaussian noise for consecutive windows that together meet one budget.
 
     Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move of
     the run the budget that the windows already published leave is shared equally among the

@@ -96,7 +96,7 @@ class LoopData:
 
     @property
     def known_design(self) -> LqgDesign:
-        """What the loop was designed for. `ValueError` unless `private_lqg` made it."""
+        """The design of the loop. `ValueError` unless `private_lqg` made it."""
         if self.design is None:
             raise ValueError("expected a loop that private_lqg made")
         return self.design
@@ -114,7 +114,7 @@ class LoopData:
         return self.design.initial_state
 
     def with_noise(self, noise: OutputNoise | None) -> Self:
-        """The same loop with other noise (or None), and with the filter that knows it.
+        """Return the loop with other noise (or None), and the filter that knows it.
 
         Loops whose observer knows no noise keep theirs.
         """
@@ -132,7 +132,7 @@ class LoopData:
     def noise_weight(
         self, horizon: float
     ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
-        """The map from output noise to the cost that it adds over a horizon.
+        """Return the map from output noise to the cost that it adds over a horizon.
 
         It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of
         x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone.

@@ -108,7 +108,7 @@ class PrivateLoop(LoopData):
         return self.observer.correct
 
     def poles(self) -> NDArray:
-        """Poles (N,) of the closed loop, without those of a noise model."""
+        """Return the poles (N,) of the closed loop, without those of a noise model."""
         return poles_of(self.dynamics.fixed)
 
     @property
@@ -153,7 +153,7 @@ class PrivateLoop(LoopData):
         progress: bool = False,
         **signals: Unpack[RunSignals],
     ) -> PrivateResponse:
-        """Monte-Carlo trials of the loop.
+        """Simulate trials of the loop (Monte Carlo).
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class PrivateLoop(LoopData):
         target: ArrayLike | None = None,
         **signals: Unpack[RunSignals],
     ) -> LoopCost:
-        """Exact expected sum of e'Q e + v'R v + 2 e'N v, e = x - target and v = u - ud.
+        """Return E sum e'Q e + v'R v + 2 e'N v exactly, e = x - target, v = u - ud.
 
         Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the
         loop has no Q and R.
@@ -318,7 +318,7 @@ class PrivateLoop(LoopData):
     def margins(
         self, direction: ArrayLike, *, probability: float, horizon: int | None = None
     ) -> NDArray:
-        """Margins (T,) that a prediction's error exceeds with a probability in a run.
+        """Return margins (T,) that a prediction's error exceeds with a probability.
 
         P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the
         prediction from what was published up to t - 1. An input decided at t - 1 moves
@@ -378,7 +378,7 @@ class PrivateLoop(LoopData):
 
     @cached_property
     def optimality(self) -> Optimality:
-        """How far the loop is from the best one for its secret, budget and prior.
+        """The distance from the best loop for its secret, budget and prior.
 
         `ValueError` unless it is a loop with a prior, and its noise hides states of a
         run with Gaussian noise.
@@ -387,7 +387,7 @@ class PrivateLoop(LoopData):
         return optimality(self)
 
     def steady_state_cost(self) -> LoopCost:
-        """Expected cost of a sample in steady state.
+        """Return the expected cost of a sample in steady state.
 
         Disturbances of QN and RN act, and the reference is zero. `ValueError` if the
         loop is not stable, has no Q and R, or its noise has a horizon.
@@ -410,7 +410,7 @@ class PrivateLoop(LoopData):
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
-        """E x_i^2 (n,) in steady state, in the squared units of the states."""
+        """Return E x_i^2 (n,) in steady state, in the squared units of the states."""
         refuse_moments(self, "steady_state_error")
         return steady_state_errors(self)
 

@@ -107,7 +107,7 @@ class NoisePart(ByContent, ABC):
         )
 
     def responses(self, horizon: int) -> NDArray:
-        """What each entry of eta adds to the outputs, as (T, p, R).
+        """Response (T, p, R) of the outputs to each entry of eta.
 
         Entries that act on one output at one sample only stand in `white` instead.
         """

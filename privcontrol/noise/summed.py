@@ -83,7 +83,7 @@ class SummedNoise(ByContent):
         return self.horizon
 
     def over(self, horizon: int) -> Self:
-        """The noise of the first samples of a run, with the same guarantee."""
+        """Return the noise of a run's first samples, with the same guarantee."""
         count = positive_integer(horizon, "horizon")
         if count > self.horizon:
             raise ValueError(
@@ -104,7 +104,7 @@ class SummedNoise(ByContent):
 
     @cached_property
     def responses(self) -> NDArray:
-        """What each entry of eta adds to the outputs, as (T, p, R).
+        """Response (T, p, R) of the outputs to each entry of eta.
 
         The entries of independent noise are left out. Their sizes are ``total.white``.
         """
@@ -127,7 +127,7 @@ class SummedNoise(ByContent):
         return run.stds.max(axis=1)
 
     def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
-        """Covariance (p, p) of gamma(t) and gamma(s) by sample index.
+        """Return the covariance (p, p) of gamma(t) and gamma(s) by sample index.
 
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
         ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.

@@ -49,7 +49,7 @@ _POOR = 10.0
 
 @dataclass(frozen=True, eq=False)
 class PlantBox(ByContent, PlantRegion):
-    """All plants whose matrices lie within given half-widths of a nominal plant's.
+    """Hold all plants whose matrices lie within half-widths of a nominal plant's.
 
     The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
 
@@ -119,7 +119,7 @@ class PlantBox(ByContent, PlantRegion):
     def around(
         cls, sys: Any, *, relative: float | None = None, absolute: float | None = None
     ) -> PlantBox:
-        """The box in which every nonzero entry of A, B, C and D is known to within an error.
+        """Return the box that knows every nonzero entry of A to D within an error.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class PlantBox(ByContent, PlantRegion):
 
     @property
     def clause(self) -> str:
-        """What a guarantee for the box takes for granted of the plant."""
+        """The assumption of a guarantee for the box about the plant."""
         names = [name for name in "ABCD" if name in "AC" or getattr(self, name).any()]
         *others, last = names
         count = len(self.widths)
@@ -203,11 +203,11 @@ class PlantBox(ByContent, PlantRegion):
         return (self._spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
 
     def at(self, offsets: ArrayLike) -> ct.StateSpace:
-        """The plant (`StateSpace`) at given offsets of the uncertain entries from the middle."""
+        """Return the plant at given offsets of the uncertain entries from the middle."""
         return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
 
     def corners(self) -> list[ct.StateSpace]:
-        """The plants at the corners, for `design_output_noise(models=box.corners())`.
+        """Return the plants at the corners, as for ``models=box.corners()``.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class PlantBox(ByContent, PlantRegion):
         return [self.at(corner * self.widths) for corner in signs(count)]
 
     def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
-        """Up to 256 corners and ``count`` plants drawn at random.
+        """Return up to 256 corners and ``count`` plants drawn at random.
 
         A guarantee for them is SAMPLED: it covers these plants only.
 
@@ -241,7 +241,7 @@ class PlantBox(ByContent, PlantRegion):
         return bool((distance <= self._spread).all())
 
     def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """Corners in the entries that matter to a secret, always the same ones."""
+        """Return corners in the entries that matter to a secret, always the same ones."""
         entries = self._mattering(adjacency)
         count = int(entries.sum())
         if count <= _MOST_OF_POLYTOPE:
@@ -251,7 +251,7 @@ class PlantBox(ByContent, PlantRegion):
         return tuple(self._moved(entries, offset) for offset in offsets)
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """Vertices of a polytope that contains all that the box knows of a secret.
+        """Return vertices of a polytope around all that the box knows of a secret.
 
         They are the corners of the entries that matter to it. With more than five such
         entries they are two for each, of the cross-polytope around the box.

@@ -204,7 +204,7 @@ class JacobianPolytope(PlantPolytope):
 
     @property
     def clause(self) -> str:
-        """What a guarantee for the polytope takes for granted of the plant."""
+        """The assumption of a guarantee for the polytope about the plant."""
         return f"the plant is the nonlinear {self.name}"
 
     @property

@@ -49,7 +49,7 @@ class _Nominal:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlantPolytope(ByContent, PlantRegion):
-    """All weighted means of given plants, its vertices.
+    """Hold all weighted means of given plants, its vertices.
 
     The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
     weights >= 0 that add up to one. A plant that varies may have other weights at every
@@ -130,14 +130,14 @@ class PlantPolytope(ByContent, PlantRegion):
 
     @property
     def clause(self) -> str:
-        """What a guarantee for the polytope takes for granted of the plant."""
+        """The assumption of a guarantee for the polytope about the plant."""
         count = len(self.vertices)
         manner = "at every sample" if self.varying else "the same for the whole run"
         exception = exception_of(self.miss)
         return f"A, B, C and D between {count} given plants, {manner}{exception}"
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """The vertices, for any secret."""
+        """Return the vertices, for any secret."""
         return self.vertices
 
     def shift(
@@ -169,7 +169,7 @@ class PlantPolytope(ByContent, PlantRegion):
         return bool(distance <= _INSIDE)
 
     def at(self, weights: ArrayLike) -> ct.StateSpace:
-        """The plant of given weights.
+        """Return the plant of given weights.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class PlantPolytope(ByContent, PlantRegion):
         return _weighted(self.vertices, shares).statespace()
 
     def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
-        """The vertices, and plants inside drawn at random.
+        """Return the vertices, and plants inside drawn at random.
 
         A guarantee for them covers these plants only.
 

@@ -110,7 +110,7 @@ class PlantRegion(CheckedFields, ABC):
         """Vertices of a polytope that contains all that the region knows of a secret."""
 
     def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
-        """A few plants of the region, from which a design for a secret starts."""
+        """Return a few plants of the region, from which a design for a secret starts."""
         return self.plants(adjacency)
 
     def shift(

@@ -231,7 +231,7 @@ class _OfStates(PlantAdjacency):
         return self.starting(plant, 1)
 
     def moves_at_first_sample(self, plant: Plant) -> NDArray:
-        """Columns mu_k e_k (n, q) by which the protected states move at t = 0."""
+        """Return columns mu_k e_k (n, q) by which the protected states move at t = 0."""
         index, radii = self._index_and_radii(plant)
         return np.eye(plant.order)[:, index] * radii
 
@@ -251,7 +251,7 @@ class _OfStates(PlantAdjacency):
 
 @dataclass(frozen=True, eq=False)
 class StateAdjacency(_OfStates):
-    """One state at one time moves by at most its radius, the others then are held.
+    """Hide moves of one state at one time by at most its radius, the others held.
 
     Two trajectories are adjacent if they obey the same dynamics and inputs and, at some
     protected time j, differ in one protected state k only, by at most mu_k. At all other
@@ -367,7 +367,7 @@ class StateAdjacency(_OfStates):
     def moves_from(
         self, trajectory: TrajectoryManifold, start: int, length: int
     ) -> StateMoves:
-        """The moves of block charts, as moves of the first state of a window.
+        """Return the moves of block charts, as moves of the first state of a window.
 
         The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
         """
@@ -402,7 +402,7 @@ def _state_moves(
 
 @dataclass(frozen=True, eq=False)
 class InitialStateAdjacency(_OfStates):
-    """The initial state moves within a ball, the trajectory follows the dynamics.
+    """Hide moves of the initial state within a ball; the trajectory follows.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ LONGEST = 10_000
 
 @dataclass(frozen=True, eq=False)
 class DisturbanceAdjacency(PlantAdjacency):
-    """A signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w is the secret.
+    """Hide a signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w.
 
     Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
     an adjacent move: at one entry and one time by at most its radius (``single``), or by any
@@ -230,7 +230,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self._times_within(horizon)
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
-        """Names of the secret signals, as labels of the plant."""
+        """Return the names of the secret signals, as labels of the plant."""
         found = []
         for name in self._named(plant.inputs):
             if not isinstance(name, str):
@@ -244,11 +244,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         return tuple(found)
 
     def system(self, plant: Plant) -> LinearSystem:
-        """G, from the secret signals to the outputs."""
+        """Return G, from the secret signals to the outputs."""
         return entered_by_signals(plant, self.signals(plant))
 
     def radii(self, plant: Plant) -> NDArray:
-        """mu of each secret signal (q,)."""
+        """Return mu of each secret signal (q,)."""
         return self._radii(len(self.signals(plant)), "secret signal")
 
     def _columns(

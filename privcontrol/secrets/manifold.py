@@ -248,7 +248,7 @@ def trajectory_manifold(
 
 
 def observability_stack(sys: ct.StateSpace | Plant, horizon: int) -> NDArray:
-    """O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
+    """Return O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
 
     Parameters and errors are those of `trajectory_manifold`.
 

@@ -62,7 +62,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, eq=False)
 class ClippedNetwork:
-    """A feed-forward network whose inputs are clipped to a public box.
+    """Clip the inputs of a feed-forward network to a public box.
 
     Clipping moves no two inputs apart in any norm, so the constant of the network on the box
     is one of the clipped network for *all* inputs. Neurons that are off, or saturated, on
@@ -148,7 +148,7 @@ class ClippedNetwork:
     def lipschitz(
         self, *, p: float = 2, q: float = 2, method: str = "sdp"
     ) -> LipschitzBound:
-        """A certified Lipschitz constant of the clipped network, for all inputs.
+        """Return a certified Lipschitz constant of the clipped network, for all inputs.
 
         Interval arithmetic on the box gives every neuron an interval of slopes; its upper
         end is moved into the next weight, and `feedforward_lipschitz` bounds what

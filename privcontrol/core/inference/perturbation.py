@@ -60,7 +60,7 @@ class Released(ABC):
         """The release for the input x."""
 
     def then(self, function: Callable) -> PostProcessed:
-        """The same release and guarantee, post-processed (IP, Proposition 1).
+        """Return the same release and guarantee, post-processed (IP, Proposition 1).
 
         The function gets the released array, batched as the release is, and must see
         nothing else of the input. What it raises passes as it is, and may show the release.
@@ -212,7 +212,7 @@ class _Perturbation(Released):
 
 @dataclass(frozen=True, eq=False)
 class InputPerturbation(_Perturbation):
-    """A model behind noise on its input, ``model(x + noise)``.
+    """Put noise on a model's input, ``model(x + noise)``.
 
     The noise is sigma eta with eta standard Gaussian and sigma = sup ||x - x'||_2 /
     kappa_eps^-1(delta), or Laplace of scale sup ||x - x'||_1 / epsilon. The guarantee holds
@@ -378,7 +378,7 @@ class InputPerturbation(_Perturbation):
 
 @dataclass(frozen=True, eq=False)
 class OutputPerturbation(_Perturbation):
-    """A model with noise on its answer, ``model(x) + noise``.
+    """Put noise on a model's answer, ``model(x) + noise``.
 
     The noise is sigma eta with eta standard Gaussian and sigma = alpha L_{p -> 2} /
     kappa_eps^-1(delta), or Laplace of scale alpha L_{p -> 1} / epsilon. The Lipschitz

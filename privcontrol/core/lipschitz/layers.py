@@ -81,7 +81,7 @@ class _Layer(CheckedFields, ABC):
         return sums * (1 + 4 * terms * EPS) + lost
 
     def certificate(self) -> float:
-        """A proven upper bound c of the squared norm of W T^{-1/2}.
+        """Return a proven upper bound c of the squared norm of W T^{-1/2}.
 
         The layer needs c <= 1. It is the largest of T_ii^{-1} sum_j |W'W|_ij q_j / q_i for
         the T in use, with bounds of the rounding errors.
@@ -118,7 +118,7 @@ def checked_inputs(x: ArrayLike, size: int) -> NDArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLLayer(_Layer):
-    r"""A dense SDP-based Lipschitz layer.
+    r"""Apply a dense SDP-based Lipschitz layer.
 
     It maps x to :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)` with the diagonal
     T_ii = sum_j |W'W|_ij q_j / q_i.
@@ -175,7 +175,7 @@ class SLLLayer(_Layer):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLConvolution(_Layer):
-    r"""A convolutional SDP-based Lipschitz layer.
+    r"""Apply a convolutional SDP-based Lipschitz layer.
 
     It maps images to :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)`, W^T a convolution.
 
@@ -269,7 +269,7 @@ class SLLConvolution(_Layer):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLNetwork:
-    """SLL layers of one width, and an affine head, whose spectral norm counts.
+    """Apply SLL layers of one width, then an affine head, whose spectral norm counts.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ PRUNE = 1e-8
 
 
 class LipschitzBound(float):
-    """A certified Lipschitz constant with its norms, a float.
+    """Hold a certified Lipschitz constant with its norms, a float.
 
     It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
     the radius, and the output norm q that of the noise: 2 for Gaussian and 1 for Laplace
