@@ -227,7 +227,7 @@ class PrivateConsensus(Frozen):
         *,
         coalition: Sequence[Hashable] | None = None,
     ) -> PrivacyGuarantee:
-        """The guarantee for other moves of the same radius, or towards certain agents.
+        """Return the guarantee for other moves of this radius, or towards certain agents.
 
         Parameters
         ----------
@@ -543,7 +543,7 @@ class PrivateConsensus(Frozen):
         confidence: float = 0.99,
         rng: Seed = None,
     ) -> MeanSquareErrorEstimate:
-        """`mean_square_error` for any network, with a proven confidence interval.
+        """Estimate `mean_square_error` of any network, with a proven interval.
 
         Parameters
         ----------

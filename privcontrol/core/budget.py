@@ -43,7 +43,8 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
         unknown = sorted(set(named) - {"epsilon", "delta", "gdp"})
         if unknown:
             raise TypeError(
-                f"{cls.__name__}: expected epsilon, delta or gdp, got {', '.join(unknown)}"
+                f"{cls.__name__}: got an unexpected keyword {', '.join(unknown)}; "
+                "expected epsilon, delta or gdp"
             )
         init(self, **named)
 

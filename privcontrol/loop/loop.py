@@ -42,7 +42,7 @@ from .simulation import UserLaw, simulate
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop(LoopData):
-    """A plant controlled from its private outputs, made by `private_loop` and its kin.
+    """Control a plant from its private outputs; see `private_loop` and its kin.
 
     Attributes
     ----------
@@ -252,7 +252,7 @@ class PrivateLoop(LoopData):
         target: ArrayLike | None = None,
         **signals: Unpack[RunSignals],
     ) -> NDArray:
-        """Exact E (x_i(t) - target_i(t))^2 as (n, T), in the states' squared units.
+        """Return E (x_i(t) - target_i(t))^2 (n, T) exactly, in the states' squared units.
 
         Parameters are those of `simulate`; disturbances are None, one array (n, T) for
         all trials, or "design". The ``target`` (n,) or (n, T) is what the states are to
