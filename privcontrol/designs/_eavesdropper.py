@@ -85,8 +85,8 @@ class Eavesdropper:
     def error_covariance(self, t: int) -> NDArray:
         """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
 
-        Under the flat prior what cannot be estimated has variance ``np.inf``, and
-        covariance +-inf with what else moves along.
+        Under the flat prior a state that cannot be estimated has variance ``np.inf``, and
+        its covariances are nan.
 
         Raises
         ------
@@ -95,25 +95,23 @@ class Eavesdropper:
         """
         t = sample_index(t, "t", self.horizon)
         errors = self._errors[t]
+        unknown = self._unknown[t]
         covariance = errors @ errors.T
-        blind = self._blindness[t]
-        unseen = blind @ blind.T
-        size = np.linalg.norm(blind, axis=1)
-        negligible = _REACHES * np.outer(size, size)
-        unseen[np.abs(unseen) <= negligible] = 0.0
-        infinite = np.copysign(np.inf, unseen)
-        return np.where(unseen == 0, covariance, infinite)
+        covariance[unknown | unknown[:, None]] = np.nan
+        covariance[unknown, unknown] = np.inf
+        return covariance
 
     @cached_property
     def _errors(self) -> NDArray:
         return orbit(self.plant, self.factor, self.horizon)
 
     @cached_property
-    def _blindness(self) -> NDArray:
+    def _unknown(self) -> NDArray:
+        """Which states (T, n) blind directions reach, beyond rounding."""
         frames = orbit(self.plant, self.blind, self.horizon)
         without_signs = replace(self.plant, A=np.abs(self.plant.A))
         sizes = orbit(without_signs, np.abs(self.blind), self.horizon)
-        return np.where(np.abs(frames) <= _REACHES * sizes, 0.0, frames)
+        return (np.abs(frames) > _REACHES * sizes).any(axis=2)
 
     @property
     def std(self) -> NDArray:
@@ -122,7 +120,7 @@ class Eavesdropper:
         It is inf where the state cannot be estimated.
         """
         std = np.linalg.norm(self._errors, axis=2)
-        return np.where(self._blindness.any(axis=2), np.inf, std).T
+        return np.where(self._unknown, np.inf, std).T
 
     @property
     def prior_std(self) -> NDArray:
@@ -130,12 +128,10 @@ class Eavesdropper:
 
         It is inf under the flat prior.
         """
-        plant = self.plant
         if self.prior_factor is None:
-            return np.full((plant.order, self.horizon), np.inf)
-        frames = orbit(plant, self.prior_factor, self.horizon)
-        std = np.linalg.norm(frames, axis=2)
-        return std.T
+            return np.full((self.plant.order, self.horizon), np.inf)
+        frames = orbit(self.plant, self.prior_factor, self.horizon)
+        return np.linalg.norm(frames, axis=2).T
 
     def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
         """The estimate of the states from what was published.
@@ -157,28 +153,22 @@ class Eavesdropper:
             If a shape does not fit the plant and the horizon.
         """
         plant = self.plant
-        n = plant.order
         outputs, controls = plant.D.shape
         if hasattr(published, "outputs"):
             signals = np.asarray(published.outputs)
-            published = signals[:outputs]
-            inputs = signals[outputs:]
+            published, inputs = signals[:outputs], signals[outputs:]
         if inputs is None:
             inputs = np.zeros((controls, 1, self.horizon))
         yhat = self._signals(published, "published", outputs)
         u = self._signals(inputs, "inputs", controls)
-        both = LinearSystem(
-            plant.A,
-            plant.B,
-            np.vstack([np.eye(n), plant.C]),
-            np.vstack([np.zeros((n, controls)), plant.D]),
-        )
-        forced = response_from_rest(both, u)
-        free = yhat - forced[:, n:]
+        unit = np.eye(plant.order)
+        states_of = LinearSystem(plant.A, plant.B, unit, np.zeros_like(plant.B))
+        driven = response_from_rest(states_of, u)
+        free = yhat - plant.C @ driven - plant.D @ u
         known = plant.free_response(self.mean[:, None], self.horizon)
         surprise = free.reshape(len(known), -1) - known
         start = self.mean[:, None] + self.gain @ surprise
-        states = forced[:, :n] + orbit(plant, start, self.horizon)
+        states = driven + orbit(plant, start, self.horizon)
         return states.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
@@ -206,22 +196,19 @@ class Eavesdropper:
         ``units`` are labels.
         """
         time = self.plant.step * np.arange(self.horizon)
-        lines = np.empty((self.plant.order, 1), object)
-        title = "What an eavesdropper does not know"
         names = with_units(self.plant.states, units)
-        count = len(names)
-        with stacked_axes(ax, count, self.plant, title, time_unit) as axes:
+        lines = np.empty((len(names), 1), object)
+        title = "What an eavesdropper does not know"
+        shown = np.where(np.isinf(self.std), np.nan, self.std)
+        with stacked_axes(ax, len(names), self.plant, title, time_unit) as axes:
             for k, name in enumerate(names):
                 axis = axes[k, 0]
-                std = self.std[k].copy()
-                std[np.isinf(std)] = np.nan
-                lines[k, 0] = axis.plot(time, std, label="eavesdropper")
+                lines[k, 0] = axis.plot(time, shown[k], label="eavesdropper")
                 if self.prior_factor is not None:
                     prior = self.prior_std[k]
                     lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
-                if np.isnan(std).all():
-                    name += ", not estimable"
-                axis.set_ylabel(f"error of\n{name}")
+                blind = ", not estimable" if np.isnan(shown[k]).all() else ""
+                axis.set_ylabel(f"error of\n{name}{blind}")
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
@@ -322,17 +309,15 @@ def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
         covariance = np.diag(np.broadcast_to(covariance, order))
     mean = real_array(mean, "prior mean", shape=(order,))
     covariance = real_array(covariance, "prior", shape=(order, order))
-    size = np.sqrt(np.abs(np.diag(covariance)))
-    divisor = np.where(size > 0, size, 1.0)
+    units = np.sqrt(np.abs(np.diag(covariance)))
+    divisor = np.where(units > 0, units, 1.0)
     scaled = covariance / np.outer(divisor, divisor)
     values, vectors = scipy.linalg.eigh(scaled)
-    is_symmetric = np.allclose(scaled, scaled.T, rtol=0, atol=1e-10)
-    if not is_symmetric or values[0] < -1e-10:
+    if np.abs(scaled - scaled.T).max() > 1e-10 or values[0] < -1e-10:
         raise ValueError(
             "prior: expected a covariance, symmetric and positive semidefinite"
         )
-    deviations = np.sqrt(np.maximum(values, 0.0))
-    return mean, size[:, None] * vectors * deviations
+    return mean, units[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
