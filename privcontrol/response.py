@@ -16,7 +16,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._figures import Column, Panel, PanelPlot, Style, draw_panels, quantile_pair
+from ._figures import Column, Panel, Style, draw_panels, quantile_pair
 from ._signals import (
     TrialSignals,
     abbreviated,
@@ -468,7 +468,8 @@ class PrivateResponse(ct.TimeResponseData):
             raise ValueError(f"samples: expected an integer >= 0, got {samples!r}")
         style = Style(quantile_pair(quantiles), samples, label)
         columns = self._columns(signals, reference, units)
-        return self._drawn(columns, style, ax, time_unit)
+        clock = time_axis(self.time_label, time_unit)
+        return draw_panels(self.t, columns, style, ax, time_label=clock)
 
     def band_plot(
         self,
@@ -486,20 +487,19 @@ class PrivateResponse(ct.TimeResponseData):
         Parameters are those of `plot`, with the plant's states by default, or the outputs if
         no states were kept.
         """
-        if signals is None and self.x is None:
-            signals = "outputs"
-        places = self._find(signals)
         if signals is None:
-            places = [place for place in places if not self._is_past(place[1])]
-        panels = self._panels(places, reference, units)
-        style = Style(quantile_pair(quantiles), 0, label)
-        return self._drawn([Column(panels)], style, ax, time_unit)
-
-    def _drawn(
-        self, columns: list[Column], style: Style, ax: Any, time_unit: str | None
-    ) -> PanelPlot:
-        clock = time_axis(self.time_label, time_unit)
-        return draw_panels(self.t, columns, style, ax, time_label=clock)
+            kept = [] if self.x is None else self.state_labels[: self.plant_states]
+            signals = [f"states.{label}" for label in kept] or "outputs"
+        return self.plot(
+            signals,
+            samples=0,
+            quantiles=quantiles,
+            reference=reference,
+            label=label,
+            ax=ax,
+            time_unit=time_unit,
+            units=units,
+        )
 
     def _columns(
         self, signals: Signals, reference: bool, units: Mapping[str, str] | None
