@@ -46,6 +46,9 @@ CERTIFICATE_BITS = 128
 FINE_BITS = 400
 
 _MOST_PRODUCTS = 10**6
+
+#: A trace above which no product in a Cholesky factorisation matters that underflows.
+_LEAST_TRACE = 1e-200
 _LOCK = threading.RLock()
 
 
@@ -235,10 +238,15 @@ def spectral_norm(matrix: BallMatrix) -> Ball:
 def is_positive_definite(matrix: BallMatrix) -> bool:
     """Return whether every symmetric matrix in a ball matrix is *proven* definite.
 
-    R M R^T is nearly the identity for the inverse R of a Cholesky factor in doubles, and
-    is tested for dominance. Otherwise elimination in balls decides.
+    A Cholesky factor in doubles of a slightly smaller matrix is a proof. Then R M R^T, R
+    the inverse of such a factor, is nearly the identity and is tested for dominance.
+    Otherwise elimination in balls decides.
     """
-    return _dominates_after_scaling(matrix) or _has_positive_pivots(matrix)
+    return (
+        _has_cholesky_factor(matrix)
+        or _dominates_after_scaling(matrix)
+        or _has_positive_pivots(matrix)
+    )
 
 
 def largest_eigenvalue(matrix: BallMatrix) -> Ball:
@@ -262,6 +270,28 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
             if is_positive_definite(bound * identity_balls(len(middle)) - exact):
                 return arb(bound, rest)
         return arb(frobenius_norm(exact).upper(), rest)
+
+
+def _has_cholesky_factor(matrix: BallMatrix) -> bool:
+    """Return whether doubles prove it (Rump, BIT 46, 2006, Theorem 2.3).
+
+    M is definite if floating point factorises M - c I with c at least (n + 1) units of
+    rounding times the trace. What lies within the balls is counted twice, for symmetry.
+    """
+    middle = midpoints(matrix)
+    size = len(middle)
+    trace = middle.trace()
+    if not np.isfinite(middle).all() or not trace > _LEAST_TRACE:
+        return False
+    rest = np.linalg.norm(upper_bounds(matrix - ball_matrix(middle)))
+    margin = 2 * (size + 8) * np.finfo(float).eps * trace + 2 * rest
+    if not margin < trace:
+        return False
+    try:
+        np.linalg.cholesky(middle - margin * np.eye(size))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _dominates_after_scaling(matrix: BallMatrix) -> bool:

@@ -47,6 +47,8 @@ _SHARP = 1e-9
 _LEAST = 1e-150
 #: Dimensions from which on a design ends at the gap that was asked for.
 _MANY = 128
+#: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
+_MANY_MOVES = 1000
 #: Least relative price of a direction, and rounding of responses, in many dimensions.
 _LEAST_PRICE = 1e-6
 _ROUNDED = 1e-10
@@ -148,7 +150,11 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
     every = scipy.linalg.lstsq(basis, together)[0]
     points, *balls = np.split(every, ends[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    tol = _GAP if len(basis) < _MANY else max(_GAP, 0.9 * problem.request.gap)
+    tol = _GAP
+    if len(basis) >= _MANY:
+        tol = max(tol, 0.9 * problem.request.gap)
+    elif together.shape[1] >= _MANY_MOVES:
+        tol = max(tol, 0.1 * problem.request.gap)
     found = covering_ellipsoid(points, balls, weight_factor, tol=tol)
     factor = found.factor
     if has_floor:

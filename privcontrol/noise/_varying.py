@@ -592,7 +592,7 @@ def _envelope(matrices: Sequence[NDArray]) -> NDArray:
     """A symmetric matrix that is at least each of several ones."""
     upper, *others = matrices
     for matrix in others:
-        values, vectors = scipy.linalg.eigh(_symmetric(matrix - upper))
+        values, vectors = np.linalg.eigh(_symmetric(matrix - upper))
         upper = upper + (vectors * np.maximum(values, 0.0)) @ vectors.T
     return _symmetric(upper)
 

@@ -65,16 +65,22 @@ def largest_shift(
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """A box of offsets, what a plant in it attains, and a bound for all of them.
+    """A box of offsets, what a plant in it attains, and bounds for all of them.
 
-    ``split`` is the entry that moves the outputs most.
+    ``bounds`` are those of each hidden move, or of the whole ball of them. ``split`` is
+    the entry that moves the outputs most.
     """
 
     middle: NDArray
     widths: NDArray
     attained: float
-    bound: float
+    bounds: NDArray
     split: int
+
+    @property
+    def bound(self) -> float:
+        """The largest of the bounds."""
+        return float(self.bounds.max())
 
     @property
     def halves(self) -> list[tuple[NDArray, NDArray]]:
@@ -89,19 +95,23 @@ def _halved(moves: UncertainMoves, whitening: _Whitening) -> tuple[float, float]
     """Return the bound for one part of an adjacency, and what some plant attains."""
     entries = len(moves.widths)
     most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
-    boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths)]
+    start = np.full(1 if moves.is_ball else moves.count, np.inf)
+    boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths, start)]
     lower = boxes[0].attained
     while True:
         worst = max(boxes, key=lambda box: box.bound)
         if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
             break
         boxes.remove(worst)
+        # what attains less everywhere in a box than something does decides nothing
+        counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
         for middle, widths in worst.halves:
-            half = _bounded(moves, whitening, middle, widths)
+            half = _bounded(moves, whitening, middle, widths, counted)
             lower = max(lower, half.attained)
             boxes.append(half)
-    if np.isfinite(worst.bound):
-        return float(round_up(worst.bound)), lower
+    upper = max(worst.bound, lower)
+    if np.isfinite(upper):
+        return float(round_up(upper)), lower
     raise UncertifiableError(
         "models: the guarantee over the box cannot be certified down to what "
         f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
@@ -138,8 +148,7 @@ class _Whitening:
         """Columns whose norms are y, of outputs (T p, M)."""
         white = columns / self.floor[:, None]
         inside = self.directions.T @ white
-        outside = white - self.directions @ inside
-        return np.vstack([outside, self.shrink[:, None] * inside])
+        return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
 
     def rounding(self, columns: NDArray) -> NDArray:
         """What floating point may add to those norms (M,)."""
@@ -154,14 +163,20 @@ class _Whitening:
 
 
 def _bounded(
-    moves: UncertainMoves, whitening: _Whitening, middle: NDArray, widths: NDArray
+    moves: UncertainMoves,
+    whitening: _Whitening,
+    middle: NDArray,
+    widths: NDArray,
+    before: NDArray,
 ) -> _Box:
-    """Return a box with its bounds.
+    """Return a box with its bounds for moves that had positive ones in a larger box.
 
     What the linear part has at a corner, less what it leaves out there, is attained.
     """
     expansion = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
-    base, left_out, *slopes = map(moves.outputs, expansion)
+    counted = slice(None) if moves.is_ball else np.flatnonzero(before)
+    responses = [moves.outputs(each)[:, counted] for each in expansion]
+    base, left_out, *slopes = responses
     beyond = whitening.sizes(left_out) + whitening.rounding(base)
     for slope in slopes:
         beyond = beyond + whitening.rounding(slope)
@@ -181,9 +196,10 @@ def _bounded(
         worst = worst + moves.size(slope)
     rest = moves.joined(beyond)
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
-    upper = (worst + rest).max() * (1 + whitening.error)
+    bounds = np.zeros_like(before)
+    bounds[counted] = (worst + rest) * (1 + whitening.error)
     split = int(widest[0]) if slopes else 0
-    return _Box(middle, widths, float(lower), float(upper), split)
+    return _Box(middle, widths, float(lower), bounds, split)
 
 
 # -- free responses of uncertain plants ---------------------------------------------------
@@ -231,6 +247,11 @@ class UncertainMoves:
     def widths(self) -> NDArray:
         """Half-widths (k,) of the uncertain entries."""
         return self.spread[self.entries]
+
+    @property
+    def count(self) -> int:
+        """Number M of moves."""
+        return len(self.times) * self.axes.shape[1]
 
     @property
     def back(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -348,6 +349,7 @@ def as_secret(adjacency: Adjacency) -> Secret:
     return adjacency if isinstance(adjacency, Secret) else _OfData(adjacency)
 
 
+@lru_cache(maxsize=2)  # a search for a floor asks again and again
 def all_responses(
     adjacency: Adjacency, plants: Plant | Sequence[Plant], horizon: int
 ) -> Responses:

@@ -106,6 +106,17 @@ def test_an_indefinite_matrix_within_the_radii_is_not_proven():
     assert balls.is_positive_definite(narrow)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_what_rounding_lets_a_factorisation_pass_is_not_proven(seed):
+    """Gram matrices of lower rank, which doubles factorise now and then, less 1e-18."""
+    factor = np.random.default_rng(seed).integers(-9, 10, (6, 5)) / 3
+    with balls.working_bits(200):
+        rows = balls.ball_matrix(factor)
+        short = rows * rows.transpose() - balls.identity_balls(6) * 1e-18
+        assert not balls.is_positive_definite(short)
+        assert balls.is_positive_definite(short + balls.identity_balls(6) * 1e-17)
+
+
 def test_what_doubles_cannot_factor_is_proven_by_elimination():
     """The second pivot is 2^-60, which one and a double next to it do not hold."""
     one = balls.Ball(1)
