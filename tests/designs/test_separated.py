@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.noise._shift import shift_behind
-from privcontrol.secrets.secret import SecretInputs, SignalMoves
-from privcontrol.systems.linear import LinearSystem
 
 BUDGET = pc.PrivacyBudget(gdp=1.0)
 #: Samples of the dense route, after which a mode of .9 has faded to 1e-18.
@@ -54,15 +51,32 @@ def test_a_distance_saves_what_it_should(pole, events, separation, apart, anywhe
     assert size(plant, events=events) == pytest.approx(anywhere, rel=1e-3)
 
 
-def white_shift(plant, events, separation):
+def impulse_of(sys, count):
+    """The response (T, p, q) to an impulse at each input."""
+    A, B, C = sys.A, sys.B, sys.C
+    response = [sys.D]
+    for _ in range(count - 1):
+        response.append(C @ B)
+        B = A @ B
+    return np.array(response)
+
+
+def undone_by(noise, plant):
+    """What filtered noise leaves (T, p, q) of impulses at each input, in its own units."""
+    (part,) = noise.parts
+    inverse = ct.ss(*part.shaping.inverse().matrices, 1)
+    if part.response is not None:  # the noise enters with the secret
+        return impulse_of(inverse, LONG)
+    return impulse_of(
+        ct.series(ct.ss(plant.A, plant.B, plant.C, plant.D, 1), inverse), LONG
+    )
+
+
+def white_shift(plant, **secret):
     """The certified shift through white noise of one, without a horizon."""
-    white = LinearSystem.gain(np.eye(plant.noutputs))
-    secret = LinearSystem(plant.A, plant.B, plant.C, plant.D)
-    signals = [
-        SignalMoves(column, 1.0, events=events, separation=separation)
-        for column in range(plant.ninputs)
-    ]
-    return shift_behind(white, SecretInputs(secret, tuple(signals)))
+    hidden = pc.DisturbanceAdjacency(1.0, **secret)
+    noise = designed(plant, hidden, family="iid-gaussian")
+    return noise.std[0] * noise.guarantee.gdp
 
 
 @pytest.mark.parametrize(
@@ -83,7 +97,7 @@ def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
     apart = max(separation, 1)  # two changes of one input are a sample apart anyway
     pairs = sum((events - m) * abs(pole) ** (m * apart) for m in range(1, events))
     exact = math.sqrt((events + 2 * pairs) / (1 - pole**2))
-    found = white_shift(lag(pole), events, separation)
+    found = white_shift(lag(pole), events=events, separation=separation)
     # of products below 1e-5 only their bound counts, and beyond 2,000 lags
     far = (events - 1) * separation > 2000
     assert exact <= found <= exact * (1.02 if far else 1 + 1e-4)
@@ -95,13 +109,8 @@ def test_no_placement_of_changes_of_two_inputs_exceeds_the_claim(seed, length):
     """Three changes, each at an input and a sample of its own, of which two may be at once."""
     rng = np.random.default_rng(seed)
     plant = random_plant(rng, 2, 2)
-    secret = LinearSystem(plant.A, plant.B, plant.C, plant.D)
-    shape = np.ones(length)
-    signals = [SignalMoves(k, 1.0, (shape,), events=3) for k in range(2)]
-    found = shift_behind(
-        LinearSystem.gain(np.eye(2)), SecretInputs(secret, (*signals,))
-    )
-    impulse = secret.impulse_response(LONG)
+    found = white_shift(plant, profiles=[np.ones(length)], events=3)
+    impulse = impulse_of(plant, LONG)
     responses = {}
     for column, start in itertools.product(range(2), range(4)):
         padded = np.zeros((LONG + 8, 2))
@@ -122,12 +131,8 @@ def test_no_placement_of_changes_of_two_inputs_exceeds_the_claim(seed, length):
 
 def test_overlapping_changes_share_what_they_share():
     """Pulses of five samples, two of them three samples apart: two samples in common."""
-    still = LinearSystem(
-        np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.eye(1)
-    )
-    white = LinearSystem.gain(np.eye(1))
-    moves = SignalMoves(0, 1.0, (np.ones(5),), events=2, separation=3)
-    found = shift_behind(white, SecretInputs(still, (moves,)))
+    still = ct.ss(0, 0, 0, 1, 1)
+    found = white_shift(still, profiles=[np.ones(5)], events=2, separation=3)
     assert found == pytest.approx(math.sqrt(5 + 5 + 2 * 2), rel=1e-12)
 
 
@@ -190,14 +195,9 @@ def test_no_placement_exceeds_the_claim_and_some_come_close(seed):
         1.0, profiles=shapes, events=events, separation=separation
     )
     noise = designed(plant, secret, family=family)
-    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
-    (part,) = noise.parts
-    undone = system.impulse_response(LONG) / noise.std.max()
+    undone = impulse_of(plant, LONG) / noise.std.max()
     if family == "gaussian":
-        shaping = part.shaping
-        if part.response is not None:  # the noise enters with the secret
-            system = LinearSystem.gain(np.eye(plant.ninputs))
-        undone = shaping.inverse().after(system).impulse_response(LONG)
+        undone = undone_by(noise, plant)
     left = pulses(undone, shapes)
     worst = worst_of_placements(left, events, separation, rng, 1000)
     assert worst <= noise.guarantee.gdp * (1 + 1e-9)
@@ -209,11 +209,9 @@ def test_no_placement_exceeds_the_claim_and_some_come_close(seed):
 def test_equal_spacing_attains_the_claim_on_a_lag(family, pole, events, separation):
     secret = pc.DisturbanceAdjacency(1.0, events=events, separation=separation)
     noise = designed(lag(pole), secret, family=family)
-    plant = lag(pole)
-    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
-    undone = system.impulse_response(LONG) / noise.std.max()
+    undone = impulse_of(lag(pole), LONG) / noise.std.max()
     if family == "gaussian":
-        undone = noise.parts[0].shaping.inverse().after(system).impulse_response(LONG)
+        undone = undone_by(noise, lag(pole))
     left = pulses(undone, [[1.0]])
     worst = worst_of_placements(left, events, separation, np.random.default_rng(0), 0)
     assert 0.95 * noise.guarantee.gdp <= worst <= noise.guarantee.gdp * (1 + 1e-9)
@@ -224,8 +222,7 @@ def horizon_shifts(noise, plant, secret, rng, count=1000):
     steps, outputs = noise.horizon, plant.noutputs
     blocks = [[noise.covariance(t, s) for s in range(steps)] for t in range(steps)]
     inverse = np.linalg.pinv(np.block(blocks), rcond=1e-13, hermitian=True)
-    system = LinearSystem(plant.A, plant.B, plant.C, plant.D)
-    left = pulses(system.impulse_response(steps), secret.shapes)
+    left = pulses(impulse_of(plant, steps), secret.shapes)
     fitting = min(secret.events, 1 + (steps - 1) // secret.separation)
     for _ in range(count):
         spare = steps - 1 - (fitting - 1) * secret.separation
@@ -302,7 +299,9 @@ def test_the_distance_is_kept_across_signals():
     """Two signals that enter alike are one: pulses on both, at any two different times."""
     one = lag(0.9)
     both = ct.ss(0.9, [[1.0, 1.0]], 1, np.zeros((1, 2)), 1)
-    assert white_shift(both, 3, 4) == pytest.approx(white_shift(one, 3, 4), rel=1e-12)
+    assert white_shift(both, events=3, separation=4) == pytest.approx(
+        white_shift(one, events=3, separation=4), rel=1e-12
+    )
 
 
 def test_many_shapes_count_as_if_nothing_were_known_of_the_distance():
