@@ -47,8 +47,8 @@ if hasattr(os, "register_at_fork"):
 _TABLES = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, "
     "digest TEXT NOT NULL)",
-    "CREATE TABLE state (revision INTEGER PRIMARY KEY, first INTEGER NOT NULL, "
-    "before TEXT NOT NULL, text TEXT NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE state (revision INTEGER PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
 )
 
 
@@ -59,8 +59,6 @@ class Snapshot:
     number: int = -1  # of the newest entry
     digest: str = ""  # of the newest entry
     opening: str = ""  # digest of entry 0
-    first: int = 1  # number of the first entry behind the opening that is kept
-    before: str = ""  # digest of the entry before it
     revision: int = -1
     version: str = ""  # digest of the state
     state: dict = field(default_factory=dict)
@@ -96,8 +94,8 @@ class Store(ABC):
     ) -> Snapshot | None:
         """Add an entry and its state durably, unless the snapshot is no longer the newest.
 
-        Without an entry only the state changes. All entries but the opening and the new
-        one are dropped if they are to be forgotten.
+        Without an entry only the state changes. If all entries but the opening are to be
+        forgotten, the chain begins again behind it.
         """
         with self._transaction("BEGIN IMMEDIATE") as connection:
             newest = self._read(connection)
@@ -136,7 +134,7 @@ class Store(ABC):
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise self.altered("its pages do not fit together")
-        query = "SELECT revision, first, before, text, digest FROM state"
+        query = "SELECT revision, text, digest FROM state"
         states = connection.execute(query).fetchall()
         query = (
             "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
@@ -147,31 +145,26 @@ class Store(ABC):
                 raise self.altered("entries that it had are gone or were replaced")
         elif not rows:
             raise self.altered("it has no entries")
-        if len(states) != 1 or not isinstance(states[0][3], str):
+        if len(states) != 1 or not isinstance(states[0][1], str):
             raise self.altered("its state is missing")
-        revision, first, before, state, version = states[0]
+        revision, state, version = states[0]
         number = known.number
         digest = known.digest
         opening = known.opening
         for place, text, written in rows:
             number += 1
-            if number == 1:
-                number = first
-                digest = before
             if place != number or not isinstance(text, str):
                 raise self.altered(f"entry {number} is missing")
             digest = chained_digest(digest, text)
             if written != digest:
                 raise self.altered(f"entry {number} does not verify")
             opening = opening or digest
-        if version != _version(opening, digest, revision, first, before, state):
+        if version != _version(opening, digest, revision, state):
             raise self.altered("its state does not verify, or its last entry is gone")
         is_older = revision < known.revision
         if is_older or (revision == known.revision and version != known.version):
             raise self.altered("an older state was put back, or that of a copy")
-        found = Snapshot(
-            number, digest, opening, first, before, revision, version, json.loads(state)
-        )
+        found = Snapshot(number, digest, opening, revision, version, json.loads(state))
         self._advance(found)
         return found
 
@@ -339,12 +332,9 @@ def chained_digest(before: str, text: str) -> str:
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
-def _version(
-    opening: str, digest: str, revision: int, first: int, before: str, text: str
-) -> str:
+def _version(opening: str, digest: str, revision: int, text: str) -> str:
     """Return the digest of a state at both ends of its chain."""
-    ends = f"{opening}\n{digest}\n{revision} {first} {before}"
-    return chained_digest(ends, text)
+    return chained_digest(f"{opening}\n{digest}\n{revision}", text)
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -385,28 +375,20 @@ def _write(
     """Write what follows a snapshot, and return the next one."""
     number = known.number
     digest = known.digest
-    first = known.first
-    before = known.before
     if entry is not None:
+        if forget:
+            connection.execute("DELETE FROM entries WHERE number > 0")
+            number = 0
+            digest = known.opening
         number += 1
         text = json.dumps(entry, sort_keys=True)
-        digest = chained_digest(known.digest, text)
+        digest = chained_digest(digest, text)
         row = (number, text, digest)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
-        if forget:
-            connection.execute(
-                "DELETE FROM entries WHERE number > 0 AND number < ?", (number,)
-            )
-            first = number
-            before = known.digest
     opening = known.opening or digest
-    before = before or opening
     revision = known.revision + 1
     text = json.dumps(state, sort_keys=True)
-    version = _version(opening, digest, revision, first, before, text)
+    version = _version(opening, digest, revision, text)
     connection.execute("DELETE FROM state")
-    values = (revision, first, before, text, version)
-    connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", values)
-    return Snapshot(
-        number, digest, opening, first, before, revision, version, json.loads(text)
-    )
+    connection.execute("INSERT INTO state VALUES (?, ?, ?)", (revision, text, version))
+    return Snapshot(number, digest, opening, revision, version, json.loads(text))
