@@ -176,7 +176,7 @@ class _Honest:
         """y (h,) of unit moves, from dense matrices, rounded up.
 
         The flow that minimizes |f|^2 / s_D^2 + |(z - B f) / s|^2 follows from the
-        singular values of B / s. Whatever they are, its cost is an upper bound.
+        singular values of B / s. In any case its cost is an upper bound.
         """
         column = self.scales[:, None]
         identity = np.eye(len(column))

@@ -410,10 +410,12 @@ def _check_room(problem: DesignProblem, matrices: int) -> None:
 
 def _faster(request: Request) -> str:
     """Name what would make a design faster and smaller."""
+    if request.horizon == math.inf:
+        return "protect shorter changes, let fewer entries vary, or raise gap"
     if request.region is not None:
         return "shorten the horizon, or let fewer entries of the models vary"
     ways = "shorten the horizon, or protect fewer times or shorter changes"
-    if request.horizon != math.inf and disturbances(request.adjacency):
+    if disturbances(request.adjacency):
         ways = f"design with horizon=np.inf, {ways}"
     return ways
 

@@ -522,7 +522,7 @@ class DenseKnowledge:
 def knowledge_of(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> Knowledge | DenseKnowledge:
-    """Return what a filter knows that knows the noise, whatever its kind."""
+    """Return what a filter knows that knows the noise, of any kind."""
     if noise is not None and is_dense(noise):
         return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
     return Knowledge.of(plant, weights, noise, P0)

@@ -1,4 +1,4 @@
-"""Whatever a user's own code raises on private values, no error that comes out of this package shows or keeps them."""
+"""A user's own code may raise on private values, and no error that comes out of this package shows or keeps them."""
 
 import traceback
 

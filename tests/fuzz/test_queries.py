@@ -1,6 +1,6 @@
 """Queries, noise and adjacencies in units that lie far apart, at the ends of the doubles, and mislabelled.
 
-Whatever double precision cannot tell is refused; what is promised holds for the numbers as they are given.
+What double precision cannot tell is refused; what is promised holds for the numbers as they are given.
 """
 
 from fractions import Fraction
