@@ -550,16 +550,9 @@ class DisturbedManifold(AffineManifold):
     def origin(self) -> NDArray:  # type: ignore[override]
         return np.zeros(self.size)
 
-    def tangent(self, moves: NDArray) -> NDArray:
-        return moves
-
-    def residual(self, x: ArrayLike) -> float:
-        self._point(x)
-        return 0.0
-
-    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        self._point(x)
-        return True
+    @property
+    def _orthonormal(self) -> tuple[Any, Any]:
+        return self.kernel, self.kernel
 
     def embedded(self, adjacency: Adjacency) -> Moves:
         """Moves of the trajectory as moves of these data, the signals held."""
@@ -643,27 +636,23 @@ def causal_map(impulse: NDArray) -> NDArray:
 
 def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
     """The system from signals, each the name of an input or of a state, to the outputs."""
-    entry = np.zeros((plant.order, len(signals)))
-    through = np.zeros((len(plant.C), len(signals)))
     if len(set(signals)) != len(signals):
         raise ValueError("inputs: a signal is named twice; name each one once")
-    for i, name in enumerate(signals):
-        if name in plant.inputs and name in plant.states:
+    names = (*plant.inputs, *plant.states)
+    for name in signals:
+        if names.count(name) > 1:
             raise ValueError(
                 f"inputs: {name!r} is both an input and a state; give them different names"
             )
-        if name in plant.inputs:
-            column = plant.inputs.index(name)
-            entry[:, i] = plant.B[:, column]
-            through[:, i] = plant.D[:, column]
-        elif name in plant.states:
-            entry[plant.states.index(name), i] = 1.0
-        else:
-            known = ", ".join((*plant.inputs, *plant.states))
+        if name not in names:
             raise ValueError(
-                f"inputs: {name!r} is no input and no state of the plant; known: {known}"
+                f"inputs: {name!r} is no input and no state of the plant; known: "
+                f"{', '.join(names)}"
             )
-    return LinearSystem(plant.A, entry, plant.C, through)
+    index = [names.index(name) for name in signals]
+    entry = np.hstack([plant.B, np.eye(plant.order)])
+    through = np.hstack([plant.D, np.zeros(plant.C.shape)])
+    return LinearSystem(plant.A, entry[:, index], plant.C, through[:, index])
 
 
 def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:

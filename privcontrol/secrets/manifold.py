@@ -112,24 +112,6 @@ class TrajectoryManifold(AffineManifold):
             )
         return initial
 
-    def residual(self, x: ArrayLike) -> float:
-        states = self._point(x).reshape(self.horizon, -1)
-        before = states[:-1]
-        after = states[1:]
-        free = before @ self.plant.A.T
-        inputs = self._inputs[:, :-1]
-        forced = self.plant.B @ inputs
-        defects = after - free - forced.T
-        return float(np.linalg.norm(defects))
-
-    def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        residual = self.residual(x)
-        gain = 1 + np.linalg.norm(self.plant.A)
-        forced = np.linalg.norm(self.origin)
-        size = gain * np.linalg.norm(x) + forced
-        allowed = rtol * size
-        return bool(residual <= allowed)
-
     def circuit_count(self) -> int:
         return count_trajectory_circuits(self.dimension, self.horizon)
 

@@ -165,18 +165,17 @@ class StateMoves(BallMoves):
 
     def responses(self, C: NDArray, columns: NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
-        long = self.free.outputs(C)  # (times, p, q)
-        out = np.empty((self.horizon * len(C), len(columns)))
-        for i, column in enumerate(columns.tolist()):
-            start = self._starts[column]
-            end = start + self.horizon
-            window = long[start:end, :, self.sources[column]]
-            scale = self.scales[column]
-            out[:, i] = scale * window.ravel()
-        return out
+        return self._windows(self.free.outputs(C), columns)
+
+    def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
+        """The window (T p, M) that each move has in a free response (times, p, q)."""
+        starts = self.free.back + self.start - self.times[columns]
+        index = starts + np.arange(self.horizon)[:, None]
+        windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
+        return windows.swapaxes(1, 2).reshape(-1, len(columns))
 
     def output_sizes(self, C: NDArray, norm: float) -> NDArray:
-        """||O_T z|| of every move (M,), rounded up, from windows of the free response."""
+        """||O_T z|| of every move (M,), rounded up."""
         one_of(norm, "norm", (1, 2, np.inf))
         long = self.free.outputs(C)
         top = np.abs(long).max()
@@ -185,22 +184,16 @@ class StateMoves(BallMoves):
                 "the free response exceeds 1e308 within the horizon; shorten the horizon"
             )
         if top == 0:
-            return np.zeros(self.columns.shape[1])
-        frames = np.linalg.norm(long / top, ord=norm, axis=1)  # (times, q)
-        every = np.lib.stride_tricks.sliding_window_view(frames, self.horizon, axis=0)
-        sizes = np.empty(len(self.sources))
-        step = max(1, _MOST_COPIED // self.horizon)
-        for first in range(0, len(sizes), step):
-            some = slice(first, first + step)
-            windows = every[self._starts[some], self.sources[some]]
-            sizes[some] = np.linalg.norm(windows, ord=norm, axis=-1)
-        rounding = 4 * EPS * (self.horizon + len(C))
-        return round_up(top * sizes * self.scales * (1 + rounding))
-
-    @property
-    def _starts(self) -> NDArray:
-        """Where the window of each move begins in the free response (M,)."""
-        return self.free.back + self.start - self.times
+            return np.zeros(len(self.times))
+        step = max(1, _MOST_COPIED // (self.horizon * len(C)))
+        sizes = []
+        for first in range(0, len(self.times), step):
+            some = np.arange(first, min(first + step, len(self.times)))
+            sizes.append(
+                np.linalg.norm(self._windows(long / top, some), ord=norm, axis=0)
+            )
+        rounding = 4 * EPS * (self.horizon + 1) * len(C)
+        return round_up(top * np.concatenate(sizes) * (1 + rounding))
 
 
 def _roundings(columns: NDArray) -> NDArray:
