@@ -48,55 +48,57 @@ Costs = tuple[NDArray | float, NDArray | float]
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """How well the worst coalition tells moves of each node apart.
+    """How well the worst coalition tells unit moves of each node apart.
 
-    ``sizes`` (n,) are y of the worst move in which a node takes part, rounded up, and 0
-    for members of the coalition. ``choice`` (n,) says which of the ``coalitions``
-    exposes the node most, and ``exact`` whether the sizes are attained.
+    ``roots`` (n,) are y of a unit move of each node, rounded up, and 0 for members of
+    the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the node
+    most, and ``exact`` whether the roots are attained.
     """
 
-    sizes: NDArray
+    roots: NDArray
     choice: NDArray
     coalitions: Sequence[tuple[int, ...]]  # positions of their members
     exact: bool
 
-    @property
-    def ties(self) -> tuple[int, ...]:
+    def sizes(self, adjacency: NodeAdjacency) -> NDArray:
+        """Sizes (n,) of the worst moves that each node takes part in, rounded up.
+
+        Moves of two nodes are bounded by the triangle inequality.
+        """
+        own = adjacency.radii(len(self.roots)) * self.roots * (1 + 4 * EPS)
+        if adjacency.kind == "one":
+            return own
+        second, largest = np.partition(own, -2)[-2:]
+        return own + np.where(own == largest, second, largest)
+
+    def worst(self, adjacency: NodeAdjacency) -> tuple[int, ...]:
         """Positions of the nodes that are exposed most, up to rounding."""
-        largest = np.flatnonzero(self.sizes >= self.sizes.max() * (1 - _TIED))
+        sizes = self.sizes(adjacency)
+        largest = np.flatnonzero(sizes >= sizes.max() * (1 - _TIED))
         return tuple(largest[:MOST_TIES].tolist())
 
-    def coalition(self, position: int | None = None) -> tuple[int, ...]:
-        """The coalition that exposes a node most, the most exposed one by default."""
-        if position is None:
-            position = self.ties[0]
+    def coalition(self, position: int) -> tuple[int, ...]:
+        """The coalition that exposes a node most."""
         return tuple(self.coalitions[self.choice[position]])
 
 
-def exposure_to(
-    noise: AgentNoise, adjacency: NodeAdjacency, members: Sequence[int]
-) -> Exposure:
+def exposure_to(noise: AgentNoise, members: Sequence[int]) -> Exposure:
     """Return the exposure of the honest agents to one coalition."""
     n = len(noise.scales)
     honest = _Honest(noise, members)
     is_small = _is_exact(len(honest.scales), len(honest.first))
+    roots = np.zeros(n)
     if is_small:
-        roots = honest.exact_roots()
+        roots[honest.inside] = honest.exact_roots()
     else:
         star = _star_costs(honest.scales, honest.first, honest.second, 0)
         costs = [honest.tree_costs(), star]
-        roots = _least_roots(honest.scales, noise.pairwise_std, costs)
-    sizes = np.zeros(n)
-    sizes[honest.inside] = _moved(adjacency.radii(n)[honest.inside] * roots, adjacency)
-    is_exact = is_small and adjacency.kind == "one"
-    return Exposure(sizes, np.zeros(n, dtype=int), [tuple(members)], is_exact)
+        roots[honest.inside] = _least_roots(honest.scales, noise.pairwise_std, costs)
+    return Exposure(roots, np.zeros(n, dtype=int), [tuple(members)], is_small)
 
 
 def exposure_to_any(
-    noise: AgentNoise,
-    adjacency: NodeAdjacency,
-    count: int,
-    among: Sequence[tuple[int, ...]] = (),
+    noise: AgentNoise, count: int, among: Sequence[tuple[int, ...]] = ()
 ) -> Exposure:
     """Return the exposure to the worst coalition of `count` agents, or a bound of it.
 
@@ -104,9 +106,9 @@ def exposure_to_any(
     certain coalitions.
     """
     if count == 0:
-        return exposure_to(noise, adjacency, ())
+        return exposure_to(noise, ())
     n = len(noise.scales)
-    sizes = np.zeros(n)
+    roots = np.zeros(n)
     choice = np.zeros(n, dtype=int)
     if not can_enumerate(noise, count):
         costs = [_star_costs(noise.scales, *noise.links, count)]
@@ -114,16 +116,13 @@ def exposure_to_any(
         if everywhere is not None:
             costs.append(everywhere)
         roots = _least_roots(noise.scales, noise.pairwise_std, costs)
-        sizes = _moved(adjacency.radii(n) * roots, adjacency)
-        return Exposure(sizes, choice, [()], False)
+        return Exposure(roots, choice, [()], False)
     coalitions = among or list(combinations(range(n), count))
-    is_exact = True
     for k, members in enumerate(coalitions):
-        found = exposure_to(noise, adjacency, members)
-        is_exact = is_exact and found.exact
-        choice[found.sizes > sizes * (1 + _TIED)] = k
-        sizes = np.maximum(sizes, found.sizes)
-    return Exposure(sizes, choice, coalitions, is_exact)
+        found = exposure_to(noise, members).roots
+        choice[found > roots * (1 + _TIED)] = k
+        roots = np.maximum(roots, found)
+    return Exposure(roots, choice, coalitions, True)
 
 
 def can_enumerate(noise: AgentNoise, count: int) -> bool:
@@ -144,17 +143,6 @@ def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> ND
     for absorbed, flows in costs:
         squares = np.minimum(squares, absorbed + flows / pairwise_std / pairwise_std)
     return np.sqrt(squares) * (1 + 32 * EPS)
-
-
-def _moved(own: NDArray, adjacency: NodeAdjacency) -> NDArray:
-    """Sizes (h,) of the worst moves that nodes take part in, from those of one node.
-
-    Moves of two nodes are bounded by the triangle inequality.
-    """
-    if adjacency.kind == "one":
-        return own
-    second, largest = np.partition(own, -2)[-2:]
-    return own + np.where(own == largest, second, largest)
 
 
 class _Honest:

@@ -195,11 +195,21 @@ def _shared_noise(
     """
 
     def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
-        sizes = exposure_to_any(scaled, adjacency, coalition, among).sizes
+        sizes = exposure_to_any(scaled, coalition, among).sizes(adjacency)
         return math.log((sizes / allowed).max())
 
     def with_share(log_share: float) -> AgentNoise:
         return replace(noise, scales=noise.scales * math.exp(log_share))
+
+    def least_towards(coalitions: Sequence[tuple]) -> AgentNoise:
+        # bounds of pairs may ask for more than independent noise
+        share = brentq(
+            lambda share: excess(with_share(share), coalitions),
+            _LEAST_OWN,
+            1.0,
+            xtol=_TOLERANCE,
+        )
+        return with_share(share)
 
     if not noise.pairwise_std:
         ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
@@ -209,19 +219,14 @@ def _shared_noise(
         )
     else:
         # what meets the budget towards some coalitions, until no other one is worse
-        among: list[tuple] = []
-        worst: tuple = ()
-        while worst not in among:
-            among.append(worst)
-            # bounds of pairs may ask for more than independent noise
-            share = brentq(
-                lambda share: excess(with_share(share), among),
-                _LEAST_OWN,
-                1.0,
-                xtol=_TOLERANCE,
-            )
-            found = with_share(share)
-            worst = exposure_to_any(found, adjacency, coalition).coalition()
+        among: set[tuple] = set()
+        worst: set[tuple] = {()}
+        while not worst <= among:
+            among |= worst
+            found = least_towards(tuple(among))
+            exposure = exposure_to_any(found, coalition)
+            most_exposed = np.argsort(exposure.sizes(adjacency))[-2:]
+            worst = {exposure.coalition(node) for node in most_exposed.tolist()}
     step = _TOLERANCE
     while excess(found) > 0:
         found = replace(found, scales=found.scales * (1 + step))

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from .._figures import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
 from ..core._shown import own_axes
-from ..core.loss import checked_delta
 from .error import step_count
 from .network import DENSE_NODES, Values
 from .private import DENSE_MODEL, PrivateConsensus
@@ -158,22 +157,19 @@ def _positive(curve: NDArray) -> NDArray:
 def plot_network(
     consensus: PrivateConsensus,
     *,
-    delta: float | None = None,
     pos: ArrayLike | Mapping | None = None,
     coalition: Sequence[Hashable] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot the network with the epsilon of each node at `delta` as its colour.
+    """Plot the network with the epsilon of each node as its colour.
 
-    The width of a link is its weight. Up to 30 nodes bear their names.
+    It is read at the delta that the guarantee quotes, ``consensus.quoted_delta``. The
+    width of a link is its weight. Up to 30 nodes bear their names.
 
     Parameters
     ----------
     consensus : PrivateConsensus
         Of at most 500 nodes.
-    delta : float, optional
-        The delta at which epsilon is read; the one that the guarantee quotes by
-        default.
     pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
         Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
         networkx' Kamada-Kawai layout by default.
@@ -195,7 +191,7 @@ def plot_network(
         raise ValueError(
             f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}"
         )
-    delta = consensus.quoted_delta if delta is None else checked_delta(delta)
+    delta = consensus.quoted_delta
     members: list[int] = []
     if coalition is not None:
         consensus.guarantee_for(coalition=coalition)
@@ -220,18 +216,12 @@ def plot_network(
     ax = own_axes(ax)
     nodes: dict[str, Any] = dict(ax=ax, edgecolors="black", linewidths=0.8)
     nodes["node_size"] = min(420.0, 12000.0 / len(network))
-    nx.draw_networkx_edges(
-        graph,
-        places,
-        ax=ax,
-        edge_color="0.6",
-        width=0.6 + 2.0 * weights / weights.max(),
+    width = 0.6 + 2.0 * weights / weights.max()
+    nx.draw_networkx_edges(graph, places, ax=ax, edge_color="0.6", width=width)
+    colors = ("#BBD9EE", None) if is_equal else (epsilon, "cividis")
+    points = nx.draw_networkx_nodes(
+        graph, places, honest, node_color=colors[0], cmap=colors[1], **nodes
     )
-    if is_equal:
-        colors: dict[str, Any] = {"node_color": "#BBD9EE"}
-    else:
-        colors = {"node_color": epsilon, "cmap": "cividis"}
-    points = nx.draw_networkx_nodes(graph, places, nodelist=honest, **colors, **nodes)
     if is_equal:
         size = rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g}"
         ax.set_title(f"{size} for every node", fontsize="medium")
@@ -240,15 +230,9 @@ def plot_network(
         ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
     if members:
         squares = nx.draw_networkx_nodes(
-            graph,
-            places,
-            nodelist=members,
-            node_shape="s",
-            node_color="white",
-            label="coalition",
-            **nodes,
+            graph, places, members, node_shape="s", node_color="white", **nodes
         )
-        squares.set_hatch("xxxx")
+        squares.set(hatch="xxxx", label="coalition")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         names = dict(enumerate(network.labels))

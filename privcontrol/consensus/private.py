@@ -298,7 +298,7 @@ class PrivateConsensus(Frozen):
 
     @cached_property
     def _exposure(self) -> Exposure:
-        return exposure_to_any(self.noise, self.adjacency, self.coalition or 0)
+        return exposure_to_any(self.noise, self.coalition or 0)
 
     def _positions_of(
         self, coalition: Sequence[Hashable] | None
@@ -362,27 +362,26 @@ class PrivateConsensus(Frozen):
         self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
     ) -> tuple[PrivacyLoss, str]:
         """The loss of shared noise, and the adversary in words."""
-        all_nodes = self.adjacency.with_moves(adjacency.kind)
-        count = self.coalition or 0
+        everybody = self.adjacency.with_moves(adjacency.kind)
         node = adjacency.node
-        if members is not None:
-            exposure = exposure_to(self.noise, all_nodes, members)
-            adversary = f"{self._named(members)} is all that pools what it knows"
-        else:
+        if members is None:
             exposure = self._exposure
-            if adjacency.kind != self.adjacency.kind:
-                exposure = exposure_to_any(self.noise, all_nodes, count)
-            worst = [str(self.nodes[i]) for i in exposure.coalition(node)]
-            adversary = _any_coalition(count, worst)
-        if node is None:
-            size = float(exposure.sizes.max())
-            moved = exposure.ties
+            moved = exposure.worst(everybody)
+            place = moved[0] if node is None else node
+            worst = [str(self.nodes[i]) for i in exposure.coalition(place)]
+            adversary = _any_coalition(self.coalition or 0, worst)
         else:
-            size = float(exposure.sizes[node])
+            exposure = exposure_to(self.noise, members)
+            moved = exposure.worst(everybody)
+            adversary = f"{self._named(members)} is all that pools what it knows"
+        size = float(exposure.sizes(everybody).max())
+        if node is not None:
+            size = float(exposure.sizes(everybody)[node])
             moved = (adjacency.move_of(node),)
-        if members is None and count:
+        if members is None and self.coalition:
             moved = ()  # which coalition attains a sum of losses is not known
-        return PrivacyLoss.gaussian(size, moved, exposure.exact), adversary
+        is_exact = exposure.exact and adjacency.kind == "one"
+        return PrivacyLoss.gaussian(size, moved, is_exact), adversary
 
     def to_statespace(self) -> ct.StateSpace:
         """Return the small network as a python-control system with agents as labels.
@@ -631,7 +630,9 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     )
     if not consensus.pairwise_std:
         return ()
-    return tuple(consensus.nodes[i] for i in consensus._exposure.coalition())
+    exposure = consensus._exposure
+    most_exposed = exposure.worst(consensus.adjacency)[0]
+    return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
 
 
 def check_shared_moves(moves: str) -> None:

@@ -236,7 +236,6 @@ CALLS = {
         consensus.plot_network,
         {
             "consensus": SHARED,
-            "delta": 1e-2,
             "pos": np.zeros((5, 2)),
             "coalition": [1],
         },
