@@ -115,7 +115,7 @@ def certified_noise(data: dict) -> OutputNoise:
         If the claim does not hold, or cannot be evaluated.
     """
     noise = noise_from_dict(data)
-    request: Any = noise.request
+    request: Request = noise.request
     if request is None:
         raise PrivacyError(
             "path: the file does not say what its noise hides, so its claim cannot "
@@ -138,7 +138,7 @@ def certified_noise(data: dict) -> OutputNoise:
     return replace(noise, guarantee=guarantee, design=design, promised=None)
 
 
-def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
+def _certified_run(noise: OutputNoise, request: Request) -> tuple[PrivacyLoss, Any]:
     """The loss of noise over a horizon, and its design without a lower bound."""
     query = query_of(noise.plant_data, noise.horizon, request.adjacency)
     mechanism = Mechanism(query, family_of(noise.family)(_factor(noise)))
@@ -147,7 +147,7 @@ def _certified_run(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
     return own_loss(noise), design
 
 
-def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, Any]:
+def _certified_endless(noise: OutputNoise, request: Request) -> tuple[PrivacyLoss, Any]:
     """The loss of noise without a horizon, whose shift is that of its realisation."""
     if request.has_models:
         (secret,) = secrets_of(request.adjacency, [noise.plant_data])
@@ -159,7 +159,6 @@ def _certified_endless(noise: OutputNoise, request: Any) -> tuple[PrivacyLoss, A
     enters_with_secret = filtered.response in (None, secret.system)
     if not request.has_models and not enters_with_secret:
         raise PrivacyError("path: the noise enters another plant than the secret")
-    loss: Any
     if request.has_models or request.resolution is not None:
         loss = own_loss(noise)
     else:
@@ -188,7 +187,7 @@ def _check(
     noise: OutputNoise, claimed: PrivacyGuarantee, evaluated: PrivacyGuarantee
 ) -> None:
     """Refuse noise that does not keep what it claims and what was asked for."""
-    request: Any = noise.request
+    request: Request = noise.request
     same_words = claimed.scope.to_dict() == evaluated.scope.to_dict()
     honest = same_words and claimed.releases == evaluated.releases
     honest = honest and claimed.repeated(request.releases).satisfies(request.budget)
@@ -199,7 +198,7 @@ def _check(
         raise PrivacyError(_ALTERED)
 
 
-def _follows(noise: OutputNoise, claimed: Any, evaluated: Any) -> bool:
+def _follows(noise: OutputNoise, claimed: PrivacyLoss, evaluated: PrivacyLoss) -> bool:
     """Whether one loss that is claimed follows from what was evaluated."""
     if claimed.kinds == evaluated.kinds == (GAUSSIAN,):
         return _gaussian_follows(noise, claimed, evaluated)
@@ -228,7 +227,7 @@ def _gaussian_follows(
 
 def _all_attain(noise: OutputNoise, active: tuple) -> bool:
     """Whether all these moves attain the largest shift under the nominal plant."""
-    request: Any = noise.request
+    request: Request = noise.request
     if request.has_models or noise.horizon == math.inf:
         return False
     plants = [noise.plant_data]

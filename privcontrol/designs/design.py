@@ -23,7 +23,6 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..noise.parts import Structured
-from ..noise.summed import Pricing
 from ..secrets.disturbance import disturbances
 from ..systems.plant import Plant
 from .absurd import check_size
@@ -32,7 +31,7 @@ from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
 from .output_noise import OutputNoise
 from .own_shape import constrained_shape, own_shape
-from .problem import DesignProblem, SizedNoise, is_dense
+from .problem import DesignProblem, SizedNoise, Weight, is_dense
 from .region_design import of_region, of_varying_plant
 from .request import Models, Request
 from .robust import floored
@@ -45,8 +44,6 @@ _EXACT_MODEL = (
     "structured noise without a floor protects under the exact model only; pass "
     'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
 )
-
-Weight = ArrayLike | Pricing | None
 
 
 def design_output_noise(

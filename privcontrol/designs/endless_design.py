@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -21,7 +20,7 @@ from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem, impulse_energies, response_from_rest
-from .problem import DesignProblem, SizedNoise, price_of
+from .problem import DesignProblem, SizedNoise, Weight, price_of
 from .request import Request
 from .stationary import (
     StationaryDesign,
@@ -166,7 +165,7 @@ def _of_any_length(
     return secret, price, design
 
 
-def _is_long_and_plain(request: Request, weight: Any) -> bool:
+def _is_long_and_plain(request: Request, weight: Weight) -> bool:
     """Whether a long run is asked for, with disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.has_models or request.floor is not None:
         return False

@@ -33,7 +33,7 @@ _COVERED = 1e-8
 def own_shape(problem: DesignProblem) -> SizedNoise:
     """Structured noise S of the request's shape that just meets the budget."""
     request = problem.request
-    shape: Any = request.factor
+    shape = np.asarray(request.factor)
     if len(shape) != problem.plant.order:
         return _own_lambda(problem, shape)
     if request.floor is not None:

@@ -59,6 +59,8 @@ _THIN = 1e5
 _LARGEST_SHIFT = 1e100
 
 WeightRoot = Callable[[NDArray], NDArray]
+#: What prices the noise, the trace of its covariance by default.
+Weight = ArrayLike | Pricing | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class DesignProblem:
 
     plant: Plant
     request: Request
-    weight: ArrayLike | Pricing | None = None
+    weight: Weight = None
 
     @cached_property
     def query(self) -> PlantQuery:
@@ -391,13 +393,13 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
 # -- the price of noise ------------------------------------------------------------------
 
 
-def weight_root_of(weight: Any, outputs: int, horizon: int) -> WeightRoot:
+def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
     """The map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
 
     An array of shape (p,) or (p, p) is the price of every sample's outputs.
     """
     size = horizon * outputs
-    if hasattr(weight, "noise_weight"):
+    if isinstance(weight, Pricing):
         return weight.noise_weight(horizon)
     if weight is None:
         return weight_root(None, size)
@@ -424,9 +426,9 @@ def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> floa
     return total
 
 
-def price_of(weight: Any, outputs: int) -> LinearSystem:
+def price_of(weight: Weight, outputs: int) -> LinearSystem:
     """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
-    if hasattr(weight, "noise_weight"):
+    if isinstance(weight, Pricing):
         return weight.noise_weight(math.inf)
     if weight is None:
         return LinearSystem.gain(np.eye(outputs))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +94,7 @@ def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
 
     It is an upper bound where other entries of eta may give the same outputs.
     """
-    loss: Any = problem.family.loss(tangent.shifts, problem.moves)
+    loss = problem.family.loss(tangent.shifts, problem.moves)
     noisy = np.flatnonzero(tangent.factor.any(axis=1))
     if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
         return loss

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import control as ct
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core._linalg import instance_of, positive_integer, round_up, sequence_of
 from ..core._progress import SHORT, progress_bar
@@ -27,7 +27,6 @@ from ..core.mechanism import Mechanism
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
-from ..noise.summed import Pricing
 from ..secrets._exact_design import structured_factor
 from ..secrets._forms import NoiseForm, window_squares
 from ..secrets.adjacency import StateAdjacency
@@ -40,7 +39,7 @@ from ..secrets.manifold import (
 from ..systems.plant import Plant
 from .certify import grid_of
 from .output_noise import OutputNoise
-from .problem import promised, weight_root_of
+from .problem import Weight, promised, weight_root_of
 from .request import Request
 
 _FRESH = "the noise of each window drawn once, for itself"
@@ -120,7 +119,7 @@ def design_windows(
     budget: PrivacyBudget,
     adjacency: StateAdjacency,
     spent: Sequence[OutputNoise] = (),
-    weight: ArrayLike | Pricing | None = None,
+    weight: Weight = None,
     progress: bool = False,
 ) -> tuple[OutputNoise, ...]:
     """Design Gaussian noise for consecutive windows that together meet one budget.
@@ -231,7 +230,7 @@ def _alone(
     window: NoiseForm,
     request: Request,
     manifold: TrajectoryManifold,
-    weight: ArrayLike | Pricing | None,
+    weight: Weight,
 ) -> OutputNoise:
     """The structured noise of a window, with what it alone tells of the run."""
     plant = window.plant

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from .parts import NoisePart, PartSum
 _CHUNK = 1024  # samples that a stream draws at a time
 
 
+@runtime_checkable
 class Pricing(Protocol):
     """Something that prices output noise, such as a `PrivateLoop`."""
 
