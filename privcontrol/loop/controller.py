@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import control as ct
@@ -248,6 +249,10 @@ class ObserverFeedback(Law):
         """Whether no output has integral action."""
         return not self.tracked
 
+    @cached_property
+    def _onto(self) -> NDArray:
+        return np.vstack([self.C, self.A])
+
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
         seen = product(self.C, memory[: len(self.A)])
@@ -285,21 +290,23 @@ class ObserverFeedback(Law):
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        N = len(self.A)
-        innovation = sensed - self.expected(t, memory)
-        moved = product(self.A, memory[:N]) + product(self.B, acting)
+        p, N = self.C.shape
+        end = len(self.states)
+        onto = product(self._onto, memory[:N])
+        innovation = sensed - onto[:p]
+        if self.recall is not None:
+            innovation = innovation - product(self.recall[t], memory[end:])
+        moved = onto[p:] + product(self.B, acting)
         moved += product(gain_at(self.advance, t), innovation)
         if N == len(memory):
             return moved
         after = memory.copy()
         after[:N] = moved
-        end = len(self.states)
         if self.tracked:
             picked = list(self.tracked)
             read = sensed[picked] + product(self.through[picked], acting)
             after[N:end] += reference - read
         if self.whiten is not None:
-            p = len(self.C)
             own = slice(end + t * p, end + (t + 1) * p)
             after[own] = product(self.whiten[t], innovation)
         return after

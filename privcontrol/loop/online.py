@@ -220,6 +220,6 @@ def _column(value: ArrayLike, name: str, size: int) -> NDArray:
         raise ct.ControlDimension(
             f"{name}: expected shape ({size},), got {array.shape}"
         )
-    if not math.isfinite(array.sum()):
+    if not all(map(math.isfinite, array.ravel().tolist())):
         raise ValueError(f"{name}: expected finite numbers")
     return array.reshape(size, 1)

@@ -455,11 +455,20 @@ def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
 
     Groups have one size, so the last bits do not depend on the number of trials.
     """
+    p = noise.outputs
     missing = -len(eta) % _NOISE_GROUP
     padded = np.concatenate([eta, np.zeros((missing, *eta.shape[1:]))])
-    groups = np.split(padded, len(padded) // _NOISE_GROUP)
-    gamma = np.concatenate([noise.signal(group)[:, :samples] for group in groups])
-    return gamma[: len(eta)].transpose(1, 2, 0)
+    gamma = np.empty((samples, p, len(padded)))
+    for start in range(0, len(padded), _NOISE_GROUP):
+        group = slice(start, start + _NOISE_GROUP)
+        if noise.total.width:
+            drawn = noise.signal(padded[group])[:, :samples]
+            gamma[:, :, group] = drawn.transpose(1, 2, 0)
+        else:
+            responses = noise.responses[:samples].reshape(samples * p, -1)
+            drawn = product(responses, padded[group].T)
+            gamma[:, :, group] = drawn.reshape(samples, p, -1)
+    return gamma[:, :, : len(eta)]
 
 
 def _widened(given: NDArray, block: int) -> NDArray:

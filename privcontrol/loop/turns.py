@@ -30,7 +30,7 @@ from ..designs.design import designed
 from ..designs.problem import DesignProblem
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
-from ._loop_data import LoopData, cost_rows, regulation
+from ._loop_data import LoopData, regulation
 from .dynamics import LoopDynamics
 from .kalman import DenseKnowledge, noise_covariance
 from .margins import knowledge
@@ -93,7 +93,7 @@ def least_cost(loop: LoopData) -> float:
     law = known.law(loop.side, K, design.form, (), noise.horizon)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
-    errors = dynamics.errors(cost_rows(loop), {"noise": columns}, noise.horizon)
+    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
     axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
