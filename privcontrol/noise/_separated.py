@@ -115,10 +115,9 @@ def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDAr
     columns = []
     for moves in members:
         for shape in moves.shapes:
-            lengths = range(1, len(shape) + 1) if moves.lasting else (len(shape),)
-            for length in lengths:
+            for values in moves.beginnings(shape):
                 change = np.zeros((longest, inputs))
-                change[:length, moves.column] = moves.radius * shape[:length]
+                change[: len(values), moves.column] = moves.radius * values
                 changes.append(change)
                 columns.append(moves.column)
     return np.stack(changes, axis=2), np.array(columns)

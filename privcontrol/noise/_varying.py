@@ -506,10 +506,10 @@ def _square_within(
     queued: VaryingSecret, moves: SignalMoves, shape: NDArray, horizon: int
 ) -> Ball:
     """The largest squared shift of a change of one input, and of its beginnings."""
-    lengths = _lengths(moves, shape)
-    starts = np.zeros((queued.order, len(lengths)))
-    for k, length in enumerate(lengths):
-        starts[:length, k] = shape[:length]
+    changes = moves.beginnings(shape)
+    starts = np.zeros((queued.order, len(changes)))
+    for k, values in enumerate(changes):
+        starts[: len(values), k] = values
     # the move of a state is an impulse one sample before the run
     samples = horizon + 1 if moves.rounded else horizon
     size = Ball(moves.radius) * moves.events
@@ -517,15 +517,9 @@ def _square_within(
     largest = Ball(0)
     for energy in _energies(queued, starts, samples):
         form = _form_of(columns, *energy)
-        own = [form[k, k] for k in range(len(lengths))]
+        own = [form[k, k] for k in range(len(changes))]
         largest = max([largest, *own], key=upper_float)
     return largest
-
-
-def _lengths(moves: SignalMoves, shape: NDArray) -> Sequence[int]:
-    """Numbers of values of a change after which it may end."""
-    count = len(shape)
-    return range(1, count + 1) if moves.lasting else (count,)
 
 
 def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:

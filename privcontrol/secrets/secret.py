@@ -124,6 +124,11 @@ class SignalMoves:
     separation: int = 0
     rounded: bool = False
 
+    def beginnings(self, shape: NDArray) -> list[NDArray]:
+        """Return every beginning of a shape that is a change, the shape last."""
+        first = 1 if self.lasting else len(shape)
+        return [shape[:length] for length in range(first, len(shape) + 1)]
+
     @property
     def variants(self) -> list[NDArray]:
         """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""

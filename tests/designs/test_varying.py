@@ -14,7 +14,6 @@ from varying_cases import forced, whitening, worst_energy
 
 import privcontrol as pc
 from privcontrol.core._balls import ball_matrix, working_bits
-from privcontrol.designs.design import designed
 from privcontrol.noise._varying import Program, VaryingSecret
 from privcontrol.secrets.secret import SignalMoves
 from privcontrol.systems.linear import LinearSystem
@@ -248,13 +247,12 @@ def test_a_constant_plant_of_a_polytope_needs_no_more_than_a_varying_one():
 def test_a_grid_costs_what_the_filtered_noise_leaves_of_it():
     polytope, h, T = between(0.8, 0.9), 0.05, 30
     noise = design(lag(0.85), models=polytope, horizon=T, resolution=h)
-    without = designed(noise.request, lag(0.85), resolution=None)
+    without = design(lag(0.85), models=polytope, horizon=T)
     assert noise.design.cost > without.design.cost
     root = whitening(noise, T)
     rng = np.random.default_rng(0)
     rest = max(np.linalg.norm(root @ rng.choice([-h, h], T)) for _ in range(200))
-    bare = designed(noise.request, lag(0.85), resolution=None)
-    scale = float(noise.std[0] / bare.std[0])
+    scale = float(noise.std[0] / without.std[0])
     assert ALLOWED / scale + rest <= noise.guarantee.gdp <= ALLOWED
     with pytest.raises(ValueError, match="resolution: without a horizon"):
         design(lag(0.85), models=polytope, resolution=h)
