@@ -62,8 +62,12 @@ _ANEW = "the run begins again with this gateway"
 _CONTINUED = "earlier windows of the run are counted with windows_guarantee"
 _UNPLANNED_GRID = (
     "resolution: the noise was not designed for readings on a grid, so the gateway "
-    "promises less than the noise: gateway.guarantee says what; pass resolution= to "
-    "design_output_noise too, with a floor"
+    "promises less than the noise: gateway.guarantee says what; "
+)
+_COVERED = "pass resolution= to design_output_noise too, with a floor"
+_NEVER_COVERED = (
+    "noise without a horizon covers no grid, so design for a finite horizon where the "
+    "step is not small beside the noise"
 )
 _LAST_BITS = "what the last bits of readings in floating point tell besides"
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
@@ -756,7 +760,8 @@ def _on_grid(
     if designed is None:
         if given is None:
             return noise
-        warnings.warn(_UNPLANNED_GRID, PrivacyWarning, stacklevel=3)
+        way_out = _NEVER_COVERED if noise.horizon == math.inf else _COVERED
+        warnings.warn(_UNPLANNED_GRID + way_out, PrivacyWarning, stacklevel=3)
         steps = round_up([float(step) for step in given])
         return replace(noise, guarantee=guarantee_on_grid(noise, steps), promised=None)
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
