@@ -1,0 +1,165 @@
+"""How long random designs take, and whether each of them ends.
+
+    python tests/stress/random_designs.py            # 435 without models and 125 with them
+    python tests/stress/random_designs.py 20 8
+
+Plants have up to 8 states and 3 outputs, runs up to 200 samples. Secrets are states at the
+start or at all times, balls of initial states, disturbances that are single, last or have
+bounded energy, and pairs of these. Noise is alone, beside a floor, independent or for
+readings on a grid; models are lists, boxes, plants that vary and identified ones. A refusal
+with a reason counts as an end. Each design runs in a process of its own with a limit of
+processor time. The exit status is 1 if a design takes longer than the goal.
+"""
+
+import multiprocessing
+import resource
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import cases
+
+import privcontrol as pc
+
+GOAL, LIMIT = 12, 60  # seconds of processor time
+REFUSALS = (ValueError, pc.PrivacyError, pc.UncertifiableError, MemoryError)
+
+
+def drawn_secret(rng, plant):
+    """One kind of secret of a plant."""
+    state = {str(rng.choice(plant.state_labels)): rng.uniform(0.1, 1)}
+    entered = {str(rng.choice(plant.input_labels)): rng.uniform(0.1, 1)}
+    kind = rng.integers(6)
+    if kind < 2:
+        return pc.StateAdjacency(state, times=0 if kind else None)
+    if kind == 2:
+        return pc.InitialStateAdjacency(rng.uniform(0.1, 1))
+    if kind == 3:
+        return pc.DisturbanceAdjacency(entered)
+    if kind == 4:
+        return pc.DisturbanceAdjacency(entered, duration=int(rng.integers(2, 12)))
+    return pc.DisturbanceAdjacency(entered, norm="l2")
+
+
+def identified(rng, plant):
+    """The plant, as 400 samples tell it."""
+    states = np.zeros((plant.nstates, 401))
+    inputs = rng.normal(size=(plant.ninputs, 401))
+    for t in range(400):
+        driven = plant.A @ states[:, t] + plant.B @ inputs[:, t]
+        states[:, t + 1] = driven + 0.01 * rng.normal(size=plant.nstates)
+    return pc.identify_states(plant, states, inputs, confidence=0.999)
+
+
+def drawn_models(rng, plant):
+    """Models of a plant, and the plant that noise is designed for."""
+    kind = rng.integers(4)
+    if kind == 3:
+        found = identified(rng, plant)
+        return found, found.system
+    box = pc.PlantBox.around(plant, relative=10 ** rng.uniform(-4, -2))
+    if kind == 0:
+        return box.sampled(3, rng=0)[-3:], plant
+    if kind == 1:
+        return box, plant
+    vertices = box.sampled(3, rng=0)[-3:]
+    return pc.PlantPolytope([plant, *vertices], varying=True), plant
+
+
+def design(seed, with_models):
+    """Design the noise of a seed."""
+    rng = np.random.default_rng(seed)
+    plant = cases.random_plant(
+        seed,
+        states=int(rng.integers(1, 5 if with_models else 9)),
+        inputs=int(rng.integers(1, 3)),
+        outputs=int(rng.integers(1, 4)),
+        radius=rng.uniform(0.5, 1.0),
+    )
+    secret = drawn_secret(rng, plant)
+    if rng.random() < 0.2:
+        secret = [secret, drawn_secret(rng, plant)]
+    options = {"models": "exact"}
+    if with_models:
+        options["models"], plant = drawn_models(rng, plant)
+        options["floor"] = "auto" if rng.random() < 0.5 else 0.3
+    else:
+        kind = rng.integers(4)
+        if kind == 1:
+            options["floor"] = 0.3
+        elif kind == 2:
+            options["family"] = "iid-gaussian"
+        elif kind == 3:
+            options |= {"resolution": 0.01, "floor": 0.3}
+    pc.design_output_noise(
+        plant,
+        horizon=int(rng.integers(5, 60 if with_models else 201)),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=secret,
+        max_std=np.inf,
+        **options,
+    )
+
+
+def limited(seed, with_models, pipe):
+    """The same within the limit, and how it ended."""
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    start = time.process_time()
+    end = "designed"
+    try:
+        design(seed, with_models)
+    except REFUSALS as refusal:
+        end = f"refused: {refusal}"
+    except Exception as error:
+        end = f"failed: {error!r}"
+    pipe.send((time.process_time() - start, end))
+
+
+def measured(seed, with_models):
+    """Processor seconds of a seed, and how it ended."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=limited, args=(seed, with_models, there)
+    )
+    process.start()
+    there.close()
+    try:
+        return here.recv()
+    except EOFError:
+        return float(LIMIT), "no end"
+    finally:
+        process.join()
+
+
+def main(finite=435, of_models=125):
+    for public in pc.__all__:
+        getattr(pc, public)  # imported once
+    slow = 0
+    for with_models, count in ((False, finite), (True, of_models)):
+        seconds, ends = zip(*(measured(seed, with_models) for seed in range(count)))
+        kind = "model designs" if with_models else "finite designs"
+        endless = ends.count("no end")
+        failed = [seed for seed, end in enumerate(ends) if end.startswith("failed")]
+        slow += sum(each > GOAL for each in seconds) + len(failed)
+        print(
+            f"{count} {kind}: {ends.count('designed')} designed, {len(failed)} failed, "
+            f"{endless} without an end within {LIMIT} s, "
+            f"{sum(each > GOAL for each in seconds)} above {GOAL} s, "
+            f"median {np.median(seconds):.2g} s, longest {max(seconds):.1f} s"
+        )
+        for seed, (each, end) in enumerate(zip(seconds, ends)):
+            if each > GOAL or seed in failed:
+                print(f"  seed {seed}: {each:.1f} s, {end}")
+    sys.exit(slow > 0)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
