@@ -283,11 +283,6 @@ class AdaptiveReleases:
         self._published.append(answer)
         return answer.copy()
 
-    def can_release(self, F: ArrayLike, noise: Noise) -> bool:
-        """Return whether the budget allows this release. Nothing is published."""
-        _, _, shown = self._with(F, noise)
-        return self._size(shown) <= self._limit
-
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """The promise of the whole run, however its releases are chosen: the budget."""

@@ -47,7 +47,7 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     epsilon : float or array_like
         Privacy loss, finite and not negative.
     y : float or array_like
-        Sensitivity over standard deviation, not negative; infinity, no noise, gives 1.
+        Sensitivity over standard deviation, finite and not negative.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     Raises
     ------
     ValueError
-        If an argument is negative or NaN, or `epsilon` is infinite.
+        If an argument is negative or not finite.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     if _is_number(epsilon) and _is_number(y):
         return _kappa(float(epsilon), float(y))
     epsilons = real_array(epsilon, "epsilon", copy=False)
-    return _each(_kappa, epsilons, _extended(y, "y"))
+    return _each(_kappa, epsilons, real_array(y, "y", copy=False))
 
 
 def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
@@ -391,19 +391,6 @@ def _positive(value: ArrayLike, name: str, hint: str) -> Numbers:
     if (array <= 0).any():
         raise ValueError(f"{name}: expected numbers > 0, got {array.min()}{hint}")
     return array
-
-
-def _extended(value: ArrayLike, name: str) -> NDArray:
-    """Return real numbers, of which some may be infinite."""
-    if np.ma.is_masked(value):
-        raise ValueError(f"{name}: expected every entry, got a masked array")
-    try:
-        array = np.asarray(value)
-    except Exception:  # the text of a user's object may show what it holds
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind not in "buif":
-        raise TypeError(f"{name}: expected real numbers, got {type(value).__name__}")
-    return array.astype(float)
 
 
 def _is_number(value: ArrayLike) -> TypeGuard[float]:

@@ -160,9 +160,8 @@ def test_kappa_is_exact_for_a_neighbour_of_its_argument_and_kappa_upper_never_be
 
 def test_kappa_at_the_ends_of_its_domain():
     assert kappa(0.0, 0.0) == kappa(1e4, 0.0) == kappa_upper(3.0, 0.0) == 0
-    assert kappa(0.0, np.inf) == kappa(1e4, np.inf) == kappa_upper(1.0, np.inf) == 1
     assert kappa(1e4, 1e-320) == 0 and 0 < kappa_upper(1e4, 1e-320) < 1e-300
-    np.testing.assert_array_equal(kappa(1.0, [0, 1e-320, 1e300, np.inf]), [0, 0, 1, 1])
+    np.testing.assert_array_equal(kappa(1.0, [0, 1e-320, 1e300]), [0, 0, 1])
     assert kappa(0.0, 1e-310) == pytest.approx(1e-310 / np.sqrt(2 * np.pi), rel=1e-12)
 
 
@@ -274,7 +273,7 @@ def test_every_method_grants_at_most_the_exact_y(method):
         (lambda: kappa_inverse(float("nan"), 0.1), "NaN"),
         (lambda: kappa_inverse(1.0, [0.1, np.nan]), "NaN"),
         (lambda: kappa(1.0, -1.0), "y >= 0"),
-        (lambda: kappa(1.0, [1.0, np.nan]), "y >= 0"),
+        (lambda: kappa(1.0, [1.0, np.nan]), "finite"),
         (lambda: kappa(np.inf, 1.0), "finite"),
         (
             lambda: gaussian_std(1.0, 0.1, 0.0),

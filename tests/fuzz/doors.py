@@ -133,7 +133,6 @@ def core_doors() -> Iterator[Door]:
     for name, args, options in (
         ("extend", (x[2:], [0.0]), {}),
         ("release", (F[:, :2], pc.GaussianNoise([1.0, 1.0])), {"rng": 0, "grid": 1.0}),
-        ("can_release", (F[:, :2], pc.GaussianNoise([1.0, 1.0])), {}),
     ):
         run = pc.core.AdaptiveReleases(manifold, secret, pc.PrivacyBudget(gdp=1e6))
         run.extend(x[:2])
