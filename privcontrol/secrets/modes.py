@@ -62,11 +62,7 @@ class Mode:
     @property
     def name(self) -> str:
         """Eigenvalue and states, such as ``0.9 (level)``."""
-        value = self.eigenvalue
-        text = f"{value.real:.4g}"
-        if value.imag > 1e-6 * abs(value):
-            text += f"\N{PLUS-MINUS SIGN}{value.imag:.4g}i"
-        return f"{text} ({', '.join(self.states)})"
+        return _name_of(self.eigenvalue, self.states)
 
     def explanation(self, horizon: int) -> str:
         """Why this mode is expensive, and what to do about it."""
@@ -120,11 +116,8 @@ def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
     values, vectors = np.linalg.eig(plant.A)
     largest = np.abs(values).argmax()
-    value = values[largest]
-    upper = complex(value.real, abs(value.imag))
     states = _leading_states(plant.states, np.abs(vectors[:, largest]))
-    mode = Mode(upper, "unstable", states, np.empty(0), np.inf)
-    return mode.name
+    return _name_of(values[largest], states)
 
 
 def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
@@ -139,10 +132,16 @@ def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
         pencil = np.vstack([A - value * np.eye(len(A)), C])
         sizes, rows = np.linalg.svd(pencil)[1:]
         if sizes[-1] <= _UNSEEN * sizes[0]:
-            upper = complex(value.real, abs(value.imag))
-            named = _leading_states(states, np.abs(rows[-1]))
-            return Mode(upper, "unstable", named, np.empty(0), np.inf).name
+            return _name_of(value, _leading_states(states, np.abs(rows[-1])))
     return ""
+
+
+def _name_of(value: complex, states: Sequence[str]) -> str:
+    """An eigenvalue and states, such as ``0.9 (level)``."""
+    text = f"{value.real:.4g}"
+    if abs(value.imag) > 1e-6 * abs(value):
+        text += f"\N{PLUS-MINUS SIGN}{abs(value.imag):.4g}i"
+    return f"{text} ({', '.join(states)})"
 
 
 def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:

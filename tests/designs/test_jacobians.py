@@ -11,8 +11,6 @@ from scipy import stats
 from stress.nonlinear_pairs import CASES, sampled
 
 import privcontrol as pc
-from privcontrol.designs.design import designed
-from privcontrol.regions.jacobian import _vertices
 
 
 def slopes_at(sys, states, inputs, step=1e-5):
@@ -125,6 +123,19 @@ def test_names_that_do_not_enter_the_jacobian_may_be_left_out():
         pc.jacobian_polytope(slow, {"steer": (0, 1)})
 
 
+def bounded(low, high, **options):
+    """The polytope of a plant with given bounds of A, one input and one output."""
+    n = len(low)
+    names = list("abcd"[:n])
+    labels = dict(states=names, inputs=["u"], outputs=["y"])
+    sys = ct.nlsys(lambda t, x, u, p: x, lambda t, x, u, p: x[:1], dt=1, **labels)
+    fixed = {"B": (0, 0), "C": (np.eye(1, n), np.eye(1, n)), "D": (0, 0)}
+    region = {name: (-1, 1) for name in names}
+    return pc.jacobian_polytope(
+        sys, region, bounds={"A": (low, high), **fixed}, **options
+    )
+
+
 @pytest.mark.parametrize("allowed", [16, 64])
 def test_few_vertices_still_hold_the_whole_box(allowed):
     """Random points and all corners are weighted means of the vertices (by a program)."""
@@ -134,18 +145,17 @@ def test_few_vertices_still_hold_the_whole_box(allowed):
     widths[0, :2] = (0.3, 0.2)
     widths[2] = 0.0
     high = low + widths
-    parts = np.array([[low], [high]])
-    vertices = _vertices(parts, np.ones((3, 3)), allowed, np.inf)
-    names = dict(states=list("abc"), inputs=["u"], outputs=["y"])
+    polytope = bounded(low, high, max_vertices=allowed)
 
     def plant(matrix):
+        names = dict(states=list("abc"), inputs=["u"], outputs=["y"])
         return ct.ss(matrix, np.zeros((3, 1)), [[1, 0, 0]], 0, 1, **names)
 
-    polytope = pc.PlantPolytope([plant(matrix) for matrix in vertices])
     for draw in rng.integers(0, 2, (40, 3, 3)):
         assert polytope.contains(plant(np.where(draw, low, high)))
     # not much larger than the box itself
-    assert np.ptp(np.array(vertices), axis=0)[0, 0] <= widths[0, 0] * 1.02
+    first = [vertex.A[0, 0] for vertex in polytope.vertices]
+    assert len(first) <= allowed and np.ptp(first) <= widths[0, 0] * 1.02
     for corner, step in ((low, -0.05), (high, 0.05)):
         outside = corner.copy()
         outside[0, 0] += step
@@ -153,9 +163,9 @@ def test_few_vertices_still_hold_the_whole_box(allowed):
 
 
 def test_too_many_wide_entries_are_refused():
-    parts = np.array([np.zeros((1, 4, 4)), np.ones((1, 4, 4))])
+    polytope = bounded(np.zeros((4, 4)), np.ones((4, 4)))
     with pytest.raises(ValueError, match="vary in 16 directions"):
-        _vertices(parts, np.ones((4, 4)), 256, 0.25)
+        polytope.plants(pc.StateAdjacency(1.0, times=0))
 
 
 def test_bounds_of_the_user_are_called_what_they_are():
@@ -374,6 +384,10 @@ def test_the_probability_of_leaving_is_saved_with_the_noise(tmp_path):
         with pytest.raises(ValueError, match="miss"):
             pc.jacobian_polytope(sys, region, leaving=leaving)
     with pytest.raises(ValueError, match="part of delta"):
-        designed(
-            noise.request, box.nominal, budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4)
+        pc.design_output_noise(
+            box.nominal,
+            models=box,
+            horizon=5,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4),
+            adjacency=pc.StateAdjacency({"a": 0.1}, times=0),
         )
