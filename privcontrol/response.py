@@ -370,8 +370,7 @@ class PrivateResponse(ct.TimeResponseData):
         >>> from privcontrol.response import PrivateResponse
         >>> x = np.arange(11.0)[None, :, None] * np.ones((1, 11, 4))
         >>> PrivateResponse(range(4), outputs=x, states=x).quantile([0.1, 0.9])[:, 0, 0]
-        TrialSignals(
-        array([1., 9.]))
+        array([1., 9.])
         """
         levels = real_array(q, "q")
         if levels.ndim > 1 or (levels < 0).any() or (levels > 1).any():
