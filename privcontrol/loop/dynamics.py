@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ..core._linalg import product
 from ..systems.linear import LinearSystem, spectral_radius
 from .controller import Law
-from .side import Side
+from .nonlinear import NonlinearSide
+from .side import LinearSide
 
 #: Takes the time index, the controller's memory (k, q), what it senses (p, q) and the
 #: inputs (m, q) that it asks for; returns those that act.
@@ -49,7 +50,7 @@ class LoopDynamics:
     the controller does not drive.
     """
 
-    side: Side
+    side: LinearSide | NonlinearSide
     law: Law
 
     @property
@@ -173,7 +174,8 @@ class LoopDynamics:
         widths = [drive.shape[2] for drive in drives.values()]
         runs = max(initial.shape[1], *widths, 1)
         initial = np.broadcast_to(initial, (len(initial), runs))
-        if actuator is not None or self.law.varies or not self.side.is_linear:
+        is_fixed = isinstance(self.side, LinearSide) and not self.law.varies
+        if actuator is not None or not is_fixed:
             return self._stepped(initial, drives, samples, actuator, first)
         system = self.fixed
         states = np.zeros((samples + 1, self.size, runs))

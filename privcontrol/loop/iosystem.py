@@ -53,16 +53,14 @@ def whole_loop(loop: LoopData) -> System:
     noise = loop.noise
     signals = (input_labels(loop), output_labels(loop))
     known = len(input_labels(loop))
-    if noise is None:
-
-        def quiet(t: int) -> LinearSystem:
-            return _driven(loop, t).entered_by(range(known))
-
-        return _named(loop, quiet, *signals, state_labels(loop), loop.name)
-    known -= noise.total.channels
-    gate = create_channel_iosystem(noise)
-    p = len(loop.side.plant.C)
-    model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
+    states = state_labels(loop)
+    p = len(loop.side.outputs)
+    model = LinearSystem.gain(np.zeros((p, 0)))
+    if noise is not None:
+        known -= noise.total.channels
+        gate = create_channel_iosystem(noise)
+        model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
+        states += gate.state_labels
     source = beside(LinearSystem.gain(np.eye(known)), model)
     # the states of the noise come last
     order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
@@ -72,7 +70,6 @@ def whole_loop(loop: LoopData) -> System:
         A = whole.A[np.ix_(order, order)]
         return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
 
-    states = [*state_labels(loop), *gate.state_labels]
     return _named(loop, at, *signals, states, loop.name)
 
 

@@ -144,8 +144,6 @@ class NonlinearSide:
     Its functions take the times of the samples, and whole columns of runs.
     """
 
-    is_linear = False
-
     def __init__(
         self,
         truth: NonlinearTruth,

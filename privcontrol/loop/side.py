@@ -1,13 +1,12 @@
-"""A plant as the loop's recursion sees it, some inputs of which are driven.
+"""A linear plant as the loop's recursion sees it, some inputs of which are driven.
 
-Arrays of signals are (signals, runs).
+`NonlinearSide` is another. Arrays of signals are (signals, runs).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,55 +15,12 @@ from ..core._linalg import product
 from ..systems.plant import Plant
 
 
-class Side(Protocol):
-    """A plant and the point about which its controller acts.
-
-    Attributes
-    ----------
-    order : int
-    free : list of int
-        The inputs that the controller does not drive.
-    inputs, outputs : ndarray, shapes (m, 1), (p, 1)
-        The point: inputs that are driven, and outputs.
-    through : ndarray, shape (p, m)
-        From the driven inputs to the outputs.
-    is_linear : bool
-    """
-
-    @property
-    def order(self) -> int: ...
-
-    @property
-    def free(self) -> list[int]: ...
-
-    @property
-    def inputs(self) -> NDArray: ...
-
-    @property
-    def outputs(self) -> NDArray: ...
-
-    @property
-    def through(self) -> NDArray: ...
-
-    is_linear: bool
-
-    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
-        """Return the outputs (p, q) without what the driven inputs add at once."""
-
-    def move(
-        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
-        """Return the next states (n, q)."""
-
-
 @dataclass(frozen=True, eq=False)
 class LinearSide:
-    """A linear plant whose inputs ``controls`` are driven, see `Side`."""
+    """A linear plant whose inputs ``controls`` are driven."""
 
     plant: Plant
     controls: tuple[int, ...]
-
-    is_linear = True
 
     @property
     def order(self) -> int:
@@ -94,12 +50,12 @@ class LinearSide:
 
     @cached_property
     def inputs(self) -> NDArray:
-        """Zero (m, 1)."""
+        """The point (m, 1) about which the controller drives them, zero."""
         return np.zeros((len(self.controls), 1))
 
     @cached_property
     def outputs(self) -> NDArray:
-        """Zero (p, 1)."""
+        """The outputs (p, 1) there, zero."""
         return np.zeros((len(self.plant.C), 1))
 
     @cached_property
@@ -113,11 +69,13 @@ class LinearSide:
         return self.plant.D[:, self.driven]
 
     def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+        """Return the outputs (p, q) without what the driven inputs add at once."""
         at_once = self.plant.D[:, self.free] @ exogenous
         return product(self.plant.C, state) + at_once
 
     def move(
         self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
     ) -> NDArray:
+        """Return the next states (n, q)."""
         moved = product(self.plant.A, state) + product(self.B, acting)
         return moved + self.plant.B[:, self.free] @ exogenous

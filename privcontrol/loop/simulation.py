@@ -26,6 +26,7 @@ from .controller import ObserverFeedback, at_once
 from .dynamics import LoopDynamics
 from .iosystem import input_labels, output_labels, state_labels
 from .nonlinear import NonlinearSide
+from .side import LinearSide
 from .signals import LoopSignals
 
 #: A user's own control law, from the time, the estimates (n, trials) and the reference
@@ -105,7 +106,7 @@ def _task(
         region = loop.truth.check_noise(noise, loop.side.controls)
         side = NonlinearSide(loop.truth, loop.side.controls, region, times)
         dynamics = LoopDynamics(side, loop.law)
-    is_linear = dynamics.side.is_linear and not loop.law.is_function
+    is_linear = loop.truth is None and not loop.law.is_function
     is_shared = actuation is None and not signals.each and not signals.roots
     has_few_entries = noise.total.once < max(loop.side.plant.order, _SMALL + 1)
     if is_linear and is_shared and not noise.total.width and has_few_entries:
@@ -357,7 +358,7 @@ class SteppedTrials:
         now[:n] += self.signals.start @ _drawn_start(generator, self.signals, block).T
         count = p + len(side.inputs)
         length = samples
-        if side.is_linear and not dynamics.law.is_function:
+        if isinstance(side, LinearSide) and not dynamics.law.is_function:
             length = max(1, _CHUNK // (block * (dynamics.size + count)))
         shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
@@ -417,7 +418,7 @@ class SteppedTrials:
             return dynamics.run(*given)
 
         if not dynamics.law.is_function:
-            if dynamics.side.is_linear:
+            if isinstance(dynamics.side, LinearSide):
                 return moved(slice(None))
             with suppress(Exception):  # the functions take one trial at a time only
                 with np.errstate(all="ignore"):
