@@ -121,37 +121,6 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
     return _each(_kappa_inverse, epsilons, real_array(delta, "delta", copy=False))
 
 
-def calibrated_y(
-    epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic"
-) -> Numbers:
-    """Return sensitivity over standard deviation as a method grants it, rounded down.
-
-    Parameters, methods and errors are those of `gaussian_std`, which is ``sensitivity /
-    calibrated_y``.
-
-    Examples
-    --------
-    >>> round(calibrated_y(1.0, 0.01, "lenypappas"), 6)
-    0.396132
-    """
-    rule = _RULES[one_of(method, "method", tuple(_RULES))]
-    exact = kappa_inverse(epsilon, delta)
-    if rule is None:
-        return exact
-
-    def granted(epsilon: float, delta: float) -> float:
-        y = rule(epsilon, delta) * (1 - _RULE_ROUND_OFF)
-        if y <= _kappa_inverse(epsilon, delta):
-            return y
-        raise PrivacyError(
-            f"method {method!r} claims (epsilon, delta) = ({epsilon:g}, {delta:g}), but "
-            f"the true delta of its noise is {kappa_upper(epsilon, y):.6g}; use "
-            "method='analytic'"
-        )
-
-    return _each(granted, epsilon, delta)
-
-
 def gaussian_std(
     epsilon: ArrayLike,
     delta: ArrayLike,
@@ -206,7 +175,22 @@ def gaussian_std(
     for ``lenypappas``, behind the numbers of DPAM sections 5.3 and 6.3; IP, Definitions 4
     and 5, for ``classical``, where it is proved for epsilon <= 1.
     """
-    return _size(sensitivity, calibrated_y(epsilon, delta, method))
+    rule = _RULES[one_of(method, "method", tuple(_RULES))]
+    exact = kappa_inverse(epsilon, delta)
+    if rule is None:
+        return _size(sensitivity, exact)
+
+    def granted(epsilon: float, delta: float) -> float:
+        y = rule(epsilon, delta) * (1 - _RULE_ROUND_OFF)
+        if y <= _kappa_inverse(epsilon, delta):
+            return y
+        raise PrivacyError(
+            f"method {method!r} claims (epsilon, delta) = ({epsilon:g}, {delta:g}), but "
+            f"the true delta of its noise is {kappa_upper(epsilon, y):.6g}; use "
+            "method='analytic'"
+        )
+
+    return _size(sensitivity, _each(granted, epsilon, delta))
 
 
 def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
