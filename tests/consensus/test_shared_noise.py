@@ -335,6 +335,11 @@ def test_a_large_network_that_no_coalition_cuts_gains_from_all_honest_agents():
     assert 0.98 * 298 < ratio < 298
     some = group.guarantee_for(coalition=[0, 1])
     assert some.exact and some.gdp < group.guarantee.gdp
+    # a given noise: flows as along a path through the 298 who are left
+    given = agents(graph, 1.0, 300.0, 2)
+    left_out = np.arange(1, 298) / 298
+    square = 1 / 298 + ((1 - left_out) ** 2).sum() / 300.0**2
+    assert given.guarantee.gdp**2 == pytest.approx(square, rel=1e-9)
 
 
 def test_a_large_network_without_a_cut_node_hides_from_one_agent_behind_all_others():
