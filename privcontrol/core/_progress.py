@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import Event, Thread, Timer
 from time import monotonic
 from typing import Any
@@ -16,6 +18,8 @@ PATIENCE = 10.0
 #: Seconds after which a bar is worth showing, and between two looks at the clock.
 SHORT = 2.0
 _PERIOD = 0.2
+#: Share of the work from which on it tells how long the rest will take.
+_TELLING = 0.02
 
 
 class _NoBar:
@@ -71,9 +75,41 @@ def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
         note.cancel()
 
 
+@dataclass
+class _Stretch:
+    """The part of a bar that a piece of work is, and what is done of the whole bar."""
+
+    start: float
+    length: float
+    done: list[float]
+
+
+_STRETCH: ContextVar[_Stretch | None] = ContextVar("stretch", default=None)
+
+
+@contextmanager
+def piece(k: int, count: int) -> Iterator[None]:
+    """Tell the bar in hand, if any, that this is the k-th of about ``count`` pieces.
+
+    Pieces within this one divide its own stretch of the bar.
+    """
+    whole = _STRETCH.get()
+    if whole is None:
+        yield
+        return
+    length = whole.length / count
+    start = whole.start + min(k, count - 1) * length
+    whole.done[0] = max(whole.done[0], start)
+    token = _STRETCH.set(_Stretch(start, length, whole.done))
+    try:
+        yield
+    finally:
+        _STRETCH.reset(token)
+
+
 @contextmanager
 def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
-    """A bar that counts the seconds of work that does not know how far it is.
+    """A bar that counts the seconds of work, and those that its pieces say are left.
 
     It is shown when two seconds have passed.
 
@@ -88,6 +124,8 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
             yield
         return
     stopped = Event()
+    whole = _Stretch(0.0, 1.0, [0.0])
+    token = _STRETCH.set(whole)
     with shown as bar:
 
         def follow() -> None:
@@ -95,6 +133,8 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
             counted = 0
             while not stopped.wait(_PERIOD):
                 passed = int(monotonic() - start)
+                if whole.done[0] > _TELLING:
+                    bar.total = max(round(passed / whole.done[0]), passed + 1)
                 bar.update(passed - counted)
                 counted = passed
 
@@ -103,5 +143,6 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
         try:
             yield
         finally:
+            _STRETCH.reset(token)
             stopped.set()
             thread.join()

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, lapack, qr
 
 from ._linalg import EPS, real_array
+from ._progress import piece
 from .errors import UncertifiableError
 from .query import MoveBasis
 
@@ -50,6 +51,7 @@ _EXACT_STEPS = 32
 #: Multiplicative updates in hundreds of dimensions between two looks at all points, and
 #: how much lighter than the heaviest point one is that rests until then.
 _LOOK_AROUND = 8
+_USUAL_UPDATES = 40
 _REMOTE = 20.0  # in logarithms
 #: Power of a scaling (two is Newton's where no two points share a direction), what is
 #: kept of the last one, and the least logarithm of a weight.
@@ -262,7 +264,8 @@ def rough_shape(
         near = points[:, active]
         shares = np.exp(logs[active] - logs[active].max())
         kernel = (near * (shares / shares.sum())) @ near.T
-        values, vectors = scipy.linalg.eigh(kernel, driver="evd")
+        with piece(update, _USUAL_UPDATES):
+            values, vectors = scipy.linalg.eigh(kernel, driver="evd")
         rounding = gamma(len(active) + 8 * size) * kernel.trace()
         certain = np.maximum(values - rounding, 0.0)
         values = np.maximum(values, _NO_VARIANCE * values[-1])

@@ -8,13 +8,15 @@ given floor is convex in the floor's variances, so scipy's searches find the lea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from ..core._progress import piece
 from ..core.errors import PrivacyError, UncertifiableError
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
@@ -23,6 +25,8 @@ from .request import Request
 #: Designs noise for a request, with the same plant and weight.
 Design = Callable[[Request], OutputNoise]
 
+#: Designs that one search makes, Powell's method for each output, and one for a region.
+_OF_A_SEARCH, _OF_POWELL, _OF_A_REGION = 20, 80, 12
 _STEP = math.log(4.0)
 _MOST_STEPS = 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
@@ -65,14 +69,18 @@ def with_cheapest_floor(
         resolution=None,
         factor=None,
     )
-    search = _Search(standing, design, np.log(design(nominal).total.white))
-    search.along_all(_LOWEST, _HIGHEST, _SHARP)
-    if outputs > 1:
-        search.apart()
+    start = np.log(design(nominal).total.white)
+    expected = _OF_A_SEARCH + _OF_POWELL * (outputs if outputs > 1 else 0)
+    pieces = 1 if request.region is None else 1 + _OF_A_REGION
+    with piece(0, pieces):
+        search = _Search(standing, design, start, count(), expected)
+        search.along_all(_LOWEST, _HIGHEST, _SHARP)
+        if outputs > 1:
+            search.apart()
     if request.region is None:
         return search.best
     of_plants = search.best.design.cost
-    search = _Search(request, design, search.logs)
+    search = _Search(request, design, search.logs, count(1), pieces)
     if search.best.design.cost > of_plants * (1 + _ENOUGH):
         search.upwards()
         search.along_all(-_STEP, _STEP, _COARSE)
@@ -85,8 +93,20 @@ class _Search:
     best: OutputNoise
     logs: NDArray
 
-    def __init__(self, request: Request, design: Design, start: NDArray) -> None:
-        """Raise the floor from a start until there is a design."""
+    def __init__(
+        self,
+        request: Request,
+        design: Design,
+        start: NDArray,
+        numbers: Iterator[int],
+        expected: int,
+    ) -> None:
+        """Raise the floor from a start until there is a design.
+
+        Designs have ``numbers``, of which so many are expected.
+        """
+        self._numbers = numbers
+        self._expected = expected
         self._request = request
         self._design = design
         self._refusal: Exception | None = None
@@ -102,7 +122,8 @@ class _Search:
     def _cost(self, logs: NDArray) -> float:
         """Cost of the design with the floor exp(logs), infinite if there is none."""
         try:
-            noise = self._design(replace(self._request, floor=np.exp(logs)))
+            with piece(next(self._numbers), self._expected):
+                noise = self._design(replace(self._request, floor=np.exp(logs)))
         except (PrivacyError, UncertifiableError) as error:
             self._refusal = error
             return math.inf

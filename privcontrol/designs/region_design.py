@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core._linalg import round_up
+from ..core._progress import piece
 from ..core.budget import PrivacyBudget, scale_to_budget
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
@@ -38,6 +39,8 @@ from .stationary import StationaryDesign, stationary_design
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
+#: Designs and bounds of the rounds that mostly do.
+_USUAL_PIECES = 4
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
 #: Excess of scaled noise over its budget from which on it is given up.
@@ -83,10 +86,12 @@ def of_region(
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
         asked = replace(request.standing, budget=budget, releases=1)
-        sized = size(replace(problem, request=asked))
+        with piece(2 * count, _USUAL_PIECES):
+            sized = size(replace(problem, request=asked))
         if count == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
-        found = region.shift(sized.parts, request.adjacency, request.horizon)
+        with piece(2 * count + 1, _USUAL_PIECES):
+            found = region.shift(sized.parts, request.adjacency, request.horizon)
         grid = grid_shift(sized.parts, request.resolution, request.horizon)
         shift = found.beside_grid(grid).gdp
         if shift <= allowed:

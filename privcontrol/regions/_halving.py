@@ -18,6 +18,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS, round_up
+from ..core._progress import piece
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart, PartSum
 from ..systems.powers import FreeResponse
@@ -105,10 +106,11 @@ def _halved(moves: UncertainMoves, whitening: _Whitening) -> tuple[float, float]
         boxes.remove(worst)
         # what attains less everywhere in a box than something does decides nothing
         counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
-        for middle, widths in worst.halves:
-            half = _bounded(moves, whitening, middle, widths, counted)
-            lower = max(lower, half.attained)
-            boxes.append(half)
+        with piece(len(boxes), most):
+            for middle, widths in worst.halves:
+                half = _bounded(moves, whitening, middle, widths, counted)
+                lower = max(lower, half.attained)
+                boxes.append(half)
     upper = max(worst.bound, lower)
     if np.isfinite(upper):
         return float(round_up(upper)), lower

@@ -3,7 +3,7 @@
 import linecache
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 
@@ -13,19 +13,19 @@ from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol.core import _progress, _store
-from privcontrol.designs import design, windows
+from privcontrol.designs import auto_floor, design, windows
 
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
 PACKAGE = Path(pc.__file__).parent
 
 
-def designed(adjacency=cases.POSITION, **options):
+def designed(adjacency=cases.POSITION, plant=None, models="exact", **options):
     return pc.design_output_noise(
-        pc.plants.vehicle(),
+        plant or pc.plants.vehicle(),
         horizon=10,
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         adjacency=adjacency,
-        models="exact",
+        models=models,
         **options,
     )
 
@@ -63,6 +63,46 @@ def test_a_bar_appears_when_two_seconds_have_passed(
     with _progress.timed_bar(True, "design"):
         assert looked.wait(10)
     assert ("design: " in capsys.readouterr().err) == is_shown
+
+
+@pytest.mark.parametrize("inner, share", [(0, 50), (1, 75), (9, 75)])
+def test_a_bar_tells_what_is_left_from_the_pieces_that_are_done(
+    inner, share, capsys, monkeypatch
+):
+    """Pieces of the second half divide it, and more than were expected do not end it."""
+    pytest.importorskip("tqdm")
+    ticks = count()
+    looked = threading.Event()
+
+    def clock():
+        tick = next(ticks)
+        if tick > 200:
+            looked.set()
+        return 10.0 * tick
+
+    monkeypatch.setattr(_progress, "monotonic", clock)
+    monkeypatch.setattr("tqdm.std.time", lambda: 10.0 * next(ticks))
+    monkeypatch.setattr(_progress, "_PERIOD", 0.001)
+    with _progress.timed_bar(True, "design"):
+        with _progress.piece(1, 2), _progress.piece(inner, 2):
+            assert looked.wait(10)
+    assert f"{share}%" in capsys.readouterr().err
+    with _progress.piece(1, 2):  # no bar is left that could be told
+        pass
+
+
+def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
+    told = []
+
+    def piece(k, count):
+        told.append(k / count)
+        return nullcontext()
+
+    monkeypatch.setattr(auto_floor, "piece", piece)
+    plant = cases.random_plant(0, outputs=1)
+    start = pc.StateAdjacency({"s0": 1.0}, times=0)
+    designed(start, plant=plant, floor="auto", models=[plant])
+    assert told[0] == 0 and told == sorted(told) and 0.4 < told[-1] < 2
 
 
 def test_windows_are_counted(capsys, monkeypatch):
