@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
+
+SPACE = pc.AffineManifold.from_kernel(np.eye(4))
+SINGLE = pc.DirectionAdjacency(np.eye(4)).moves(SPACE)
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -12,8 +14,7 @@ def test_enlarged_shifts_of_single_moves_are_the_largest_within_the_errors(norm)
     rng = np.random.default_rng(0)
     shifts = rng.standard_normal((3, 4))
     errors = rng.random((3, 4))
-    moves = FiniteMoves(np.eye(4))
-    claimed = moves.worst_shift(moves.enlarged(shifts, errors), norm)
+    claimed = SINGLE.worst_shift(SINGLE.enlarged(shifts, errors), norm)
     corners = shifts + errors * rng.choice([-1.0, 1.0], (5000, 3, 4))
     sizes = np.linalg.norm(corners, ord=norm, axis=1)
     assert sizes.max() <= claimed <= sizes.max() * (1 + 1e-9)
@@ -24,7 +25,7 @@ def test_enlarged_shifts_of_a_ball_hold_every_ball_within_the_errors(norm):
     rng = np.random.default_rng(1)
     shifts = rng.standard_normal((3, 4))
     errors = 0.1 * rng.random((3, 4))
-    moves = EllipsoidMoves(np.eye(4))
+    moves = pc.BallAdjacency(1.0).moves(SPACE)
     claimed = moves.worst_shift(moves.enlarged(shifts, errors), norm)
     units = rng.standard_normal((4, 300))
     units /= np.linalg.norm(units, axis=0)
@@ -39,7 +40,7 @@ def test_errors_of_moves_in_data_space_count_in_their_responses():
     query = pc.LinearQuery(rng.standard_normal((3, 4)))
     data = rng.standard_normal((4, 5))
     errors = 1e-3 * rng.random((4, 5))
-    _, bounds = FiniteMoves(data, data=data, errors=errors).output_responses(query)
+    _, bounds = type(SINGLE)(data, data=data, errors=errors).output_responses(query)
     assert (bounds >= np.abs(query.matrix) @ errors).all()
-    _, exact = FiniteMoves(data, data=data).output_responses(query)
+    _, exact = type(SINGLE)(data, data=data).output_responses(query)
     assert (exact < 1e-12).all()
