@@ -79,9 +79,9 @@ def _ends(interval: Interval) -> tuple[float, float]:
     """Doubles between which an interval lies."""
     low = float(interval.a)
     high = float(interval.b)
-    if not _IV.mpf(low) <= interval:  # one without an exponent that small
+    if not _IV.mpf(low) <= interval.a:  # one without an exponent that small
         low = math.nextafter(low, -math.inf)
-    if not interval <= _IV.mpf(high):
+    if not interval.b <= _IV.mpf(high):
         high = math.nextafter(high, math.inf)
     return low, high
 
@@ -187,7 +187,7 @@ class Dual:
         power = int(number) if number.is_integer() else number
         if power < 0 and 0 in self.range:
             raise self.refuse("a division by an interval that contains zero")
-        if isinstance(power, float) and not self.range > 0:
+        if isinstance(power, float) and not self.range.a > 0:
             raise self.refuse(f"a power {number:g} of {_WRITTEN}")
         if power == 0:
             return _as_dual(1.0, self.refusals)
@@ -205,9 +205,9 @@ class Dual:
     def maximum(self, other: object) -> Dual:
         """The larger one; where the box does not tell which, derivatives of both."""
         dual = _as_dual(other, self.refusals)
-        if self.range >= dual.range:
+        if _compared(self.range, dual.range, operator.ge):
             return self
-        if dual.range >= self.range:
+        if _compared(dual.range, self.range, operator.ge):
             return dual
         (low, high), (least, largest) = _ends(self.range), _ends(dual.range)
         none = _IV.mpf(0)
@@ -230,8 +230,8 @@ class Dual:
     # -- comparisons: decided by the whole box, or refused --------------------------
 
     def _decided(self, other: object, compare: Callable) -> bool:
-        """A comparison of intervals, which is None where they do not decide it."""
-        answer = compare(self.range, _as_dual(other, self.refusals).range)
+        """The answer that all numbers of both intervals give."""
+        answer = _compared(self.range, _as_dual(other, self.refusals).range, compare)
         if answer is None:
             raise self.refuse(
                 "a comparison (if, np.where, max) that the region does not decide: the "
@@ -253,7 +253,7 @@ class Dual:
         return self._decided(other, operator.ge)
 
     def __eq__(self, other: object) -> bool:
-        return self._decided(other, _equal)
+        return self._decided(other, operator.eq)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -302,10 +302,12 @@ def _as_dual(value: Any, refusals: list[str]) -> Dual:
     return Dual(_IV.mpf(_WHOLE if math.isnan(number) else number), {}, refusals)
 
 
-def _equal(a: Interval, b: Interval) -> bool | None:
-    if a > b or a < b:
-        return False
-    return True if a <= b and a >= b else None
+def _compared(x: Interval, y: Interval, compare: Callable) -> bool | None:
+    """A comparison of all numbers of two intervals, None if their answers differ."""
+    answers = {bool(compare(a, b)) for a in (x.a, x.b) for b in (y.a, y.b)}
+    if compare is operator.eq and not (x.b < y.a or y.b < x.a):
+        answers.add(True)  # they share a number
+    return answers.pop() if len(answers) == 1 else None
 
 
 # -- functions that numpy calls by name ------------------------------------------------
@@ -356,25 +358,25 @@ def _hyperbolic_tangent(x: Interval) -> Interval:
 _root = Rule(
     _IV.sqrt,
     lambda x, value: 1 / (2 * value),
-    lambda x: x >= 0,
+    lambda x: x.a >= 0,
     "a square root of an interval with negative numbers; "
     "np.sqrt(np.maximum(x, least)) bounds it from below",
 )
 _logarithm = Rule(
-    _IV.log, lambda x, value: 1 / x, lambda x: x > 0, f"a logarithm of {_WRITTEN}"
+    _IV.log, lambda x, value: 1 / x, lambda x: x.a > 0, f"a logarithm of {_WRITTEN}"
 )
 _arc = Rule(_arctangent, lambda x, value: 1 / (1 + x**2))
 _sine_arc = Rule(
     _arcsine,
     lambda x, value: 1 / _IV.sqrt(1 - x**2),
-    lambda x: -1 < x < 1,
+    lambda x: -1 < x.a and x.b < 1,
     "an arc of an interval that is not inside (-1, 1)",
 )
 
 
 def _angle(y: Dual, x: Any) -> Dual:
     base = _as_dual(x, y.refusals)
-    if base.range > 0:
+    if base.range.a > 0:
         return _arc(y / base)
     raise y.refuse(
         "np.arctan2(y, x) of an x that is not surely positive: the angle jumps"

@@ -342,7 +342,7 @@ def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
         "from privcontrol.deploy.command import main\n"
         "exit = main(sys.argv[1:])\n"
         "heavy = {'cvxpy', 'pandas', 'dask', 'torch', 'networkx', 'paho', 'pyarrow',\n"
-        "    'sklearn', 'mpmath', 'distributed', 'loky', 'tqdm', 'dp_accounting'}\n"
+        "    'sklearn', 'distributed', 'loky', 'tqdm', 'dp_accounting'}\n"
         "sys.exit(exit or sorted(heavy & set(sys.modules)) or 0)\n"
     )
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
