@@ -39,7 +39,7 @@ class OutputNoise(SummedNoise):
     Attributes
     ----------
     plant : control.StateSpace
-        What the noise was designed for; see `check_plant`.
+        What the noise was designed for; ``plant_data`` has the same, read-only.
     horizon : int or inf
         Number of samples T that the guarantee covers. Noise without a horizon starts in its
         stationary law. Its `stream` never ends, `sample` takes the number of samples, and

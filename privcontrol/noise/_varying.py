@@ -11,7 +11,7 @@ verifies every inequality, and only what is verified is returned.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from importlib import import_module
@@ -299,6 +299,13 @@ class _Demand:
     X: BallMatrix
     Y: BallMatrix
 
+    def blocks(self, named: Mapping[str, Any], shares: Callable[[int], Any]) -> list:
+        """The blocks of the target, with ``shares(k)`` for t times the identity."""
+        return [
+            named[block] if isinstance(block, str) else shares(block)
+            for block in self.target
+        ]
+
 
 @dataclass(frozen=True, eq=False)
 class Program:
@@ -342,12 +349,7 @@ class Program:
         for name, size in self.sizes.items():
             constraints.append(unknown[name] >> margin * np.eye(size))
         for demand in self.demands:
-            blocks = []
-            for block in demand.target:
-                if isinstance(block, str):
-                    blocks.append(unknown[block])
-                else:
-                    blocks.append(t * np.eye(block))
+            blocks = demand.blocks(unknown, lambda size: t * np.eye(size))
             target = _diagonal(blocks, cp.bmat)
             X = midpoints(demand.X)
             Y = midpoints(demand.Y)
@@ -368,12 +370,7 @@ class Program:
             if not is_positive_definite(balls[name]):
                 return None
         for demand in self.demands:
-            blocks = []
-            for block in demand.target:
-                if isinstance(block, str):
-                    blocks.append(balls[block])
-                else:
-                    blocks.append(diagonal_balls([square] * block))
+            blocks = demand.blocks(balls, lambda size: diagonal_balls([square] * size))
             target = reduce(block_diagonal, blocks)
             if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
                 return None
