@@ -339,7 +339,7 @@ def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
 def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
     code = (
         "import sys\n"
-        "from privcontrol.deploy.command import main\n"
+        "from privcontrol.deploy import main\n"
         "exit = main(sys.argv[1:])\n"
         "heavy = {'cvxpy', 'pandas', 'dask', 'torch', 'networkx', 'paho', 'pyarrow',\n"
         "    'sklearn', 'distributed', 'loky', 'tqdm', 'dp_accounting'}\n"
