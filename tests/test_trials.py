@@ -1,101 +1,57 @@
-"""The trial engine: one seed, the same numbers on every executor, and a prefix for fewer trials."""
+"""Trials: one seed, the same numbers on every executor, and a prefix for fewer trials.
+
+Processes and dask are in tests/loop/test_scaleout.py.
+"""
 
 import os
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
+import cases
 import numpy as np
 import pytest
 
-from privcontrol._trials import draw_entropy, run_trials
+import privcontrol as pc
 
-
-@dataclass(frozen=True)
-class Loop:
-    """A small closed loop, x+ = A x + noise; its product makes the bits depend on the block's shape."""
-
-    matrix: np.ndarray
-    steps: int = 12
-
-    def __call__(self, generator, block, keep):
-        x = np.empty((block, len(self.matrix), self.steps))
-        x[:, :, 0] = generator.standard_normal((block, len(self.matrix)))
-        for t in range(1, self.steps):
-            x[:, :, t] = x[:, :, t - 1] @ self.matrix + generator.standard_normal(
-                (block, len(self.matrix))
-            )
-        return {"states": x, "absent": None, "first": x[:, 0, 0].copy()}
-
-
-LOOP = Loop(0.1 * np.random.default_rng(1).standard_normal((12, 12)))
-
-
-def same(a, b):
-    return np.array_equal(a["states"], b["states"]) and np.array_equal(
-        a["first"], b["first"]
-    )
+#: Trials of several blocks, whose size depends on the loop and not on their number.
+MANY = 1100
 
 
 @pytest.fixture(scope="module")
-def serial():
-    return run_trials(LOOP, 300, rng=7, block=64)
+def loop():
+    noise = cases.vehicle_noise(horizon=4, family="iid-gaussian")
+    return pc.private_lqg(pc.plants.vehicle(), 1, 1, 1, 1, noise)
 
 
-def test_blocks_are_drawn_from_the_spawned_children_of_one_seed(serial):
-    children = np.random.SeedSequence(draw_entropy(7)).spawn(5)
-    expected = np.concatenate(
-        [LOOP(np.random.default_rng(child), 64, 64)["states"] for child in children]
-    )[:300]
-    assert np.array_equal(serial["states"], expected)
-    assert serial["absent"] is None
-    assert serial["states"].flags.c_contiguous
+def run(loop, trials, rng=7, **options):
+    response = loop.simulate(
+        trials=trials, rng=rng, disturbance="design", initial_state=[1, 0], **options
+    )
+    return np.asarray(response.outputs)
 
 
-@pytest.mark.parametrize("trials", [1, 10, 63, 64, 65, 128, 299])
-def test_fewer_trials_are_a_prefix_bit_for_bit(serial, trials):
-    fewer = run_trials(LOOP, trials, rng=7, block=64)
-    assert np.array_equal(fewer["states"], serial["states"][:trials])
+@pytest.fixture(scope="module")
+def serial(loop):
+    return run(loop, MANY)
+
+
+@pytest.mark.parametrize("trials", [1, 10, 511, 512, 513, 1024, MANY - 1])
+def test_fewer_trials_are_a_prefix_bit_for_bit(loop, serial, trials):
+    assert np.array_equal(run(loop, trials), serial[:, :trials])
+
+
+def test_trials_differ_within_and_across_blocks(serial):
+    runs = {trial.tobytes() for trial in serial.transpose(1, 0, 2)}
+    assert len(runs) == MANY
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_threads_give_the_serial_numbers(serial, workers):
+def test_threads_give_the_serial_numbers(loop, serial, workers):
     with ThreadPoolExecutor(workers) as executor:
-        assert same(run_trials(LOOP, 300, rng=7, block=64, executor=executor), serial)
-
-
-def test_two_processes_give_the_serial_numbers(serial):
-    with ProcessPoolExecutor(2) as executor:
-        assert same(run_trials(LOOP, 300, rng=7, block=64, executor=executor), serial)
-
-
-def test_loky_gives_the_serial_numbers(serial):
-    loky = pytest.importorskip("loky")
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    with loky.get_reusable_executor(max_workers=2) as executor:
-        assert same(run_trials(LOOP, 300, rng=7, block=64, executor=executor), serial)
-
-
-def test_a_dask_cluster_gives_the_serial_numbers(serial):
-    distributed = pytest.importorskip("distributed")
-    import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    cluster = {
-        "n_workers": 2,
-        "threads_per_worker": 1,
-        "processes": True,
-        "dashboard_address": None,
-    }
-    with distributed.Client(**cluster) as client, client.get_executor() as executor:
-        assert same(run_trials(LOOP, 300, rng=7, block=64, executor=executor), serial)
-        with pytest.raises(TypeError, match=r"get_executor\(\)"):
-            run_trials(LOOP, 3, executor=client)
+        assert np.array_equal(run(loop, MANY, executor=executor), serial)
 
 
 @pytest.mark.parametrize("width", [12, 100, 600])
@@ -119,30 +75,18 @@ def test_products_give_the_same_bits_for_every_number_of_blas_threads(width):
     assert len(digests) == 1
 
 
-def test_a_single_block_is_not_copied():
-    made = []
-
-    def task(generator, block, keep):
-        made.append(generator.standard_normal((block, 3)))
-        return {"made": made[-1]}
-
-    whole = run_trials(task, 256, rng=0)["made"]
-    assert np.shares_memory(whole, made[-1])
-    few = run_trials(task, 2, rng=0)["made"]
-    assert few.base is None and np.array_equal(few, whole[:2])
-
-
 class Counting(Executor):
-    """Completes the oldest block only when asked for more than it may hold; records the peak in flight."""
+    """Records how many blocks are in flight at most, and of how many there were."""
 
     def __init__(self, workers):
-        self._max_workers, self.open, self.peak = workers, 0, 0
+        self._max_workers, self.open, self.peak, self.blocks = workers, 0, 0, 0
         self.lock = threading.Lock()
         self.pool = ThreadPoolExecutor(1)
 
     def submit(self, function, /, *args, **kwargs):
         with self.lock:
             self.open += 1
+            self.blocks += 1
             self.peak = max(self.peak, self.open)
         future = Future()
 
@@ -156,68 +100,57 @@ class Counting(Executor):
         return future
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_only_a_few_blocks_per_worker_are_in_flight(workers):
-    executor = Counting(workers)
-
-    def task(generator, block, keep):
-        return {"zeros": np.zeros((block, 1))}
-
-    array = run_trials(task, 60, block=1, executor=executor)["zeros"]
-    assert array.shape == (60, 1)
-    assert executor.peak <= 2 * workers + 1
+def test_only_a_few_blocks_per_worker_are_in_flight(loop, serial):
+    executor = Counting(1)
+    outputs = run(loop, 6000, executor=executor)
+    assert np.array_equal(outputs[:, :MANY], serial)
+    assert executor.blocks > 8
+    assert executor.peak <= 3
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_exception_propagates_and_cancels_the_rest(workers):
+def test_an_exception_propagates_and_cancels_the_rest(loop, workers):
     calls = []
 
-    def task(generator, block, keep):
-        calls.append(block)
+    def controller(t, estimate, reference):
+        calls.append(t)
         if len(calls) == 1:
             raise ArithmeticError("first block")
         time.sleep(0.2)
-        return {"zeros": np.zeros((block, 1))}
+        return np.zeros((1, estimate.shape[1]))
 
     executor = ThreadPoolExecutor(workers) if workers else None
     with pytest.raises(ArithmeticError, match="first block"):
-        run_trials(task, 200, block=1, executor=executor)
+        run(loop, 10_000, executor=executor, controller=controller)
     if executor is not None:
         executor.submit(int, "3").result()  # the caller's executor stays open
         executor.shutdown()
-    assert (
-        len(calls) <= 1 + workers
-    )  # what had started may end, what was queued is gone
+    # what had started may end, and what was queued is gone
+    assert len(calls) <= 1 + 4 * workers
 
 
-def test_no_global_state_and_one_draw_from_a_generator():
+def test_no_global_state_and_one_draw_from_a_generator(loop):
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     generators = [np.random.default_rng(5), np.random.default_rng(5)]
-    short, long = (
-        run_trials(LOOP, k, rng=g, block=8) for k, g in zip((3, 40), generators)
-    )
-    assert np.array_equal(short["states"], long["states"][:3])
+    short, long = (run(loop, k, rng=g) for k, g in zip((3, 600), generators))
+    assert np.array_equal(short, long[:, :3])
     assert generators[0].random() == generators[1].random()
     assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-    again = run_trials(LOOP, 3, rng=generators[0], block=8)
-    assert not np.array_equal(again["states"], short["states"])
+    assert not np.array_equal(run(loop, 3, rng=generators[0]), short)
 
 
-def test_whatever_default_rng_accepts():
-    numbers = [
-        run_trials(LOOP, 3, rng=rng)["first"]
-        for rng in (
-            11,
-            [11],
-            np.random.SeedSequence(11),
-            np.random.PCG64(11),
-            np.random.default_rng(11),
-        )
-    ]
+def test_whatever_default_rng_accepts(loop):
+    kinds = (
+        11,
+        [11],
+        np.random.SeedSequence(11),
+        np.random.PCG64(11),
+        np.random.default_rng(11),
+    )
+    numbers = [run(loop, 3, rng=rng) for rng in kinds]
     assert all(np.array_equal(numbers[0], other) for other in numbers[1:])
-    fresh = [run_trials(LOOP, 3)["first"] for _ in range(2)]
-    assert not np.array_equal(*fresh)
+    assert not np.array_equal(run(loop, 3, rng=None), run(loop, 3, rng=None))
 
 
 @pytest.mark.parametrize(
@@ -228,27 +161,27 @@ def test_whatever_default_rng_accepts():
         (-31415926, ValueError),
     ],
 )
-def test_other_random_sources_are_refused_and_not_shown(rng, error):
+def test_other_random_sources_are_refused_and_not_shown(loop, rng, error):
     with pytest.raises(error, match="rng: expected") as caught:
-        run_trials(LOOP, 3, rng=rng)
+        run(loop, 3, rng=rng)
     assert "31415926" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_progress_counts_trials(capsys):
+def test_progress_counts_trials(loop, capsys):
     pytest.importorskip("tqdm")
     with ThreadPoolExecutor(2) as executor:
-        run_trials(LOOP, 300, rng=7, block=64, executor=executor, progress=True)
+        run(loop, MANY, executor=executor, progress=True)
     shown = capsys.readouterr().err
-    assert "300/300" in shown and "trial" in shown
-    run_trials(LOOP, 3, rng=7)
+    assert f"{MANY}/{MANY}" in shown and "trial" in shown
+    run(loop, 3)
     assert capsys.readouterr().err == ""
 
 
-def test_progress_without_tqdm_names_the_package(monkeypatch):
+def test_progress_without_tqdm_names_the_package(loop, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match="pip install tqdm"):
-        run_trials(LOOP, 3, progress=True)
+        run(loop, 3, progress=True)
 
 
 @pytest.mark.parametrize(
@@ -260,35 +193,23 @@ def test_progress_without_tqdm_names_the_package(monkeypatch):
         ({"progress": "yes"}, TypeError, "progress"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, error, message):
+def test_wrong_arguments_are_named(loop, arguments, error, message):
     with pytest.raises(error, match=message):
-        run_trials(**({"task": LOOP, "trials": 3} | arguments))
+        run(loop, **({"trials": 3} | arguments))
 
 
-def shifted(generator, block, keep, offset):
-    draws = generator.standard_normal((block, 2))
-    return {"sum": offset + draws[:keep], "rows": np.full((keep,), len(offset))}
-
-
-@pytest.mark.parametrize("trials", [3, 8, 50])
-def test_given_data_reach_their_own_trials(trials):
-    """Trial k gets row k of the data and the same draw as ever; the last block may be shorter."""
-    offset = 100.0 * np.arange(50)[:, None] * np.ones((50, 2))
-    plain = run_trials(shifted, 50, rng=4, block=8, data={"offset": np.zeros((50, 2))})[
-        "sum"
-    ]
+@pytest.mark.parametrize("trials", [3, 513])
+def test_given_data_reach_their_own_trials(loop, trials):
+    """Trial k gets its own disturbance and the same draws as ever."""
+    pushed = np.zeros((2, trials, 4))
+    pushed[0, :, 0] = np.arange(trials)
+    plain = loop.simulate(trials=trials, rng=4)
     with ThreadPoolExecutor(2) as executor:
         for where in (None, executor):
-            out = run_trials(
-                shifted,
-                trials,
-                rng=4,
-                block=8,
-                executor=where,
-                data={"offset": offset[:trials]},
+            moved = loop.simulate(
+                trials=trials, rng=4, disturbance=pushed, executor=where
             )
-            assert np.array_equal(out["sum"], (offset + plain)[:trials])
-            sizes = [
-                len(range(k - k % 8, min(k - k % 8 + 8, trials))) for k in range(trials)
-            ]
-            assert out["rows"].tolist() == sizes
+            added = (
+                np.asarray(moved.outputs)[0, :, 1] - np.asarray(plain.outputs)[0, :, 1]
+            )
+            np.testing.assert_allclose(added, np.arange(trials), atol=1e-9)
