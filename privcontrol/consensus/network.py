@@ -22,7 +22,6 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import instance_of, one_of, real_array
-from .adjacency import InitialValues
 
 #: Initial values by position, or by node.
 Values = ArrayLike | Mapping[Hashable, float]
@@ -92,11 +91,6 @@ class Network:
         upper = sparse.triu(self.iteration, k=1, format="coo")
         return upper.row, upper.col
 
-    @property
-    def unit_graph(self) -> sparse.csr_array:
-        """Adjacency matrix (n, n) with ones for the edges."""
-        return unit_graph(*self.links, len(self))
-
     @cached_property
     def connectivity(self) -> int:
         """A lower bound of how many agents must leave before the others fall apart.
@@ -147,18 +141,6 @@ class Network:
                 f"got {got[:60]}"
             )
         return self.index[node]
-
-    def domain(self, known_total: bool = False, coalition: str = "") -> InitialValues:
-        """Return the domain of the secret x(0) for a guarantee.
-
-        It holds a fingerprint of the nodes' names unless these are 0 .. n-1.
-        ``known_total``: the sum of x(0) is public. ``coalition``: who pools what they
-        know.
-        """
-        names = ""
-        if tuple(self.nodes) != tuple(range(len(self))):
-            names = fingerprint(self.labels)
-        return InitialValues(len(self), known_total, names, coalition)
 
     def per_node(self, value: Any, name: str) -> Any:
         """Return a mapping by node as a list in the network's order.

@@ -17,7 +17,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from ..core.noise import GaussianNoise, Noise
-from .network import Network
+from .network import Network, unit_graph
 
 #: Shared draws are made for so many edges at a time that a part has this many numbers.
 _PART_NUMBERS = 1 << 21
@@ -64,7 +64,7 @@ class AgentNoise:
         """Variances (k,) of the noise along the columns of a matrix (n, k)."""
         variance = self.own_variance @ vectors**2
         if self.pairwise_std:
-            received = self.network.unit_graph @ vectors
+            received = unit_graph(*self.links, len(self.scales)) @ vectors
             flows = self.degrees[:, None] * vectors - received
             shared = (vectors * flows).sum(axis=0)
             variance += self.pairwise_std**2 * np.maximum(shared, 0.0)

@@ -348,7 +348,7 @@ class PrivateConsensus(Frozen):
             domain = InitialValues(1, coalition=towards, node=adjacency.label)
             assumptions += (_SAME_VALUE,)
         else:
-            domain = self.network.domain(adjacency.kind == "known-total", towards)
+            domain = _domain(self.network, adjacency.kind == "known-total", towards)
         statement = adjacency.statement
         if towards:
             statement += f", towards {towards}"
@@ -633,6 +633,14 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     exposure = consensus._exposure
     most_exposed = exposure.worst(consensus.adjacency)[0]
     return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
+
+
+def _domain(network: Network, known_total: bool, coalition: str) -> InitialValues:
+    """The domain of x(0), with a fingerprint of nodes' names that are not 0 .. n-1."""
+    names = ""
+    if tuple(network.nodes) != tuple(range(len(network))):
+        names = fingerprint(network.labels)
+    return InitialValues(len(network), known_total, names, coalition)
 
 
 def check_shared_moves(moves: str) -> None:

@@ -3,8 +3,7 @@
 import numpy as np
 import scipy.sparse as sparse
 
-from privcontrol.plants import ten_agent_graph
-from privcontrol.plants.graphs import ten_agent_values
+from privcontrol.plants import ten_agent_graph, ten_agent_values
 
 TEN_AGENTS = ten_agent_graph()
 TEN_VALUES = ten_agent_values()
