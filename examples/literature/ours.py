@@ -11,7 +11,7 @@ import numpy as np
 
 import privcontrol as pc
 
-SOURCE = "DPAM Theorem 3; any secret, from everybody who sees what is published"
+SOURCE = "DPAM Theorem 3; any secret, the adversary sees all that is published"
 
 
 def design(plant, secret, budget):

@@ -49,7 +49,7 @@ _PEAKS = 4
 #: Samples of the impulse response that are summed, at least and at most, and the size of
 #: what a state is after them.
 _BLOCK = 64
-_MOST_SAMPLES = 1 << 16
+_MOST_SAMPLES = 1 << 19
 _TAIL = 1e-13
 
 _TOO_CLOSE = (
