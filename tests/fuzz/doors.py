@@ -391,7 +391,6 @@ def design_doors() -> Iterator[Door]:
         yield _of(made, "covariance", 1, 2)
         yield _of(made, "sample", 2, rng=0)
         yield _of(made, "with_std", 2.0)
-        yield _of(made, "check_plant", sys)
         yield _of(made, "plot", samples=2, rng=0)
         yield Door(
             "OutputNoise.stream", lambda rng, made=made: list(made.stream(rng)), (0,)

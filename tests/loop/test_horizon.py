@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.designs.design import designed
 
 POSITION, VELOCITY = (
     pc.StateAdjacency({"position": 1.0}),
@@ -229,7 +228,6 @@ def test_harmless_designs_do_not_warn():
             adjacency=pc.StateAdjacency(1.0),
             models="exact",
         )
-        designed(noise.request, pc.plants.vehicle(), adjacency=VELOCITY)
 
 
 def test_one_horizon_may_be_a_number_and_short_spans_have_plain_ticks():
