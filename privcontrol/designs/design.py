@@ -139,7 +139,8 @@ def design_output_noise(
         Nothing is claimed of the cost. For some dozens of samples: the time grows with the
         sixth power of T p.
     progress : bool, optional
-        Show a tqdm bar of the seconds that a design has taken, from two on.
+        Show a tqdm bar where a design takes more than two seconds, with the time that is
+        left for designs that are made of several pieces.
 
     Returns
     -------
