@@ -95,6 +95,46 @@ def independent(horizon):
     return designed(pc.plants.vehicle(), horizon, POSITION, family="iid-gaussian")
 
 
+def wind_turbine():
+    """Rotor, shaft, generator and pitch; the wind turns the rotor."""
+    A = [[-0.2, -5, 0.1, -0.8], [1, 0, -1, 0], [1, 50, -1.2, 0], [0, 0, 0, -1 / 0.3]]
+    B = [[0, 0.2], [0, 0], [0, 0], [1 / 0.3, 0]]
+    return ct.ss(A, B, [[0, 0, 1, 0]], 0, inputs=["pitch", "wind"]).sample(0.1)
+
+
+def identified(plant, horizon, secret, samples, noise):
+    """Noise for a plant that is known from recorded states and inputs."""
+    rng = np.random.default_rng(0)
+    states = np.zeros((plant.nstates, samples))
+    inputs = rng.normal(size=(plant.ninputs, samples))
+    for t in range(samples - 1):
+        moved = plant.A @ states[:, t] + plant.B @ inputs[:, t]
+        states[:, t + 1] = moved + noise * rng.normal(size=plant.nstates)
+    models = pc.identify_states(plant, states, inputs, confidence=0.995)
+    return designed(models.system, horizon, secret, models=models, floor="auto")
+
+
+def of_recorded(horizon):
+    plant = cases.random_plant(0, states=3, inputs=1, outputs=2, radius=0.9)
+    secret = pc.StateAdjacency(1.0, times=0)
+    return identified(plant, horizon, secret, 400, 0.01)
+
+
+def gust(horizon):
+    secret = pc.DisturbanceAdjacency({"wind": 1.0}, duration=10)
+    return identified(wind_turbine(), horizon, secret, 4000, 1e-3)
+
+
+def box(entries):
+    """Noise for a box of so many entries of A, of a plant with four states."""
+    plant = cases.random_plant(0, states=4, inputs=1, outputs=2, radius=0.95)
+    widths = np.zeros(16)
+    widths[:entries] = 1e-3
+    models = pc.PlantBox(plant, A=widths.reshape(4, 4))
+    secret = pc.StateAdjacency({"s0": 1.0}, times=0)
+    return designed(plant, 100, secret, models=models, floor="auto")
+
+
 JOBS = {
     "state beside a floor, T = 10,000": ("0.2 s", lambda: beside_floor(10_000)),
     "state beside a floor, T = 100,000": ("2 s", lambda: beside_floor(100_000)),
@@ -113,6 +153,11 @@ JOBS = {
     "wind on a ship, T = 600": ("15 s", lambda: wind(600)),
     "disturbance beside a floor, T = 100": ("", lambda: dense_beside_floor(100)),
     "disturbance beside a floor, T = 400": ("15 s", lambda: dense_beside_floor(400)),
+    "identified plant, T = 50": ("5 s", lambda: of_recorded(50)),
+    "identified plant, T = 100": ("15 s", lambda: of_recorded(100)),
+    "gust on an identified wind turbine, T = 100": ("15 s", lambda: gust(100)),
+    "box of 6 entries, T = 100": ("2 s", lambda: box(6)),
+    "box of 16 entries, T = 100": ("10 s", lambda: box(16)),
 }
 
 
