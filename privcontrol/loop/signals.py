@@ -114,9 +114,13 @@ class LoopSignals:
         trials: int | None,
     ) -> None:
         """File a disturbance that is given, or is drawn by the design's covariance."""
-        drive, source, size = "disturbance", "QN", loop.side.plant.order
+        size = loop.side.order
+        drive = "disturbance"
+        source = "QN"
         if name == "measurement_noise":
-            drive, source, size = "noise", "RN", len(loop.side.plant.C)
+            size = len(loop.side.outputs)
+            drive = "noise"
+            source = "RN"
         if isinstance(value, str):
             _check_design(value, name)
             if drive not in loop.weights.drive_roots:
