@@ -23,7 +23,9 @@ from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, checked_delta
+from ..core.mechanism import Mechanism
 from ..core.noise import family_of
+from ..core.query import LinearQuery
 from .adjacency import InitialValues, NodeAdjacency
 from .agent import Agent
 from .coalition import Exposure, exposure_to, exposure_to_any
@@ -383,6 +385,24 @@ class PrivateConsensus(Frozen):
         is_exact = exposure.exact and adjacency.kind == "one"
         return PrivacyLoss.gaussian(size, moved, is_exact), adversary
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
+
+        It is dense, n x n, and is what an eavesdropper without a coalition sees. Of
+        vectors it is that of one entry of every node.
+        """
+        self._check_dense("mechanism")
+        query = LinearQuery(sparse.eye_array(len(self.network)))
+        return Mechanism(query, family_of(self.family)(self.noise.factor()))
+
+    def _check_dense(self, what: str) -> None:
+        if len(self.network) > DENSE_MODEL:
+            raise ValueError(
+                f"{what}: expected at most {DENSE_MODEL} nodes for a dense model, got "
+                f"{len(self.network)}"
+            )
+
     def to_statespace(self) -> ct.StateSpace:
         """Return the small network as a python-control system with agents as labels.
 
@@ -392,11 +412,7 @@ class PrivateConsensus(Frozen):
         zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 =
         [x(0); 0] is trial k of a response r.
         """
-        if len(self.network) > DENSE_MODEL:
-            raise ValueError(
-                f"to_statespace: expected at most {DENSE_MODEL} nodes for a dense "
-                f"model, got {len(self.network)}"
-            )
+        self._check_dense("to_statespace")
         labels = entry_labels(self.network.labels, self.dimension)
         n = len(labels)
         each = np.eye(self.dimension)

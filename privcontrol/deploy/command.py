@@ -97,7 +97,7 @@ class Relay:
         self._epoch = epoch
         self._most_lost = math.inf if most_lost is None else most_lost
         self._outputs = gateway.noise.plant_data.outputs
-        self._places = {"index"} if epoch is None else {"index", "time"}
+        self._places = _places(epoch)
         clash = self._places.intersection(self._outputs)
         if clash:
             raise ValueError(
@@ -226,6 +226,11 @@ class Relay:
             raise _Refused("expected a JSON object, or a row of the header") from None
 
 
+def _places(epoch: float | None) -> set[str]:
+    """Return the names that say where a reading belongs."""
+    return {"index"} if epoch is None else {"index", "time"}
+
+
 def _number(value: Any) -> float:
     """Return a value as a finite number."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -239,23 +244,32 @@ def _number(value: Any) -> float:
 # -- sources and sinks ---------------------------------------------------------------
 
 
-def _readings(place: str, stack: ExitStack) -> Iterable[Reading]:
+def _readings(place: str, names: set[str], stack: ExitStack) -> Iterable[Reading]:
     """Open a source: standard input, a topic of a broker, or a file."""
     if _is_topic(place):
         return _topic(place, stack)
+    if place.endswith(".parquet"):
+        return _rows(place, names, stack)
     if place == "-":
         return _bounded_lines(sys.stdin.buffer)
     return _bounded_lines(stack.enter_context(open(place, "rb")))
 
 
-def _sink(place: str, stack: ExitStack) -> Sink:
-    """Open a sink: standard output, a topic, or a file that is appended to."""
+def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
+    """Open a sink: standard output, a topic of a broker, or a file that is appended to."""
     if _is_topic(place):
         return _topic(place, stack).send
     # beside sys.stdout, whose last flush would fail where the reader has gone
     target = os.dup(sys.stdout.fileno()) if place == "-" else place
-    file = stack.enter_context(open(target, "a", buffering=1, encoding="utf-8"))
-    return lambda message: file.write(json.dumps(message) + "\n")
+    file = stack.enter_context(
+        open(target, "a", buffering=1, encoding="utf-8", newline="")
+    )
+    if not place.endswith(".csv"):
+        return lambda message: file.write(json.dumps(message) + "\n")
+    writer = csv.DictWriter(file, ["index", *outputs], lineterminator="\n")
+    if file.tell() == 0:
+        writer.writeheader()
+    return writer.writerow
 
 
 def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -265,6 +279,21 @@ def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
         while len(rest) > _LONGEST and not rest.endswith(b"\n"):
             rest = file.readline(_LONGEST + 2)
         yield line
+
+
+def _rows(place: str, names: set[str], stack: ExitStack) -> Iterator[Reading]:
+    """Open a Parquet file, of which the columns with these names are read."""
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ValueError(
+            f"{place}: Parquet needs pyarrow: pip install 'privcontrol[replay]'"
+        ) from error
+    file = stack.enter_context(ParquetFile(place))
+    columns = [name for name in file.schema_arrow.names if name in names]
+    return (
+        row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist()
+    )
 
 
 def _is_topic(place: str) -> bool:
@@ -329,8 +358,10 @@ def _publish(options: argparse.Namespace) -> None:
     if options.ledger is not None:
         ledger = PrivacyLedger.open(options.ledger)
     with ExitStack() as stack:
-        readings = _readings(options.source, stack)
-        sink = _sink(options.sink, stack)
+        outputs = noise.plant_data.outputs
+        names = {*outputs, *_places(options.epoch)}
+        readings = _readings(options.source, names, stack)
+        sink = _sink(options.sink, outputs, stack)
         gateway = stack.enter_context(_taken_up(noise, ledger, options))
         relay = Relay(
             gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
@@ -423,9 +454,13 @@ def _parser() -> argparse.ArgumentParser:
         help="step of the sensor, or one for each output: R,R",
     )
     add("--grid", type=_steps, help="publish multiples of this step, or R,R")
-    place = "-|FILE|mqtt://HOST/TOPIC"
-    add("--source", default="-", metavar=place, help="JSON, or CSV with a header")
-    add("--sink", default="-", metavar=place, help="JSON, a line for each sample")
+    add(
+        "--source",
+        default="-",
+        metavar="-|FILE|mqtt://HOST/TOPIC",
+        help="JSON or CSV; .parquet: a table",
+    )
+    add("--sink", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help=".csv: as CSV")
     add(
         "--epoch",
         type=_finite,

@@ -329,6 +329,28 @@ def test_inputs_further_apart_than_the_claims_ball_are_refused_without_showing_t
     assert audit(model, inputs=(x, far), claim=cases.BUDGET, trials=2000, rng=0).passed
 
 
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_a_private_network_is_audited_by_name_alone(family):
+    nx = pytest.importorskip("networkx")
+    network = pc.private_consensus(
+        nx.path_graph(5), cases.BUDGET, 1.0, weights="metropolis", family=family
+    )
+    found = audit(network, trials=200_000, rng=0)
+    assert found.passed and found.epsilon_lower > 0.8 * found.epsilon_claimed
+    assert found == audit(
+        network, network.adjacency, claim=network.guarantee, trials=200_000, rng=0
+    )
+    thin = pc.PrivateConsensus(
+        network.network, 0.8 * network.scales, network.adjacency, family=family
+    )
+    assert not audit(thin, claim=cases.BUDGET, trials=200_000, rng=0).passed
+    with pytest.raises(
+        ValueError,
+        match="for another adjacency, the initial value of one node moves by at most 1",
+    ):
+        audit(network, pc.NodeAdjacency(2.0), trials=1000, rng=0)
+
+
 @pytest.mark.parametrize(
     "budget",
     [

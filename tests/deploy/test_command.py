@@ -112,20 +112,24 @@ def test_wrong_late_repeated_and_missing_readings(design, tmp_path):
     assert SECRET not in err and "velocity" not in err and "000000" not in err
 
 
-def test_csv_in_and_lines_out_and_resumed(design, tmp_path):
+def test_csv_in_and_out_and_resumed(design, tmp_path):
     source = tmp_path / "run.csv"
     source.write_text("index,u,y\n0,9,-20\n2,9,-19.5\nx,9,-19\n3,9\n4,9,-18\n")
-    sink = tmp_path / "published.jsonl"
+    sink = tmp_path / "published.csv"
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     code, out, err = ran(*arguments, "--source", source, "--sink", sink)
     assert code == 0 and out == ""
     assert re.findall(r"line (\d+) refused", err) == ["4", "5"]
-    published = sink.read_text()
-    assert indices(published) == [0, 2, 4]
+    header, *rows = sink.read_text().splitlines()
+    assert header == "index,y" and [row.split(",")[0] for row in rows] == [
+        "0",
+        "2",
+        "4",
+    ]
     # again: all samples were passed, and nothing is drawn twice
     code, _, err = ran(*arguments, "--source", source, "--sink", sink)
     assert code == 0 and "resumed at sample" in err
-    assert sink.read_text() == published
+    assert sink.read_text().splitlines() == [header, *rows]
     # other options are refused, not ignored
     code, _, err = ran(*arguments[:-1], "0.01")
     assert code == 1 and "--grid" in err
@@ -137,6 +141,23 @@ def test_a_table_of_a_spreadsheet_begins_with_a_mark_and_blank_lines(design, tmp
     code, out, err = ran("publish", design, "--state", state, *STEPS, given=given)
     assert code == 0 and indices(out) == [0, 1, 2]
     assert re.findall(r"line (\d+) refused", err) == ["6"]
+
+
+def test_a_parquet_file_is_replayed(design, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pandas.DataFrame(
+        {"index": [0, 2, 3, 4], "u": 9.0, "y": [-20, -19, None, -18]}
+    )
+    source = tmp_path / "run.parquet"
+    table.to_parquet(source)
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    code, out, err = ran(*arguments, "--source", source)
+    assert code == 0 and indices(out) == [0, 2, 4]
+    assert re.findall(r"line (\d+) refused", err) == ["3"]
+    source.write_bytes(b"PAR1 and nothing more")
+    code, out, err = ran(*arguments, "--source", source)
+    assert code == 1 and out == "" and "Traceback" not in err
 
 
 def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
