@@ -295,12 +295,12 @@ class Secret(Adjacency):
         """
 
     def starting(self, plant: Plant, horizon: int) -> SecretInputs:
-        """Return the hidden moves of the first sample as inputs."""
+        """Return the hidden moves of the first sample under a ``plant`` as inputs."""
         moves = self.moves(trajectory_manifold(plant, horizon))
         return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
-        """Return what the hidden moves add to the outputs, rounded from balls."""
+        """Return what the hidden moves add to a ``plant``'s outputs, rounded from balls."""
         moves = self.moves(trajectory_manifold(plant, horizon))
         free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
         columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
@@ -311,7 +311,8 @@ class Secret(Adjacency):
     ) -> tuple[BallMatrix, int]:
         """Return moves of a run as those of its state at ``start`` (n, M), and their bits.
 
-        What is published there has so many samples.
+        The run is of the trajectory ``manifold``; ``length`` samples are published from
+        ``start`` on.
         """
         plant = manifold.plant
         free = FreeResponse(plant.A, np.eye(plant.order), 0, start)

@@ -346,7 +346,7 @@ def test_noise_pickles_and_shows_sizes_only():
         (
             {"weight": np.eye(3)},
             ValueError,
-            r"weight: expected shape \(1,\) or \(1, 1\) .* or \(10, 10\) .* got \(3, 3\)",
+            r"weight: expected shape \(1,\) or \(1, 1\) .* \(T p, T p\) .* got \(3, 3\)",
         ),
         (
             {"weight": [-1.0]},
