@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,6 +19,8 @@ PATIENCE = 10.0
 #: Seconds after which a bar is worth showing, and between two looks at the clock.
 SHORT = 2.0
 _PERIOD = 0.2
+#: Modules whose lines a warning does not name.
+_OURS = ("privcontrol", "contextlib")
 #: Share of the work from which on it tells how long the rest will take.
 _TELLING = 0.02
 
@@ -66,13 +69,22 @@ def progress_bar(
 def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
     """Warn once after ten seconds, with what would be ``faster``."""
     text = f"the {subject} taken {PATIENCE:g} s so far; {faster}"
-    note = Timer(PATIENCE, warnings.warn, [text, PrivacyWarning])
+    place = _line_of_user()
+    note = Timer(PATIENCE, warnings.warn_explicit, [text, PrivacyWarning, *place])
     note.daemon = True
     note.start()
     try:
         yield _NoBar()
     finally:
         note.cancel()
+
+
+def _line_of_user() -> tuple[str, int]:
+    """The file and the line that called the package."""
+    frame = sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 @dataclass
