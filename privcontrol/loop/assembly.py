@@ -33,6 +33,7 @@ from .controller import (
     ObserverFeedback,
     general_controller,
     linear_system,
+    settled,
 )
 from .loop import PrivateLoop
 from .nonlinear import NonlinearTruth, linear_part
@@ -89,9 +90,9 @@ def private_loop(
         Discrete-time controller from the p published outputs, then its references r, to
         the m inputs, in place of K and L. There is no hidden sign. Inputs and outputs
         that are named like the plant's (or ``yhat[i]``) are matched by name, others by
-        order. Systems made by ``ct.interconnect`` and ``ct.create_statefbk_iosystem``
-        are taken. The states start at zero, so ``ct.create_estimator_iosystem``, one
-        of whose states is a covariance, is refused. A function ``f(t, yhat,
+        order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
+        ``ct.create_estimator_iosystem`` are taken, the last with its covariance
+        settled, and a warning. The states start at zero. A function ``f(t, yhat,
         estimate, reference)`` returns the inputs (m,), such as an MPC, and a
         ``ct.nlsys`` is run as it is. They are called once per run and sample with the
         time t in seconds, yhat (p,), an estimate (n,) or None, and the reference (k,)
@@ -291,6 +292,8 @@ def _law_of(
 ) -> Controller | OwnLaw:
     """The controller of a system of python-control, or of the user's own function."""
     is_system = isinstance(controller, ct.InputOutputSystem)
+    if is_nonlinear(controller):
+        controller = settled(controller) or controller
     if is_nonlinear(controller) or (callable(controller) and not is_system):
         return own_law(controller, side, truth)
     return general_controller(side, controller)

@@ -9,6 +9,7 @@ does not depend on u(t), and no algebraic loop arises.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..noise.iosystem import numbered
+from ..systems.linear import reached_states
 from ..systems.plant import Plant
 from .side import LinearSide
+
+#: Steps that a system is given to settle, when it is asked for its linear steady state.
+_SETTLING = 20_000
 
 
 class Law(ABC):
@@ -364,6 +369,54 @@ def linear_system(ctrl: object, name: str) -> ct.StateSpace:
         f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
         f"{type(ctrl).__name__}; ctrl.linearize makes one of a nonlinear system"
     )
+
+
+def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
+    """The linear system of one that carries a covariance, which is taken as settled.
+
+    None if inputs reach all of its states, or if it is not linear. A warning says that
+    the covariance's start counts for nothing.
+    """
+    if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
+        return None
+    rest = np.zeros(ctrl.nstates)
+    silence = np.zeros(ctrl.ninputs)
+    for _ in range(_SETTLING):
+        before = rest
+        rest = ctrl.dynamics(0, before, silence)
+        if np.abs(rest - before).max() <= 4 * EPS * np.abs(rest).max():
+            break
+    if not np.isfinite(rest).all():
+        return None
+    # differences of a linear map are exact for any step, so the step may be one
+    linear = ctrl.linearize(rest, silence, eps=1.0)
+    reached = reached_states(linear.A != 0, linear.B.any(axis=1))
+    if reached.all():
+        return None
+    A = linear.A[np.ix_(reached, reached)]
+    B = linear.B[reached]
+    C = linear.C[:, reached]
+    # random inputs from rest, past all transients of a few states
+    rng = np.random.default_rng(0)
+    state = rest
+    followed = np.zeros(len(A))
+    for _ in range(3 + 2 * ctrl.nstates):
+        sent = rng.normal(size=ctrl.ninputs)
+        expected = ctrl.output(0, state, sent)
+        answer = C @ followed + linear.D @ sent
+        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
+            return None
+        state = ctrl.dynamics(0, state, sent)
+        followed = A @ followed + B @ sent
+    warnings.warn(
+        "controller: the covariance that it carries is taken as settled, and a P0 that "
+        "was passed to ct.create_estimator_iosystem counts for nothing; "
+        "private_lqg(P0=...) has the filter that starts from a prior",
+        stacklevel=5,
+    )
+    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
+    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
+    return ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
 
 
 def state_names(system: ct.InputOutputSystem, plant: Plant) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ moments, poles and design files of such loops do not exist.
 
 from __future__ import annotations
 
-import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -35,8 +34,6 @@ from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign
 from .side import LinearSide
 
-#: States of an estimator of python-control that are entries of a covariance.
-_COVARIANCE = re.compile(r"P\[\d+,\d+\]$")
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
 
@@ -179,13 +176,6 @@ class SystemLaw(OwnLaw):
     ) -> SystemLaw:
         """The controller of a system whose time is the plant's."""
         check_timebase(ctrl, side.plant)
-        if any(_COVARIANCE.search(label) for label in ctrl.state_labels):
-            raise ct.ControlArgument(
-                "controller: it carries a covariance, as ct.create_estimator_iosystem "
-                "does, and a loop's states start at zero; pass the gains of ct.dlqr and "
-                "ct.dlqe, private_loop(sys, K, L, noise), or let private_lqg(P0=...) "
-                "make the filter that starts from a prior"
-            )
         reads, drives = wiring(ctrl, side)
         return cls(
             states=state_names(ctrl, side.plant),

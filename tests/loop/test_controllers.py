@@ -318,25 +318,22 @@ def test_systems_of_python_control_are_taken():
     vehicle = pc.plants.vehicle()
     noise = cases.vehicle_noise(horizon=40)
     K = np.array([[1.0, 1.5]])
-    L = np.array([[0.8], [0.6]])
-    observer = ct.ss(
-        vehicle.A - L @ vehicle.C,
-        np.hstack([L, vehicle.B]),
-        np.eye(2),
-        0,
-        0.1,
-        inputs=["y", "u"],
-        outputs=["xhat[0]", "xhat[1]"],
-        name="observer",
+    QN, RN = np.eye(1), np.eye(1)
+    settled = ct.dlqe(vehicle.A, vehicle.B, vehicle.C, QN, RN)[1]
+    estimator = ct.create_estimator_iosystem(
+        vehicle, QN, RN, P0=settled, measurement_labels=["y"], name="estimator"
     )
     feedback, _ = ct.create_statefbk_iosystem(
-        vehicle, K, estimator=observer, name="feedback"
+        vehicle, K, estimator=estimator, name="feedback"
     )
-    goals = [one for one in feedback.input_labels if one not in observer.output_labels]
     cloud = ct.interconnect(
-        [observer, feedback], inputs=[*goals, "y"], outputs=["u"], dt=0.1
+        [estimator, feedback],
+        inputs=["xd[0]", "xd[1]", "ud[0]", "y"],
+        outputs=["u"],
+        dt=0.1,
     )
     loop = pc.private_loop(vehicle, controller=cloud, noise=noise)
+    L = ct.dlqe(vehicle.A, vehicle.B, vehicle.C, QN, RN)[0]
     same = pc.private_loop(vehicle, K, L, noise)
     np.testing.assert_allclose(
         loop.mean_square_error(initial_state=[1.0, 0.0]),

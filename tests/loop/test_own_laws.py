@@ -373,7 +373,7 @@ def test_systems_in_the_place_of_gains_are_told_where_to_go():
         pc.private_loop(pc.plants.vehicle(), [1.0, 1.5], estimator, noise)
 
 
-def test_an_estimator_whose_covariance_would_start_at_zero_is_refused():
+def test_an_estimator_with_its_own_prior_is_not_settled_silently():
     feedback, estimator = systems()
     cloud = ct.interconnect(
         [estimator, feedback],
@@ -381,7 +381,7 @@ def test_an_estimator_whose_covariance_would_start_at_zero_is_refused():
         outputs=["u"],
         dt=DT,
     )
-    with pytest.raises(ct.ControlArgument, match=r"covariance.* private_lqg\(P0="):
+    with pytest.warns(UserWarning, match=r"P0 that was passed .*private_lqg\(P0="):
         pc.private_loop(pc.plants.vehicle(), controller=cloud)
 
 
