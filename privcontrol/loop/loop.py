@@ -263,7 +263,8 @@ class PrivateLoop(LoopData):
         """
         refuse_moments(self, "mean_square_error")
         run = over_run(self, timepts, reference, target=target, **signals)
-        return mean_square_errors(*run)
+        quiet, noisy = mean_square_errors(*run)
+        return quiet + noisy
 
     @known_keywords
     def cost(
@@ -412,7 +413,8 @@ class PrivateLoop(LoopData):
     def steady_state_error(self) -> NDArray:
         """Return E x_i^2 (n,) in steady state, in the squared units of the states."""
         refuse_moments(self, "steady_state_error")
-        return steady_state_errors(self)
+        quiet, noisy = steady_state_errors(self)
+        return quiet + noisy
 
     def report(
         self,

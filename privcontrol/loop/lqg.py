@@ -20,7 +20,7 @@ from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, matrix, semidefinite
 from .controller import general_controller
 from .loop import PrivateLoop
-from .moments import prior_cost
+from .moments import Expected
 from .optimum import optimal_loop
 from .regulator import LqgDesign, constant_filter
 
@@ -218,9 +218,10 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     if loop.noise is None:
         return
     times = loop.noise.timepts
-    cost = prior_cost(loop, P0, timepts=times).total
+    expected = Expected(P0, {"timepts": times})
+    cost = expected.cost(loop).total
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = prior_cost(_idle(loop), P0, timepts=times).total
+        idle = expected.cost(_idle(loop)).total
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "

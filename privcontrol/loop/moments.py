@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,15 +64,15 @@ class LoopCost:
         return self.regulation + self.disturbance + self.privacy
 
 
-def mean_square_errors(loop: LoopData, signals: LoopSignals) -> NDArray:
-    """Return E (x_i(t) - target_i(t))^2 (n, T)."""
+def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, NDArray]:
+    """Return E (x_i(t) - target_i(t))^2 (n, T) without the noise, and what it adds."""
     n = loop.side.plant.order
     rows = Rows(np.eye(n, n + len(loop.side.controls)), np.eye(n))
-    errors = _mean_errors(loop, signals, rows) ** 2
-    errors += _start_variances(loop, signals, rows)
-    errors += _fresh_variances(loop, rows, signals.roots, signals.samples)
-    errors += _noise_variances(loop, signals, rows)
-    return errors[:-1].T
+    quiet = _mean_errors(loop, signals, rows) ** 2
+    quiet += _start_variances(loop, signals, rows)
+    quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
+    noisy = _noise_variances(loop, signals, rows)
+    return quiet[:-1].T, noisy[:-1].T
 
 
 def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
@@ -214,11 +214,10 @@ def steady_state_cost(loop: LoopData) -> LoopCost:
     return LoopCost(0.0, float(quiet), float(noisy))
 
 
-def steady_state_errors(loop: LoopData) -> NDArray:
-    """Return E x_i^2 (n,) in steady state."""
+def steady_state_errors(loop: LoopData) -> tuple[NDArray, NDArray]:
+    """Return E x_i^2 (n,) in steady state without the noise, and what it adds."""
     n = loop.side.plant.order
-    quiet, noisy = _steady_variances(loop, np.eye(n, n + len(loop.side.controls)))
-    return quiet + noisy
+    return _steady_variances(loop, np.eye(n, n + len(loop.side.controls)))
 
 
 def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
@@ -253,15 +252,33 @@ def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
     return cost.total + cost.terminal
 
 
-def prior_cost(loop: LoopData, P0: NDArray | None = None, **given: Any) -> LoopCost:
-    """Return the cost of a run with disturbances of QN and RN, and P0 of x(0).
+@dataclass(frozen=True)
+class Expected:
+    """What costs are expected over, with disturbances of QN and RN.
 
-    Signals of the run are ``given`` as to `PrivateLoop.cost`. Without P0 the loop never
-    stops, and the cost is that of a sample, infinite without a steady state.
+    The initial state has the covariance P0, and the signals of a run are ``given`` as
+    to `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample
+    in steady state.
     """
-    if P0 is not None:
-        over, signals = over_run(loop, **given, **_DRAWN)
-        return expected_cost(over, replace(signals, start=root(P0)))
-    if not loop.dynamics.stable:
-        return LoopCost(0.0, math.inf, 0.0)
-    return steady_state_cost(loop)
+
+    P0: NDArray | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
+        over, signals = over_run(loop, **self.given, **_DRAWN)
+        return over, replace(signals, start=root(P0))
+
+    def cost(self, loop: LoopData) -> LoopCost:
+        """Return the expected cost of a loop, infinite without a steady state."""
+        if self.P0 is not None:
+            return expected_cost(*self._run(loop, self.P0))
+        if not loop.dynamics.stable:
+            return LoopCost(0.0, math.inf, 0.0)
+        return steady_state_cost(loop)
+
+    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+        """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
+        if self.P0 is not None:
+            return mean_square_errors(*self._run(loop, self.P0))
+        quiet, noisy = steady_state_errors(loop)
+        return quiet[:, None], noisy[:, None]

@@ -124,7 +124,7 @@ def _cost(loop: LoopData) -> str:
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     """A figure of the root mean square error that the privacy noise causes."""
     times = loop.private_noise.timepts
-    sizes = np.sqrt(mean_square_errors(*over_run(loop)))
+    sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(states, sizes):
         axes.plot(times, size, label=name)

@@ -7,11 +7,10 @@ gains only. Of two given gains every design takes the better.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import control as ct
@@ -27,6 +26,8 @@ from ..core._progress import progress_bar
 from ..core._shown import own_axes, time_axis
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
+from ..core.calibration import kappa_inverse
+from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..secrets.modes import warn_of_costly_modes
@@ -34,7 +35,7 @@ from .checks import known_keywords, semidefinite, span
 from .controller import ObserverFeedback
 from .loop import PrivateLoop
 from .lqg import private_lqg
-from .moments import LoopCost, prior_cost
+from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
 from .regulator import constant_filter
 
@@ -54,6 +55,8 @@ DESIGNS = {
 _FAR = 3.0
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
+#: A loop may exceed its limits by this part, which is rounding.
+_ROUNDED = 1e-9
 #: How far outside the unit circle rounding may throw the poles of a chain of
 #: integrators.
 _OUTSIDE = 1e-6
@@ -79,6 +82,8 @@ class Tradeoff:
         measurements are of no use.
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost.
+    expected : Expected
+        What the costs are expected over.
 
     Examples
     --------
@@ -86,8 +91,9 @@ class Tradeoff:
     >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
     ...                      delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
     ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
-    >>> round(result.loop("loop", 1.0).guarantee.detection(0.05), 3)
-    0.133
+    >>> metres = result.rms("loop", "position")[1]
+    >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
+    1.0
     """
 
     epsilons: NDArray
@@ -97,24 +103,183 @@ class Tradeoff:
     public: LoopCost
     open_loop: LoopCost
     loops: dict[str, tuple[PrivateLoop, ...]]
+    expected: Expected = field(repr=False)
 
     def total(self, design: str) -> NDArray:
         """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
 
-    def loop(self, design: str, epsilon: float) -> PrivateLoop:
-        """The `PrivateLoop` of a design at one of the epsilons.
+    def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
+        return self.loops[one_of(design, "design", tuple(self.loops))]
 
-        `ValueError` if the ``design`` or the ``epsilon`` was not asked for.
+    def _place(self, state: str, name: str) -> int:
+        """The place of a state, which an argument called ``name`` asks for."""
+        states = next(iter(self.loops.values()))[0].side.plant.states
+        return states.index(one_of(state, name, states))
+
+    def rms(self, design: str, state: str) -> NDArray:
+        """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
+
+        They count everything that the costs of the ``design`` count.
         """
-        loops = self.loops[one_of(design, "design", tuple(self.loops))]
+        place = self._place(state, "state")
+        errors = []
+        for loop in self._loops(design):
+            quiet, noisy = self.expected.errors(loop)
+            errors.append(np.max(quiet[place] + noisy[place]))
+        return np.sqrt(errors)
+
+    def detections(self, design: str, false_alarm: float) -> NDArray:
+        """Largest detection rates (E,) of tests with a rate of false alarms.
+
+        They are those of a ``design``, at a rate ``false_alarm``.
+        """
+        guarantees = [loop.guarantee for loop in self._loops(design)]
+        return np.array([one.detection(false_alarm) for one in guarantees])
+
+    def loop(
+        self,
+        design: str,
+        epsilon: float | PrivacyBudget,
+        *,
+        rms: Mapping[str, float] | None = None,
+    ) -> PrivateLoop:
+        """The `PrivateLoop` of a design at one of the epsilons, or for a budget.
+
+        For a budget, as `budget_at` gives, the noise is designed again for the gains
+        behind each cost. The cheapest loop is returned, of those whose errors are
+        within ``rms`` if there are any. `ValueError` if the ``design`` or the
+        ``epsilon`` was not asked for.
+        """
+        loops = self._loops(design)
+        if isinstance(epsilon, PrivacyBudget):
+            limits = self._limits(rms)
+            ranked = []
+            for known in loops:
+                loop = _with_budget(known, design, epsilon)
+                cost = self.expected.cost(loop)
+                exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
+                ranked.append((exceeds, cost.total, loop))
+            return min(ranked, key=lambda one: one[:2])[2]
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not places.size:
             listed = ", ".join(f"{value:g}" for value in self.epsilons)
             raise ValueError(f"epsilon: expected one of {listed}, got {epsilon:g}")
         return loops[places[0]]
+
+    def budget_at(
+        self,
+        cost: float | None = None,
+        *,
+        rms: Mapping[str, float] | None = None,
+        design: str | None = None,
+    ) -> PrivacyBudget:
+        """Find the strictest budget at which a loop costs, or errs, no more than this.
+
+        The noise of every loop of the trade-off is scaled up until that is used up.
+        Costs and mean square errors grow with the square of the noise, so the budget is
+        exact for that loop. A loop that uses no measurement costs the same with any
+        noise, and counts at its own epsilon.
+
+        Parameters
+        ----------
+        cost : float, optional
+            The total cost that is allowed, in the units of the weights.
+        rms : mapping of str to float, optional
+            The root-mean-square errors that are allowed at every sample, by state, in
+            the states' units.
+        design : str, optional
+            One of the designs; the best of all by default.
+
+        Returns
+        -------
+        PrivacyBudget
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
+            budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
+            are given, `ValueError` if a design or state is unknown, or no loop stays
+            within what is allowed, for any noise.
+        """
+        if cost is None and not rms:
+            raise TypeError(
+                "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
+            )
+        allowed = math.inf if cost is None else positive_number(cost, "cost")
+        limits = self._limits(rms)
+        designs = tuple(self.costs)
+        if design is not None:
+            designs = (one_of(design, "design", designs),)
+        losses = []
+        for name in designs:
+            points = zip(self.epsilons, self.costs[name], self.loops[name])
+            for epsilon, spent, loop in points:
+                room = self._room(loop, spent, allowed, limits)
+                if room > 0:
+                    losses.append((self._scaled(name, float(epsilon), room), name))
+        if losses:
+            loss, name = min(losses)
+            delta = 0.0 if name == "laplace" else self.delta
+            return PrivacyBudget(epsilon=loss, delta=delta)
+        names = ", ".join(designs)
+        if not rms:
+            cheapest = min(self.total(name).min() for name in designs)
+            raise ValueError(
+                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
+                f"noise; the cheapest one here costs {cheapest:.6g}"
+            )
+        least = []
+        for state in rms:
+            smallest = min(self.rms(name, state).min() for name in designs)
+            least.append(f"{state} {smallest:.6g}")
+        raise ValueError(
+            f"rms: no loop of {names} stays within these errors (and the cost), with "
+            f"any noise; the least here are {', '.join(least)}"
+        )
+
+    def _limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
+        """Largest mean square errors by the states' places."""
+        if rms is None:
+            return {}
+        if not isinstance(rms, Mapping):
+            raise TypeError(
+                "rms: expected a mapping of states to errors, such as "
+                f"{{'position': 0.5}}, got {type(rms).__name__}"
+            )
+        limits = {}
+        for state, error in rms.items():
+            limit = positive_number(error, f"rms[{state!r}]")
+            limits[self._place(state, "rms")] = limit**2
+        return limits
+
+    def _room(
+        self,
+        loop: PrivateLoop,
+        cost: LoopCost,
+        allowed: float,
+        limits: Mapping[int, float],
+    ) -> float:
+        """How many times as large a loop's noise may be, 0 where no size is allowed."""
+        left = [allowed - cost.regulation - cost.disturbance]
+        added = [cost.privacy]
+        if limits:
+            quiet, noisy = self.expected.errors(loop)
+        for place, limit in limits.items():
+            left.extend(limit - quiet[place])
+            added.extend(noisy[place])
+        if min(left) < 0:
+            return 0.0
+        ratios = [rest / one for rest, one in zip(left, added) if one > 0]
+        return math.sqrt(min(ratios, default=math.inf))
+
+    def _scaled(self, design: str, epsilon: float, size: float) -> float:
+        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
+        if size == math.inf:
+            return epsilon
+        if design == "laplace":
+            return epsilon / size
+        shift = float(kappa_inverse(epsilon, self.delta)) / size
+        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
 
     def plot(
         self, ax: Axes | None = None, *, time_unit: str | None = None
@@ -215,9 +380,10 @@ def tradeoff(
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy
     noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
-    re-tuned to the independent noise of the same budget, and without measurements
-    (L = 0) unless the plant is strictly unstable; the best one is kept. So no design is
-    above the open loop.
+    re-tuned to the independent noise of the same budget, for the gains of stricter
+    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
+    best one is kept. So no design is above the open loop, and no cost rises with
+    epsilon.
 
     Parameters
     ----------
@@ -310,21 +476,20 @@ def tradeoff(
         public = replace(public, design=replace(public.known_design, terminal=weight))
     if P0 is None:
         P0 = constant_filter(public.side, public.weights, None).covariance
-    price: Price = prior_cost
+    expected = Expected()
     if samples != math.inf:
-        given: dict[str, Any] = {
+        given = {
             "reference": reference,
             "initial_state": initial_state,
             "timepts": plant.step * np.arange(samples),
         }
-        start = semidefinite(P0, "P0", plant.order)
-        price = partial(prior_cost, P0=start, **given)
+        expected = Expected(semidefinite(P0, "P0", plant.order), given)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, samples, kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = price(_unmeasured(public))
+        open_cost = expected.cost(_unmeasured(public))
     requests = [Request(samples, budget, secret) for budget in budgets]
-    tasks = [(public, price, *one) for one in product(names, requests)]
+    tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
     every: dict[str, list[Result]] = {name: [] for name in names}
     faster = "pass fewer epsilons or designs, or progress=True"
@@ -335,20 +500,22 @@ def tradeoff(
     costs = {}
     loops = {}
     for name, found in every.items():
+        _let_fall(found, losses, expected, name)
         costs[name], loops[name] = zip(*found)
-    public_cost = price(public)
-    return Tradeoff(losses, delta, samples, costs, public_cost, open_cost, loops)
+    public_cost = expected.cost(public)
+    return Tradeoff(
+        losses, delta, samples, costs, public_cost, open_cost, loops, expected
+    )
 
 
 Result = tuple[LoopCost, PrivateLoop]
-Price = Callable[[PrivateLoop], LoopCost]
 
 
-def _evaluated(task: tuple[PrivateLoop, Price, str, Request]) -> Result:
+def _evaluated(task: tuple[PrivateLoop, Expected, str, Request]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
-    public, price, design, request = task
+    public, expected, design, request = task
     tried = _candidates(public, design, request)
-    priced = [(price(loop), loop) for loop in tried]
+    priced = [(expected.cost(loop), loop) for loop in tried]
     return min(priced, key=lambda pair: pair[0].total)
 
 
@@ -403,3 +570,34 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
         return optimal_loop(plain, CAP, progress=False)
     weight = plain if plain.knows_noise else loop
     return loop.with_noise(designed(request, loop.side.plant, weight=weight))
+
+
+def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same design for another budget."""
+    request = replace(loop.private_noise.request, budget=budget)
+    return _with_request(loop, design, request)
+
+
+def _let_fall(
+    found: list[Result], losses: NDArray, expected: Expected, design: str
+) -> None:
+    """Put what a stricter budget found in the place of dearer loops of a looser one.
+
+    Gains get noise that is designed for the looser budget. A filter that knows its
+    noise has gains of its own, and gets noise of the stricter one's shape.
+    """
+    for stricter, looser in pairwise(np.argsort(losses)):
+        known, dearer = found[looser]
+        _, cheaper = found[stricter]
+        budget = dearer.private_noise.request.budget
+        noise = cheaper.private_noise
+        if not cheaper.knows_noise:
+            tried = _with_budget(cheaper, design, budget)
+        elif design in ("loop", "codesign") and noise.factor is not None:
+            request = replace(noise.request, budget=budget, factor=noise.factor)
+            tried = cheaper.with_noise(designed(request, cheaper.side.plant))
+        else:
+            continue  # less noise of one shape never costs more
+        cost = expected.cost(tried)
+        if cost.total < known.total:
+            found[looser] = (cost, tried)

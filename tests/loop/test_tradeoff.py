@@ -133,7 +133,7 @@ def test_a_loop_that_ignores_its_measurements_costs_what_the_open_loop_costs():
     plt.close("all")
 
 
-def test_no_design_is_above_the_open_loop_which_ignores_its_measurements():
+def test_no_design_is_above_the_open_loop_and_its_budget_can_be_asked_for():
     designs = ("trace", "loop", "iid", "laplace")
     found = pc.tradeoff(
         pc.plants.vehicle(),
@@ -152,6 +152,10 @@ def test_no_design_is_above_the_open_loop_which_ignores_its_measurements():
         loop = found.loop(design, 0.1)
         assert not loop.L.any()
         assert loop.guarantee.satisfies(pc.PrivacyBudget(epsilon=0.1, delta=1e-2))
+        budget = found.budget_at(1.01 * found.open_loop.total, design=design)
+        assert budget.epsilon <= 0.1
+        again = found.loop(design, budget)
+        assert again.guarantee.satisfies(budget)
 
 
 def test_laplace_noise_promises_epsilon_without_a_delta():
