@@ -8,7 +8,7 @@ start or at all times, balls of initial states, disturbances that are single, la
 bounded energy, and pairs of these. Noise is alone, beside a floor, independent or for
 readings on a grid; models are lists, boxes, plants that vary and identified ones. A refusal
 with a reason counts as an end. Each design runs in a process of its own with a limit of
-processor time. The exit status is 1 if a design takes longer than the goal.
+processor time. The exit status is 1 if a design fails or has no end within 60 s.
 """
 
 import multiprocessing
@@ -142,13 +142,13 @@ def measured(seed, with_models):
 def main(finite=435, of_models=125):
     for public in pc.__all__:
         getattr(pc, public)  # imported once
-    slow = 0
+    bad = 0
     for with_models, count in ((False, finite), (True, of_models)):
         seconds, ends = zip(*(measured(seed, with_models) for seed in range(count)))
         kind = "model designs" if with_models else "finite designs"
         endless = ends.count("no end")
         failed = [seed for seed, end in enumerate(ends) if end.startswith("failed")]
-        slow += sum(each > GOAL for each in seconds) + len(failed)
+        bad += endless + len(failed)
         print(
             f"{count} {kind}: {ends.count('designed')} designed, {len(failed)} failed, "
             f"{endless} without an end within {LIMIT} s, "
@@ -158,7 +158,7 @@ def main(finite=435, of_models=125):
         for seed, (each, end) in enumerate(zip(seconds, ends)):
             if each > GOAL or seed in failed:
                 print(f"  seed {seed}: {each:.1f} s, {end}")
-    sys.exit(slow > 0)
+    sys.exit(bad > 0)
 
 
 if __name__ == "__main__":
