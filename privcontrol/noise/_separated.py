@@ -13,6 +13,7 @@ samples, rounded up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -91,10 +92,9 @@ def square_of_several(
     inputs = len({moves.column for moves in members})
     lags = []
     for m in range(1, events):
-        shared = (
-            -(-(m + 1) // inputs) - 1
-        )  # at most one change at each input and sample
-        lags.append(max(m * separation, shared))
+        # at most one change begins at each input and sample
+        samples = math.ceil((m + 1) / inputs)
+        lags.append(max(m * separation, samples - 1))
     square = upper_float(largest)
     changes, columns = _changes(members, system.input_count)
     if len(columns) > _MOST_SHAPES:
