@@ -20,7 +20,7 @@ DRAWN = {
 }
 WEIGHTS = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
 #: Secret, epsilon, horizon, variance of x(0); cost without noise, with the filter that
-#: knows the noise, and with the best noise too (THEORY F26).
+#: knows the noise, and with the best noise too.
 TABLE = [
     ({"position": 1.0}, 1.0, 60, 4.0, 371.84, 440.39, 440.39),
     ({"position": 1.0, "velocity": 0.5}, 1.0, 60, 4.0, 371.84, 893.93, 890.00),
