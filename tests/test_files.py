@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 from functools import partial
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -35,6 +36,26 @@ def test_noise_comes_back_bit_by_bit(kind, path):
     first = path.read_bytes()
     loaded.save(path)
     assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("family", ["laplace", "iid-laplace"])
+@pytest.mark.parametrize("seed", range(20))
+def test_laplace_noise_for_any_plant_comes_back(family, seed, path):
+    """Claims are checked from shifts that are rounded: no genuine file is refused."""
+    states = 1 + seed % 4
+    plant = cases.random_plant(seed, states=states, outputs=1 + seed % 2)
+    secret = pc.StateAdjacency(10.0 ** (seed % 5 - 2), times=None if seed % 3 else 0)
+    design = pc.design_output_noise(
+        plant,
+        horizon=states + 2 + seed,
+        budget=pc.PrivacyBudget(epsilon=0.1 + seed / 7),
+        adjacency=secret,
+        family=family,
+        max_std=np.inf,
+        models="exact",
+    )
+    design.save(path)
+    assert pc.load(path) == design
 
 
 def test_noise_for_several_models_comes_back(path):
