@@ -15,7 +15,6 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..noise._secret import endless_secret
 from ..noise._shift import joint_shift
-from ..noise.filtered import Filtered
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
@@ -64,7 +63,7 @@ def endless(problem: DesignProblem) -> SizedNoise:
     allowed = request.allowed_shift
     if request.floor is None:
         design = designed(allowed)
-        parts = (Filtered(design.shaping, design.response),)
+        parts = (design.part,)
     else:
         design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
     exact = is_attained(secret, design.response, request)
@@ -86,7 +85,7 @@ def _beside_floor(
     if own <= allowed:
         scaled = secret.scaled_system
         design = StationaryDesign(white, None, scaled, own, cost, cost)
-        return design, (Filtered(white),)
+        return design, (design.part,)
     left = (allowed**-2 - own**-2) ** -0.5 * (1 - 1e-12)
     design = designed(min(left, _MOST_LEFT * allowed))
     bound = design.lower_bound * (design.shift / allowed) ** 2
@@ -96,7 +95,7 @@ def _beside_floor(
         cost=design.cost + cost,
         lower_bound=max(bound, cost),
     )
-    return design, (Filtered(design.shaping, design.response), White(floor))
+    return design, (design.part, White(floor))
 
 
 def is_attained(
@@ -126,7 +125,7 @@ def long_noise(problem: DesignProblem) -> SizedNoise | None:
     secret, price, design = found
     horizon = problem.horizon
     allowed = request.allowed_shift
-    part = Filtered(design.shaping, design.response, starts_stationary=False)
+    part = replace(design.part, starts_stationary=False)
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
     cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))

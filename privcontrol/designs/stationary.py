@@ -19,6 +19,7 @@ from ..core._linalg import round_up
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..noise._shift import shift_behind
+from ..noise.filtered import Filtered
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (
     LinearSystem,
@@ -65,11 +66,14 @@ class StationaryDesign:
     multipliers: NDArray = field(default_factory=lambda: np.zeros(0))  # prove the bound
 
     @property
+    def part(self) -> Filtered:
+        """The noise as a part of output noise, in its stationary law."""
+        return Filtered(self.shaping, self.response)
+
+    @property
     def output(self) -> LinearSystem:
         """From white noise to the output noise gamma."""
-        if self.response is None:
-            return self.shaping
-        return self.response.after(self.shaping)
+        return self.part.system
 
     @property
     def gap(self) -> float:
