@@ -47,7 +47,7 @@ from .simulation import (
     propagate,
 )
 
-#: `to_statespace` forms dense matrices of this many rows at most.
+#: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
 #: Shared noise at most, over what an agent draws alone: sums of doubles keep the
@@ -234,8 +234,8 @@ class PrivateConsensus(Frozen):
         Parameters
         ----------
         moves : {"one", "pair", "known-total"}, optional
-            The adjacency's own by default. For larger groups ask a `Mechanism` with the
-            same noise, with one column of radii for each group that moves together.
+            The adjacency's own by default. For larger groups ask the `mechanism`, with
+            one column of radii for each group that moves together.
             Where neighbours share noise, pairs have an upper bound, and there is no
             statement for a known total.
         coalition : sequence of nodes, optional
@@ -248,9 +248,8 @@ class PrivateConsensus(Frozen):
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
         >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
         >>> group = np.isin(agents.nodes, [2, 3, 7]).astype(float)
-        >>> noise = pc.GaussianNoise(agents.noise.factor())
-        >>> mechanism = pc.Mechanism(pc.LinearQuery(np.eye(10)), noise)
-        >>> three = mechanism.guarantee(pc.DirectionAdjacency(group[:, None]))
+        >>> moves = pc.DirectionAdjacency(group[:, None])
+        >>> three = agents.mechanism.guarantee(moves)
         >>> pair = agents.guarantee_for("pair")
         >>> round(pair.epsilon(1e-2), 3), round(three.epsilon(1e-2), 3)
         (1.586, 2.08)

@@ -340,8 +340,9 @@ def test_large_networks_refuse_dense_models():
     consensus = private_consensus(
         random_graph(501, 0, 0.001), BUDGET, 1.0, weights="metropolis"
     )
-    with pytest.raises(ValueError, match="at most 500 nodes"):
-        consensus.to_statespace()
+    for attempt in (consensus.to_statespace, lambda: consensus.mechanism):
+        with pytest.raises(ValueError, match="at most 500 nodes"):
+            attempt()
     with pytest.raises(ValueError, match="at most 200 nodes"):
         NodeAdjacency(1.0).moves(AffineManifold.from_kernel(np.eye(201)))
 

@@ -154,6 +154,4 @@ def test_what_does_not_fit_vectors_is_refused():
     with pytest.raises(ValueError, match="dimension"):
         agents(0)
     with pytest.raises(ValueError, match="dimension 1"):
-        query = pc.LinearQuery(np.eye(8))
-        noise = pc.GaussianNoise(agents().scales)
-        pc.Mechanism(query, noise).guarantee(agents().adjacency)
+        agents().mechanism.guarantee(agents().adjacency)
