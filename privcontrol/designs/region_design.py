@@ -78,6 +78,7 @@ def of_region(
     """
     request = problem.request
     region: Any = request.region
+    standing = request.standing
     allowed = request.allowed_shift
     target = allowed
     slope = 1.0
@@ -85,7 +86,7 @@ def of_region(
     tried: list[tuple[float, float]] = []
     for count in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
-        asked = replace(request.standing, budget=budget, releases=1)
+        asked = replace(standing, budget=budget, releases=1)
         with piece(2 * count, _USUAL_PIECES):
             sized = size(replace(problem, request=asked))
         if count == 0:

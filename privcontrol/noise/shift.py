@@ -187,10 +187,12 @@ def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | N
     """
     drawn = part.response
     same = np.array_equal(plant.A, drawn.A) and np.array_equal(plant.C, drawn.C)
+    if not same:
+        return None
     if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
         return None
     hidden = adjacency.system(plant)
-    variances = _entering_alike(hidden, drawn) @ part.sizes**2 if same else np.zeros(1)
+    variances = _entering_alike(hidden, drawn) @ part.sizes**2
     if not variances.all():
         return None
     squares = adjacency.radii(plant) ** 2
