@@ -20,11 +20,16 @@ from .loss import (
     GAUSSIAN,
     LAPLACE,
     PrivacyLoss,
+    Product,
+    anonymous,
+    by_kind,
     composed,
     decimal,
+    exact_measures,
     float_up,
     one_coordinate,
     root_up,
+    scaled,
 )
 
 _INSTEAD = ", with radius "
@@ -106,7 +111,7 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     assumed = scope.assumptions
     if factor > 1 and not is_linear and _CONVEX not in assumed:
         scope = replace(scope, assumptions=(*assumed, _CONVEX))
-    return replace(guarantee, loss=loss.scaled(factor), scope=scope)
+    return replace(guarantee, loss=scaled(loss, factor), scope=scope)
 
 
 def compose_parallel(
@@ -156,14 +161,14 @@ def compose_parallel(
     joint: list[PrivacyLoss] = []
     for chunk, radius in zip(chunks, radii, strict=True):
         factor = _ratio(alpha, radius)
-        for part in chunk.loss.parts:
-            scaled = part.scaled(factor)
+        for part in by_kind(chunk.loss):
+            loss = scaled(part, factor)
             if part.kinds == (GAUSSIAN,) and part.proportional:
-                gaussian.append(scaled)
+                gaussian.append(loss)
             elif part.kinds == (LAPLACE,):
-                laplace.append(scaled)
+                laplace.append(loss)
             else:
-                joint.append(scaled.anonymous())
+                joint.append(anonymous(loss))
     if gaussian:
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
@@ -178,18 +183,18 @@ def compose_parallel(
 
 def _joint_gaussian(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return the sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1."""
-    exact = all(loss.exact for loss in losses)
+    exact = all("delta" in exact_measures(loss) for loss in losses)
     if p <= 2:
         worst = max(losses, key=lambda loss: loss.rows[0].square)
         return replace(worst, moves=((),))
     square = sum((loss.rows[0].square for loss in losses), Fraction(0))
-    return PrivacyLoss.of_square(square, (), exact)
+    return PrivacyLoss((Product(square=square),), ((),), (GAUSSIAN,), exact)
 
 
 def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return one coordinate of the sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
-        return losses[0].anonymous()
+        return anonymous(losses[0])
     pure = [loss.pure for loss in losses]
     if p == 1:
         return one_coordinate(max(pure))

@@ -39,7 +39,7 @@ from .ellipsoid import gaussian_shape, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .laplace_shape import laplace_shape
-from .loss import PrivacyLoss
+from .loss import PrivacyLoss, scaled, worst_moves
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
@@ -259,7 +259,7 @@ class _Request:
             cost,
             # a bound that rounding has lifted above the cost has lost its digits
             math.nan if lower_bound > cost * (1 + 1e-9) else min(lower_bound, cost),
-            self.moves.attained(guarantee.loss.active),
+            self.moves.attained(worst_moves(guarantee.loss)),
             tangent,
         )
 
@@ -330,8 +330,8 @@ def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) ->
         return float(round_up(pure / allowed, 2))
 
     def meets(size: float) -> bool:
-        scaled = loss.scaled(Fraction(1) / Fraction(size))
-        return scaled.repeated(releases).satisfies(budget)
+        smaller = scaled(loss, Fraction(1) / Fraction(size))
+        return smaller.repeated(releases).satisfies(budget)
 
     if budget.delta is not None:
         allowed = max(allowed, budget.delta)

@@ -20,7 +20,17 @@ from ._linalg import positive_integer, positive_number
 from ._shown import html_table
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
-from .loss import PrivacyLoss, checked_delta, composed, loss_from_dict
+from .loss import (
+    PrivacyLoss,
+    attains,
+    checked_delta,
+    composed,
+    detection,
+    exact_measures,
+    family_in_words,
+    loss_from_dict,
+    loss_to_dict,
+)
 from .manifold import AffineManifold
 
 
@@ -357,7 +367,7 @@ class PrivacyGuarantee:
             raise ValueError(
                 f"false_alarm: expected a probability in (0, 1), got {false_alarm}"
             )
-        return float(self.loss.detection(float(false_alarm)))
+        return float(detection(self.loss, float(false_alarm)))
 
     @property
     def advantage(self) -> float:
@@ -367,7 +377,7 @@ class PrivacyGuarantee:
     @property
     def exact(self) -> tuple[str, ...]:
         """Names of the numbers that a hidden move attains. The others are upper bounds."""
-        return self.loss.exact_measures
+        return exact_measures(self.loss)
 
     @property
     def horizon(self) -> float | None:
@@ -472,7 +482,7 @@ class PrivacyGuarantee:
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
         return {
-            "loss": self.loss.to_dict(),
+            "loss": loss_to_dict(self.loss),
             "scope": self.scope.to_dict(),
             "releases": self.releases,
             "quoted_delta": self.quoted_delta,
@@ -509,7 +519,7 @@ class PrivacyGuarantee:
         if math.isfinite(self.gdp):
             size = self._shown_gdp
         releases = counted(self.releases, "release")
-        return f"PrivacyGuarantee({self.loss.family}, {size}, {releases})"
+        return f"PrivacyGuarantee({family_in_words(self.loss)}, {size}, {releases})"
 
     @property
     def _shown_gdp(self) -> str:
@@ -529,7 +539,7 @@ class PrivacyGuarantee:
         size = "no finite epsilon"
         if math.isfinite(epsilon):
             size = f"epsilon = {shown(epsilon)}"
-        notes = "exact" if self.loss.attains(delta) else "upper bound"
+        notes = "exact" if attains(self.loss, delta) else "upper bound"
         if math.isfinite(self.gdp):
             gdp = self._shown_gdp
             if gdp.startswith("at most"):
@@ -565,7 +575,7 @@ class PrivacyGuarantee:
         """All of the guarantee in one line."""
         scope = self.scope
         parts = [
-            f"{self.loss.family} differential privacy, {self._size()}, for adjacency: "
+            f"{family_in_words(self.loss)} differential privacy, {self._size()}, for adjacency: "
             f"{scope.statement}"
         ]
         if not self.horizon:
@@ -575,7 +585,7 @@ class PrivacyGuarantee:
         else:
             parts.append(f"horizon {self._horizon()}")
         parts.append(counted(self.releases, "release"))
-        if "black-box" in self.loss.family:
+        if "black-box" in family_in_words(self.loss):
             parts.append(_FOREIGN_SUM)
         if scope.released:
             parts.append(scope.released)
@@ -588,7 +598,7 @@ class PrivacyGuarantee:
     def _summary(self) -> dict[str, tuple[str, ...]]:
         """Return what everybody has to read as label and clauses."""
         scope = self.scope
-        kind = self.loss.family
+        kind = family_in_words(self.loss)
         if "black-box" not in kind:
             kind = f"{kind} noise"
         budget = [self._size(), f"{kind}, {counted(self.releases, 'release')}"]
@@ -621,7 +631,7 @@ class PrivacyGuarantee:
         if math.isfinite(self.zcdp):
             accounts.append(f"{shown(self.zcdp)}-zCDP")
         accounts.append(f"advantage {shown(100 * self.advantage)} %")
-        if "black-box" in self.loss.family:
+        if "black-box" in family_in_words(self.loss):
             accounts.append(_FOREIGN_SUM)
         return {
             "Horizon": (length,),
@@ -694,7 +704,7 @@ def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
 
 def _fails(guarantee: PrivacyGuarantee) -> bool:
     """Return whether it is one of black boxes alone, whose deltas add."""
-    return guarantee.loss.family == "black-box" and guarantee.loss.failure > 0
+    return family_in_words(guarantee.loss) == "black-box" and guarantee.loss.failure > 0
 
 
 def _delta_to_quote(total: PrivacyGuarantee, other: PrivacyGuarantee) -> float:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
 #: coordinate is the bound.
 _KEPT = 1 << 16
-#: Most moves that are looked for among all as those that no other one dominates.
+#: Most moves that are looked for among all as those that no other one dominates, and
+#: most coordinates of moves that are compared with each other.
 _UNDOMINATED = 1024
+_EXPANDED = 128
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
-#: Most coordinates of moves that are compared with each other.
-_EXPANDED = 128
 #: Points of a discretised loss within a standard deviation, and the most of all.
 _RESOLUTION = 1024
 _POINTS = 1 << 17
@@ -58,6 +58,8 @@ _TRANSFORM = 1e-12
 _TAIL = 1e-15
 #: Epsilon above which no smaller one is looked for.
 _LARGEST = 1e6
+#: Doubles are multiples of a smaller power of two than this one.
+_FINEST = 1100
 
 
 # -- rationals and rounding ----------------------------------------------------------
@@ -78,16 +80,13 @@ def float_up(value: Fraction) -> float:
 
 def root_up(value: Fraction) -> float:
     """Return the smallest float whose square is not below a rational."""
-    if value == 0:
-        return 0.0
-    bits = value.numerator.bit_length() - value.denominator.bit_length()
-    shift = bits // 2
-    root = math.ldexp(math.sqrt(value / Fraction(4) ** shift), shift)
-    while Fraction(root) ** 2 < value:
-        root = math.nextafter(root, math.inf)
-    while Fraction(math.nextafter(root, 0.0)) ** 2 >= value:
-        root = math.nextafter(root, 0.0)
-    return root
+    square = math.ceil(value * 4**_FINEST)
+    root = math.isqrt(square)
+    if root * root < square:
+        root += 1
+    exact = Fraction(root, 2**_FINEST)
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def checked_delta(delta: float) -> float:
@@ -176,17 +175,9 @@ class _Bounded(Coordinate):
         size = -2 * float(ndtri_exp(self.log_error))
         return size * (1 + 1e-12) + 64 * EPS
 
-    @abstractmethod
-    def log_moment(self, order: float) -> float:
-        """Return the log of E exp((order - 1) loss)."""
-
     def rdp(self, order: float) -> float:
-        spread = order * self.size
-        slack = 8 * EPS * (1 + spread)
-        moment = self.log_moment(order) + slack
-        divergence = moment / (order - 1)
         by_rho = order * self.zcdp * (1 + 4 * EPS)
-        return min(divergence, by_rho, self.size)
+        return min(by_rho, self.size)
 
 
 class LaplaceShift(_Bounded):
@@ -214,19 +205,19 @@ class LaplaceShift(_Bounded):
         shift = self.size
         if shift < 1e-3:  # the series stops at a positive term
             series = 1 - shift / 3 + shift * shift / 12
-            rho = shift * shift / 2 * series
-            return rho * (1 + 8 * EPS)
-        rho = shift + math.expm1(-shift)
-        return rho * (1 + 1e-12)
+            return shift * shift / 2 * series * (1 + 8 * EPS)
+        return (shift + math.expm1(-shift)) * (1 + 1e-12)
 
-    def log_moment(self, order: float) -> float:
+    def rdp(self, order: float) -> float:
         # Mironov (2017), Table II
         inverse = 1 / order
         share = 2 - inverse
         odds = (1 - inverse) / share
         likely = (order - 1) * self.size - math.log(share)
         unlikely = math.log(odds) - order * self.size
-        return float(np.logaddexp(likely, unlikely))
+        slack = 8 * EPS * (1 + order * self.size)
+        moment = float(np.logaddexp(likely, unlikely)) + slack
+        return min(moment / (order - 1), super().rdp(order))
 
     def delta(self, levels: ArrayLike) -> NDArray:
         # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
@@ -245,18 +236,23 @@ class Response(_Bounded):
     def zcdp(self) -> float:
         return self.size * self.size / 2
 
-    def log_moment(self, order: float) -> float:
-        unlikely = math.log1p(math.exp((1 - 2 * order) * self.size))
-        odds = math.log1p(math.exp(-self.size))
-        return (order - 1) * self.size + unlikely - odds
-
     def delta(self, levels: ArrayLike) -> NDArray:
         missing = np.minimum(np.subtract(levels, self.size), 0.0)
         odds = 1 + math.exp(-self.size)
         return np.abs(np.expm1(missing)) / odds * (1 + 8 * EPS)
 
 
-# -- one product of releases ---------------------------------------------------------
+# -- one row of coordinates ----------------------------------------------------------
+
+Key = TypeVar("Key")
+
+
+def _merged(counted: Iterable[tuple[Key, int]]) -> tuple[tuple[Key, int], ...]:
+    """Return every key once with how often it occurs, largest first."""
+    total: Counter[Key] = Counter()
+    for key, count in counted:
+        total[key] += count
+    return tuple(sorted(total.items(), reverse=True))
 
 
 @dataclass(frozen=True)
@@ -264,41 +260,43 @@ class Product:
     """What one hidden move costs in independent releases.
 
     Of black boxes only (epsilon, delta) is known. The worst of them fails openly with
-    probability delta, and is randomised response otherwise.
+    probability delta, and is randomised response otherwise. Those of epsilon = 0 stand
+    for assumptions, such as that a run stays in a region, which may fail together with
+    anything else.
     """
 
-    shifts: tuple = ()  # (Laplace shift over scale, count), largest first
-    square: Fraction = Fraction(0)  # of the Gaussian shift over standard deviation
-    boxes: tuple = ()  # (epsilon, delta, count), sorted
+    #: (Laplace shift over scale, count), largest first.
+    shifts: tuple[tuple[float, int], ...] = ()
+    #: The square of the Gaussian shift over standard deviation.
+    square: Fraction = Fraction(0)
+    #: ((epsilon, delta), count), largest first.
+    boxes: tuple[tuple[tuple[float, float], int], ...] = ()
 
     def __add__(self, other: Product) -> Product:
-        shifts = Counter(dict(self.shifts))
-        shifts.update(dict(other.shifts))
-        boxes: Counter = Counter()
-        for epsilon, delta, count in self.boxes + other.boxes:
-            boxes[epsilon, delta] += count
         return Product(
-            tuple(sorted(shifts.items(), reverse=True)),
+            _merged(self.shifts + other.shifts),
             self.square + other.square,
-            tuple((*pair, count) for pair, count in sorted(boxes.items())),
+            _merged(self.boxes + other.boxes),
         )
 
     def repeated(self, count: int) -> Product:
         """Return the cost of as many releases like these."""
-        shifts = tuple((a, n * count) for a, n in self.shifts)
-        boxes = tuple((e, d, n * count) for e, d, n in self.boxes)
+        shifts = tuple((shift, n * count) for shift, n in self.shifts)
+        boxes = tuple((pair, n * count) for pair, n in self.boxes)
         return Product(shifts, self.square * count, boxes)
 
-    def scaled(self, factor: Fraction, steps: int, proportional: bool) -> Product:
-        """Return the cost of a move ``factor`` times as large, a path of some steps.
+    def scaled(self, factor: Fraction, proportional: bool) -> Product:
+        """Return the cost of a move ``factor`` times as large.
 
-        What is not proportional to the move costs as much as the whole path.
+        It is a path of ceil(factor) steps, each no longer than the known one (IP
+        Proposition 4). What is not proportional to the move costs as much as the path.
         """
+        steps = max(1, math.ceil(factor))
         size = float(factor)
-        stretched = [(float(round_up(a * size, 2)), n) for a, n in self.shifts]
-        chained = [(*_chained(e, d, steps), n) for e, d, n in self.boxes]
+        shifts = [(float(round_up(shift * size, 2)), n) for shift, n in self.shifts]
+        boxes = [(_chained(*pair, steps), n) for pair, n in self.boxes]
         scale = factor if proportional else Fraction(steps)
-        return Product(tuple(stretched), self.square * scale**2, tuple(chained))
+        return Product(tuple(shifts), self.square * scale**2, tuple(boxes))
 
     @cached_property
     def gaussian(self) -> float:
@@ -308,8 +306,8 @@ class Product:
     @cached_property
     def bounded(self) -> tuple[tuple[Coordinate, int], ...]:
         """The coordinates of bounded loss, each with how often it occurs."""
-        laplace = [(LaplaceShift(shift), count) for shift, count in self.shifts]
-        answers = [(Response(e), count) for e, _, count in self.boxes if e > 0]
+        laplace = [(LaplaceShift(shift), n) for shift, n in self.shifts]
+        answers = [(Response(epsilon), n) for (epsilon, _), n in self.boxes if epsilon]
         return (*laplace, *answers)
 
     @cached_property
@@ -320,32 +318,18 @@ class Product:
         return self.bounded
 
     @cached_property
-    def failure(self) -> float:
-        """The probability that some black box fails, rounded up."""
-        return self.failing(0.0)
-
-    @cached_property
     def _failures(self) -> tuple[float, float]:
-        """The probability 1 - prod(1 - delta) of black boxes, and that of assumptions.
-
-        Boxes of epsilon = 0 stand for assumptions, such as that a run stays in a region.
-        They may fail together with anything else, so their probabilities are added.
-        """
-        independent: list[tuple[float, int]] = []
-        assumed: list[tuple[float, int]] = []
-        for epsilon, delta, count in self.boxes:
-            kind = independent if epsilon > 0 else assumed
-            kind.append((delta, count))
-        added = float_up(_decimal_sum(assumed))
-        if 1.0 in dict(independent):
-            return 1.0, added
-        total = float_up(_decimal_sum(independent))
-        logs = [count * math.log1p(-delta) for delta, count in independent]
-        log_rest = math.fsum(logs)
+        """1 - prod(1 - delta) of black boxes, and the sum of delta of assumptions."""
+        assumed = [(delta, n) for (epsilon, delta), n in self.boxes if not epsilon]
+        others = [(delta, n) for (epsilon, delta), n in self.boxes if epsilon]
+        if any(delta == 1 for delta, _ in others):
+            return 1.0, float_up(_decimal_sum(assumed))
+        log_rest = math.fsum(n * math.log1p(-delta) for delta, n in others)
         joint = -math.expm1(log_rest) * (1 + 8 * EPS)
-        return float(min(total, joint, 1.0)), added
+        total = float_up(_decimal_sum(others))
+        return min(total, joint, 1.0), float_up(_decimal_sum(assumed))
 
-    def failing(self, delta: float) -> float:
+    def failing(self, delta: float = 0.0) -> float:
         """Return the delta of all, from that of all but failures, rounded up."""
         independent, added = self._failures
         if delta > 0:
@@ -354,12 +338,12 @@ class Product:
         total = independent + added
         if independent > 0 and added > 0:
             total *= 1 + 2 * EPS
-        return float(min(total, 1.0))
+        return min(total, 1.0)
 
     @cached_property
     def largest(self) -> Fraction:
         """The largest loss of all that is not Gaussian, exactly."""
-        return _decimal_sum((one.size, count) for one, count in self.bounded)
+        return _decimal_sum((one.size, n) for one, n in self.bounded)
 
     @cached_property
     def pure(self) -> float:
@@ -371,31 +355,27 @@ class Product:
         """mu given that no black box fails, the root of the sum of squares."""
         if not self.bounded:
             return self.gaussian
-        sizes = [math.sqrt(count) * one.gdp for one, count in self.coordinates]
+        sizes = [math.sqrt(n) * one.gdp for one, n in self.coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
 
     @cached_property
     def zcdp(self) -> float:
-        """rho given that no black box fails, the sum, above what may underflow."""
-        parts = [count * one.zcdp for one, count in self.coordinates]
-        least = 1e-300 if parts else 0.0
-        return math.fsum(parts) * (1 + 8 * EPS) + least
+        """rho given that no black box fails."""
+        return _sum_up([n * one.zcdp for one, n in self.coordinates])
 
     def rdp(self, order: float) -> float:
         """Return the Renyi divergence given that no black box fails."""
-        parts = [count * one.rdp(order) for one, count in self.coordinates]
-        least = order * 1e-300 if parts else 0.0
-        return math.fsum(parts) * (1 + 8 * EPS) + least
+        return _sum_up([n * one.rdp(order) for one, n in self.coordinates], order)
 
     @property
     def closed(self) -> bool:
         """Whether `ceiling` is the curve itself, that of one coordinate."""
-        return not self.boxes and sum(count for _, count in self.coordinates) <= 1
+        return not self.boxes and sum(n for _, n in self.coordinates) <= 1
 
     def ceiling(self, epsilon: float) -> float:
         """Return the least of several closed-form upper bounds of delta."""
         if epsilon >= self.pure:
-            return self.failure
+            return self.failing()
         if self.closed:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
@@ -422,6 +402,27 @@ class Product:
         return min(least, self.failing(sharper))
 
 
+def _sum_up(parts: list[float], order: float = 1.0) -> float:
+    """Return a sum rounded up, above what may underflow."""
+    least = order * 1e-300 if parts else 0.0
+    return math.fsum(parts) * (1 + 8 * EPS) + least
+
+
+def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
+    """Return (steps eps, delta (e^(steps eps) - 1)/(e^eps - 1)), rounded up."""
+    if steps == 1:
+        return epsilon, delta
+    total = float_up(decimal(epsilon) * steps)
+    if delta == 0:
+        return total, 0.0
+    if epsilon == 0:  # where the ratio is `steps`
+        return total, min(float_up(decimal(delta) * steps), 1.0)
+    if total > 700:
+        return total, 1.0
+    ratio = math.expm1(total) / math.expm1(epsilon) * (1 + 16 * EPS * (1 + total))
+    return total, min(delta * ratio, 1.0)
+
+
 # -- privacy-loss distributions ------------------------------------------------------
 
 
@@ -435,8 +436,8 @@ def _distribution(releases: Product) -> PLDPmf | None:
     spread = math.sqrt(2 * releases.zcdp)
     step = spread / _RESOLUTION
     if releases.bounded:
-        number = sum(count for _, count in releases.bounded)
-        squares = sum(count * one.size * one.size for one, count in releases.bounded)
+        number = sum(n for _, n in releases.bounded)
+        squares = sum(n * one.size * one.size for one, n in releases.bounded)
         step = min(step, 16 * math.sqrt(squares / number) / _RESOLUTION)
     likely = min(float(releases.largest), 12 * spread + spread**2)
     total = likely + 20 * releases.gaussian
@@ -533,18 +534,6 @@ class PrivacyLoss:
         and not linear in the size of the move as for affine queries.
         """
         square = Fraction(positive_number(shift, "gdp", zero=True)) ** 2
-        return cls.of_square(square, active, exact, proportional=proportional)
-
-    @classmethod
-    def of_square(
-        cls,
-        square: Fraction,
-        active: tuple[int, ...] = (),
-        exact: bool = True,
-        *,
-        proportional: bool = True,
-    ) -> PrivacyLoss:
-        """Return `gaussian` for the exact square of the shift."""
         row = Product(square=square)
         return cls((row,), (active,), (GAUSSIAN,), exact, proportional=proportional)
 
@@ -574,141 +563,52 @@ class PrivacyLoss:
     @classmethod
     def black_box(cls, pairs: Iterable[tuple[float, float, int]]) -> PrivacyLoss:
         """Return the loss of releases known by (epsilon, delta), with their counts."""
-        row = Product()
+        boxes = []
         for epsilon, delta, count in pairs:
             epsilon = positive_number(epsilon, "epsilon", zero=True)
             delta = positive_number(delta, "delta", zero=True)
             if delta > 1:
                 raise ValueError(f"delta: expected at most 1, got {delta}")
-            count = positive_integer(count, "count")
-            row = row + Product(boxes=((epsilon, delta, count),))
-        return cls((row,), ((),), (BLACK_BOX,), False)
-
-    def to_dict(self) -> dict:
-        """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
-        data = {
-            field.name: as_lists(getattr(self, field.name)) for field in fields(self)
-        }
-        rows = [[row.shifts, row.square, row.boxes] for row in self.rows]
-        return data | {"rows": as_lists(rows)}
+            boxes.append(((epsilon, delta), positive_integer(count, "count")))
+        return cls((Product(boxes=_merged(boxes)),), ((),), (BLACK_BOX,), False)
 
     def repeated(self, count: int) -> PrivacyLoss:
         """Return the loss of `count` releases by this very mechanism."""
         count = positive_integer(count, "count")
         return replace(self, rows=tuple(row.repeated(count) for row in self.rows))
 
-    def scaled(self, factor: Fraction) -> PrivacyLoss:
-        """Return the loss for moves `factor` (a rational) times as large.
-
-        A longer move is a path of ceil(factor) steps, each no longer than the known one
-        (IP Proposition 4).
-        """
-        if factor == 1:
-            return self
-        steps = max(1, math.ceil(factor))
-        rows = [row.scaled(factor, steps, self.proportional) for row in self.rows]
-        attained = self.attained and self.proportional
-        return replace(self, rows=tuple(rows), attained=attained)
-
-    def as_bound(self) -> PrivacyLoss:
-        """Return the same numbers as upper bounds."""
-        return replace(self, attained=False)
-
-    def anonymous(self) -> PrivacyLoss:
-        """Drop the numbers of the moves, which are not those of another secret."""
-        moves = ((),) * len(self.rows)
-        return replace(self, moves=moves, aligned=False, attained=False)
-
-    @property
-    def parts(self) -> tuple[PrivacyLoss, ...]:
-        """Losses of one kind of noise each."""
-        if len(self.kinds) == 1:
-            return (self,)
-        return tuple(map(self._part, self.kinds))
-
-    def _part(self, kind: str) -> PrivacyLoss:
-        name = _KINDS[kind]
-        rows = tuple(Product(**{name: getattr(row, name)}) for row in self.rows)
-        if kind != LAPLACE:  # in all rows alike
-            rows = rows[:1]
-        return replace(self, rows=rows, moves=self.moves[: len(rows)], kinds=(kind,))
-
-    @property
-    def family(self) -> str:
-        """The kinds of noise in words."""
-        names = list(self.kinds)
-        only_fails = not any(epsilon for epsilon, _, _ in self.rows[0].boxes)
-        if len(names) > 1 and names[-1] == BLACK_BOX and only_fails:
-            names.pop()
-        *others, last = names
-        return f"{', '.join(others)} and {last}" if others else last
-
     @cached_property
-    def active(self) -> tuple[int, ...]:
-        """The hidden moves that are known as worst, those with the largest shifts."""
-        sums = {row: row.largest for row in self.rows}
-        largest = max(sums.values())
-        worst: set[int] = set()
-        for row, moves in zip(self.rows, self.moves):
-            if sums[row] == largest:
-                worst.update(moves)
-        return tuple(sorted(worst))
-
-    @cached_property
-    def exact(self) -> bool:
-        """Whether delta(epsilon) is attained by a hidden move."""
-        return self.attained and all(one.closed for one in self.products)
-
-    @property
-    def exact_measures(self) -> tuple[str, ...]:
-        """Names of the privacy measures that a hidden move attains."""
-        if not self.exact:
-            return ("rdp", "zcdp") if self.attained else ()
-        measures = ("delta", "epsilon", "rdp", "zcdp")
-        return (*measures, "gdp") if self.kinds == (GAUSSIAN,) else measures
-
-    def attains(self, delta: float) -> bool:
-        """Return whether a hidden move attains `epsilon` at this delta."""
-        return self.exact or (delta == 0 and self.attained)
-
-    @cached_property
-    def products(self) -> tuple[Product, ...]:
+    def _products(self) -> tuple[Product, ...]:
         """Rows that no other one dominates, as far as that is cheap to tell."""
         rows = tuple(dict.fromkeys(self.rows))
-        length = max(sum(count for _, count in row.shifts) for row in rows)
+        length = max(sum(n for _, n in row.shifts) for row in rows)
         if len(rows) < 3 or length > _EXPANDED:
             return rows
         columns = np.zeros((len(rows), length))
-        for place, row in enumerate(rows):
-            shifts: list[float] = []
-            for shift, count in row.shifts:
-                shifts += [shift] * count
-            columns[place, : len(shifts)] = shifts
+        for column, row in zip(columns, rows):
+            shifts = [shift for shift, n in row.shifts for _ in range(n)]
+            column[: len(shifts)] = shifts
         return tuple(rows[place] for place in _undominated(columns))
 
     @cached_property
     def pure(self) -> float:
         """The epsilon at which only failures remain, rounded up."""
-        return max(one.pure for one in self.products)
+        return max(one.pure for one in self._products)
 
     @cached_property
     def failure(self) -> float:
         """The delta below which no epsilon is finite (but for delta = 0)."""
-        return max(one.failure for one in self.products)
+        return max(one.failing() for one in self._products)
 
     @cached_property
     def gdp(self) -> float:
         """mu of Gaussian differential privacy, or inf where a black box may fail."""
-        if self.failure:
-            return math.inf
-        return max(one.gdp for one in self.products)
+        return math.inf if self.failure else max(one.gdp for one in self._products)
 
     @cached_property
     def zcdp(self) -> float:
         """rho of zero-concentrated differential privacy, or inf."""
-        if self.failure:
-            return math.inf
-        return max(one.zcdp for one in self.products)
+        return math.inf if self.failure else max(one.zcdp for one in self._products)
 
     def rdp(self, alpha: float) -> float:
         """Return the Renyi divergence of order alpha > 1, or inf."""
@@ -716,13 +616,12 @@ class PrivacyLoss:
             return math.inf
         if alpha == math.inf:
             return self.pure
-        order = float(alpha)
-        return max(one.rdp(order) for one in self.products)
+        return max(one.rdp(float(alpha)) for one in self._products)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
         epsilon = positive_number(epsilon, "epsilon", zero=True)
-        bounded = [(one.ceiling(epsilon), one) for one in self.products]
+        bounded = [(one.ceiling(epsilon), one) for one in self._products]
         bounded.sort(key=lambda pair: -pair[0])
         worst = 0.0
         for rank, (ceiling, one) in enumerate(bounded):
@@ -751,7 +650,7 @@ class PrivacyLoss:
 
     def _holds(self, epsilon: float, delta: float) -> bool:
         """Return whether (epsilon, delta) is known to hold, asking for no more."""
-        undecided = [one for one in self.products if one.ceiling(epsilon) > delta]
+        undecided = [one for one in self._products if one.ceiling(epsilon) > delta]
         if len(undecided) > _EVALUATED:
             return False
         return all(one.delta(epsilon) <= delta for one in undecided)
@@ -768,43 +667,6 @@ class PrivacyLoss:
         # designs fill a budget up to this shift
         return epsilon <= LARGEST_EPSILON and self.gdp <= budget.shift()
 
-    def detection(self, false_alarm: float) -> float:
-        """Return how often a test with this rate of false alarms detects a move at most.
-
-        (epsilon, delta) bounds it by exp(epsilon) a + delta and by 1 - exp(-epsilon) (1 -
-        a - delta). The least over many epsilon is returned, and never more than mu of
-        Gaussian differential privacy allows.
-        """
-        levels, deltas = self._curve
-        odds = np.exp(levels)
-        by_false_alarms = odds * false_alarm + deltas
-        by_misses = 1 - (1 - false_alarm - deltas) / odds
-        least = float(np.minimum(by_false_alarms, by_misses).min())
-        if self.gdp < math.inf:
-            least = min(least, gaussian_detection(false_alarm, self.gdp))
-        least = max(least * (1 + 8 * EPS), false_alarm)
-        return min(least, 1.0)
-
-    @cached_property
-    def _curve(self) -> tuple[NDArray, NDArray]:
-        """Some epsilon, as far as they tell something, and their delta."""
-        delta = min(max(1e-9, 2 * self.failure), 0.5)
-        reach = self.epsilon(delta)
-        if not math.isfinite(reach):
-            reach = 1.0
-        levels = np.linspace(0.0, min(reach, 700.0), 65)
-        deltas = [self.delta(float(level)) for level in levels]
-        return levels, np.array(deltas)
-
-
-def gaussian_detection(false_alarm: float, y: float) -> float:
-    """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
-    quantile = float(ndtri(false_alarm))
-    slack = 8 * EPS * (1 + abs(quantile) + y)
-    power = float(ndtr(quantile + y + slack))
-    power = power * (1 + 16 * EPS)
-    return min(power, 1.0)
-
 
 def one_coordinate(epsilon: float) -> PrivacyLoss:
     """Return the loss of one Laplace coordinate, which bounds all of this pure epsilon.
@@ -817,10 +679,9 @@ def one_coordinate(epsilon: float) -> PrivacyLoss:
     return PrivacyLoss((row,), ((),), (LAPLACE,), attained=False)
 
 
-def _row(shifts: NDArray) -> tuple:
+def _row(shifts: NDArray) -> tuple[tuple[float, int], ...]:
     """Return positive shifts with their counts, largest first."""
-    counted = Counter(shifts[shifts > 0].tolist())
-    return tuple(sorted(counted.items(), reverse=True))
+    return _merged((shift, 1) for shift in shifts[shifts > 0].tolist())
 
 
 def _undominated(columns: NDArray) -> list[int]:
@@ -839,19 +700,7 @@ def _undominated(columns: NDArray) -> list[int]:
     return kept + left.tolist()
 
 
-def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
-    """Return (steps eps, delta (e^(steps eps) - 1)/(e^eps - 1)), rounded up."""
-    if steps == 1:
-        return epsilon, delta
-    total = float_up(decimal(epsilon) * steps)
-    if delta == 0:
-        return total, 0.0
-    if epsilon == 0:  # where the ratio is `steps`
-        return total, min(float_up(decimal(delta) * steps), 1.0)
-    if total > 700:
-        return total, 1.0
-    ratio = math.expm1(total) / math.expm1(epsilon) * (1 + 16 * EPS * (1 + total))
-    return total, min(delta * ratio, 1.0)
+# -- losses together -----------------------------------------------------------------
 
 
 def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
@@ -859,29 +708,29 @@ def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
 
     It is attained where noise of one kind is, and some move attains both losses.
     """
-    lengths = {len(first.rows), len(second.rows)} - {1}
-    if len(lengths) > 1 or (lengths and not (first.aligned and second.aligned)):
-        if len(first.rows) > 1 and len(second.rows) > 1:
-            return composed(_one_row(first), _one_row(second))
-    count = max(lengths, default=1)
+    aligned = first.aligned and second.aligned
+    is_alike = aligned and len(first.rows) == len(second.rows)
+    if not is_alike and len(first.rows) > 1 and len(second.rows) > 1:
+        return composed(_one_row(first), _one_row(second))
+    count = max(len(first.rows), len(second.rows))
+    mine, its = (list(zip(one.rows, one.moves)) for one in (first, second))
     rows = []
     moves = []
     attained = first.attained and second.attained and first.kinds == second.kinds
     for i in range(count):
-        mine = min(i, len(first.rows) - 1)
-        its = min(i, len(second.rows) - 1)
-        both = first.rows[mine] + second.rows[its]
-        shared = set(first.moves[mine]) & set(second.moves[its])
-        attained &= bool(shared) or both in (first.rows[mine], second.rows[its])
+        row, names = mine[i % len(mine)]
+        other, its_names = its[i % len(its)]
+        both = row + other
+        shared = set(names) & set(its_names)
+        attained &= bool(shared) or both in (row, other)
         rows.append(both)
         moves.append(tuple(sorted(shared)))
-    kinds = first.kinds + second.kinds
     return PrivacyLoss(
         tuple(rows),
         tuple(moves),
-        tuple(kind for kind in _KINDS if kind in kinds),
+        tuple(kind for kind in _KINDS if kind in first.kinds + second.kinds),
         attained,
-        first.aligned and second.aligned,
+        aligned,
         first.proportional and second.proportional,
     )
 
@@ -891,25 +740,122 @@ def _one_row(loss: PrivacyLoss) -> PrivacyLoss:
     worst = max(loss.rows, key=lambda row: row.largest)
     largest = float_up(_decimal_sum(worst.shifts))
     row = replace(worst, shifts=_row(np.array([largest])))
-    return replace(loss.anonymous(), rows=(row,), moves=((),))
+    return anonymous(replace(loss, rows=(row,)))
+
+
+def scaled(loss: PrivacyLoss, factor: Fraction) -> PrivacyLoss:
+    """Return the loss for moves `factor` times as large, see `Product.scaled`."""
+    if factor == 1:
+        return loss
+    rows = tuple(row.scaled(factor, loss.proportional) for row in loss.rows)
+    return replace(loss, rows=rows, attained=loss.attained and loss.proportional)
+
+
+def anonymous(loss: PrivacyLoss) -> PrivacyLoss:
+    """Drop the numbers of the moves, which are not those of another secret."""
+    moves = ((),) * len(loss.rows)
+    return replace(loss, moves=moves, aligned=False, attained=False)
+
+
+def by_kind(loss: PrivacyLoss) -> tuple[PrivacyLoss, ...]:
+    """Return losses of one kind of noise each."""
+    if len(loss.kinds) == 1:
+        return (loss,)
+    parts = []
+    for kind in loss.kinds:
+        name = _KINDS[kind]
+        rows = tuple(Product(**{name: getattr(row, name)}) for row in loss.rows)
+        if kind != LAPLACE:  # in all rows alike
+            rows = rows[:1]
+        moves = loss.moves[: len(rows)]
+        parts.append(replace(loss, rows=rows, moves=moves, kinds=(kind,)))
+    return tuple(parts)
+
+
+# -- what is known of a loss ---------------------------------------------------------
+
+
+def family_in_words(loss: PrivacyLoss) -> str:
+    """Return the kinds of noise, without boxes that stand for assumptions beside it."""
+    only_fails = not any(epsilon for (epsilon, _), _ in loss.rows[0].boxes)
+    names = [name for name in loss.kinds if name != BLACK_BOX or not only_fails]
+    *others, last = names or [BLACK_BOX]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def worst_moves(loss: PrivacyLoss) -> tuple[int, ...]:
+    """Return the hidden moves that are known as worst, those with the largest shifts."""
+    sums = {row: row.largest for row in loss.rows}
+    largest = max(sums.values())
+    worst: set[int] = set()
+    for row, moves in zip(loss.rows, loss.moves):
+        if sums[row] == largest:
+            worst.update(moves)
+    return tuple(sorted(worst))
+
+
+def exact_measures(loss: PrivacyLoss) -> tuple[str, ...]:
+    """Return the names of the privacy measures that a hidden move attains."""
+    if not loss.attained:
+        return ()
+    if not all(one.closed for one in loss._products):
+        return ("rdp", "zcdp")
+    measures = ("delta", "epsilon", "rdp", "zcdp")
+    return (*measures, "gdp") if loss.kinds == (GAUSSIAN,) else measures
+
+
+def attains(loss: PrivacyLoss, delta: float) -> bool:
+    """Return whether a hidden move attains `epsilon` at this delta."""
+    return "epsilon" in exact_measures(loss) or (delta == 0 and loss.attained)
+
+
+def detection(loss: PrivacyLoss, false_alarm: float) -> float:
+    """Return how often a test with this rate of false alarms detects a move at most.
+
+    (epsilon, delta) bounds it by exp(epsilon) a + delta and by 1 - exp(-epsilon) (1 -
+    a - delta). The least over many epsilon is returned, and never more than mu of
+    Gaussian differential privacy allows.
+    """
+    reach = loss.epsilon(min(max(1e-9, 2 * loss.failure), 0.5))
+    levels = np.linspace(0.0, min(reach, 700.0), 65)
+    deltas = np.array([loss.delta(level) for level in levels.tolist()])
+    odds = np.exp(levels)
+    by_false_alarms = odds * false_alarm + deltas
+    by_misses = 1 - (1 - false_alarm - deltas) / odds
+    least = float(np.minimum(by_false_alarms, by_misses).min())
+    if loss.gdp < math.inf:
+        least = min(least, gaussian_detection(false_alarm, loss.gdp))
+    least = max(least * (1 + 8 * EPS), false_alarm)
+    return min(least, 1.0)
+
+
+def gaussian_detection(false_alarm: float, y: float) -> float:
+    """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
+    quantile = float(ndtri(false_alarm))
+    slack = 8 * EPS * (1 + abs(quantile) + y)
+    power = float(ndtr(quantile + y + slack)) * (1 + 16 * EPS)
+    return min(power, 1.0)
+
+
+def loss_to_dict(loss: PrivacyLoss) -> dict:
+    """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
+    data = {field.name: as_lists(getattr(loss, field.name)) for field in fields(loss)}
+    rows = [[row.shifts, row.square, row.boxes] for row in loss.rows]
+    return data | {"rows": as_lists(rows)}
 
 
 def loss_from_dict(data: dict) -> PrivacyLoss:
-    """Return the loss that ``PrivacyLoss.to_dict`` wrote."""
+    """Return the loss that `loss_to_dict` wrote."""
     values = {field.name: as_tuples(data[field.name]) for field in fields(PrivacyLoss)}
     rows = []
     for shifts, square, boxes in values["rows"]:
-        if "e" in str(square).lower():
-            raise ValueError(
-                "square: expected a fraction of integers, got another text"
-            )
+        if "e" in str(square).lower() or Fraction(square) < 0:
+            raise ValueError("square: expected a fraction of integers >= 0")
         for shift, count in shifts:
             positive_number(shift, "shift")
             positive_integer(count, "count")
-        known = PrivacyLoss.black_box(boxes).rows[0].boxes
-        rows.append(Product(shifts, Fraction(square), known))
-        if rows[-1].square < 0:
-            raise ValueError("square: expected a number >= 0, got a negative one")
+        known = PrivacyLoss.black_box((*pair, count) for pair, count in boxes)
+        rows.append(Product(shifts, Fraction(square), known.rows[0].boxes))
     if not rows or len(rows) != len(values["moves"]):
         raise ValueError(
             f"rows: expected {len(values['moves'])}, at least one, got {len(rows)}"

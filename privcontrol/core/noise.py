@@ -33,7 +33,7 @@ from .budget import PrivacyBudget
 from .calibration import laplace_scale
 from .ellipsoid import Shape, gaussian_shape
 from .laplace_shape import laplace_shape
-from .loss import PrivacyLoss, one_coordinate
+from .loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
 from .moves import Moves
 
 
@@ -315,7 +315,8 @@ class GaussianNoise(Noise):
         squares = []
         for column in longest.T.tolist():
             squares.append(sum((Fraction(a) ** 2 for a in column), Fraction(0)))
-        return PrivacyLoss.of_square(max(squares), attained)
+        row = Product(square=max(squares))
+        return PrivacyLoss((row,), (attained,), (GAUSSIAN,))
 
     @classmethod
     def loss_of_size(

@@ -18,7 +18,7 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
-from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss
+from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss, by_kind
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise._secret import endless_secret, secrets_of
@@ -191,8 +191,8 @@ def _check(
     same_words = claimed.scope.to_dict() == evaluated.scope.to_dict()
     honest = same_words and claimed.releases == evaluated.releases
     honest = honest and claimed.repeated(request.releases).satisfies(request.budget)
-    mine = claimed.loss.parts
-    theirs = evaluated.loss.parts
+    mine = by_kind(claimed.loss)
+    theirs = by_kind(evaluated.loss)
     honest = honest and len(mine) == len(theirs)
     if not honest or not all(map(partial(_follows, noise), mine, theirs)):
         raise PrivacyError(_ALTERED)
@@ -217,12 +217,13 @@ def _gaussian_follows(
         return False
     if square < least or claimed.proportional != evaluated.proportional:
         return False
-    if not claimed.exact:
-        return not claimed.active
-    attained = evaluated.exact or noise.total.consists_of(Driven)
+    (active,) = claimed.moves
+    if not claimed.attained:
+        return not active
+    attained = evaluated.attained or noise.total.consists_of(Driven)
     if not attained or square > Fraction(shift) ** 2 * (1 + _ROUNDING):
         return False
-    return not claimed.active or _all_attain(noise, claimed.active)
+    return not active or _all_attain(noise, active)
 
 
 def _all_attain(noise: OutputNoise, active: tuple) -> bool:

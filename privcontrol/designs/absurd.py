@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, PrivacyWarning
-from ..core.loss import PrivacyLoss
+from ..core.loss import PrivacyLoss, by_kind
 from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import as_secret
 from ..systems.plant import Plant
@@ -147,7 +147,7 @@ def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
 def _looser_budget(noise: OutputNoise, ratio: float) -> str:
     """A budget under which noise ``ratio`` times smaller is enough, in words."""
     request = noise.request
-    loss = noise.guarantee.loss.parts[0].repeated(request.releases)
+    loss = by_kind(noise.guarantee.loss)[0].repeated(request.releases)
     if noise.family == "laplace":
         return f"epsilon = {loss.pure * ratio:.3g}"
     shift = loss.gdp * ratio

@@ -20,7 +20,7 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss, composed
+from ..core.loss import PrivacyLoss, by_kind, composed, family_in_words
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise.shift import certified_loss, grid_shift
@@ -193,7 +193,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
         )
     loss = own_loss(noise)
     allowed = _budget_of(loss, request.releases)
-    for other in noise.guarantee.loss.parts[1:]:  # a region that may miss the plant
+    for other in by_kind(noise.guarantee.loss)[1:]:  # a region that may miss the plant
         loss = composed(loss, other)
         delta = request.budget.delta
         least = loss.repeated(request.releases).epsilon(delta)
@@ -220,7 +220,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
 def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
     """The budget that so many releases of a loss just meet."""
     together = loss.repeated(releases)
-    if loss.family == "Gaussian":
+    if family_in_words(loss) == "Gaussian":
         return PrivacyBudget(gdp=together.gdp)
     return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
 
@@ -258,7 +258,7 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
 
 def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     """The loss of noise and a grid together, None if the noise does not cover the grid."""
-    own, *others = noise.guarantee.loss.parts
+    own, *others = by_kind(noise.guarantee.loss)
     loss: PrivacyLoss
     if noise.family == "gaussian":
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from ..core._linalg import round_up
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyError
-from ..core.loss import PrivacyLoss
+from ..core.loss import PrivacyLoss, worst_moves
 from ..core.moves import attaining
 from ..noise._responses import output_sizes
 from ..noise.parts import Structured, White
@@ -48,7 +49,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
         loss=loss,
         cost=cost,
         lower_bound=lower_bound,
-        attained=moves.attained(loss.active),
+        attained=moves.attained(worst_moves(loss)),
         tangent_factor=tangent.factor,
     )
 
@@ -98,7 +99,7 @@ def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
     noisy = np.flatnonzero(tangent.factor.any(axis=1))
     if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
         return loss
-    return loss.as_bound()
+    return replace(loss, attained=False)
 
 
 def independent(problem: DesignProblem) -> SizedNoise:
