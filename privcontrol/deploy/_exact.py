@@ -37,8 +37,7 @@ from ..core.release import (
     noise_balls,
 )
 from ..designs.output_noise import OutputNoise
-from ..noise.filtered import Filtered
-from ..noise.parts import Correlated, Driven, NoisePart, Structured, White
+from ..noise.parts import Correlated, Driven, Filtered, NoisePart, Structured, White
 from ..systems.linear import LinearSystem, spectral_radius
 
 #: Working precision, in bits, beyond which the powers of A are given up.
@@ -174,6 +173,7 @@ class _Rows(ABC):
         self.first = first
         self._fresh = fresh
         self._width = noise.total.width
+        self._outputs = noise.outputs
 
     def start(self, t: int) -> int:
         """Number of the first of the part's entries of sample t."""
@@ -185,7 +185,7 @@ class _Rows(ABC):
 
     def offset(self, t: int, entries: Entries) -> list[Rational]:
         """What the part's state adds to sample t."""
-        return [Rational(0)] * self.part.outputs
+        return [Rational(0)] * self._outputs
 
     def state(self, t: int, entries: Entries) -> list[str]:
         """The part's state before sample t."""
@@ -226,7 +226,7 @@ class _DrivenRows(_Rows):
         return ball_matrix(self.part.response.D)
 
     def at(self, t: int, bits: int) -> list[Row]:
-        rows: list[Row] = [{} for _ in range(self.part.outputs)]
+        rows: list[Row] = [{} for _ in range(self._outputs)]
         sizes = self.part.sizes.tolist()
         for s in range(t + 1):
             frame = self._frame(t - s, bits)
@@ -248,7 +248,7 @@ class _CorrelatedRows(_Rows):
     has_memory = True
 
     def at(self, t: int, bits: int) -> list[Row]:
-        p = self.part.outputs
+        p = self._outputs
         rows: list[Row] = []
         for values in self.part.root[t * p : (t + 1) * p].tolist():
             row: Row = {}

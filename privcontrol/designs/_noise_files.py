@@ -22,8 +22,7 @@ from ..core.loss import GAUSSIAN, LAPLACE, PrivacyLoss, by_kind
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise._secret import endless_secret, secrets_of
-from ..noise.filtered import Filtered
-from ..noise.parts import Driven, NoisePart, Structured, White
+from ..noise.parts import Driven, Filtered, NoisePart, Structured, White
 from ..noise.shift import certified_shift
 from ..regions.jacobian import Region
 from ..regions.region import PlantRegion

@@ -23,7 +23,7 @@ from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
 from ..noise._noise_data import KIND, noise_to_dict
-from ..noise.iosystem import numbered
+from ..noise.iosystem import entering, numbered
 from ..noise.noise_plot import plot_samples, plot_spectrum
 from ..noise.parts import Structured, White
 from ..noise.summed import Pricing, SummedNoise
@@ -128,7 +128,7 @@ class OutputNoise(SummedNoise):
         of finite order, enters with its samples.
         """
         first, fresh = self._entries(eta)
-        return _at_their_samples(first, self.total.inputs(fresh))
+        return _at_their_samples(first, entering(self, fresh))
 
     def signal(self, eta: NDArray) -> NDArray:
         """Return gamma (trials, T, p) of entries eta from `draw`."""

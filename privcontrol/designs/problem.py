@@ -27,8 +27,7 @@ from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..noise.filtered import Filtered
-from ..noise.parts import NoisePart, Structured, White
+from ..noise.parts import Filtered, NoisePart, Structured, White
 from ..noise.shift import (
     shift_of_resolution,
 )

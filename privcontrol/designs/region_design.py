@@ -26,8 +26,7 @@ from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
 from ..noise._secret import endless_secret, secrets_of
-from ..noise.filtered import Filtered
-from ..noise.parts import NoisePart, White
+from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
@@ -264,7 +263,9 @@ class _Task:
     def shift(self, parts: tuple[NoisePart, ...]) -> float:
         """The certified shift of noise, that of the sensor's grid included."""
         request = self.request
-        own = parts if parts[0].square is None else parts[:1]
+        first = parts[0]
+        enters = first.drive is not None and first.drive[0] is not None
+        own = parts if enters else parts[:1]
         if request.region is None:
             plants = request.plants(self.plant)
             found = certified_shift(own, request.adjacency, plants, math.inf)

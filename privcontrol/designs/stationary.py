@@ -19,7 +19,7 @@ from ..core._linalg import round_up
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..noise._shift import shift_behind
-from ..noise.filtered import Filtered
+from ..noise.parts import Filtered
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (
     LinearSystem,

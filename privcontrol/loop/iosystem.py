@@ -26,7 +26,8 @@ def input_labels(loop: LoopData) -> list[str]:
     """Return labels of references, then of free inputs, then ``eta[i]``."""
     labels = [*loop.law.references, *loop.side.free_labels]
     if loop.noise is not None:
-        labels += indexed("eta", loop.noise.total.channels)
+        total = loop.noise.total
+        labels += indexed("eta", total.once + total.width)
     return labels
 
 
@@ -57,8 +58,8 @@ def whole_loop(loop: LoopData) -> System:
     p = len(loop.side.outputs)
     model = LinearSystem.gain(np.zeros((p, 0)))
     if noise is not None:
-        known -= noise.total.channels
         gate = create_channel_iosystem(noise)
+        known -= gate.ninputs - p
         model = LinearSystem(gate.A, gate.B[:, p:], gate.C, gate.D[:, p:])
         states += gate.state_labels
     source = beside(LinearSystem.gain(np.eye(known)), model)

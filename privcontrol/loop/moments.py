@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..noise.filtered import Filtered
+from ..noise.parts import Filtered
 from ..systems.linear import output_variances
 from ._loop_data import LoopData
 from .checks import root

@@ -78,11 +78,11 @@ def _own(
 ) -> _Undone | None:
     """The first part besides a floor that can be undone, None if there is none."""
     for part in parts:
-        if part.square is not None and not part.white.any():
-            return _Undone(part.square, secrets)
         if part.drive is None:
             continue
         response, shaping = part.drive
+        if response is None:
+            return _Undone(shaping, secrets)
         if all(secret.system == response for secret in secrets):
             entered = LinearSystem.gain(np.eye(secrets[0].inputs))
             return _Undone(shaping, (replace(secrets[0], system=entered),))

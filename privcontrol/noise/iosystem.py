@@ -7,11 +7,14 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import control as ct
 import numpy as np
+from numpy.typing import NDArray
 
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, sum_of
+from .parts import NoisePart, shared_out
 from .summed import SummedNoise
 
 
@@ -155,4 +158,36 @@ def _noise_system(noise: SummedNoise) -> LinearSystem:
         raise TypeError(
             f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
         )
-    return noise.total.statespace()
+    systems = []
+    once: list[int] = []
+    fresh: list[int] = []
+    start = 0
+    for part in noise.parts:
+        systems.append(_part_system(part, noise.outputs))
+        middle = start + part.once
+        once += range(start, middle)
+        start = middle + part.width
+        fresh += range(middle, start)
+    return reduce(sum_of, systems).entered_by(once + fresh)
+
+
+def _part_system(part: NoisePart, outputs: int) -> LinearSystem:
+    """A part as a system that starts at zero, a unit gain for samples of its own.
+
+    The first inputs are the entries that are drawn once. These are to enter at the first
+    sample and to be zero after it.
+    """
+    if part.model is None:
+        return LinearSystem.gain(np.eye(outputs))
+    A, B, C, D = part.model.matrices
+    root = part.state_root
+    return LinearSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
+
+
+def entering(noise: SummedNoise, fresh: NDArray) -> NDArray:
+    """What enters the system of the noise for ``fresh`` entries (trials, T, width)."""
+    none = fresh[..., :0]
+    signals = []
+    for part, _, own in shared_out(noise.parts, none, fresh):
+        signals.append(part.signal(none, own) if part.model is None else own)
+    return np.concatenate(signals, axis=-1)

@@ -8,48 +8,35 @@ questions, so whoever uses output noise need not know what it is made of.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, TypeVar
+from functools import cached_property, reduce
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..secrets.disturbance import causal_map, forced_outputs
-from ..systems.linear import LinearSystem, mapped, sum_of
+from ..systems.linear import LinearSystem, mapped, reachability_gramian, sum_of
 from ..systems.plant import Plant
+
+#: Samples that a stream of filtered noise computes together.
+_BLOCK = 64
+
+#: Makes the next samples (count, p) of a stream from their fresh entries (count, width).
+Stream: TypeAlias = Callable[[NDArray], NDArray]
 
 
 class NoisePart(ByContent, ABC):
     """One summand of output noise.
 
     Entries that are drawn once come as ``first`` (trials, once), the others as ``fresh``
-    (trials, T, width). A part that is a linear system says so in `model` and `state_root`, and
-    everything else follows.
+    (trials, T, width). A part that is a linear system says so in `model` and `state_root`,
+    and everything else follows. Its name for users is its `str`.
     """
-
-    @property
-    @abstractmethod
-    def outputs(self) -> int:
-        """Number of outputs p."""
-
-    @property
-    def once(self) -> int:
-        """Number of entries that are drawn once."""
-        return 0
-
-    @property
-    def width(self) -> int:
-        """Number of entries that are drawn at every sample."""
-        return 0
-
-    @property
-    def channels(self) -> int:
-        """Number of inputs ``eta[i]`` of the python-control systems."""
-        return self.once + self.width
 
     @property
     @abstractmethod
@@ -57,52 +44,50 @@ class NoisePart(ByContent, ABC):
         """xi+ = A xi + B eta, gamma = C xi + D eta of fresh entries, None without such a system."""
 
     @property
-    def _model(self) -> Any:
+    def _model(self) -> LinearSystem:
         """The `model` of a part that has one. The others answer for themselves."""
+        if self.model is None:
+            raise ValueError("correlated noise has no system of finite order")
         return self.model
 
     @property
     def state_root(self) -> NDArray:
         """R (k, once) with xi(0) = R times the entries that are drawn once."""
-        order = 0 if self.model is None else self.model.order
-        return np.zeros((order, self.once))
+        return np.zeros((0 if self.model is None else self.model.order, 0))
 
-    def statespace(self) -> LinearSystem:
-        """The part as a linear system that starts at zero.
+    @property
+    def once(self) -> int:
+        """Number of entries that are drawn once."""
+        return self.state_root.shape[1]
 
-        The first columns of B and D belong to the entries that are drawn once. These are
-        to enter at the first sample and to be zero after it. A part without a `model` is a
-        unit gain for its own samples, see `inputs`.
-        """
-        if self.model is None:
-            return LinearSystem.gain(np.eye(self.outputs))
-        A, B, C, D = self.model.matrices
-        root = self.state_root
-        return LinearSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
+    @property
+    def width(self) -> int:
+        """Number of entries that are drawn at every sample."""
+        return self._model.input_count
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         """gamma as (trials, T, p)."""
         start = mapped(self.state_root, first)
         return self._model.run(start, fresh)[0]
 
-    def start(self, first: NDArray) -> NDArray:
-        """State of a stream, from the entries (once,) that are drawn once."""
-        return mapped(self.state_root, first)
+    def stream(self, first: NDArray) -> Stream:
+        """What makes the next samples, beginning with the entries (once,) drawn once."""
+        state = mapped(self.state_root, first)
 
-    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        """The next samples (count, p) of a stream, and its state after them.
+        def advance(fresh: NDArray) -> NDArray:
+            nonlocal state
+            gamma, states = self._model.run(state[None], fresh[None])
+            state = states[0]
+            return gamma[0]
 
-        ``fresh`` holds the entries (count, width) of these samples.
-        """
-        gamma, states = self._model.run(state[None], fresh[None])
-        return gamma[0], states[0]
+        return advance
 
     def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
         """Responses (T, p, once) and (T, p, width) to entries at the first sample."""
         model = self._model
         once = model.free_response(self.state_root, horizon)
         return (
-            once.reshape(horizon, self.outputs, -1),
+            once.reshape(horizon, len(model.D), -1),
             model.impulse_response(horizon),
         )
 
@@ -112,19 +97,18 @@ class NoisePart(ByContent, ABC):
         Entries that act on one output at one sample only stand in `white` instead.
         """
         once, fresh = self._impulses(horizon)
-        later = causal_map(fresh).reshape(horizon, self.outputs, -1)
+        later = causal_map(fresh).reshape(*once.shape[:2], -1)
         return np.concatenate([once, later], axis=2)
 
     @property
     def white(self) -> NDArray:
         """Sizes (p,) of the entries that act on one output at one sample only."""
-        return np.zeros(self.outputs)
+        return np.zeros(len(self._model.D))
 
     def covariance(self, t: int, s: int) -> NDArray:
         """Covariance (p, p) of gamma(t) and gamma(s) for entries of variance one."""
-        samples = max(t, s) + 1
+        once, fresh = self._impulses(max(t, s) + 1)
         shared = min(t, s)
-        once, fresh = self._impulses(samples)
         at_t = fresh[t - shared : t + 1]
         at_s = fresh[s - shared : s + 1]
         since = np.einsum("kpq,krq->pr", at_t, at_s)
@@ -137,27 +121,17 @@ class NoisePart(ByContent, ABC):
         arrived = np.cumsum(np.sum(fresh**2, axis=2), axis=0)
         return np.sum(once**2, axis=2) + arrived
 
-    def inputs(self, fresh: NDArray) -> NDArray:
-        """What enters the system of `statespace` for ``fresh`` entries."""
-        return fresh
-
     @property
-    def square(self) -> LinearSystem | None:
-        """M, square with a nonsingular D, if the part is M nu with white nu."""
-        return None
+    def drive(self) -> tuple[LinearSystem | None, LinearSystem] | None:
+        """(G, Q) if the part is G Q nu with white nu and a square Q with a nonsingular D.
 
-    @property
-    def drive(self) -> tuple[LinearSystem, LinearSystem] | None:
-        """(G, Q) if the part is G Q nu with white nu and a square Q, G a plant."""
+        G is a plant, or None for Q nu alone.
+        """
         return None
 
     @abstractmethod
     def scaled(self, gain: float) -> NoisePart:
         """The same part, ``gain`` times as large."""
-
-    @abstractmethod
-    def label(self, alone: bool) -> str:
-        """What the part is called, on its own or beside others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,12 +145,13 @@ class Structured(NoisePart):
         object.__setattr__(self, "factor", real_array(self.factor, "factor", ndim=2))
 
     @property
-    def outputs(self) -> int:
-        return len(self.plant.C)
+    def model(self) -> LinearSystem:
+        A, _, C, _ = self.plant.matrices
+        return LinearSystem(A, np.zeros((len(A), 0)), C, np.zeros((len(C), 0)))
 
     @property
-    def once(self) -> int:
-        return self.factor.shape[1]
+    def state_root(self) -> NDArray:
+        return self.factor
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         responses = self.responses(fresh.shape[1])
@@ -186,21 +161,10 @@ class Structured(NoisePart):
             gamma += first[:, k, None, None] * responses[:, :, k]
         return gamma
 
-    @property
-    def model(self) -> LinearSystem:
-        n = self.plant.order
-        return LinearSystem(
-            self.plant.A, np.zeros((n, 0)), self.plant.C, np.zeros((self.outputs, 0))
-        )
-
-    @property
-    def state_root(self) -> NDArray:
-        return self.factor
-
     def scaled(self, gain: float) -> Structured:
         return replace(self, factor=self.factor * gain)
 
-    def label(self, alone: bool) -> str:
+    def __str__(self) -> str:
         return f"structured rank {self.once}"
 
 
@@ -220,14 +184,6 @@ class Driven(NoisePart):
         object.__setattr__(self, "sizes", real_array(self.sizes, "sizes"))
 
     @property
-    def outputs(self) -> int:
-        return len(self.response.C)
-
-    @property
-    def width(self) -> int:
-        return len(self.sizes)
-
-    @property
     def model(self) -> LinearSystem:
         A, E, C, F = self.response.matrices
         return LinearSystem(A, E * self.sizes, C, F * self.sizes)
@@ -235,7 +191,7 @@ class Driven(NoisePart):
     def responses(self, horizon: int) -> NDArray:
         forced = forced_outputs(self.response, horizon)
         forced = forced * np.tile(self.sizes, horizon)
-        return forced.reshape(horizon, self.outputs, -1)
+        return forced.reshape(horizon, len(self.response.C), -1)
 
     @property
     def drive(self) -> tuple[LinearSystem, LinearSystem]:
@@ -244,7 +200,7 @@ class Driven(NoisePart):
     def scaled(self, gain: float) -> Driven:
         return replace(self, sizes=self.sizes * gain)
 
-    def label(self, alone: bool) -> str:
+    def __str__(self) -> str:
         return "driven"
 
 
@@ -262,27 +218,32 @@ class Correlated(NoisePart):
         object.__setattr__(self, "root", real_array(self.root, "root", ndim=2))
 
     @property
+    def model(self) -> None:
+        return None
+
+    @property
     def width(self) -> int:
         return self.outputs
 
     @property
-    def model(self) -> None:
-        return None
-
-    def inputs(self, fresh: NDArray) -> NDArray:
-        return self.signal(fresh[:, 0, :0], fresh)
+    def white(self) -> NDArray:
+        return np.zeros(self.outputs)
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         # trial by trial: the same sums for any number of trials
-        return np.stack([self.advance(np.zeros(0), drawn)[0] for drawn in fresh])
+        return np.stack([self.stream(first)(drawn) for drawn in fresh])
 
-    def start(self, first: NDArray) -> NDArray:
-        return np.zeros(0)
+    def stream(self, first: NDArray) -> Stream:
+        past = np.zeros(0)
 
-    def advance(self, state: NDArray, fresh: NDArray) -> tuple[NDArray, NDArray]:
-        past = np.append(state, fresh)
-        rows = self.root[len(state) : len(past), : len(past)]
-        return (rows @ past).reshape(fresh.shape), past
+        def advance(fresh: NDArray) -> NDArray:
+            nonlocal past
+            begin = len(past)
+            past = np.append(past, fresh)
+            rows = self.root[begin : len(past), : len(past)]
+            return (rows @ past).reshape(fresh.shape)
+
+        return advance
 
     def responses(self, horizon: int) -> NDArray:
         size = horizon * self.outputs
@@ -298,7 +259,7 @@ class Correlated(NoisePart):
     def scaled(self, gain: float) -> Correlated:
         return replace(self, root=self.root * gain)
 
-    def label(self, alone: bool) -> str:
+    def __str__(self) -> str:
         return "correlated"
 
 
@@ -312,14 +273,6 @@ class White(NoisePart):
         object.__setattr__(self, "scale", real_array(self.scale, "scale", ndim=1))
 
     @property
-    def outputs(self) -> int:
-        return len(self.scale)
-
-    @property
-    def width(self) -> int:
-        return len(self.scale)
-
-    @property
     def model(self) -> LinearSystem:
         return LinearSystem.gain(np.diag(self.scale))
 
@@ -327,7 +280,7 @@ class White(NoisePart):
         return fresh * self.scale
 
     def responses(self, horizon: int) -> NDArray:
-        return np.empty((horizon, self.outputs, 0))
+        return np.empty((horizon, len(self.scale), 0))
 
     @property
     def white(self) -> NDArray:
@@ -336,37 +289,132 @@ class White(NoisePart):
     def variances(self, horizon: int) -> NDArray:
         return np.tile(self.scale**2, (horizon, 1))
 
-    @property
-    def square(self) -> LinearSystem:
-        return LinearSystem.gain(np.diag(self.scale))
-
     def scaled(self, gain: float) -> White:
         return replace(self, scale=self.scale * gain)
 
-    def label(self, alone: bool) -> str:
-        return "independent" if alone else "white floor"
+    def __str__(self) -> str:
+        return "white floor"
 
+
+@dataclass(frozen=True, eq=False)
+class Filtered(NoisePart):
+    """White noise after a stable linear system, xi+ = A xi + B eta, gamma = C xi + D eta.
+
+    It starts in its stationary law, unless it is told to start at rest. Then a run that is
+    interrupted and begun again leaves no old change less hidden than a new one.
+
+    Attributes
+    ----------
+    shaping : LinearSystem
+        System with a stable inverse that certifies the guarantee.
+    response : LinearSystem or None
+        The plant, where the shaped noise enters it with the secret. Its matrices are the
+        plant's own numbers.
+    starts_stationary : bool
+        Whether xi(0) has its stationary law; it is zero otherwise.
+    """
+
+    shaping: LinearSystem
+    response: LinearSystem | None = None
+    starts_stationary: bool = True
+
+    def __post_init__(self) -> None:
+        for system in (self.shaping, self.response):
+            for matrix in () if system is None else system.matrices:
+                matrix.flags.writeable = False
+
+    @cached_property
+    def system(self) -> LinearSystem:
+        """From eta to gamma."""
+        if self.response is None:
+            return self.shaping
+        return self.response.after(self.shaping)
+
+    @property
+    def model(self) -> LinearSystem:
+        return self.system
+
+    @cached_property
+    def state_covariance(self) -> NDArray:
+        """Stationary covariance (n, n) of xi."""
+        return reachability_gramian(self.system)
+
+    @cached_property
+    def state_root(self) -> NDArray:
+        if not self.starts_stationary:
+            return np.zeros((self.system.order, 0))
+        values, vectors = scipy.linalg.eigh(self.state_covariance)
+        variances = np.maximum(values, 0.0)
+        return vectors * np.sqrt(variances)
+
+    def stream(self, first: NDArray) -> Stream:
+        """Go block by block, which is fifty times as fast as sample by sample."""
+        state = self.state_root @ first
+        outputs = len(self.system.D)
+
+        def advance(fresh: NDArray) -> NDArray:
+            nonlocal state
+            gamma = []
+            for begin in range(0, len(fresh), _BLOCK):
+                entries = fresh[begin : begin + _BLOCK]
+                is_whole = len(entries) == _BLOCK
+                onward = self._block if is_whole else self._map(len(entries))
+                block = onward @ np.append(state, entries)
+                samples = block[: len(entries) * outputs]
+                gamma.append(samples.reshape(-1, outputs))
+                state = block[len(samples) :]
+            return np.concatenate(gamma)
+
+        return advance
+
+    @cached_property
+    def _block(self) -> NDArray:
+        return self._map(_BLOCK)
+
+    def _map(self, count: int) -> NDArray:
+        """From a state and the entries of so many samples to their outputs and the next."""
+        A, B, C, D = self.system.matrices
+        order = self.system.order
+        every = np.eye(order + count * self.width)
+        state = every[:order]
+        rows = []
+        for entries in every[order:].reshape(count, self.width, -1):
+            rows.append(C @ state + D @ entries)
+            state = A @ state + B @ entries
+        return np.vstack([*rows, state])
+
+    @property
+    def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
+        return self.response, self.shaping
+
+    def scaled(self, gain: float) -> Filtered:
+        return replace(self, shaping=self.shaping.scaled(gain))
+
+    def __str__(self) -> str:
+        order = self.system.order
+        if order == 0:
+            return "filtered without states"
+        return f"filtered of order {order}"
+
+
+# -- sums of parts -----------------------------------------------------------------------
 
 PartT = TypeVar("PartT", bound=NoisePart)
 
 
+@dataclass(frozen=True, eq=False)
 class PartSum(NoisePart):
     """Several parts, which draw entries of their own; their sum is a part again."""
 
-    def __init__(self, parts: Sequence[NoisePart]) -> None:
-        self.parts = tuple(parts)
+    parts: Sequence[NoisePart]
 
-    @property
-    def outputs(self) -> int:
-        return self.parts[0].outputs
+    def part(self, kind: type[PartT]) -> PartT | None:
+        """The part of a kind, such as `Structured`, or None."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
 
-    @property
-    def once(self) -> int:
-        return sum(part.once for part in self.parts)
-
-    @property
-    def width(self) -> int:
-        return sum(part.width for part in self.parts)
+    def consists_of(self, *kinds: type[NoisePart]) -> bool:
+        """Return whether all parts are of these kinds."""
+        return all(isinstance(part, kinds) for part in self.parts)
 
     @property
     def model(self) -> LinearSystem | None:
@@ -375,64 +423,29 @@ class PartSum(NoisePart):
             return None
         return reduce(sum_of, models)
 
-    def statespace(self) -> LinearSystem:
-        systems = [part.statespace() for part in self.parts]
-        once: list[int] = []
-        fresh: list[int] = []
-        start = 0
-        for part in self.parts:
-            middle = start + part.once
-            once += range(start, middle)
-            start = middle + part.width
-            fresh += range(middle, start)
-        return reduce(sum_of, systems).entered_by(once + fresh)
+    @property
+    def state_root(self) -> NDArray:
+        return scipy.linalg.block_diag(*(part.state_root for part in self.parts))
 
-    def part(self, kind: type[PartT]) -> PartT | None:
-        """The part of a kind, such as `Structured`, or None."""
-        for part in self.parts:
-            if isinstance(part, kind):
-                return part
-        return None
-
-    def consists_of(self, *kinds: type[NoisePart]) -> bool:
-        """Return whether all parts are of these kinds."""
-        return all(isinstance(part, kinds) for part in self.parts)
-
-    def split(self, first: NDArray, fresh: NDArray) -> Iterator[tuple]:
-        """Each part with its own entries, which stand side by side on the last axis."""
-        once = width = 0
-        for part in self.parts:
-            own_first = first[..., once : once + part.once]
-            own_fresh = fresh[..., width : width + part.width]
-            yield part, own_first, own_fresh
-            once += part.once
-            width += part.width
+    @property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        gamma = np.zeros((*fresh.shape[:2], self.outputs))
-        for part, own_first, own_fresh in self.split(first, fresh):
-            gamma += part.signal(own_first, own_fresh)
-        return gamma
+        parts = shared_out(self.parts, first, fresh)
+        return np.sum([part.signal(*own) for part, *own in parts], axis=0)
 
-    def inputs(self, fresh: NDArray) -> NDArray:
-        none = fresh[..., :0]
-        parts = [part.inputs(own) for part, _, own in self.split(none, fresh)]
-        return np.concatenate(parts, axis=-1)
-
-    def start(self, first: NDArray) -> Any:
-        """The states of all parts."""
-        none = np.empty((0, self.width))
-        return [part.start(own) for part, own, _ in self.split(first, none)]
-
-    def advance(self, state: Any, fresh: NDArray) -> tuple[NDArray, Any]:
-        gamma = np.zeros((len(fresh), self.outputs))
-        states = []
+    def stream(self, first: NDArray) -> Stream:
         none = np.empty(0)
-        for (part, _, own), before in zip(self.split(none, fresh), state):
-            samples, after = part.advance(before, own)
-            gamma += samples
-            states.append(after)
-        return gamma, states
+        parts = shared_out(self.parts, first, np.empty(self.width))
+        streams = [part.stream(own) for part, own, _ in parts]
+
+        def advance(fresh: NDArray) -> NDArray:
+            entries = shared_out(self.parts, none, fresh)
+            samples = [go(own) for go, (_, _, own) in zip(streams, entries)]
+            return np.sum(samples, axis=0)
+
+        return advance
 
     def responses(self, horizon: int) -> NDArray:
         return np.concatenate([part.responses(horizon) for part in self.parts], axis=2)
@@ -448,8 +461,20 @@ class PartSum(NoisePart):
         return np.sum([part.variances(horizon) for part in self.parts], axis=0)
 
     def scaled(self, gain: float) -> PartSum:
-        return PartSum([part.scaled(gain) for part in self.parts])
+        return PartSum(tuple(part.scaled(gain) for part in self.parts))
 
-    def label(self, alone: bool) -> str:
-        alone &= len(self.parts) == 1
-        return " and ".join(part.label(alone) for part in self.parts)
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.parts))
+
+
+def shared_out(
+    parts: Sequence[NoisePart], first: NDArray, fresh: NDArray
+) -> Iterator[tuple[NoisePart, NDArray, NDArray]]:
+    """Each part with its own entries, which stand side by side on the last axis."""
+    once = width = 0
+    for part in parts:
+        own_first = first[..., once : once + part.once]
+        own_fresh = fresh[..., width : width + part.width]
+        yield part, own_first, own_fresh
+        once += part.once
+        width += part.width

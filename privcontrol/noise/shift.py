@@ -272,8 +272,9 @@ def grid_shift(
     if white.all():
         bounds.append(shift_of_resolution(resolution, white, run, 2))
     for part in parts:
-        if part.square is not None and not part.white.any():
-            left = part.square.inverse().after(LinearSystem.gain(np.diag(resolution)))
+        if part.drive is not None and part.drive[0] is None:
+            _, shaping = part.drive
+            left = shaping.inverse().after(LinearSystem.gain(np.diag(resolution)))
             gain = largest_gain(left) * math.sqrt(run * len(resolution))
             bounds.append(float(round_up(gain * (1 + 1e-9))))
     if not bounds:

@@ -23,7 +23,7 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of
 from ..systems.plant import Plant
-from .parts import NoisePart, PartSum
+from .parts import NoisePart, PartSum, White
 
 _CHUNK = 1024  # samples that a stream draws at a time
 
@@ -171,17 +171,16 @@ class SummedNoise(ByContent):
         a horizon. Memory is constant, except that a correlated part needs its whole past.
         """
         rng = generator(rng)
-        state = self.total.start(self.law.standard(rng, (self.total.once,)))
+        going_on = self.total.stream(self.law.standard(rng, (self.total.once,)))
         left = self.horizon
         while left > 0:
             count = min(_CHUNK, left)
             left -= count
             fresh = self.law.standard(rng, (count, self.total.width))
-            gamma, state = self.total.advance(state, fresh)
-            yield from gamma
+            yield from going_on(fresh)
 
     def __repr__(self) -> str:
-        parts = self.total.label(alone=True)
+        parts = "independent" if self.total.consists_of(White) else str(self.total)
         plural = "s" * (self.outputs > 1)
         horizon = (
             "no horizon" if self.horizon == math.inf else f"horizon {self.horizon}"

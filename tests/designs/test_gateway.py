@@ -50,7 +50,7 @@ def test_enclosures_hold_the_noise_of_the_design(kind):
     exact.entries.update(exact.draw(range(exact.once)))
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.total.channels))
+    eta = np.zeros((1, HORIZON, design.total.once + design.total.width))
     eta[0, 0, : design.total.once] = entries[: design.total.once]
     eta[0, :, design.total.once :] = entries[design.total.once :].reshape(
         HORIZON, design.total.width
@@ -402,7 +402,7 @@ def test_noise_without_a_horizon_follows_its_system(kind):
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     samples = [float(exact.sample(t)[0].mid()) for t in range(HORIZON)]
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.total.channels))
+    eta = np.zeros((1, HORIZON, design.total.once + design.total.width))
     eta[0, 0, : design.total.once] = entries[: design.total.once]
     eta[0, :, design.total.once :] = entries[design.total.once :].reshape(HORIZON, -1)
     expected = design.over(HORIZON).signal(eta)[0, :, 0]

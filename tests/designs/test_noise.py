@@ -26,7 +26,7 @@ def mimo_noise(**options):
 def test_structured_noise_is_the_free_response_from_a_random_initial_state():
     noise = mimo_noise()
     gamma = noise.sample(trials=7, rng=3)
-    eta = np.random.default_rng(3).standard_normal((7, noise.total.channels))
+    eta = np.random.default_rng(3).standard_normal((7, noise.total.once))
     for k in range(7):
         free = ct.forced_response(
             MIMO, noise.timepts, np.zeros((2, 15)), noise.factor @ eta[k]
@@ -71,8 +71,8 @@ def test_fewer_trials_are_a_prefix_of_more():
 
 def test_noise_system_driven_by_eta_makes_the_samples():
     noise = mimo_noise()
-    eta = np.random.default_rng(3).standard_normal((1, noise.total.channels))[0]
-    pulse = np.zeros((noise.total.channels, 15))
+    eta = np.random.default_rng(3).standard_normal((1, noise.total.once))[0]
+    pulse = np.zeros((noise.total.once, 15))
     pulse[:, 0] = eta
     system = pc.create_noise_iosystem(noise)
     response = ct.forced_response(system, noise.timepts, pulse)
@@ -90,8 +90,8 @@ def test_the_gate_adds_the_noise_to_the_measurement(family):
     gate = pc.create_channel_iosystem(noise)
     y = np.random.default_rng(0).normal(size=(2, 15))
     if family == "gaussian":
-        drive = np.zeros((noise.total.channels, 15))
-        drive[:, 0] = np.random.default_rng(3).standard_normal(noise.total.channels)
+        drive = np.zeros((noise.total.once, 15))
+        drive[:, 0] = np.random.default_rng(3).standard_normal(noise.total.once)
     else:
         drive = np.random.default_rng(3).standard_normal((15, 2)).T
     published = ct.forced_response(gate, noise.timepts, np.vstack([y, drive])).outputs
@@ -140,7 +140,7 @@ def test_inputs_of_the_gate_are_trials_by_samples_by_channels_and_give_the_sampl
 ):
     noise = cases.vehicle_noise(**options)
     inputs = noise.inputs(noise.draw(7, 3))
-    assert inputs.shape == (3, 100, noise.total.channels)
+    assert inputs.shape == (3, 100, noise.total.once + noise.total.width)
     for trial, sample in zip(inputs, noise.sample(3, rng=7)[0]):
         gamma = ct.forced_response(
             pc.create_noise_iosystem(noise), noise.timepts, trial.T

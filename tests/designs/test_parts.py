@@ -23,11 +23,21 @@ SECRETS = {
 
 
 @cache
-def part_of(kind):
+def designed(kind):
     options = dict(horizon=HORIZON, budget=cases.BUDGET, max_std=np.inf)
-    noise = pc.design_output_noise(SYS, models="exact", **options | SECRETS[kind])
-    (part,) = noise.parts
+    return pc.design_output_noise(SYS, models="exact", **options | SECRETS[kind])
+
+
+def part_of(kind):
+    (part,) = designed(kind).parts
     return part
+
+
+def noise_of(part):
+    """The noise that a part alone is, over the horizon."""
+    noises = [designed(kind) for kind in SECRETS]
+    (noise,) = [noise for noise in noises if noise.parts == (part,)]
+    return noise.over(HORIZON)
 
 
 def parts():
@@ -47,13 +57,14 @@ def drawn(part, trials=3):
 
 def test_its_signal_is_that_of_its_system(part):
     first, fresh = drawn(part)
-    system = ct.ss(*part.statespace().matrices, True)
-    times = np.arange(HORIZON)
-    inputs = np.zeros((HORIZON, part.once + part.width))
+    noise = noise_of(part)
+    system = pc.create_noise_iosystem(noise)
+    eta = np.concatenate([np.zeros((3, HORIZON, part.once)), fresh], axis=2)
+    eta[:, 0, : part.once] = first
+    entries = noise.inputs(eta if part.width else first)
+    times = noise.plant_data.step * np.arange(HORIZON)
     for k, signal in enumerate(part.signal(first, fresh)):
-        inputs[0, : part.once] = first[k]
-        inputs[:, part.once :] = part.inputs(fresh)[k]
-        response = ct.forced_response(system, times, inputs.T)
+        response = ct.forced_response(system, times, entries[k].T)
         np.testing.assert_allclose(response.outputs.T, signal, atol=1e-12)
 
 
@@ -71,11 +82,10 @@ def test_its_signal_is_the_sum_of_its_responses_and_its_white_entries(part):
 
 def test_its_stream_is_its_signal_in_pieces(part):
     first, fresh = drawn(part)
-    state = part.start(first[0])
+    going_on = part.stream(first[0])
     pieces = []
     for samples in (slice(0, 3), slice(3, 4), slice(4, HORIZON)):
-        gamma, state = part.advance(state, fresh[0, samples])
-        pieces.append(gamma)
+        pieces.append(going_on(fresh[0, samples]))
     expected = part.signal(first, fresh)[0]
     np.testing.assert_allclose(np.vstack(pieces), expected, atol=1e-12)
 

@@ -90,9 +90,7 @@ def test_trials_follow_the_equations_of_the_form_with_feedthrough(form):
         "measurement_noise": v,
     }
     trial = loop.simulate(reference=goal, feedforward=push, trials=1, rng=1, **given)
-    gamma = (
-        loop.noise.responses @ np.asarray(trial.inputs)[-noise.total.channels :, 0, 0]
-    )
+    gamma = loop.noise.responses @ np.asarray(trial.inputs)[-noise.total.once :, 0, 0]
     for t in range(25):
         # yhat and u depend on each other: solved together
         correct = loop.L if form == "filter" else np.zeros((4, 2))
