@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from command import start
 
 import privcontrol as pc
 from privcontrol.deploy import Relay, main
@@ -35,15 +36,8 @@ def design(tmp_path_factory):
 
 
 def command(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "privcontrol.deploy.command", *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ, PYTHONUNBUFFERED="1"),
-        **options,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return start(*arguments, text=True, **pipes, **options)
 
 
 def ran(*arguments, given=""):
@@ -227,7 +221,7 @@ def test_a_disk_without_space_is_tried_again(design, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
-    process = command(*arguments, preexec_fn=short)
+    process = command(*arguments, before=short)
     out, err = process.communicate('{"y": -20}\n', timeout=300)
     assert process.returncode == 75 and out == ""
     assert "space left on the disk" in err and not list(tmp_path.iterdir())

@@ -25,7 +25,7 @@ from privcontrol.deploy import Topic
 @pytest.mark.skipif(wires.MOSQUITTO is None, reason="no mosquitto here")
 def test_what_passes_a_broker_arrives_once_and_in_order():
     """Kills of gateway and broker, a wrong password, repeated and oversized readings."""
-    kill_brokers.run(readings=1000, rate=100, kills=20, brokers=5)
+    kill_brokers.run(readings=300, rate=100, kills=8, brokers=2)
 
 
 @pytest.fixture

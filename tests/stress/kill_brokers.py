@@ -22,6 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "deployment"))
 
+from command import start
 from gateway_cases import noise
 from wires import Broker
 
@@ -58,14 +59,21 @@ def run(readings, rate, kills, brokers, report=print):
         spent = design.guarantee.epsilon(1e-2) * 1.01
         budget = pc.PrivacyBudget(epsilon=spent, delta=1e-2)
         ledger = pc.PrivacyLedger(budget, folder / "ledger")
-        command = [sys.executable, "-m", "privcontrol.deploy.command", "publish"]
-        command += [f"{name}/noise.json", "--state", f"{name}/state"]
-        command += ["--ledger", f"{name}/ledger"]
         broker = Broker(folder).__enter__()
         log = open(folder / "log", "w")
 
         def started():
-            return broker.start("gateway", command, "readings", "published", stderr=log)
+            address = f"mqtt://127.0.0.1:{broker.port}"
+            return start(
+                *("publish", folder / "noise.json", "--state", folder / "state"),
+                *("--ledger", folder / "ledger", "--source", f"{address}/readings"),
+                *("--sink", f"{address}/published"),
+                env={
+                    "PRIVCONTROL_MQTT_USER": "gateway",
+                    "PRIVCONTROL_MQTT_PASSWORD_FILE": str(folder / "gateway.word"),
+                },
+                stderr=log,
+            )
 
         (folder / "gateway.word").write_text("wrong")
         assert started().wait(120) == 1, "a wrong password is refused for good"
