@@ -211,7 +211,7 @@ def test_files_of_something_else_are_refused(path):
         with pytest.raises(ValueError, match="design file"):
             pc.load(path)
     noise("structured").save(path)
-    edited(path, lambda data: data.update(schema=2))
+    edited(path, lambda data: data.update(schema=1))
     with pytest.raises(ValueError, match="schema"):
         pc.load(path)
     noise("structured").save(path)
@@ -409,5 +409,20 @@ def test_independent_laplace_noise_for_models_comes_back(path):
         family="iid-laplace",
         models=[heavy],
     )
+    design.save(path)
+    assert pc.load(path) == design
+
+
+def test_laplace_noise_that_keeps_only_its_worst_move_comes_back(path):
+    """A guarantee of more than 65,536 shifts is one coordinate, and names its move."""
+    design = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=300,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=pc.StateAdjacency({"position": 1.0, "velocity": 1.0}),
+        family="iid-laplace",
+        max_std=np.inf,
+    )
+    assert len(design.guarantee.loss.rows) == 1 and any(design.guarantee.loss.moves)
     design.save(path)
     assert pc.load(path) == design

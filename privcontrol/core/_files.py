@@ -1,9 +1,9 @@
 """Design files are JSON whose numbers are exact and whose content carries a digest.
 
 A number with a fraction is ``{"float": "0x1.8p+1"}``, an array
-``{"shape": [2, 1], "floats": [...]}`` in row-major order. The first keys of a file are
-``schema`` and ``kind``, the last one is ``digest``: the SHA-256 sum of everything else as
-JSON with sorted keys and no spaces.
+``{"shape": [2, 1], "floats": [...]}`` in row-major order, and an object of a `Saved` class
+names it as ``kind`` before its fields. The first key of a file is ``schema``, the last one
+``digest``: the SHA-256 sum of everything else as JSON with sorted keys and no spaces.
 """
 
 from __future__ import annotations
@@ -12,44 +12,115 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import singledispatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-SCHEMA = 1
+SCHEMA = 2
+
+#: Every class whose objects files hold, by its name in lower case.
+_KINDS: dict[str, type[Saved]] = {}
 
 
+class Saved:
+    """Base of classes whose objects design files hold.
+
+    A file holds the fields with which a dataclass is made, which make it again. A class
+    that wants others says so in both methods.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _KINDS[cls.__name__.lower()] = cls
+
+    def _saved_fields(self) -> dict[str, object]:
+        """Return what a file holds of this object, by name."""
+        own: Any = self  # subclasses are dataclasses, this base is none
+        made_with = [field.name for field in fields(own) if field.init]
+        return {name: getattr(self, name) for name in made_with}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        """Return the object of which a file holds this."""
+        return cls(**saved)
+
+
+@singledispatch
 def encode(value: object) -> Any:
-    """Return a value of dictionaries, lists, texts, numbers and arrays as exact JSON."""
-    if isinstance(value, (np.floating, float)):
-        return {"float": float(value).hex()}
-    if isinstance(value, np.ndarray):
-        numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
-        return {"shape": list(value.shape), "floats": numbers}
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, dict):
-        return {name: encode(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encode(part) for part in value]
+    """Return a value of saved objects, mappings, sequences and numbers as exact JSON."""
     return value
 
 
+@encode.register
+def _(value: Saved) -> dict:
+    return {"kind": type(value).__name__.lower(), **encode(value._saved_fields())}
+
+
+@encode.register
+def _(value: Mapping) -> dict:
+    return {name: encode(part) for name, part in value.items()}
+
+
+@encode.register(list)
+@encode.register(tuple)
+def _(value: list | tuple) -> list:
+    return [encode(part) for part in value]
+
+
+@encode.register(float)
+@encode.register(np.floating)
+def _(value: float) -> dict:
+    return {"float": float(value).hex()}
+
+
+@encode.register
+def _(value: np.integer) -> int:
+    return int(value)
+
+
+@encode.register
+def _(value: np.ndarray) -> dict:
+    numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
+    return {"shape": list(value.shape), "floats": numbers}
+
+
 def decode(value: object) -> Any:
-    """Return what `encode` was given, with lists for tuples."""
+    """Return what `encode` was given, with tuples for sequences and read-only arrays.
+
+    What a file says is believed as far as the classes check what they are made with.
+    """
     if isinstance(value, list):
-        return [decode(part) for part in value]
+        return tuple(decode(part) for part in value)
     if not isinstance(value, dict):
         return value
-    if set(value) == {"float"}:
+    if set(value) == {"float"} and isinstance(value["float"], str):
         return float.fromhex(value["float"])
     if set(value) == {"shape", "floats"}:
-        numbers = [float.fromhex(number) for number in value["floats"]]
-        return np.array(numbers, float).reshape(value["shape"])
-    return {name: decode(part) for name, part in value.items()}
+        return _array(value["shape"], value["floats"])
+    saved = {name: decode(part) for name, part in value.items()}
+    kind = saved.get("kind")
+    if not isinstance(kind, str):
+        return saved
+    if kind not in _KINDS:
+        raise ValueError(
+            f"path: expected the file of a noise or a loop, got {kind!r} in it, which is "
+            "not defined here; import what defines it"
+        )
+    del saved["kind"]
+    return _KINDS[kind]._restored(saved)
+
+
+def _array(shape: list[int], floats: list[str]) -> NDArray:
+    array = np.array([float.fromhex(number) for number in floats], float)
+    array = array.reshape(shape)
+    array.flags.writeable = False
+    return array
 
 
 def as_path(path: str | os.PathLike) -> Path:
@@ -61,22 +132,46 @@ def as_path(path: str | os.PathLike) -> Path:
     )
 
 
-def digest_of(content: dict) -> str:
-    """Return the SHA-256 sum of encoded content."""
+def _digest(content: dict) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(path: str | Path, kind: str, content: dict) -> None:
+def write(path: str | Path, design: Saved) -> None:
     """Write a design file, which is complete before it has its name."""
-    data = {"schema": SCHEMA, "kind": kind, **encode(content)}
-    data["digest"] = digest_of(data)
+    data = {"schema": SCHEMA, **encode(design)}
+    data["digest"] = _digest(data)
     text = json.dumps(data, indent=1) + "\n"
     with finished_file(as_path(path), replace=True) as temporary:
         with open(temporary, "x", encoding="ascii") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+
+
+def read(path: str | Path) -> Any:
+    """Return what a design file holds, or raise an error if it was altered."""
+    file = as_path(path)
+    damaged = (
+        f"path: expected a design file of privcontrol, got another one at {path!s}"
+    )
+    try:
+        data = json.loads(file.read_bytes().decode("ascii"))
+    except ValueError as error:
+        raise ValueError(f"{damaged} ({type(error).__name__})") from error
+    if not isinstance(data, dict) or "digest" not in data:
+        raise ValueError(damaged)
+    if data.pop("digest") != _digest(data):
+        raise ValueError(
+            f"path: the content of {path!s} does not match its digest: it was altered or "
+            "damaged; save the design again"
+        )
+    if data.pop("schema", None) != SCHEMA:
+        raise ValueError(
+            f"path: expected schema {SCHEMA} at {path!s}, got another one; use the version "
+            "of privcontrol that wrote it"
+        )
+    return decode(data)
 
 
 @contextmanager
@@ -109,28 +204,3 @@ def sync_folder(path: str | Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def read(path: str | Path) -> tuple[str, dict]:
-    """Return kind and content of a design file, or raise an error if it was altered."""
-    file = as_path(path)
-    damaged = (
-        f"path: expected a design file of privcontrol, got another one at {path!s}"
-    )
-    try:
-        data = json.loads(file.read_bytes().decode("ascii"))
-    except ValueError as error:
-        raise ValueError(f"{damaged} ({type(error).__name__})") from error
-    if not isinstance(data, dict) or "digest" not in data:
-        raise ValueError(damaged)
-    if data.pop("digest") != digest_of(data):
-        raise ValueError(
-            f"path: the content of {path!s} does not match its digest: it was altered or "
-            "damaged; save the design again"
-        )
-    if data.pop("schema", None) != SCHEMA:
-        raise ValueError(
-            f"path: expected schema {SCHEMA} at {path!s}, got another one; use the version "
-            "of privcontrol that wrote it"
-        )
-    return data.pop("kind", ""), decode(data)

@@ -21,6 +21,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ._balls import rational_matrix
+from ._files import Saved
 from ._linalg import (
     EPS,
     instance_of,
@@ -57,10 +58,7 @@ Radius = float | tuple[float, ...] | Mapping[str, float]
 
 
 #: Kinds of adjacencies by name.
-_KINDS: dict[str, type[Adjacency]] = {}
-
-
-class Adjacency(ABC):
+class Adjacency(Saved, ABC):
     """State which pairs of private data must look alike.
 
     A subclass says which moves it hides, and states itself in words. Adjacencies do not
@@ -74,15 +72,6 @@ class Adjacency(ABC):
     (1, 1)
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _KINDS[cls.__name__] = cls
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> Adjacency:
-        """Return the adjacency of this kind with the options of `to_data`."""
-        return cls(**options)
-
     @abstractmethod
     def moves(self, manifold: AffineManifold) -> Moves:
         """Return the hidden moves in tangent coordinates."""
@@ -95,19 +84,6 @@ class Adjacency(ABC):
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready public description. Equal ones mean equal adjacencies."""
-
-    def to_data(self) -> dict[str, Any]:
-        """Return what a design file holds of it, by default the description."""
-        return self.to_dict()
-
-    @staticmethod
-    def from_data(data: Mapping[str, Any]) -> Adjacency:
-        """Return the adjacency of which a design file holds this."""
-        options = dict(data)
-        name = options.pop("type")
-        if name not in _KINDS:
-            raise TypeError(f"adjacency: {name} is not defined here; import what does")
-        return _KINDS[name].read(options)
 
     @property
     def parts(self) -> tuple[Adjacency, ...]:
@@ -187,10 +163,6 @@ class DirectionAdjacency(Adjacency):
             "shape": list(self.directions.shape),
             "sha256": hashlib.sha256(content).hexdigest(),
         }
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the moves themselves, of which a promise holds only the digest."""
-        return {"type": "DirectionAdjacency", "directions": self.directions}
 
     def __repr__(self) -> str:
         size, count = self.directions.shape

@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 
 from scipy.special import log_ndtr, ndtri
 
+from ._files import Saved
 from ._linalg import EPS, positive_integer, positive_number, round_up
 from .calibration import kappa_inverse
 from .errors import PrivacyWarning
@@ -54,7 +55,7 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 
 @_by_name
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PrivacyBudget:
+class PrivacyBudget(Saved):
     """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
 
     Budgets do not add, the guarantees of releases compose. A pair that is known of a

@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, Decimal
 from numbers import Real
 from typing import Any
 
+from ._files import Saved
 from ._frozen import as_lists, as_tuples
 from ._linalg import positive_integer, positive_number
 from ._shown import html_table
@@ -208,7 +209,7 @@ def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
 
 
 @dataclass(frozen=True)
-class PrivacyGuarantee:
+class PrivacyGuarantee(Saved):
     """Promise differential privacy, with adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
@@ -513,6 +514,12 @@ class PrivacyGuarantee:
                 "data: expected what PrivacyGuarantee.to_dict wrote, got something else "
                 f"({type(error).__name__})"
             ) from error
+
+    _saved_fields = to_dict
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> PrivacyGuarantee:
+        return cls.from_dict(saved)
 
     def __repr__(self) -> str:
         size = f"epsilon = {shown(self.epsilon(self.quoted_delta))}"

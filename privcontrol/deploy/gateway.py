@@ -34,10 +34,8 @@ from ..core.release import (
     step_size,
     step_sizes,
 )
-from ..designs._noise_files import noise_from_dict
 from ..designs.certify import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
-from ..noise._noise_data import noise_to_dict
 from ..noise.summed import sample_index
 from ._exact import ExactNoise
 
@@ -176,7 +174,7 @@ class Gateway:
             "grid": _texts(grid, "grid", noise.outputs),
             "resolution": _texts(resolution, "resolution", noise.outputs),
             "block": None if block is None else positive_integer(block, "block"),
-            "noise": encode(noise_to_dict(replace(noise, request=None))),
+            "noise": encode(replace(noise, request=None)),
         }
         state = {"charged": ledger is None, "committed": 0, "once": None}
         if path is None:
@@ -241,7 +239,7 @@ class Gateway:
                 raise ValueError(
                     f"path: expected the file of a gateway, got another one at {path!s}"
                 )
-            noise = noise_from_dict(decode(opening["noise"]))
+            noise = decode(opening["noise"])
             gateway = cls.__new__(cls)
             gateway._begin(noise, opening, found.state, ledger)
             gateway._keep_in(store, found)

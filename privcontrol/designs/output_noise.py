@@ -16,13 +16,12 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._files import write
+from ..core._files import Saved, write
 from ..core._linalg import positive_number
 from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
-from ..noise._noise_data import KIND, noise_to_dict
 from ..noise.iosystem import entering, numbered
 from ..noise.noise_plot import plot_samples, plot_spectrum
 from ..noise.parts import Structured, White
@@ -31,7 +30,7 @@ from .certify import models_guarantee, recertified
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OutputNoise(SummedNoise):
+class OutputNoise(SummedNoise, Saved):
     """Hold noise for a plant's outputs and its guarantee; see `design_output_noise`.
 
     Two are equal if plant, horizon, parts and guarantee are.
@@ -83,6 +82,20 @@ class OutputNoise(SummedNoise):
     >>> endless.sample(trials=2, rng=0, horizon=50).shape
     (1, 2, 50)
     """
+
+    def _saved_fields(self) -> dict[str, object]:
+        names = ("horizon", "family", "parts", "request", "guarantee")
+        saved = {name: getattr(self, name) for name in names}
+        return {"plant": self.plant_data, **saved}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> OutputNoise:
+        """Return the noise of a file, with its claim as it stands and no design."""
+        plant = saved.pop("plant")
+        for part in saved["parts"]:
+            if isinstance(part, Structured) and part.plant != plant:
+                raise ValueError("path: a part of the noise is that of another plant")
+        return cls(plant_data=plant, design=None, **saved)
 
     @property
     def plant(self) -> ct.StateSpace:
@@ -259,7 +272,7 @@ class OutputNoise(SummedNoise):
                 "save: expected noise for all samples of its guarantee, got a run or a "
                 "window of it; save the noise of which it is a run"
             )
-        write(path, KIND, noise_to_dict(self))
+        write(path, self)
 
     def _repr_html_(self) -> str:
         """Return the noise and its guarantee as tables for notebooks."""

@@ -166,7 +166,7 @@ class DesignProblem:
             self.family.family,
             sized.parts,
             guarantee,
-            sized.filtered or self._design(sized, guarantee),  # type: ignore[arg-type]
+            sized.filtered or self._design(sized, guarantee),
             request,
         )
 

@@ -11,6 +11,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._files import Saved
 from ..core._linalg import one_of, positive_integer, positive_number, real_array
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
@@ -27,7 +28,7 @@ Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Saved):
     """What a noise is, or was, designed for: a frozen plan that designs nothing.
 
     These are all arguments of `design_output_noise` but the plant, the weight and

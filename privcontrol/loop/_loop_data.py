@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,24 +16,21 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._files import Saved
 from ..core._frozen import freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
-from ..designs._noise_files import certified_noise, from_data
 from ..designs.output_noise import OutputNoise
-from ..noise._noise_data import noise_to_dict, to_data
 from ..systems.linear import LinearSystem
 from .checks import Weights, check_noise, root, span
-from .controller import Controller, Law, ObserverFeedback
+from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
 from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign, Regulation
 from .side import LinearSide
 
-KIND = "private loop"
-
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LoopData:
+class LoopData(Saved):
     """The parts of a `PrivateLoop`, whose attributes it describes."""
 
     side: LinearSide
@@ -113,6 +110,35 @@ class LoopData:
             return self.rest
         return self.design.initial_state
 
+    def _saved_fields(self) -> dict[str, object]:
+        """Return plant, controller, noise, weights and names, for a design file.
+
+        Of gains that vary only what they are designed for is written. `ValueError`
+        where plant or controller are functions.
+        """
+        functions = ""
+        if self.law.is_function:
+            functions = "the controller's functions"
+        elif self.truth is not None:
+            functions = "the functions of a nonlinear plant"
+        if functions:
+            raise ValueError(
+                f"save: {functions} cannot be written to a file; save the noise, "
+                "loop.noise.save(path)"
+            )
+        saved = super()._saved_fields()
+        del saved["truth"], saved["side"]
+        saved["law"] = None if self.law.varies else self.law
+        return {"plant": self.side.plant, "controls": self.side.controls, **saved}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        side = LinearSide(saved.pop("plant"), saved.pop("controls"))
+        if saved["law"] is None:
+            known = (side, saved["weights"], saved["noise"])
+            saved["law"] = saved["design"].law(*known)
+        return cls(side, **saved)
+
     def with_noise(self, noise: OutputNoise | None) -> Self:
         """Return the loop with other noise (or None), and the filter that knows it.
 
@@ -181,77 +207,3 @@ def refuse_moments(loop: LoopData, name: str) -> None:
             "nonlinear; estimate them, loop.simulate(trials=1000).mse(target), or "
             "make the loop of the linear plant that the noise was designed for"
         )
-
-
-# -- files -----------------------------------------------------------------------------
-
-
-def loop_to_dict(loop: LoopData) -> dict[str, Any]:
-    """Return plant, controller, noise, weights and names, for a design file.
-
-    Of gains that vary only what they are designed for is written. `ValueError` where
-    plant or controller are functions.
-    """
-    functions = ""
-    if loop.law.is_function:
-        functions = "the controller's functions"
-    elif loop.truth is not None:
-        functions = "the functions of a nonlinear plant"
-    if functions:
-        raise ValueError(
-            f"save: {functions} cannot be written to a file; save the noise, "
-            "loop.noise.save(path)"
-        )
-    data = _values(loop)
-    for name in ("truth", "side"):
-        del data[name]
-    data["plant"] = to_data(loop.side.plant)
-    data["controls"] = list(loop.side.controls)
-    if loop.noise is not None:
-        data["noise"] = noise_to_dict(loop.noise)
-    data["weights"] = _values(loop.weights)
-    data["law"] = None
-    if not loop.law.varies:
-        data["law"] = {"type": type(loop.law).__name__, **_values(loop.law)}
-    if loop.design is not None:
-        data["design"] = _values(loop.design)
-    data["history"] = [list(step) for step in loop.history]
-    return data
-
-
-def loop_options(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a loop in a file, whose noise's claim holds again."""
-    options = {name: _restored(value) for name, value in data.items()}
-    options["weights"] = Weights(**options["weights"])
-    plant = from_data(data["plant"])
-    del options["plant"]
-    side = LinearSide(plant, options.pop("controls"))
-    options["side"] = side
-    if data["noise"] is not None:
-        options["noise"] = certified_noise(data["noise"])
-    if options["design"] is not None:
-        options["design"] = LqgDesign(**options["design"])
-    law = options["law"]
-    if law is not None:
-        kind = {one.__name__: one for one in (Controller, ObserverFeedback)}
-        options["law"] = kind[law.pop("type")](**law)
-        return options
-    given = (side, options["weights"], options["noise"])
-    options["law"] = options["design"].law(*given)
-    return options
-
-
-def _restored(value: Any) -> Any:
-    """Arrays read-only, and sequences as tuples, as loops hold them."""
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-        return value
-    if isinstance(value, list):
-        return tuple(_restored(part) for part in value)
-    if isinstance(value, dict):
-        return {name: _restored(part) for name, part in value.items()}
-    return value
-
-
-def _values(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}

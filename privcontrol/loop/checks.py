@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._files import Saved
 from ..core._frozen import freeze_arrays
 from ..core._linalg import positive_integer, real_array
 from ..designs.output_noise import OutputNoise
@@ -177,7 +178,7 @@ def root(covariance: NDArray) -> NDArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Weights(Saved):
     """Cost weights and covariances of a loop: n states, m driven inputs, p outputs.
 
     Attributes

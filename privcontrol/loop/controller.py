@@ -19,6 +19,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core._files import Saved
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
 from ..noise.iosystem import numbered
@@ -30,7 +31,7 @@ from .side import LinearSide
 _SETTLING = 20_000
 
 
-class Law(ABC):
+class Law(Saved, ABC):
     """A controller as the loop asks it, in deviations from its operating point.
 
     Attributes
@@ -89,7 +90,7 @@ class Law(ABC):
         """Return the controller with a label for each reference of a run."""
         return self
 
-    def check_linear(self) -> None:  # noqa: B027
+    def check_linear(self) -> None:
         """Raise a `ValueError` where it is a function."""
 
 

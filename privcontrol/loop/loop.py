@@ -23,7 +23,7 @@ from ..core._shown import html_table
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
 from . import iosystem
-from ._loop_data import KIND, LoopData, loop_to_dict, refuse_moments
+from ._loop_data import LoopData, refuse_moments
 from .checks import RunSignals, known_keywords
 from .margins import knowledge, margins
 from .moments import (
@@ -449,7 +449,7 @@ class PrivateLoop(LoopData):
         It raises `OSError` if ``path`` cannot be written, and `ValueError` if plant or
         controller are functions.
         """
-        write(path, KIND, loop_to_dict(self))
+        write(path, self)
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._files import Saved
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import White
 from ..secrets.modes import unseen_mode
@@ -32,7 +33,7 @@ def constant_filter(
 
 
 @dataclass(frozen=True, eq=False)
-class LqgDesign:
+class LqgDesign(Saved):
     """Hold what an LQG loop was designed for, so it can be designed for other noise.
 
     Attributes

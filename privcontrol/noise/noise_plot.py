@@ -90,7 +90,7 @@ def plot_spectrum(
     ax = own_axes(ax)
     lasts = _longest_change(noise)
     hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
-    secret = noise.design.secret  # type: ignore[attr-defined]
+    secret = noise.design.secret
     curves = {"noise": noise.total.model, hidden: secret}
     if loop is not None:
         curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._files import Saved
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from ..secrets.disturbance import causal_map, forced_outputs
@@ -30,7 +31,7 @@ _BLOCK = 64
 Stream: TypeAlias = Callable[[NDArray], NDArray]
 
 
-class NoisePart(ByContent, ABC):
+class NoisePart(ByContent, Saved, ABC):
     """One summand of output noise.
 
     Entries that are drawn once come as ``first`` (trials, once), the others as ``fresh``

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ..core._frozen import ByContent
 from ..core._linalg import check_memory, positive_integer
 from ..core._random import Seed, generator
-from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of
@@ -48,7 +47,7 @@ class SummedNoise(ByContent):
     family: str
     parts: tuple[NoisePart, ...]
     guarantee: PrivacyGuarantee
-    design: NoiseDesign = field(compare=False)
+    design: Any = field(compare=False)  # of the room above, None until certified
     request: Any = field(default=None, compare=False)
     promised: tuple | None = field(default=None, compare=False, kw_only=True)
 

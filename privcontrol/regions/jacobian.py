@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
+from ..core._files import Saved
 from ..core._frozen import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
 from ..core.adjacency import Adjacency
@@ -43,7 +44,7 @@ _CORRELATED = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Region(ByContent):
+class Region(ByContent, Saved):
     """A box of states and inputs; what it leaves out is unbounded.
 
     Attributes
@@ -201,6 +202,9 @@ class JacobianPolytope(PlantPolytope):
     invariant: bool = False
     parts: Any = field(default=None, compare=False)
     max_vertices: int = field(default=256, compare=False)
+
+    def _saved_fields(self) -> dict[str, object]:
+        return super()._saved_fields() | {"plant": None}
 
     @property
     def clause(self) -> str:

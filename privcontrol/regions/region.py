@@ -16,6 +16,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._files import Saved
 from ..core._frozen import CheckedFields
 from ..core._linalg import positive_number, real_array
 from ..core.adjacency import Adjacency
@@ -25,7 +26,7 @@ from ..noise.shift import Shift, certified_shift
 from ..systems.plant import Plant
 
 
-class PlantRegion(CheckedFields, ABC):
+class PlantRegion(CheckedFields, Saved, ABC):
     """Plants with the same names, of which the true one is one, or varies among them.
 
     Attributes

@@ -449,7 +449,3 @@ class InitialStateAdjacency(_OfStates):
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"norm": str(self.norm)}
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> InitialStateAdjacency:
-        return cls(**options | {"norm": float(options["norm"])})

@@ -476,13 +476,8 @@ class JointAdjacency(Adjacency, Frozen):
             "parts": [part.to_dict() for part in self.parts],
         }
 
-    def to_data(self) -> dict[str, Any]:
-        parts = [part.to_data() for part in self.parts]
-        return {"type": "JointAdjacency", "parts": parts}
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> JointAdjacency:
-        return cls(Adjacency.from_data(part) for part in options["parts"])
+    def _saved_fields(self) -> dict[str, object]:
+        return {"parts": self.parts}
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)

@@ -23,6 +23,7 @@ from ..core._balls import (
     block_balls,
     submatrix,
 )
+from ..core._files import Saved
 from ..core._frozen import ByContent
 
 #: An array, a ball matrix or a rational matrix.
@@ -37,7 +38,7 @@ _LEAP = 64
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSystem(ByContent):
+class LinearSystem(ByContent, Saved):
     """A system x(t+1) = A x(t) + B u(t), y(t) = C x(t) + D u(t).
 
     The matrices are arrays, and those of `in_balls` are ball matrices. Products, inverses

@@ -15,6 +15,7 @@ from typing import Any
 import control as ct
 import numpy as np
 
+from ..core._files import encode
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from .linear import LinearSystem
@@ -91,6 +92,17 @@ class Plant(SampledSystem, LinearSystem):
             outputs=tuple(sys.output_labels),
             name=sys.name,
         )
+
+    def _saved_fields(self) -> dict[str, object]:
+        return super()._saved_fields() | {"fingerprint": self.fingerprint}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Plant:
+        fingerprint = saved.pop("fingerprint")
+        plant = cls(**saved)
+        if plant.fingerprint != fingerprint:
+            raise ValueError("path: a plant of the file does not match its fingerprint")
+        return plant
 
     def statespace(self) -> ct.StateSpace:
         """Return the plant as a python-control system."""
@@ -198,6 +210,11 @@ class Plant(SampledSystem, LinearSystem):
                 f"{what}: a state is named twice; name each protected state once"
             )
         return index
+
+
+@encode.register
+def _(value: ct.StateSpace) -> Any:
+    return encode(Plant.of(value))
 
 
 def named_or_numbered(

@@ -29,7 +29,7 @@ PLANT = ct.ss(
 class PairAdjacency(Secret):
     """All states move at once at the start, each by its radius."""
 
-    radii: list
+    radii: tuple
 
     def moves(self, manifold):
         start = np.array(self.radii)[:, None]
@@ -56,7 +56,7 @@ class SpikeAdjacency(DisturbanceAdjacency):
         return super().statement + " and back by half"
 
 
-PAIR = PairAdjacency([1.0, 0.5])
+PAIR = PairAdjacency((1.0, 0.5))
 SPIKE = SpikeAdjacency({"w": 1.0}, profiles=[[1.0, -0.5]])
 BOX = pc.PlantBox(PLANT, A=[[0.0, 0.01], [0.0, 0.0]])
 
