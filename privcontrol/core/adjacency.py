@@ -10,7 +10,7 @@ import hashlib
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from numbers import Real
@@ -33,8 +33,6 @@ from ._linalg import (
 from .errors import UncertifiableError
 from .manifold import AffineManifold
 from .moves import (
-    MOST_ENTRIES,
-    MOST_MOVES,
     EllipsoidMoves,
     FiniteMoves,
     Moves,
@@ -273,7 +271,7 @@ class ManifoldAdjacency(Adjacency):
         return index, list(self.radius)
 
     def moves(self, manifold: AffineManifold) -> Moves:
-        return circuit_moves(manifold, self.radii(manifold), self.charts)
+        return manifold.circuit_moves(self.radii(manifold), self.charts)
 
     @property
     def statement(self) -> str:
@@ -368,11 +366,10 @@ class BallAdjacency(Adjacency):
 
     def moves(self, manifold: AffineManifold) -> Moves:
         checked_manifold(manifold)
-        if self.norm == 1 and manifold.circuit_count() <= MOST_MOVES:
-            blocks = manifold.circuit_moves(np.ones(manifold.size))
-            circuits = FiniteMoves.joined(blocks, manifold.dimension)
-            if circuits.data is not None:
-                return circuits.on_simplex(self.radius)
+        if self.norm == 1:
+            vertices = manifold.ball_vertices(self.radius)
+            if vertices is not None:
+                return vertices
         units = manifold.kernel / self.radius
         if self.norm == np.inf:
             corners = _box_corners(units)
@@ -436,22 +433,6 @@ def _box_corners(units: NDArray) -> NDArray | None:
         inside = np.abs(units @ candidates).max(axis=0) <= 1 + error
         corners.append(candidates[:, inside] * (1 + error))
     return np.hstack(corners)
-
-
-def circuit_moves(
-    manifold: AffineManifold, radii: NDArray, charts: str | Sequence = "all"
-) -> FiniteMoves:
-    """Return the moves of Definition 4 for radii (n,)."""
-    if isinstance(charts, str):
-        count = manifold.circuit_count()
-        if count > MOST_MOVES or count * manifold.entries_per_move > MOST_ENTRIES:
-            raise ValueError(
-                f"the manifold has up to {count:,} circuits, more than can be handled. "
-                "Protect fewer entries or times, hide explicit moves "
-                "(DirectionAdjacency), or use StateAdjacency for a plant (block charts)"
-            )
-    blocks = manifold.circuit_moves(radii, charts)
-    return FiniteMoves.joined(blocks, manifold.dimension)
 
 
 def _names(entries: Iterable) -> list[str]:

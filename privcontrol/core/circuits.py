@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations
 from math import comb
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ._balls import (
     Integer,
@@ -31,8 +31,9 @@ from .errors import UncertifiableError
 #: What the circuits of a manifold may take, by an estimate.
 MOST_SECONDS = 10.0
 
-#: Entries of a block of doubles.
-_BLOCK = 2**19
+#: Numbers of all moves up to which they are stored, and kept as rationals.
+_MOST_NUMBERS = 50_000_000
+_MOST_RATIONALS = 30_000
 
 #: Relative error of an entry that is rounded once.
 ROUNDED = 2.0**-52
@@ -94,20 +95,20 @@ class Component:
         return RationalMatrix([row[:free] for row in columns.tolist()])
 
     def circuits(self) -> Iterator[Sparse]:
-        """All circuits, as integers.
+        """Yield all circuits once, as integers.
 
         Tangent coordinates are some free entries. Each set of k - 1 entries is held, and
         the dependent ones in it tie the free ones outside.
         """
+        if not self.dimension:
+            return
         echelon, rank = self.kernel.transpose().rref()
-        reduced = RationalMatrix(echelon.table()[:rank]).transpose()
-        rows = reduced.numer_denom()[0].tolist()
-        free = [_first_nonzero(column) for column in echelon.table()[:rank]]
-        place = {entry: j for j, entry in enumerate(free)}
+        basis = echelon.table()[:rank]
+        rows = RationalMatrix(basis).transpose().numer_denom()[0].tolist()
+        place = {_first_nonzero(column): j for j, column in enumerate(basis)}
         found = set()
-        for left_out in combinations(range(len(rows)), rank - 1):
-            held = set(left_out)
-            others = [i for i in range(len(rows)) if i not in held]
+        for held in combinations(range(len(rows)), rank - 1):
+            others = sorted(set(range(len(rows))).difference(held))
             moving = [place[i] for i in others if i in place]
             ties = [[rows[i][j] for j in moving] for i in held if i not in place]
             direction = null_vector(ties, len(moving))
@@ -120,62 +121,29 @@ class Component:
             support = tuple(i for i, x in zip(others, move) if x)
             if support not in found:
                 found.add(support)
-                yield support, [x for x in move if x]
-
-    def worst_moves(self, radius: NDArray) -> Iterator[Sparse]:
-        """The largest move along each circuit for radii of all entries, 0 if not protected.
-
-        Some protected entry moves by its radius, and no other one that moves by less than
-        its own. Entries are numbered as in the whole manifold.
-        """
-        sizes = [rational(mu) for mu in radius[self.index].tolist()]
-        if not self.dimension or not any(sizes):
-            return
-        places = self.index.tolist()
-        for support, entries in self.circuits():
-            scale = Rational(0)
-            for j, x in zip(support, entries):
-                if sizes[j] > 0:
-                    scale = max(scale, sizes[j] / abs(x))
-            if scale > 0:
-                yield [places[j] for j in support], [scale * x for x in entries]
+                yield self.index[list(support)].tolist(), [x for x in move if x]
 
 
-def radii(radius: ArrayLike, shape: tuple[int, ...]) -> NDArray:
-    """Radii broadcast to a shape, zero where not protected."""
-    sizes = np.nan_to_num(np.asarray(radius, float), nan=0.0, posinf=np.inf)
-    if not np.isfinite(sizes).all() or (sizes < 0).any():
-        raise ValueError(
-            "radius: expected finite numbers >= 0, NaN or 0 for an entry that is not "
-            "protected"
-        )
-    try:
-        return np.broadcast_to(sizes, shape)
-    except ValueError:
-        raise ValueError(
-            f"radius: expected a number or shape {shape}, got shape {sizes.shape}"
-        ) from None
+def split(source: NDArray, freedom: NDArray | None) -> list[Component]:
+    """Return the components of entries that the rows of a source (q, n) tie together.
 
-
-def split(kernel: NDArray, constraint: NDArray | None) -> list[Component]:
-    """Components of the manifold with this kernel, or with a constraint matrix D."""
-    pattern = kernel.T if constraint is None else constraint
-    count = len(pattern)
-    links = scipy.sparse.csr_array(pattern != 0)
-    graph = scipy.sparse.block_array([[None, links], [links.T, None]], format="csr")
-    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    The source holds constraints of a manifold, and ``freedom`` (n,) the diagonal of the
+    projector on its tangents, which splits too, with the dimension as its trace. Or the
+    source is a kernel's transpose, without a freedom.
+    """
+    links = scipy.sparse.csr_array(source != 0, dtype=float)
+    labels = scipy.sparse.csgraph.connected_components(links.T @ links)[1]
     components = []
-    for label in np.unique(labels[count:]):
-        lines = np.flatnonzero(labels[:count] == label)
-        index = np.flatnonzero(labels[count:] == label)
-        if constraint is None:
-            table = rational_matrix(kernel[np.ix_(index, lines)])
-            dimension = len(lines)
+    for label in range(labels.max() + 1):
+        index = np.flatnonzero(labels == label)
+        part = source[:, index]
+        part = part[part.any(axis=1)]
+        if freedom is None:
+            component = Component(index, rational_matrix(part.T), True, len(part))
         else:
-            table = rational_matrix(constraint[np.ix_(lines, index)])
-            # The projector N N^T splits, too. Its trace is the dimension.
-            dimension = round(float((kernel[index] ** 2).sum()))
-        components.append(Component(index, table, constraint is None, dimension))
+            dimension = round(float(freedom[index].sum()))
+            component = Component(index, rational_matrix(part), False, dimension)
+        components.append(component)
     return components
 
 
@@ -193,15 +161,32 @@ def refuse_long(components: Sequence[Component]) -> None:
     )
 
 
+def stretched(moves: Iterable[Sparse], radii: NDArray) -> Iterator[Sparse]:
+    """Yield the largest move along each circuit for radii (n,), 0 if not protected.
+
+    Some protected entry moves by its radius, and no other one that moves by less than
+    its own.
+    """
+    sizes = [rational(mu) for mu in radii.tolist()]
+    for support, entries in moves:
+        pairs = [(sizes[j], abs(x)) for j, x in zip(support, entries) if sizes[j] > 0]
+        if pairs:
+            scale = max(mu / x for mu, x in pairs)
+            yield support, [scale * x for x in entries]
+
+
 def chart_moves(
-    kernel: RationalMatrix, radii: Sequence[Rational], charts: Sequence
-) -> list[list[Rational]]:
-    """The moves N_d^-1 e_i mu_i of each chart d and each protected entry i of it."""
+    kernel: RationalMatrix, radii: NDArray, charts: Iterable[Iterable[int]]
+) -> list[Sparse]:
+    """Return the moves N_d^-1 e_i mu_i of each chart d and each protected entry i of it.
+
+    They are tangent coordinates.
+    """
     rows = kernel.tolist()
     dimension = kernel.ncols()
     moves = []
-    for chart in charts:
-        chart = [int(i) for i in chart]
+    for entries in charts:
+        chart = [int(i) for i in entries]
         distinct = len(set(chart)) == len(chart) == dimension
         if not distinct or min(chart) < 0 or max(chart) >= len(rows):
             raise ValueError(
@@ -214,38 +199,54 @@ def chart_moves(
                 f"charts: the entries {chart} are not free, the manifold ties them; "
                 "drop this set"
             )
-        inverse = square.inv()
-        for place, i in enumerate(chart):
+        columns = square.inv().transpose().tolist()
+        for i, column in zip(chart, columns):
             if radii[i] > 0:
-                column = [inverse[j, place] * radii[i] for j in range(dimension)]
-                moves.append(column)
+                moves.append(sparse([x * rational(radii[i]) for x in column]))
     return moves
 
 
-def blocks_of(moves: Iterable[Sparse], size: int) -> Iterator[list[Sparse]]:
-    """Cut moves of so many entries into blocks that fit in memory, at least one."""
-    moves = iter(moves)
-    step = _BLOCK // size + 1
-    yield list(islice(moves, step))
-    while block := list(islice(moves, step)):
-        yield block
+def rounded(
+    moves: Iterable[Sparse], size: int
+) -> tuple[NDArray, list[list[Rational]] | None]:
+    """Return exact moves as doubles (n, M) within a relative `ROUNDED`.
 
-
-def rounded(moves: list[Sparse], size: int) -> NDArray:
-    """Exact moves as doubles (n, M), within a relative `ROUNDED`."""
-    data = np.zeros((size, len(moves)))
-    for column, (support, entries) in enumerate(moves):
+    If they are few, they are returned as rationals, too.
+    """
+    columns: list[NDArray] = []
+    exact: list[list[Rational]] = []
+    for support, entries in moves:
+        places = list(support)
+        column = np.zeros(size)
         try:
-            values = np.array([int(x.p) / int(x.q) for x in entries])
+            column[places] = [int(x.p) / int(x.q) for x in entries]
         except OverflowError:
-            values = np.array([np.inf])
-        if not ((TINY < np.abs(values)) & (np.abs(values) < np.inf)).all():
-            raise UncertifiableError(
-                "a move leaves the range of double precision; shorten the horizon or "
-                "rescale the entries"
+            column[places] = np.inf
+        refuse_range(column[places])
+        columns.append(column)
+        if len(columns) * size > _MOST_NUMBERS:
+            raise ValueError(
+                f"the manifold has more than {len(columns):,} circuits, more than can be "
+                "stored. Protect fewer entries or times, or hide explicit moves "
+                "(DirectionAdjacency)"
             )
-        data[list(support), column] = values
-    return data
+        if len(columns) * size <= _MOST_RATIONALS:
+            dense = [Rational(0)] * size
+            for j, x in zip(support, entries):
+                dense[j] = x
+            exact.append(dense)
+    data = np.array(columns).reshape(-1, size).T
+    return data, exact if len(exact) == len(columns) else None
+
+
+def refuse_range(entries: NDArray) -> None:
+    """Raise an error if numbers that are not zero leave the range of the doubles."""
+    sizes = np.abs(entries)
+    if not ((TINY < sizes) & (sizes < np.inf)).all():
+        raise UncertifiableError(
+            "a move leaves the range of double precision; shorten the horizon or "
+            "rescale the entries"
+        )
 
 
 def null_vector(rows: list, width: int) -> list[int] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -20,7 +20,6 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import (
-    Rational,
     RationalMatrix,
     ball_matrix,
     rational,
@@ -31,25 +30,22 @@ from ._balls import (
 from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
 from .circuits import (
+    MOST_SECONDS,
     ROUNDED,
     Component,
     Sparse,
-    blocks_of,
     chart_moves,
-    radii,
     refuse_long,
     rounded,
     sparse,
     split,
+    stretched,
 )
 from .moves import FiniteMoves
 
 #: Entries of the constraints up to which the kernel's error is computed in balls, and of
 #: the kernel up to which its sums are.
 _MOST_EXACT = 2_500
-
-#: Entries of all moves up to which they are kept as rationals.
-_MOST_RATIONALS = 30_000
 
 #: Entries for each nonzero one above which moves are multiplied as sparse ones.
 _MOST_SPARSE = 16
@@ -252,8 +248,8 @@ class AffineManifold(Frozen):
         return real_array(across, "D"), real_array(-across @ self.origin, "b")
 
     def __getstate__(self) -> dict[str, Any]:
-        exact = ("_components", "_whole")  # made of rationals, which do not pickle
-        return {k: v for k, v in self.__dict__.items() if k not in exact}
+        # components hold rationals, which do not pickle
+        return {k: v for k, v in self.__dict__.items() if k != "_components"}
 
     def _identity(self) -> tuple:
         given = self._constraint is None
@@ -288,31 +284,6 @@ class AffineManifold(Frozen):
         return (
             f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"
         )
-
-    @cached_property
-    def kernel_error(self) -> float:
-        """Bound of the errors of the kernel's entries, zero where it is taken as given.
-
-        The kernel less its part across the constraints is tangent. That part is computed
-        in balls, or for large constraints estimated from their condition.
-        """
-        if self._constraint is None:
-            return 0.0
-        if self._constraint[0].size > _MOST_EXACT:
-            return self._estimated_error
-        echelon, rank = rational_matrix(self._constraint[0]).rref()
-        if rank != self.size - self.dimension:
-            return self._estimated_error
-        if not rank:
-            return 0.0
-        with working_bits(256):
-            ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
-            across = ties.transpose()
-            steps = (ties * across).solve(ties * ball_matrix(self.kernel))
-            if self.kernel.size <= _MOST_EXACT:
-                return float(upper_bounds(across * steps).max())
-            sums = upper_bounds(across) @ upper_bounds(steps)
-            return float(sums.max()) * (1 + EPS * (rank + 2))
 
     # -- points and tangents -----------------------------------------------------------
 
@@ -397,29 +368,14 @@ class AffineManifold(Frozen):
 
     # -- circuits ----------------------------------------------------------------------
 
-    @property
-    def entries_per_move(self) -> int:
-        """Numbers that are stored of a circuit, for data, errors and coordinates."""
-        return 2 * self.size + self.dimension
-
-    def circuit_count(self) -> int:
-        """Count the candidates that `circuits` goes through for all charts."""
-        return sum(component.count for component in self._components)
-
-    def circuits(
-        self, radius: ArrayLike, charts: str | Sequence = "all"
-    ) -> Iterator[NDArray]:
-        """Yield the worst moves of DPAM Definition 4 as tangent columns (k, B).
+    def circuit_moves(
+        self, radii: NDArray, charts: str | Iterable[Iterable[int]] = "all"
+    ) -> FiniteMoves:
+        """Return the worst moves of DPAM Definition 4 for ``radii`` (n,), 0 if unprotected.
 
         The candidates are C(n, k - 1) = C(n, q + 1) for q constraints on n entries,
-        summed over groups of entries that no constraint ties together.
-
-        Parameters
-        ----------
-        radius : array_like, shape (n,)
-            mu of every entry, 0 if it is not protected.
-        charts : "all" or sequence of sets of k int, optional
-            Free sets of entries, one of which moves while the others are held.
+        summed over groups of entries that no constraint ties together. ``charts`` may be
+        free sets of k entries, one of which moves while the others are held.
 
         Raises
         ------
@@ -429,55 +385,77 @@ class AffineManifold(Frozen):
             If the constraints' rank in exact arithmetic is not their rank in floating
             point.
         """
-        return (block.columns for block in self.circuit_moves(radius, charts))
-
-    def circuit_moves(
-        self, radius: ArrayLike, charts: str | Sequence = "all"
-    ) -> Iterator[FiniteMoves]:
-        """Yield `circuits` as `FiniteMoves`, with the errors of their entries."""
-        sizes = radii(radius, (self.size,))
         if isinstance(charts, str):
             refuse_long(self._components)
-            for component in self._components:
-                _ = component.kernel  # refuses ranks that do not agree
-            parts = (component.worst_moves(sizes) for component in self._components)
-            return map(self._finite, blocks_of(chain.from_iterable(parts), self.size))
-        exact = [rational(mu) for mu in sizes.tolist()]
-        kernel = self._whole.kernel
+            parts = [part for part in self._components if radii[part.index].any()]
+            circuits = chain.from_iterable(part.circuits() for part in parts)
+            return self._finite(stretched(circuits, radii))
+        given = self._constraint is None
+        source = rational_matrix(self.kernel if given else self.D)
+        every = np.arange(self.size)
+        kernel = Component(every, source, given, self.dimension).kernel
         moves = []
-        for coordinates in chart_moves(kernel, exact, charts):
-            column = RationalMatrix(len(coordinates), 1, coordinates)
+        for support, entries in chart_moves(kernel, radii, charts):
+            column = RationalMatrix(self.dimension, 1)
+            for j, x in zip(support, entries):
+                column[j, 0] = x
             moves.append(sparse((kernel * column).entries()))
-        return iter([self._finite(moves)])
+        return self._finite(moves)
 
-    def _finite(self, moves: list[Sparse]) -> FiniteMoves:
+    def ball_vertices(self, radius: float) -> FiniteMoves | None:
+        """Return the vertices of the 1-ball of a radius, which are scaled circuits.
+
+        None if the circuits would take long.
+        """
+        if sum(part.seconds for part in self._components) > MOST_SECONDS:
+            return None
+        moves = []
+        for part in self._components:
+            for support, entries in part.circuits():
+                scale = rational(radius) / sum(abs(x) for x in entries)
+                moves.append((support, [scale * x for x in entries]))
+        return self._finite(moves)
+
+    def _finite(self, moves: Iterable[Sparse]) -> FiniteMoves:
         """Exact moves of the data, also as rationals if they are few."""
-        data = rounded(moves, self.size)
-        rationals: list[list[Rational]] | None = None
-        if data.size <= _MOST_RATIONALS:
-            rationals = [[Rational(0)] * self.size for _ in moves]
-            for column, (support, entries) in zip(rationals, moves):
-                for i, x in zip(support, entries):
-                    column[i] = x
+        data, rationals = rounded(moves, self.size)
         errors = np.abs(data) * ROUNDED
         columns = self._coordinates(data)
         return FiniteMoves(columns, data=data, errors=errors, rationals=rationals)
 
     @cached_property
     def _components(self) -> list[Component]:
-        given = None if self._constraint is None else self._constraint[0]
-        return split(self.kernel, given)
-
-    @cached_property
-    def _whole(self) -> Component:
-        source = self.kernel
-        if self._constraint is not None:
-            source = self._constraint[0]
-        every = np.arange(self.size)
-        exact = rational_matrix(source)
-        return Component(every, exact, self._constraint is None, self.dimension)
+        if self._constraint is None:
+            return split(self.kernel.T, None)
+        return split(self._constraint[0], (self.kernel**2).sum(axis=1))
 
 
 def _length(vector: NDArray) -> float:
     """The 2-norm of a vector of any size that a double can hold."""
     return float(column_norms(vector[:, None])[0])
+
+
+def kernel_error(manifold: AffineManifold) -> float:
+    """Bound the errors of the kernel's entries, which are zero where it is as given.
+
+    The kernel less its part across the constraints is tangent. That part is computed
+    in balls, or for large constraints estimated from their condition.
+    """
+    if manifold._constraint is None:
+        return 0.0
+    constraints, _ = manifold._constraint
+    if constraints.size > _MOST_EXACT:
+        return manifold._estimated_error
+    echelon, rank = rational_matrix(constraints).rref()
+    if rank != manifold.size - manifold.dimension:
+        return manifold._estimated_error
+    if not rank:
+        return 0.0
+    with working_bits(256):
+        ties = ball_matrix(RationalMatrix(echelon.table()[:rank]))
+        across = ties.transpose()
+        steps = (ties * across).solve(ties * ball_matrix(manifold.kernel))
+        if manifold.kernel.size <= _MOST_EXACT:
+            return float(upper_bounds(across * steps).max())
+        sums = upper_bounds(across) @ upper_bounds(steps)
+        return float(sums.max()) * (1 + EPS * (rank + 2))

@@ -16,14 +16,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._balls import Ball, BallMatrix, ball_matrix, rational, upper_bounds
+from ._balls import Ball, BallMatrix, ball_matrix, upper_bounds
 from ._linalg import EPS, column_norms, round_up
 
 _BLOCK = 1 << 22  # entries of one block of images: 32 MB
-
-#: Moves, and their entries in data space, that are stored.
-MOST_MOVES = 2_000_000
-MOST_ENTRIES = 50_000_000
 
 #: Relative error of a response above which ball arithmetic is asked for a smaller one.
 _SHARP = 1e-10
@@ -153,50 +149,9 @@ class FiniteMoves(Moves):
     #: `data` as M columns of exact rationals.
     rationals: list | None = field(default=None, kw_only=True, repr=False)
 
-    @classmethod
-    def joined(cls, blocks: Iterable[FiniteMoves], dimension: int) -> FiniteMoves:
-        """Return all moves of some blocks of one manifold."""
-        blocks = list(blocks)
-        if not blocks:
-            return cls(np.empty((dimension, 0)))
-        if len(blocks) == 1:
-            return blocks[0]
-        rationals = None
-        if all(block.rationals is not None for block in blocks):
-            rationals = [move for block in blocks for move in block.rationals or ()]
-        return cls(
-            np.hstack([block.columns for block in blocks]),
-            exact=all(block.exact for block in blocks),
-            data=_stacked([block.data for block in blocks]),
-            errors=_stacked([block.errors for block in blocks]),
-            rationals=rationals,
-        )
-
     @property
     def vectors(self) -> NDArray:
         return self.columns
-
-    def on_simplex(self, radius: float) -> FiniteMoves:
-        """Scale the moves v, given in data space, to sum |v_i| >= radius."""
-        if self.data is None or self.errors is None:
-            raise ValueError("the moves are not given in data space")
-        scaled = None
-        if self.rationals is not None:
-            scaled = []
-            for move in self.rationals:
-                scale = rational(radius) / sum(abs(x) for x in move)
-                scaled.append([scale * x for x in move])
-        shortest = np.maximum(np.abs(self.data) - self.errors, 0.0)
-        lengths = (shortest / radius).sum(axis=0)
-        scales = 1 / (lengths * (1 - 1e-12))
-        errors = (self.errors + EPS * np.abs(self.data)) * scales
-        return FiniteMoves(
-            self.columns * scales,
-            exact=self.exact,
-            data=self.data * scales,
-            errors=errors * (1 + 4 * EPS),
-            rationals=scaled,
-        )
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         return float(round_up(_norms_above(shifts, norm).max(), 2))
@@ -319,12 +274,6 @@ class EllipsoidMoves(Moves):
         terms = query.manifold.dimension + 1
         rounding = 4 * EPS * terms
         return _positive_up(value * (1 + rounding))
-
-
-def _stacked(arrays: Sequence[NDArray | None]) -> NDArray | None:
-    """Return arrays side by side, if there are any."""
-    present = [array for array in arrays if array is not None]
-    return np.hstack(present) if present else None
 
 
 def _norms_above(shifts: NDArray, norm: float) -> NDArray:

@@ -27,7 +27,7 @@ from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .errors import PrivacyError, UncertifiableError
-from .manifold import AffineManifold
+from .manifold import AffineManifold, kernel_error
 from .moves import Moves
 
 NO_NOISE = (
@@ -129,10 +129,10 @@ class LinearQuery(Frozen):
     def rounding(self) -> NDArray:
         """Bounds (m, k) of the errors of G; times |z| those of the product G z, too."""
         bounds = self._error_bounds(abs(self.manifold.kernel), self.response)
-        kernel_error = self.manifold.kernel_error
-        if kernel_error:
+        error = kernel_error(self.manifold)
+        if error:
             ones = np.ones((self.manifold.size, 1))
-            bounds = bounds + kernel_error / EPS * self._error_bounds(ones, bounds)
+            bounds = bounds + error / EPS * self._error_bounds(ones, bounds)
         return bounds
 
     def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._balls import BallMatrix, RationalMatrix, rational_matrix
 from ..core._frozen import CheckedFields
 from ..core._linalg import one_of, sequence_of
-from ..core.adjacency import circuit_moves, public_radius
+from ..core.adjacency import public_radius
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..systems.plant import Plant, named_or_numbered
@@ -306,7 +306,7 @@ class StateAdjacency(_OfStates):
         each = np.zeros((trajectory.horizon, trajectory.plant.order))
         times = self._times_within(trajectory.horizon)
         each[np.ix_(times, np.array(index))] = radii
-        return circuit_moves(trajectory, each.ravel())
+        return trajectory.circuit_moves(each.ravel())
 
     def entering(self, plant: Plant) -> SecretInputs:
         if self.times is None:

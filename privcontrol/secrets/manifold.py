@@ -7,7 +7,7 @@ state, so everything is computed with n columns.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 
 import control as ct
@@ -22,7 +22,7 @@ from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery
 from ..systems.linear import orbit, response_from_rest, to_states
 from ..systems.plant import Plant
-from .circuits import count_trajectory_circuits, trajectory_circuit_moves
+from .circuits import trajectory_circuit_moves
 
 #: What every guarantee about the outputs of a run takes for granted.
 RUN_ASSUMPTIONS = (
@@ -112,20 +112,14 @@ class TrajectoryManifold(AffineManifold):
             )
         return initial
 
-    def circuit_count(self) -> int:
-        return count_trajectory_circuits(self.dimension, self.horizon)
-
-    @property
-    def entries_per_move(self) -> int:
-        return 2 * self.dimension
-
     def circuit_moves(
-        self, radius: ArrayLike, charts: str | Iterable[Iterable[int]] = "all"
-    ) -> Iterator[FiniteMoves]:
-        sizes = np.reshape(radius, (self.horizon, -1))
-        return trajectory_circuit_moves(
-            self.plant.A, self.horizon, sizes, charts=charts
-        )
+        self, radii: NDArray, charts: str | Iterable[Iterable[int]] = "all"
+    ) -> FiniteMoves:
+        sizes = radii.reshape(self.horizon, -1)
+        return trajectory_circuit_moves(self.plant.A, self.horizon, sizes, charts)
+
+    def ball_vertices(self, radius: float) -> FiniteMoves | None:
+        return None
 
     @cached_property
     def domain(self) -> str:

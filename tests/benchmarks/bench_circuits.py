@@ -8,17 +8,17 @@ import scipy.linalg
 from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
-from privcontrol.core._balls import rational_matrix
-from privcontrol.core.circuits import Component, blocks_of, rounded
 from privcontrol.secrets.circuits import trajectory_circuit_moves
 
 
-def circuit_moves(kernel, radius):
-    """The moves of the manifold with this kernel, in doubles with error bounds."""
-    table = rational_matrix(kernel)
-    whole = Component(np.arange(len(kernel)), table, True, kernel.shape[1])
-    moves = whole.worst_moves(np.full(len(kernel), radius))
-    return (rounded(block, len(kernel)) for block in blocks_of(moves, len(kernel)))
+def circuit_moves(manifold):
+    """The moves for radius 1, in doubles with error bounds."""
+    return manifold.circuit_moves(np.ones(manifold.size))
+
+
+def of_plant(A, horizon):
+    """The moves of its trajectories for radius 1."""
+    return trajectory_circuit_moves(A, horizon, np.ones((horizon, len(A))))
 
 
 def one_by_one(kernel, tolerance=1e-9):
@@ -41,18 +41,18 @@ def shares(n):
     return pc.AffineManifold(np.ones((1, n)), [-1.0])
 
 
-def counted(blocks):
-    """Number of moves and the largest entry, holding one block at a time."""
-    moves = (getattr(block, "columns", block) for block in blocks)
-    found = [(some.shape[1], np.abs(some).max(initial=0.0)) for some in moves]
-    return sum(count for count, _ in found), max(largest for _, largest in found)
+def counted(moves):
+    """Number of moves and the largest entry."""
+    entries = moves.columns if moves.data is None else moves.data
+    return entries.shape[1], np.abs(entries).max(initial=0.0)
 
 
 def test_against_one_by_one(turns, table):
     kernel = np.random.default_rng(0).standard_normal((60, 3))
+    whole = pc.AffineManifold.from_kernel(kernel)
     timed = turns(
         {
-            "privcontrol": lambda: counted(circuit_moves(kernel, 1.0)),
+            "privcontrol": lambda: counted(circuit_moves(whole)),
             "peer": lambda: one_by_one(kernel),
         }
     )
@@ -78,39 +78,44 @@ def test_against_one_by_one(turns, table):
 def test_sizes(table):
     vehicle = pc.plants.vehicle().A
     cases = {
-        "any manifold, k = 3, n = 100": (lambda: circuit_moves(kernels[3], 1.0), "5 s"),
-        "any manifold, k = 4, n = 40": (lambda: circuit_moves(kernels[4], 1.0), "5 s"),
+        "any manifold, k = 3, n = 100": (lambda: circuit_moves(kernels[3]), "5 s"),
+        "any manifold, k = 4, n = 40": (lambda: circuit_moves(kernels[4]), "5 s"),
         "plant, 3 states, T = 100": (
-            lambda: trajectory_circuit_moves(stable_matrix(3), 100, 1.0),
+            lambda: of_plant(stable_matrix(3), 100),
             "10 s",
         ),
         "vehicle, T = 1,000": (
-            lambda: trajectory_circuit_moves(vehicle, 1000, 1.0),
+            lambda: of_plant(vehicle, 1000),
             None,
         ),
-        "shares of a sum, n = 20": (lambda: shares(20).circuits(1.0), "100 ms"),
-        "shares of a sum, n = 100": (lambda: shares(100).circuits(1.0), "1 s"),
-        "shares of a sum, n = 300": (lambda: shares(300).circuits(1.0), "5 s"),
+        "shares of a sum, n = 20": (lambda: circuit_moves(shares(20)), "100 ms"),
+        "shares of a sum, n = 100": (lambda: circuit_moves(shares(100)), "1 s"),
+        "shares of a sum, n = 300": (lambda: circuit_moves(shares(300)), "5 s"),
         "two weighted sums, n = 100": (
-            lambda: pc.AffineManifold(weights).circuits(1.0),
+            lambda: circuit_moves(pc.AffineManifold(weights)),
             None,
         ),
         "shares by a kernel, n = 100": (
-            lambda: pc.AffineManifold.from_kernel(differences).circuits(1.0),
+            lambda: circuit_moves(pc.AffineManifold.from_kernel(differences)),
             "1 s",
         ),
-        "8 constraints, n = 18": (lambda: pc.AffineManifold(signs).circuits(1.0), None),
+        "8 constraints, n = 18": (
+            lambda: circuit_moves(pc.AffineManifold(signs)),
+            None,
+        ),
     }
     weights = np.random.default_rng(1).uniform(1, 2, (2, 100))
     signs = np.random.default_rng(1).integers(-1, 2, (8, 18)).astype(float)
     differences = np.eye(100)[:, :-1] - np.eye(100)[:, 1:]
     kernels = {
-        3: np.random.default_rng(1).standard_normal((100, 3)),
-        4: np.random.default_rng(1).standard_normal((40, 4)),
+        k: pc.AffineManifold.from_kernel(
+            np.random.default_rng(1).standard_normal((n, k))
+        )
+        for k, n in ((3, 100), (4, 40))
     }
     out = table(
         "Circuits: sizes",
-        "Enumerated in blocks, none of which is kept; peak memory of a pass of its own.",
+        "Peak memory of a pass of its own, with the moves that it returns.",
         *("", "moves", "goal", "wall", "processor", "memory"),
     )
     for name, (blocks, goal) in cases.items():

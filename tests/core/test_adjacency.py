@@ -212,7 +212,7 @@ def test_entries_that_are_not_protected_are_named_where_they_can_move_by_themsel
 def test_enumeration_out_of_reach_states_the_count_and_offers_ways_out():
     plant = cases.random_plant(0, states=5)
     adjacency, query = ManifoldAdjacency(1.0), pc.output_query(plant, 60)
-    with pytest.raises(ValueError, match="330,791,175 circuits.*StateAdjacency"):
+    with pytest.raises(ValueError, match="21,613,180 sets of entries.*StateAdjacency"):
         pc.design_gaussian(query, adjacency, cases.BUDGET)
 
 
