@@ -32,6 +32,9 @@ _MOST_WIDE_BOXES = 17
 _TURNED = 4
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
+#: Relative rounding of norms, and corners that are looked at together.
+_ROUNDED = 1e-12
+_AT_ONCE = 32
 
 
 def signs(count: int) -> NDArray:
@@ -143,19 +146,20 @@ class _Whitening:
         return cls(floor, directions, shrink)
 
     def sizes(self, columns: NDArray) -> NDArray:
-        """Norms (M,) of outputs (T p, M) in units of the floor, at least y."""
-        return np.linalg.norm(columns / self.floor[:, None], axis=0)
+        """Norms (.., M) of outputs (.., T p, M) in units of the floor, at least y."""
+        return np.linalg.norm(columns / self.floor[:, None], axis=-2)
 
     def apply(self, columns: NDArray) -> NDArray:
-        """Columns whose norms are y, of outputs (T p, M)."""
+        """Columns whose norms are y, of outputs (.., T p, M)."""
         white = columns / self.floor[:, None]
         inside = self.directions.T @ white
         return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
 
-    def rounding(self, columns: NDArray) -> NDArray:
-        """What floating point may add to those norms (M,)."""
+    @property
+    def rounding(self) -> float:
+        """What floating point may add to those norms, over `sizes`."""
         count = self.directions.shape[1] + 8
-        return 32 * EPS * count * np.sqrt(len(self.floor)) * self.sizes(columns)
+        return float(32 * EPS * count * np.sqrt(len(self.floor)))
 
     @property
     def error(self) -> float:
@@ -175,28 +179,17 @@ def _bounded(
 
     What the linear part has at a corner, less what it leaves out there, is attained.
     """
-    expansion = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
+    left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
     counted = slice(None) if moves.is_ball else np.flatnonzero(before)
-    responses = [moves.outputs(each)[:, counted] for each in expansion]
-    base, left_out, *slopes = responses
-    beyond = whitening.sizes(left_out) + whitening.rounding(base)
-    for slope in slopes:
-        beyond = beyond + whitening.rounding(slope)
-    reach = np.array([whitening.sizes(slope).max() for slope in slopes])
-    widest = np.argsort(-reach, kind="stable")
-    white = whitening.apply(base)
-    white_slopes = [whitening.apply(slopes[k]) for k in widest]
-    turned = white_slopes
-    if len(slopes) > MOST_ENTRIES:
-        turned = white_slopes[:_TURNED]
-    attained = moves.size(white)
-    for turn in signs(len(turned)):
-        corner = sum(map(np.multiply, turn, turned), white)
-        attained = np.maximum(attained, moves.size(corner))
-    worst = attained
-    for slope in white_slopes[len(turned) :]:
-        worst = worst + moves.size(slope)
-    rest = moves.joined(beyond)
+    responses = moves.outputs(linear)[:, :, counted]
+    sizes = whitening.sizes(responses)
+    beyond = whitening.sizes(moves.outputs(left_out)[:, counted])
+    rest = moves.joined(beyond + whitening.rounding * sizes.sum(axis=0))
+    widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
+    white, *slopes = whitening.apply(responses[[0, *(1 + widest)]])
+    turned = len(slopes) if len(slopes) <= MOST_ENTRIES else _TURNED
+    attained = moves.worst_corner(white, slopes[:turned])
+    worst = attained + sum(moves.size(slope) for slope in slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
     bounds = np.zeros_like(before)
     bounds[counted] = (worst + rest) * (1 + whitening.error)
@@ -263,8 +256,24 @@ class UncertainMoves:
     def size(self, columns: NDArray) -> NDArray:
         """The norm of each column, or the largest one of a ball's."""
         if self.is_ball:
-            return np.array([np.linalg.norm(columns, 2) * (1 + 1e-12)])
+            return np.array([np.linalg.norm(columns, 2) * (1 + _ROUNDED)])
         return np.linalg.norm(columns, axis=0)
+
+    def worst_corner(self, middle: NDArray, slopes: Sequence[NDArray]) -> NDArray:
+        """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
+
+        Norms follow from inner products. The largest of all corners is at least the root of
+        the mean of their squares, so rounding is small beside it.
+        """
+        turns = signs(len(slopes))
+        if self.is_ball:
+            stacked = np.reshape(slopes, (-1, *middle.shape))
+            return _largest_norm(middle, stacked, turns)
+        columns = np.transpose([middle, *slopes], (2, 0, 1))
+        products = columns @ columns.swapaxes(1, 2)
+        every = np.column_stack([np.ones(len(turns)), turns])
+        squares = np.sum(every @ products * every, axis=2)
+        return np.sqrt(squares.max(axis=1)) * (1 + _ROUNDED)
 
     def joined(self, errors: NDArray) -> NDArray:
         """What errors (M,) of the columns add to those sizes."""
@@ -273,25 +282,54 @@ class UncertainMoves:
         return errors
 
     def outputs(self, long: NDArray) -> NDArray:
-        """Outputs (T p, M) of every move, from a response at t = -back .. forward."""
-        starts = self.back - self.times
-        index = starts[:, None] + np.arange(self.horizon)
-        frames = long[index]  # (move, sample, output, axis)
-        frames[index < 0] = 0.0
-        by_sample = frames.transpose(1, 2, 0, 3)
-        rows = self.horizon * long.shape[1]
-        return by_sample.reshape(rows, -1)
+        """Outputs (.., T p, M) of every move, from responses at t = -back .. forward."""
+        index = self.back - self.times + np.arange(self.horizon)[:, None]
+        frames = long[..., index, :, :]  # (.., sample, move, output, axis)
+        frames[..., index < 0, :, :] = 0.0
+        *others, _, _, outputs, _ = frames.shape
+        by_sample = frames.swapaxes(-3, -2)
+        return by_sample.reshape(*others, self.horizon * outputs, -1)
+
+
+def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
+    """The largest norm (1,) of middle + sum of +-slopes, all of shape (m, n).
+
+    The turns that raise the norm to first order lead to a corner. No other one is worse if
+    its Gram matrix is below the square of that norm.
+    """
+    if len(middle) < middle.shape[1]:
+        middle = middle.T
+        slopes = slopes.swapaxes(1, 2)
+    corner = middle
+    largest = 0.0
+    while True:
+        left, sizes, right = np.linalg.svd(corner, full_matrices=False)
+        if sizes[0] <= largest * (1 + _ROUNDED):
+            break
+        largest = float(sizes[0])
+        rises = left[:, 0] @ slopes @ right[0]
+        corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
+    above = np.eye(middle.shape[1]) * (1 + _ROUNDED)
+    for first in range(0, len(turns), _AT_ONCE):
+        corners = middle + np.tensordot(turns[first : first + _AT_ONCE], slopes, 1)
+        grams = corners.swapaxes(1, 2) @ corners
+        try:
+            np.linalg.cholesky(largest**2 * above - grams)
+        except np.linalg.LinAlgError:
+            worst = np.linalg.eigvalsh(grams)[:, -1].max()
+            largest = max(largest, float(np.sqrt(worst)))
+    return np.array([largest * (1 + 2 * _ROUNDED)])
 
 
 @lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes
 def _expanded(
     moves: UncertainMoves, middle: tuple[float, ...], widths: tuple[float, ...]
-) -> list[NDArray]:
+) -> tuple[NDArray, NDArray]:
     """Responses (times, p, q) of moves about a point of a box, for t = -back .. forward.
 
-    The first one is that of the plant in the middle. The second one bounds what the first
-    order leaves out in the box. Then come the slopes by each uncertain entry, times its
-    half-width. The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one
+    The first array bounds what the first order leaves out in the box. The second one
+    (1 + k, times, p, q) has the response of the plant in the middle, and the slopes by
+    each uncertain entry, times its half-width. The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one
     there, and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
     """
     n = moves.order
@@ -306,11 +344,12 @@ def _expanded(
     states = free.states()
     sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
     reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
-    found = [outputs[:, :, n:], _left_out(moves, C, outputs, states, reach)]
+    left_out = _left_out(moves, C, outputs, states, reach)
+    linear = np.zeros((1 + len(reach), *left_out.shape))
+    linear[0] = outputs[:, :, n:]
     past = slice(back - 1, None, -1)
     signal = states[:, :, n:]
-    for row, column, width in zip(*moves.entries, reach):
-        slope = np.zeros_like(found[0])
+    for slope, row, column, width in zip(linear[1:], *moves.entries, reach):
         enters = width * signal[:, column]
         if row >= n:
             slope[:, row - n] = enters
@@ -319,8 +358,7 @@ def _expanded(
             slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
             if back:
                 slope[past] = -_convolved(leaves[past], enters[past])
-        found.append(slope)
-    return found
+    return left_out, linear
 
 
 def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
