@@ -47,6 +47,8 @@ _GUARD_BITS = 64
 
 _HALF = Rational(1, 2)
 
+#: What an entry of eta is multiplied with.
+Factor = Rational | Ball | float
 _Rounded = TypeVar("_Rounded", float, Integer)
 
 
@@ -391,7 +393,7 @@ def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
 
 
 def noise_balls(
-    rows: Sequence[Mapping[int, Rational | float]],
+    rows: Sequence[Mapping[int, Factor]],
     entries: Mapping[int, StandardEntry],
 ) -> list[Ball]:
     """Enclose the noise of rows, each a mapping from entry to factor, in balls."""
@@ -410,7 +412,7 @@ def noise_balls(
 
 def _sparse_rows(
     factor: NDArray | RationalMatrix,
-) -> tuple[list[dict[int, Rational | float]], int]:
+) -> tuple[list[dict[int, Factor]], int]:
     """Return the nonzero entries of each row of a factor, and its number of columns."""
     if isinstance(factor, np.ndarray) and factor.ndim == 1:
         rows = [{k: size} for k, size in enumerate(factor.tolist())]

@@ -36,12 +36,12 @@ from ..core.release import (
 )
 from ..designs.certify import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
+from ..noise.exact import ExactNoise
 from ..noise.summed import sample_index
-from ._exact import ExactNoise
 
 _LOG = logging.getLogger("privcontrol")
 
-_FORMAT = "privcontrol gateway 2"
+_FORMAT = "privcontrol gateway 3"
 
 _KIND = Kind(
     "gateway",

@@ -17,7 +17,7 @@ import pytest
 from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
-from privcontrol.deploy._exact import ExactNoise
+from privcontrol.noise.exact import ExactNoise
 
 KINDS = list(REQUESTS)
 #: What is published is looked at here in all bits.

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from gateway_cases import ENDLESS, REQUESTS, noise
 
 import privcontrol as pc
-from privcontrol.deploy._exact import ExactNoise
+from privcontrol.noise.exact import ExactNoise
 
 HORIZON = 60
 BLOCK = 4

@@ -22,7 +22,7 @@ import numpy as np
 from gateway_cases import noise
 
 import privcontrol as pc
-from privcontrol.deploy._exact import ExactNoise
+from privcontrol.noise.exact import ExactNoise
 
 SAMPLES = 1000
 OPTIONS = {

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core._balls import (
     Ball,
@@ -22,7 +20,7 @@ from ..core._balls import (
     Rational,
     RationalMatrix,
     ball_matrix,
-    rational,
+    diagonal_balls,
     rational_matrix,
     working_bits,
 )
@@ -30,15 +28,16 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.release import (
     ENTRIES,
     FIRST_BITS,
+    Factor,
     StandardEntry,
     SystemBits,
     nearest_count,
     nearest_integer,
     noise_balls,
 )
-from ..designs.output_noise import OutputNoise
-from ..noise.parts import Correlated, Driven, Filtered, NoisePart, Structured, White
 from ..systems.linear import LinearSystem, spectral_radius
+from .parts import Correlated, Driven, Filtered, NoisePart, Structured, White
+from .summed import SummedNoise
 
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
@@ -53,8 +52,10 @@ _NEGLIGIBLE = 1e-15
 _SUMMED = 10_000
 
 #: A row of noise: the factor of each entry of eta that takes part in it, by number.
-Row = dict[int, Rational | float]
+Row = dict[int, Factor]
 Entries = dict[int, StandardEntry]
+#: The factors of entries with consecutive numbers, a row for each output.
+Factors = Sequence[Sequence[Factor]]
 
 
 class ExactNoise:
@@ -64,31 +65,39 @@ class ExactNoise:
     sample in turn.
     """
 
-    def __init__(self, noise: OutputNoise) -> None:
+    def __init__(self, noise: SummedNoise) -> None:
         self.once = noise.total.once
         self.width = noise.total.width
         self.outputs = noise.outputs
         self.entries: Entries = {}
         self._entry = ENTRIES[noise.family]
         self._source = SystemBits()
-        self._rows: list[_Rows] = []
+        self._parts: list[ExactPart] = []
         first = 0
-        fresh = 0
+        fresh = self.once
         for part in noise.parts:
-            rows = _ROWS[type(part)](part, noise, first, self.once + fresh)
-            self._rows.append(rows)
+            exact = exact_part(part)
+            exact.first = first
+            exact.fresh = fresh
+            exact.step = self.width
+            self._parts.append(exact)
             first += part.once
             fresh += part.width
+        self._states = [part for part in self._parts if isinstance(part, _State)]
+        # beside a floor every sample has independent noise of its own
+        for state in self._states:
+            if not noise.total.white.all():
+                state.check_rounding()
 
     @property
     def has_memory(self) -> bool:
         """Whether a sample depends on the entries of earlier samples."""
-        return any(rows.has_memory for rows in self._rows)
+        return any(part.has_memory for part in self._parts)
 
     @property
     def has_state(self) -> bool:
         """Whether a sample depends on earlier ones through a state."""
-        return any(rows.has_state for rows in self._rows)
+        return bool(self._states)
 
     @property
     def remembers(self) -> bool:
@@ -96,11 +105,11 @@ class ExactNoise:
         return self.has_memory or self.has_state
 
     def numbers(self, start: int, stop: int) -> range:
-        """Numbers of the entries that samples start .. stop - 1 add."""
+        """Return the numbers of the entries that samples start .. stop - 1 add."""
         return range(self.once + start * self.width, self.once + stop * self.width)
 
-    def draw(self, numbers: range) -> dict[int, StandardEntry]:
-        """Fresh entries, which are not yet part of the noise."""
+    def draw(self, numbers: range) -> Entries:
+        """Return fresh entries, which are not yet part of the noise."""
         entries = {number: self._entry(self._source) for number in numbers}
         if self.has_state:
             for entry in entries.values():
@@ -108,13 +117,13 @@ class ExactNoise:
         return entries
 
     def restore(self, number: int, value: int, count: int) -> None:
-        """Take up an entry of which these bits were drawn before."""
+        """Restore an entry of which these bits were drawn before."""
         self.entries[number] = self._entry(self._source, value, count)
 
     def forget_before(self, t: int) -> None:
         """Drop what no sample from t on depends on."""
-        for rows in self._rows:
-            rows.forget_before(t)
+        for part in self._parts:
+            part.forget_before(t)
         if self.has_memory:
             return
         first = self.once + t * self.width
@@ -122,16 +131,18 @@ class ExactNoise:
             del self.entries[number]
 
     def states(self, t: int) -> list[list[str]]:
-        """The states of all parts before sample t, as texts."""
-        return [rows.state(t, self.entries) for rows in self._rows]
+        """Return the states before sample t, as texts."""
+        found = [state.before(t, self.entries) for state in self._states]
+        return [[str(value) for value in values] for values in found]
 
     def restore_states(self, t: int, states: Sequence[Sequence[str]]) -> None:
-        """Take up states that were kept."""
-        for rows, state in zip(self._rows, states):
-            rows.restore_state(t, state)
+        """Restore states that were kept."""
+        for state, texts in zip(self._states, states, strict=True):
+            values = [Rational(*map(int, text.split("/"))) for text in texts]
+            state.known = {t: values}
 
     def sample(self, t: int) -> list[Ball | None]:
-        """Enclosures of gamma(t), one for each output, None where there is no noise."""
+        """Return enclosures of gamma(t) by output, None where there is no noise."""
         counts = [entry.count for entry in self.entries.values()]
         bits = max(counts, default=FIRST_BITS)
         rows = self.rows(t, bits)
@@ -140,8 +151,8 @@ class ExactNoise:
         if not noisy:
             return sample
         offsets = [Rational(0)] * self.outputs
-        for part in self._rows:
-            more = part.offset(t, self.entries)
+        for state in self._states:
+            more = state.offset(t, self.entries)
             offsets = [a + b for a, b in zip(offsets, more)]
         balls = noise_balls([rows[i] for i in noisy], self.entries)
         with working_bits(2 * bits):
@@ -150,122 +161,106 @@ class ExactNoise:
         return sample
 
     def rows(self, t: int, bits: int) -> list[Row]:
-        """The factors of gamma(t), one row for each output."""
+        """Return the factors of gamma(t), accurate to so many bits, by output."""
         rows: list[Row] = [{} for _ in range(self.outputs)]
-        for part in self._rows:
-            for row, more in zip(rows, part.at(t, bits)):
-                row.update(more)
+        for part in self._parts:
+            for start, factors in part.at(t, bits):
+                for row, values in zip(rows, factors):
+                    row.update(_numbered(values, start))
         return rows
 
 
-class _Rows(ABC):
-    """The factors of one part of the noise.
+class ExactPart(ABC):
+    """One part of the noise, which gives the factors of its entries at a sample.
 
-    ``first`` is the number of the first entry that is drawn once, and ``fresh`` that of
-    the first entry of sample 0.
+    ``first`` is the number of the first entry that is drawn once, ``fresh`` that of the
+    first entry of sample 0, and ``step`` the number of entries of all parts a sample.
     """
 
     has_memory = False
-    has_state = False
-
-    def __init__(self, part: Any, noise: OutputNoise, first: int, fresh: int) -> None:
-        self.part = part
-        self.first = first
-        self._fresh = fresh
-        self._width = noise.total.width
-        self._outputs = noise.outputs
+    first: int
+    fresh: int
+    step: int
 
     def start(self, t: int) -> int:
-        """Number of the first of the part's entries of sample t."""
-        return self._fresh + t * self._width
+        """Return the number of the first of the part's entries of sample t."""
+        return self.fresh + t * self.step
 
     @abstractmethod
-    def at(self, t: int, bits: int) -> list[Row]:
-        """Factors of the part's entries at sample t, accurate to so many bits."""
-
-    def offset(self, t: int, entries: Entries) -> list[Rational]:
-        """What the part's state adds to sample t."""
-        return [Rational(0)] * self._outputs
-
-    def state(self, t: int, entries: Entries) -> list[str]:
-        """The part's state before sample t."""
-        return []
-
-    def restore_state(self, t: int, state: Sequence[str]) -> None:
-        """Take up a state."""
-        if state:
-            raise ValueError("path: the file holds a state of noise that has none")
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        """Yield factors of gamma(t) with the number of their first entry."""
 
     def forget_before(self, t: int) -> None:
-        """Drop states before sample t."""
+        """Drop what no sample from t on depends on."""
         return None
 
 
-class _StructuredRows(_Rows):
-    @cached_property
-    def _frames(self) -> _Responses:
-        return _Responses(self.part.plant, self.part.factor)
+@singledispatch
+def exact_part(part: NoisePart) -> ExactPart:
+    """Return a part of noise as a gateway publishes it.
 
-    def at(self, t: int, bits: int) -> list[Row]:
-        frame = self._frames.at(t, bits)
-        return [_numbered(row, self.first) for row in frame.tolist()]
+    Another family of noise registers its own, ``@exact_part.register(Family)``.
+    """
+    raise PrivacyError(
+        f"noise: expected parts that can be published exactly, got {part}; register "
+        "how with privcontrol.noise.exact.exact_part"
+    )
+
+
+@exact_part.register(Structured)
+class _Structured(ExactPart):
+    def __init__(self, part: Structured) -> None:
+        self._frames = _Responses(part.plant, ball_matrix(part.factor))
+
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        yield self.first, self._frames.at(t, bits).tolist()
 
     def forget_before(self, t: int) -> None:
         self._frames.forget_before(t)
 
 
-class _DrivenRows(_Rows):
+@exact_part.register(Driven)
+class _Driven(ExactPart):
     has_memory = True
 
-    @cached_property
-    def _frames(self) -> _Responses:
-        return _Responses(self.part.response, self.part.response.B)
+    def __init__(self, part: Driven) -> None:
+        with working_bits():  # enough for products of two doubles
+            sizes = diagonal_balls(part.sizes.tolist())
+            self._through = ball_matrix(part.response.D) * sizes
+            entering = ball_matrix(part.response.B) * sizes
+        self._frames = _Responses(part.response, entering)
 
-    @cached_property
-    def _through(self) -> BallMatrix:
-        return ball_matrix(self.part.response.D)
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        yield self.start(t), self._through.tolist()
+        for s in range(t):
+            yield self.start(s), self._frames.at(t - s - 1, bits).tolist()
 
-    def at(self, t: int, bits: int) -> list[Row]:
-        rows: list[Row] = [{} for _ in range(self._outputs)]
-        sizes = self.part.sizes.tolist()
+
+@exact_part.register(Correlated)
+class _Correlated(ExactPart):
+    has_memory = True
+
+    def __init__(self, part: Correlated) -> None:
+        self._part = part
+
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        p = self._part.outputs
+        rows = self._part.root[t * p : (t + 1) * p]
         for s in range(t + 1):
-            frame = self._frame(t - s, bits)
-            start = self.start(s)
-            with working_bits(2 * bits):
-                for row, values in zip(rows, frame.tolist()):
-                    scaled = [value * size for value, size in zip(values, sizes)]
-                    row.update(_numbered(scaled, start))
-        return rows
-
-    def _frame(self, lag: int, bits: int) -> BallMatrix:
-        """What a disturbance adds to the outputs so many samples later."""
-        if lag == 0:
-            return self._through
-        return self._frames.at(lag - 1, bits)
+            yield self.start(s), rows[:, s * p : (s + 1) * p].tolist()
 
 
-class _CorrelatedRows(_Rows):
-    has_memory = True
+@exact_part.register(White)
+class _White(ExactPart):
+    def __init__(self, part: White) -> None:
+        self._factors = np.diag(part.scale).tolist()
 
-    def at(self, t: int, bits: int) -> list[Row]:
-        p = self._outputs
-        rows: list[Row] = []
-        for values in self.part.root[t * p : (t + 1) * p].tolist():
-            row: Row = {}
-            for s in range(t + 1):
-                row.update(_numbered(values[s * p : (s + 1) * p], self.start(s)))
-            rows.append(row)
-        return rows
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        yield self.start(t), self._factors
 
 
-class _WhiteRows(_Rows):
-    def at(self, t: int, bits: int) -> list[Row]:
-        start = self.start(t)
-        sizes = enumerate(self.part.scale.tolist())
-        return [_numbered([size], start + i) for i, size in sizes]
-
-
-class _FilteredRows(_Rows):
+@exact_part.register(Filtered)
+class _State(ExactPart):
     """The state xi(t+1) = A xi(t) + B eta(t), rounded to a fine grid after each step.
 
     Rounding follows a rule that looks at the state only. It changes the shift by at
@@ -273,33 +268,23 @@ class _FilteredRows(_Rows):
     whitened output, which is evaluated once and must be negligible.
     """
 
-    has_state = True
-
-    def __init__(
-        self, part: Filtered, noise: OutputNoise, first: int, fresh: int
-    ) -> None:
-        super().__init__(part, noise, first, fresh)
-        system = part.system
-        self._step = rational_matrix(system.A)
-        self._entry = system.B.tolist()
-        self._gain = system.C.tolist()
-        self._through = system.D.tolist()
-        self._states: dict[int, list[Rational]] = {}
+    def __init__(self, part: Filtered) -> None:
+        self.known: dict[int, list[Rational]] = {}
+        self._part = part
+        self._onward = rational_matrix(part.system.A)
         largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
         self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
-        # beside a floor every sample has independent noise of its own
-        if system.order and not noise.total.white.all():
-            self._check_rounding(part, float(self._grid))
 
-    @staticmethod
-    def _check_rounding(part: Filtered, grid: float) -> None:
+    def check_rounding(self) -> None:
         """Refuse noise in which the rounding of the state could be seen."""
-        shaping = part.shaping
-        if part.response is not None:
+        if not self._part.system.order:
+            return
+        if self._part.response is not None:
             raise PrivacyError(
                 "noise: the rounding of its state would be seen, because its outputs "
                 "outnumber the secret signals; add a white floor (floor=...)"
             )
+        shaping = self._part.shaping
         inverse = shaping.inverse()
         gain = LinearSystem(
             inverse.A,
@@ -310,47 +295,45 @@ class _FilteredRows(_Rows):
         samples = min(60 / max(1.0 - spectral_radius(inverse), 1e-12), _SUMMED)
         response = gain.impulse_response(int(samples) + 2)
         size = 2 * float(np.linalg.norm(response, axis=(1, 2)).sum())
-        error = math.sqrt(inverse.order) * grid
+        error = math.sqrt(inverse.order) * float(self._grid)
         if not size * error * math.sqrt(_LONGEST_RUN) < _NEGLIGIBLE:
             raise PrivacyError(
                 "noise: the rounding of its state is not negligible, because its "
                 "inverse is almost unstable; add a white floor (floor=...)"
             )
 
-    def at(self, t: int, bits: int) -> list[Row]:
-        return [_numbered(row, self.start(t)) for row in self._through]
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        yield self.start(t), self._part.system.D.tolist()
 
     def offset(self, t: int, entries: Entries) -> list[Rational]:
-        state = self._reached(t, entries)
-        offsets = []
-        for row in self._gain:
-            terms = [rational(c) * x for c, x in zip(row, state)]
-            offsets.append(sum(terms, Rational(0)))
-        return offsets
+        """Return what the state adds to sample t."""
+        state = self.before(t, entries)
+        column = RationalMatrix(len(state), 1, state)
+        return (rational_matrix(self._part.system.C) * column).entries()
 
-    def _reached(self, t: int, entries: Entries) -> list[Rational]:
-        """The state before sample t, from the last one that is known."""
-        if not self._states:
-            root = self.part.state_root.tolist()
-            rows = [_numbered(row, self.first) for row in root]
-            still = [Rational(0)] * len(rows)
-            self._states[0] = self._rounded(still, rows, entries)
-        last = max(s for s in self._states if s <= t)
+    def before(self, t: int, entries: Entries) -> list[Rational]:
+        """Return the state before sample t, from the last one that is known."""
+        if not self.known:
+            root = self._part.state_root.tolist()
+            still = [Rational(0)] * len(root)
+            self.known[0] = self._rounded(still, root, self.first, entries)
+        last = max(s for s in self.known if s <= t)
+        driven = self._part.system.B.tolist()
         while last < t:
-            state = self._states[last]
-            column = RationalMatrix(len(state), 1, state)
-            moved = (self._step * column).entries()
-            rows = [_numbered(row, self.start(last)) for row in self._entry]
+            state = self.known[last]
+            moved = (self._onward * RationalMatrix(len(state), 1, state)).entries()
+            start = self.start(last)
             last += 1
-            self._states[last] = self._rounded(moved, rows, entries)
-        return self._states[t]
+            self.known[last] = self._rounded(moved, driven, start, entries)
+        return self.known[t]
 
     def _rounded(
-        self, values: list[Rational], rows: list[Row], entries: Entries
+        self, values: list[Rational], factors: Factors, start: int, entries: Entries
     ) -> list[Rational]:
-        """values + rows of entries, each rounded to the grid once it is decided."""
+        """Return values + factors of entries, rounded to the grid once it is decided."""
         state = []
-        for value, row in zip(values, rows):
+        for value, own in zip(values, factors):
+            row = _numbered(own, start)
             count = None if row else nearest_integer(value / self._grid)
             while count is None:
                 (ball,) = noise_balls([row], entries)
@@ -361,40 +344,25 @@ class _FilteredRows(_Rows):
             state.append(count * self._grid)
         return state
 
-    def state(self, t: int, entries: Entries) -> list[str]:
-        return [str(value) for value in self._reached(t, entries)]
-
-    def restore_state(self, t: int, state: Sequence[str]) -> None:
-        self._states = {t: [Rational(*map(int, x.split("/"))) for x in state]}
-
     def forget_before(self, t: int) -> None:
-        self._states = {s: x for s, x in self._states.items() if s >= t}
+        self.known = {s: x for s, x in self.known.items() if s >= t}
 
 
-_ROWS: dict[type[NoisePart], type[_Rows]] = {
-    Structured: _StructuredRows,
-    Driven: _DrivenRows,
-    Correlated: _CorrelatedRows,
-    White: _WhiteRows,
-    Filtered: _FilteredRows,
-}
-
-
-def _numbered(values: list, start: int) -> Row:
-    """Factors by the numbers of their entries, without exact zeros."""
+def _numbered(values: Sequence[Factor], start: int) -> Row:
+    """Return factors by the numbers of their entries, without exact zeros."""
     return {start + k: value for k, value in enumerate(values) if value != 0}
 
 
 class _Responses:
     """C A^t V of a system as balls that are as accurate as asked for."""
 
-    def __init__(self, system: LinearSystem, V: NDArray) -> None:
+    def __init__(self, system: LinearSystem, V: BallMatrix) -> None:
         self._step = ball_matrix(system.A)
         self._gain = ball_matrix(system.C)
-        self._start = ball_matrix(V)
+        self._start = V
         self._precision = 2 * FIRST_BITS
         self._frames: dict[int, BallMatrix] = {}
-        self._state = self._start  # A^t V
+        self._state = V  # A^t V
         self._reached = -1  # its time
 
     def forget_before(self, t: int) -> None:
@@ -402,7 +370,7 @@ class _Responses:
         self._frames = {s: frame for s, frame in self._frames.items() if s >= t}
 
     def at(self, t: int, bits: int) -> BallMatrix:
-        """C A^t V (p, q)."""
+        """Return C A^t V (p, q)."""
         if self._precision < 2 * bits:
             self._restart(2 * bits)
         while t not in self._frames:
@@ -431,7 +399,7 @@ class _Responses:
 
 
 def _is_accurate(state: BallMatrix, bits: int) -> bool:
-    """Whether the radii are below the largest entry by this many bits."""
+    """Return whether the radii are below the largest entry by this many bits."""
     entries = state.entries()
     widest = max(entry.rad() for entry in entries)
     largest = max(entry.abs_upper() for entry in entries)
