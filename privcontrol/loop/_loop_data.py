@@ -24,9 +24,8 @@ from ..systems.linear import LinearSystem
 from .checks import Weights, check_noise, root, span
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
-from .nonlinear import NonlinearTruth
 from .regulator import LqgDesign, Regulation
-from .side import LinearSide
+from .side import LinearSide, NonlinearSide
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,7 +39,7 @@ class LoopData(Saved):
     name: str
     form: str = ""
     history: tuple = ()
-    truth: NonlinearTruth | None = None
+    truth: NonlinearSide | None = None
     design: LqgDesign | None = None
 
     def __post_init__(self) -> None:
@@ -48,7 +47,7 @@ class LoopData(Saved):
         if self.noise is not None:
             check_noise(self.side.plant, self.noise)
             if self.truth is not None:
-                self.truth.check_noise(self.noise, self.side.controls)
+                self.truth.check_noise(self.noise)
 
     @property
     def plant(self) -> ct.StateSpace:
@@ -56,11 +55,9 @@ class LoopData(Saved):
         return self.side.plant.statespace()
 
     @property
-    def rest(self) -> NDArray:
-        """The state (n,) about which the controller acts; zero for linear plants."""
-        if self.truth is not None:
-            return self.truth.states
-        return np.zeros(self.side.order)
+    def simulated(self) -> LinearSide | NonlinearSide:
+        """The plant that is simulated, the nonlinear one where there is one."""
+        return self.truth or self.side
 
     @property
     def private_noise(self) -> OutputNoise:
@@ -107,7 +104,7 @@ class LoopData(Saved):
     def prior_mean(self) -> NDArray:
         """The public mean (n,) of x(0), the point at rest without one."""
         if self.design is None or self.design.initial_state is None:
-            return self.rest
+            return self.simulated.rest
         return self.design.initial_state
 
     def _saved_fields(self) -> dict[str, object]:

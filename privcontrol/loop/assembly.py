@@ -28,17 +28,11 @@ from .checks import (
     secret_inputs,
     semidefinite,
 )
-from .controller import (
-    Controller,
-    ObserverFeedback,
-    general_controller,
-    linear_system,
-    settled,
-)
+from .controller import ObserverFeedback
 from .loop import PrivateLoop
-from .nonlinear import NonlinearTruth, linear_part
-from .own_law import Function, OwnDesign, OwnLaw, own_law
-from .side import LinearSide
+from .own_law import Function, OwnLaw, law_of, linear_system
+from .regulator import OwnDesign
+from .side import LinearSide, NonlinearSide, linear_part
 
 FORMS = ("predictor", "filter")
 #: A move of which less than this part is known beforehand is hidden.
@@ -169,14 +163,15 @@ def private_loop(
     truth = None
     if is_nonlinear(sys):
         plant = linear_part(sys, noise)
-        truth = NonlinearTruth.of(sys, operating_point)
     elif operating_point is not None:
         raise TypeError("operating_point: it belongs to a nonlinear plant")
     else:
         plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
     side = driven_side(plant, controls, noise)
-    weights = Weights.of(side, **given)
+    if is_nonlinear(sys):
+        truth = NonlinearSide.of(sys, side.controls, operating_point)
+    weights = Weights.of(side.order, *side.through.shape, **given)
     if name is None:
         name = f"{sys.name}$private"
     if controller is not None:
@@ -184,7 +179,7 @@ def private_loop(
             raise TypeError(
                 "controller: it takes the place of K and L; pass either, not both"
             )
-        law = _law_of(controller, side, truth)
+        law = law_of(controller, side, truth or side)
         loop = PrivateLoop(side, law, noise, weights, name, truth=truth)
         if isinstance(law, OwnLaw):
             return _with_prior(loop, law, P0, initial_state)
@@ -285,18 +280,6 @@ def private_feedback(
         name=name,
         **weights,
     )
-
-
-def _law_of(
-    controller: Any, side: LinearSide, truth: NonlinearTruth | None
-) -> Controller | OwnLaw:
-    """The controller of a system of python-control, or of the user's own function."""
-    is_system = isinstance(controller, ct.InputOutputSystem)
-    if is_nonlinear(controller):
-        controller = settled(controller) or controller
-    if is_nonlinear(controller) or (callable(controller) and not is_system):
-        return own_law(controller, side, truth)
-    return general_controller(side, controller)
 
 
 def _with_prior(

@@ -24,7 +24,6 @@ from ..core._linalg import positive_integer, real_array
 from ..designs.output_noise import OutputNoise
 from ..secrets.disturbance import disturbances
 from ..systems.plant import Plant
-from .side import LinearSide
 
 #: What users of other libraries type, and what it is called here.
 _SYNONYMS = {
@@ -199,10 +198,8 @@ class Weights(Saved):
         freeze_arrays(self)
 
     @classmethod
-    def of(cls, side: LinearSide, **given: Unpack[WeightOptions]) -> Weights:
+    def of(cls, n: int, p: int, m: int, **given: Unpack[WeightOptions]) -> Weights:
         """The weights from what a user gave, where None stays None."""
-        n = side.order
-        p, m = side.through.shape
         entry = given.get("G")
         G = np.eye(n) if entry is None else matrix(entry, "G", (n, None))
         hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"

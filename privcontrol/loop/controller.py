@@ -9,26 +9,19 @@ does not depend on u(t), and no algebraic loop arises.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._files import Saved
 from ..core._frozen import freeze_arrays
-from ..core._linalg import EPS, product, real_array
+from ..core._linalg import product
 from ..noise.iosystem import numbered
-from ..systems.linear import reached_states
-from ..systems.plant import Plant
 from .side import LinearSide
-
-#: Steps that a system is given to settle, when it is asked for its linear steady state.
-_SETTLING = 20_000
 
 
 class Law(Saved, ABC):
@@ -42,12 +35,15 @@ class Law(Saved, ABC):
         Whether it is code of the user's own, which is called for one run at a time.
     estimates : bool
         Whether its first n states are an estimate of the plant's.
+    recalls : bool
+        Whether it holds all that was published, so it has no finite state.
     """
 
     states: tuple[str, ...]
     references: tuple[str, ...]
     is_function = False
     estimates = False
+    recalls = False
 
     @property
     def order(self) -> int:
@@ -239,6 +235,11 @@ class ObserverFeedback(Law):
         return self.K.ndim == 3 or self.advance.ndim == 3
 
     @property
+    def recalls(self) -> bool:  # type: ignore[override]
+        """Whether earlier innovations are part of its memory."""
+        return self.recall is not None
+
+    @property
     def order(self) -> int:
         """Number of states, sums and recalled innovations."""
         if self.recall is None:
@@ -321,167 +322,6 @@ class ObserverFeedback(Law):
 def gain_at(gain: NDArray, t: int) -> NDArray:
     """Return the gain of sample t, from one for all of them or from one for each."""
     return gain if gain.ndim == 2 else gain[t]
-
-
-def general_controller(side: LinearSide, ctrl: ct.InputOutputSystem) -> Controller:
-    """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
-    plant = side.plant
-    system = linear_system(ctrl, "controller")
-    for matrix in (system.A, system.B, system.C, system.D):
-        real_array(matrix, "controller", copy=False)
-    check_timebase(system, plant)
-    inputs, outputs = wiring(system, side)
-    entry = system.B[:, inputs]
-    direct = system.D[np.ix_(outputs, inputs)]
-    p, m = side.through.shape
-    through = side.through
-    B, F = np.hsplit(entry, [p])
-    D, H = np.hsplit(direct, [p])
-    algebraic = through @ D
-    rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
-    if (np.abs(algebraic) > rounding).any():
-        raise ValueError(
-            "controller: the loop is not well posed, because the plant and the "
-            "controller both pass their input on at once (D_plant D_controller is not "
-            "zero): what is published at t would depend on itself. Delay the "
-            "controller by one sample, or remove one feedthrough"
-        )
-    solved = np.linalg.inv(np.eye(m) - D @ through)
-    return Controller(
-        A=system.A,
-        B=B,
-        E=B @ through,
-        F=F,
-        C=solved @ system.C[outputs],
-        D=solved @ D,
-        H=solved @ H,
-        states=state_names(system, plant),
-        references=indexed("r", system.ninputs - p),
-    )
-
-
-def linear_system(ctrl: object, name: str) -> ct.StateSpace:
-    """Return a linear system as a StateSpace."""
-    if isinstance(ctrl, ct.StateSpace):
-        return ctrl
-    if isinstance(ctrl, ct.TransferFunction):
-        return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
-    raise ct.ControlArgument(
-        f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
-        f"{type(ctrl).__name__}; ctrl.linearize makes one of a nonlinear system"
-    )
-
-
-def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
-    """The linear system of one that carries a covariance, which is taken as settled.
-
-    None if inputs reach all of its states, or if it is not linear. A warning says that
-    the covariance's start counts for nothing.
-    """
-    if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
-        return None
-    rest = np.zeros(ctrl.nstates)
-    silence = np.zeros(ctrl.ninputs)
-    for _ in range(_SETTLING):
-        before = rest
-        rest = ctrl.dynamics(0, before, silence)
-        if np.abs(rest - before).max() <= 4 * EPS * np.abs(rest).max():
-            break
-    if not np.isfinite(rest).all():
-        return None
-    # differences of a linear map are exact for any step, so the step may be one
-    linear = ctrl.linearize(rest, silence, eps=1.0)
-    reached = reached_states(linear.A != 0, linear.B.any(axis=1))
-    if reached.all():
-        return None
-    A = linear.A[np.ix_(reached, reached)]
-    B = linear.B[reached]
-    C = linear.C[:, reached]
-    # random inputs from rest, past all transients of a few states
-    rng = np.random.default_rng(0)
-    state = rest
-    followed = np.zeros(len(A))
-    for _ in range(3 + 2 * ctrl.nstates):
-        sent = rng.normal(size=ctrl.ninputs)
-        expected = ctrl.output(0, state, sent)
-        answer = C @ followed + linear.D @ sent
-        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
-            return None
-        state = ctrl.dynamics(0, state, sent)
-        followed = A @ followed + B @ sent
-    warnings.warn(
-        "controller: the covariance that it carries is taken as settled, and a P0 that "
-        "was passed to ct.create_estimator_iosystem counts for nothing; "
-        "private_lqg(P0=...) has the filter that starts from a prior",
-        stacklevel=5,
-    )
-    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
-    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
-    return ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
-
-
-def state_names(system: ct.InputOutputSystem, plant: Plant) -> tuple[str, ...]:
-    """Labels of a controller's states, others where the plant has one of them."""
-    names = tuple(system.state_labels)
-    if set(names) & set(plant.states):
-        return indexed("xc", len(names))
-    return names
-
-
-def check_timebase(system: ct.InputOutputSystem, plant: Plant) -> None:
-    """Refuse a controller whose sampling time is not the plant's."""
-    if system.dt is None and not system.nstates:
-        return  # a gain has no sampling time
-    if system.dt is None or system.dt == 0:
-        raise ct.ControlArgument(
-            f"controller: expected discrete time with dt = {plant.dt}, got dt = "
-            f"{system.dt}; discretise it with controller.sample({plant.step:g}), or "
-            "state its dt when you make it"
-        )
-    if system.dt is True or plant.dt is True or np.isclose(system.dt, plant.dt, 1e-9):
-        return
-    ratio = system.dt / plant.step
-    advice = "design it for the sampling time of the plant"
-    if ratio > 1 and np.isclose(ratio, round(ratio), 1e-9):
-        advice = (
-            f"it runs {round(ratio)} times slower: such a loop is periodic, not time "
-            f"invariant. Sample the plant with {system.dt:g} s, and design the noise "
-            "for that plant"
-        )
-    raise ct.ControlArgument(
-        f"controller: expected dt = {plant.dt} as the plant, got {system.dt}; {advice}"
-    )
-
-
-def wiring(
-    system: ct.InputOutputSystem, side: LinearSide
-) -> tuple[list[int], list[int]]:
-    """The system's inputs (yhat, references) and outputs in the loop's order.
-
-    They are found by name where the names tell, else they stay as given.
-    """
-    plant = side.plant
-    p, m = side.through.shape
-    if system.ninputs < p:
-        raise ct.ControlDimension(
-            f"controller: expected the {p} published outputs as inputs, then "
-            f"references, got {system.ninputs} inputs"
-        )
-    if system.noutputs != m:
-        raise ct.ControlDimension(
-            f"controller: expected {m} outputs, one for each input that it drives, got "
-            f"{system.noutputs}"
-        )
-    inputs = list(range(system.ninputs))
-    outputs = list(range(m))
-    for names in (indexed("yhat", p), plant.outputs):
-        if set(names) <= set(system.input_labels):
-            first = [system.input_labels.index(name) for name in names]
-            inputs = first + [k for k in range(system.ninputs) if k not in first]
-    driven = [plant.inputs[k] for k in side.driven]
-    if set(driven) == set(system.output_labels):
-        outputs = [system.output_labels.index(name) for name in driven]
-    return inputs, outputs
 
 
 def answered(

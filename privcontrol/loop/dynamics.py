@@ -7,7 +7,7 @@ is that of its matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,18 +18,15 @@ from numpy.typing import NDArray
 from ..core._linalg import product
 from ..systems.linear import LinearSystem, spectral_radius
 from .controller import Law
-from .nonlinear import NonlinearSide
-from .side import LinearSide
-
-#: Takes the time index, the controller's memory (k, q), what it senses (p, q) and the
-#: inputs (m, q) that it asks for; returns those that act.
-Actuator = Callable[[int, NDArray, NDArray, NDArray], NDArray]
+from .side import LinearSide, NonlinearSide
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
 _DOUBLED = 1000
-#: Samples that are computed together, so they stay in the cache.
-_STRETCH = 2048
+#: A loop that starts at zero.
+AT_REST = np.zeros((0, 1))
+#: What drives a loop, by name: white factors, or signals (T, size, runs).
+Drives = Mapping[str, NDArray]
 
 
 class Rows(NamedTuple):
@@ -37,6 +34,17 @@ class Rows(NamedTuple):
 
     each: NDArray  # (k, n + m)
     last: NDArray  # (k, n)
+
+    def during(self, states: NDArray, published: NDArray) -> NDArray:
+        """Return the rows (T, k, q) at the samples of a run."""
+        order = self.last.shape[1]
+        by_state, by_input = np.hsplit(self.each, [order])
+        acting = published[:, published.shape[1] - by_input.shape[1] :]
+        return by_state @ states[:-1, :order] + by_input @ acting
+
+    def after(self, states: NDArray) -> NDArray:
+        """Return the last rows (.., k, q) of some states."""
+        return self.last @ states[..., : self.last.shape[1], :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +127,7 @@ class LoopDynamics:
         system = self.fixed
         return bool(np.isfinite(system.A).all()) and spectral_radius(system) < 1
 
-    def sensed(
-        self, t: int, rows: NDArray, factors: Mapping[str, NDArray]
-    ) -> LinearSystem:
+    def sensed(self, t: int, rows: NDArray, factors: Drives) -> LinearSystem:
         """Return the map from what enters drives by factors to rows of (x, u), at t."""
         system = self.at(t)
         n = self.side.order
@@ -138,7 +144,7 @@ class LoopDynamics:
             system.A, np.hstack(entries), C, by_input @ np.hstack(direct)
         )
 
-    def steady(self, rows: NDArray, factors: Mapping[str, NDArray]) -> LinearSystem:
+    def steady(self, rows: NDArray, factors: Drives) -> LinearSystem:
         """Return the map `sensed` of a loop that must be stable."""
         if not self.stable:
             radius = spectral_radius(self.fixed)
@@ -151,9 +157,9 @@ class LoopDynamics:
     def run(
         self,
         initial: NDArray,
-        drives: Mapping[str, NDArray],
+        drives: Drives,
         samples: int,
-        actuator: Actuator | None = None,
+        limits: NDArray | None = None,
         first: int = 0,
     ) -> tuple[NDArray, NDArray]:
         """Run side by side from sample ``first`` on.
@@ -161,26 +167,27 @@ class LoopDynamics:
         Parameters
         ----------
         initial : ndarray, shape (N, q or 1)
+            It may leave out the controller's states, which are zero then.
         drives : dict of str to ndarray, shapes (T or more, size, q or 1)
             Zero where left out.
         samples : int
-        actuator : Actuator, optional
-            Replaces the inputs that the controller asks for.
+        limits : ndarray, shape (m, 2), optional
+            Least and largest values of the inputs.
 
         Returns
         -------
         states, published : ndarray, shapes (T + 1, N, q), (T, p + m, q)
         """
         widths = [drive.shape[2] for drive in drives.values()]
-        runs = max(initial.shape[1], *widths, 1)
-        initial = np.broadcast_to(initial, (len(initial), runs))
+        start = np.zeros((self.size, max(initial.shape[1], *widths, 1)))
+        start[: len(initial)] = initial
         is_fixed = isinstance(self.side, LinearSide) and not self.law.varies
-        if actuator is not None or not is_fixed:
-            return self._stepped(initial, drives, samples, actuator, first)
+        if limits is not None or not is_fixed:
+            return self._stepped(start, drives, samples, limits, first)
         system = self.fixed
-        states = np.zeros((samples + 1, self.size, runs))
-        published = np.zeros((samples, len(system.C), runs))
-        states[0] = initial
+        states = np.zeros((samples + 1, *start.shape))
+        published = np.zeros((samples, len(system.C), start.shape[1]))
+        states[0] = start
         for name, drive in drives.items():
             place = self.places[name]
             acting = drive[:samples]
@@ -193,9 +200,9 @@ class LoopDynamics:
     def _stepped(
         self,
         initial: NDArray,
-        drives: Mapping[str, NDArray],
+        drives: Drives,
         samples: int,
-        actuator: Actuator | None,
+        limits: NDArray | None,
         first: int,
     ) -> tuple[NDArray, NDArray]:
         """Read the plant, let the controller decide, and move both on."""
@@ -220,8 +227,8 @@ class LoopDynamics:
             reading = side.read(t, state, free) + acting_on["noise"][k]
             sensed = reading - side.outputs
             acting = law.decide(t, memory, sensed, reference) + side.inputs
-            if actuator is not None:
-                acting = actuator(t, memory, sensed, acting)
+            if limits is not None:
+                acting = np.clip(acting, limits[:, :1], limits[:, 1:])
             published[k, p:] = acting
             acting = published[k, p:]
             published[k, :p] = reading + product(side.through, acting)
@@ -232,32 +239,17 @@ class LoopDynamics:
         return states, published
 
     def errors(
-        self,
-        rows: Rows,
-        drives: Mapping[str, NDArray],
-        samples: int,
-        initial: NDArray | None = None,
+        self, rows: Rows, drives: Drives, samples: int, initial: NDArray = AT_REST
     ) -> NDArray:
-        """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest.
-
-        ``initial`` may leave out the controller's states, which are zero then.
-        """
-        if initial is None:
-            initial = np.zeros((0, 1))
-        start = np.zeros((self.size, initial.shape[1]))
-        start[: len(initial)] = initial
-        n = self.side.order
-        states, published = self.run(start, drives, samples)
-        errors = np.empty((samples + 1, len(rows.each), states.shape[2]))
-        errors[:-1] = rows.each[:, :n] @ states[:-1, :n]
-        errors[:-1] += rows.each[:, n:] @ published[:, self.outputs :]
-        errors[-1] = rows.last @ states[-1, :n]
-        return errors
+        """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest."""
+        states, published = self.run(initial, drives, samples)
+        during = rows.during(states, published)
+        return np.concatenate([during, rows.after(states[-1:])])
 
     def variances(
         self,
         rows: Rows,
-        factors: Mapping[str, NDArray],
+        factors: Drives,
         samples: int,
         source: LinearSystem | None = None,
         start: NDArray | None = None,
@@ -289,44 +281,20 @@ def march(A: NDArray, states: NDArray) -> None:
     """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
     ``states`` (T, N, q) holds the initial state, then what the drives add at each
-    sample.
+    sample. Small ones march all samples together: after a turn, each holds what the
+    last 2, 4, 8, ... samples brought.
     """
     samples, order, runs = states.shape
     if order * order * runs <= _DOUBLED:
-        powers = _doubled_powers(A, min(samples, _STRETCH))
+        powers = [A]
+        with np.errstate(over="ignore", invalid="ignore"):
+            while 2 ** len(powers) < samples:
+                powers.append(powers[-1] @ powers[-1])
         if np.isfinite(powers[-1]).all():
-            for start in range(0, samples - 1, _STRETCH - 1):
-                _march_doubling(powers, states[start : start + _STRETCH])
+            for turn, power in enumerate(powers):
+                step = 2**turn
+                states[step:] += power @ states[:-step]
             return
     moved = np.empty((order, runs))
     for t in range(samples - 1):
         states[t + 1] += product(A, states[t], out=moved)
-
-
-def _march_doubling(powers: list[NDArray], states: NDArray) -> None:
-    """March all samples of a stretch together.
-
-    After a turn, each holds what the last 2, 4, 8, ... samples brought.
-    """
-    samples, order, runs = states.shape
-    by_signal = states.transpose(1, 0, 2)
-    columns = by_signal.reshape(order, samples * runs)
-    step = runs
-    for power in powers:
-        earlier = columns[:, :-step]
-        columns[:, step:] += product(power, earlier)
-        step *= 2
-    together = columns.reshape(order, samples, runs)
-    states[:] = together.transpose(1, 0, 2)
-
-
-def _doubled_powers(A: NDArray, samples: int) -> list[NDArray]:
-    """Return A, A^2, A^4, ... below the number of samples.
-
-    The last one is not finite if one of them overflows.
-    """
-    powers = [A]
-    with np.errstate(over="ignore", invalid="ignore"):
-        while 2 ** len(powers) < samples:
-            powers.append(powers[-1] @ powers[-1])
-    return powers

@@ -117,7 +117,7 @@ def _named(
 ) -> System:
     """The system of matrices at each sample, with names."""
     loop.law.check_linear()
-    if loop.observer is not None and loop.observer.recall is not None:
+    if loop.law.recalls:
         raise ValueError(
             "this loop's noise has no finite state, and its controller recalls all "
             "that was published: it is no system of python-control; loop.online() runs "

@@ -35,9 +35,10 @@ from .moments import (
 )
 from .online import OnlineController
 from .optimum import Optimality, optimality
+from .own_law import UserLaw
 from .report import write_report
 from .signals import over_run
-from .simulation import UserLaw, simulate
+from .simulation import simulate
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -59,7 +60,7 @@ class PrivateLoop(LoopData):
     form : {"predictor", "filter", ""}
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
-    truth : NonlinearTruth or None
+    truth : NonlinearSide or None
         The nonlinear plant that is simulated, with its operating point. ``plant`` is
         the linear one that its noise was designed for, `closed_loop`, `system` and
         `poles` are those of that one, and exact moments are refused.
@@ -99,9 +100,7 @@ class PrivateLoop(LoopData):
         Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
         None for noise without a finite state.
         """
-        if self.observer is None:
-            return None
-        if self.observer.recall is not None:
+        if self.observer is None or self.law.recalls:
             return None
         if self.form == "predictor":
             return self.observer.advance

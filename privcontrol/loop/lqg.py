@@ -18,10 +18,10 @@ from ..designs.output_noise import OutputNoise
 from ..systems.plant import Plant
 from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
 from .checks import Weights, fitting_plant, known_keywords, matrix, semidefinite
-from .controller import general_controller
 from .loop import PrivateLoop
 from .moments import Expected
 from .optimum import optimal_loop
+from .own_law import general_controller
 from .regulator import LqgDesign, constant_filter
 
 
@@ -130,7 +130,9 @@ def private_lqg(
     """
     plant = fitting_plant(sys, noise)
     side = driven_side(plant, controls, noise)
-    weights = Weights.of(side, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N)
+    weights = Weights.of(
+        side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
+    )
     weights.require()
     tracked: list[int] = []
     prices: list[float] = []

@@ -14,7 +14,7 @@ from ..noise.parts import Filtered
 from ..systems.linear import output_variances
 from ._loop_data import LoopData
 from .checks import root
-from .dynamics import Rows
+from .dynamics import AT_REST, Rows
 from .signals import LoopSignals, over_run
 
 #: Numbers that the response of one group of columns may take, so memory does not
@@ -175,12 +175,12 @@ def _fresh_variances(
     loop: LoopData, rows: Rows, factors: Mapping[str, NDArray], samples: int
 ) -> NDArray:
     """Variances (T + 1, k) by drives drawn at each sample, of covariance F F'."""
+    dynamics = loop.dynamics
+    if factors and loop.law.varies and not loop.law.recalls:
+        return dynamics.variances(rows, factors, samples)
     total = np.zeros((samples + 1, len(rows.each)))
-    recalls = loop.observer is not None and loop.observer.recall is not None
-    if factors and loop.law.varies and not recalls:
-        return loop.dynamics.variances(rows, factors, samples)
     for name, factor in factors.items():
-        if recalls:
+        if loop.law.recalls:
             columns = np.einsum("ts,pq->tpsq", np.eye(samples), factor)
             each = columns.reshape(samples, len(factor), -1)
             total += _response_variances(loop, rows, each, name)
@@ -188,13 +188,10 @@ def _fresh_variances(
         # a loop that stays the same answers all samples as it answers the first
         impulse = np.zeros((samples, *factor.shape))
         impulse[0] = factor
-        errors = loop.dynamics.errors(rows, {name: impulse}, samples)
-        total[:-1] += np.cumsum(_squares(errors[:-1]), axis=0)
-        if rows.last.any():
-            rest = np.zeros((loop.dynamics.size, 1))
-            states, _ = loop.dynamics.run(rest, {name: impulse}, samples)
-            final = rows.last @ states[1:, : loop.side.plant.order]
-            total[-1] += np.sum(_squares(final), axis=0)
+        states, published = dynamics.run(AT_REST, {name: impulse}, samples)
+        answers = _squares(rows.during(states, published))
+        total[:-1] += np.cumsum(answers, axis=0)
+        total[-1] += np.sum(_squares(rows.after(states[1:])), axis=0)
     return total
 
 

@@ -46,12 +46,9 @@ class OnlineController:
         if loop.observer is not None:
             self.estimate = loop.prior_mean
         self._horizon = math.inf if loop.noise is None else loop.noise.horizon
-        self._rest = loop.rest
-        self._outputs = side.outputs
-        self._inputs = side.inputs
-        if loop.truth is not None:
-            self._outputs = loop.truth.outputs[:, None]
-            self._inputs = loop.truth.inputs[side.driven, None]
+        self._rest = loop.simulated.rest
+        self._outputs = loop.simulated.outputs
+        self._inputs = loop.simulated.inputs
         self._through = side.through if side.through.any() else None
         self._memory = start_of(loop)[side.order :, None]
         self._reading: NDArray | None = None
@@ -131,7 +128,7 @@ class OnlineController:
             return known.covariances(math.inf)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
-        if self._observer is not None and self._observer.recall is not None:
+        if self.law.recalls:
             return known.covariances(self._horizon)[self.time - 1]
         return known.covariance(self._filter(self.time - 1))
 
@@ -172,7 +169,7 @@ class OnlineController:
         observer = self._observer
         reading = self._reading
         memory = self._memory
-        predicts = observer is not None and observer.recall is None
+        predicts = observer is not None and not self.law.recalls
         if reading is None and not predicts:
             raise ValueError(
                 "yhat: this controller predicts nothing, and cannot do without a sample"

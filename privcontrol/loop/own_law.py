@@ -1,63 +1,49 @@
-"""Controllers that are functions of what is published: an MPC, a network, a `ct.nlsys`.
+"""Controllers that a user gives: systems of python-control, and functions.
 
-They are called once per run and sample, and one run follows the other. What they
-compute is post-processing, so the guarantee of the noise is that of the loop. Exact
-moments, poles and design files of such loops do not exist.
+Linear systems are brought to the form of `Controller`. Functions such as an MPC or a
+network, and a `ct.nlsys`, are called once per run and sample, and one run follows the
+other. What they compute is post-processing, so the guarantee of the noise is that of
+the loop. Exact moments, poles and design files of such loops do not exist.
 """
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import real_array
-from ..core.errors import PrivacyWarning
-from ..designs.output_noise import OutputNoise
-from .checks import Weights
-from .controller import (
-    Law,
-    ObserverFeedback,
-    check_timebase,
-    indexed,
-    state_names,
-    wiring,
-)
-from .kalman import is_dense, knowledge_of
-from .nonlinear import NonlinearTruth
-from .regulator import LqgDesign
-from .side import LinearSide
+from ..core._linalg import EPS, real_array
+from ..systems.linear import reached_states
+from ..systems.nonlinear import is_nonlinear
+from ..systems.plant import SampledSystem
+from .controller import Controller, Law, ObserverFeedback, indexed
+from .side import LinearSide, NonlinearSide
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
+#: From the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
+UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
+
+#: Steps that a system is given to settle, when it is asked for its linear steady state.
+_SETTLING = 20_000
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class OwnLaw(Law):
-    """A controller of the user's own, in deviations from the point about which it acts.
+    """A controller of the user's own, in deviations from the point of a side.
 
-    Attributes
-    ----------
-    step : float
-        Length of a sample.
-    inputs, outputs : ndarray, shapes (m, 1), (p, 1)
-        That point; the user's code is given, and gives, whole signals.
-    observer : ObserverFeedback or None
-        What makes the estimate that it is given.
+    The user's code is given, and gives, whole signals.
     """
 
-    step: float
-    inputs: NDArray
-    outputs: NDArray
-    references: tuple[str, ...] = ()
+    side: LinearSide | NonlinearSide
     states: tuple[str, ...] = ()
-    observer: ObserverFeedback | None = None
+    references: tuple[str, ...] = ()
 
     is_function = True
 
@@ -73,12 +59,12 @@ class OwnLaw(Law):
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
         """Return the inputs (m, 1) that it asks for, from one run's reading."""
-        given = self._answer(t, memory, sensed, reference[:, 0])
+        given = self._answer(t, memory, sensed, reference)
         try:
             asked = np.asarray(given, float)
         except (TypeError, ValueError):
             asked = np.empty((0, 0))
-        m = len(self.inputs)
+        m = len(self.side.controls)
         if asked.size != m or asked.shape not in ((), (m,), (m, 1)):
             raise ValueError(
                 f"controller: expected {m} inputs, shape ({m},), got "
@@ -89,7 +75,7 @@ class OwnLaw(Law):
                 f"controller: expected finite inputs, got others at sample {t}; an "
                 "optimisation may be infeasible there: soften its constraints"
             )
-        return asked.reshape(m, 1) - self.inputs
+        return asked.reshape(m, 1) - self.side.inputs
 
     def knowing(self, observer: ObserverFeedback) -> OwnLaw:
         """Return the controller with an estimate, if it takes one."""
@@ -98,19 +84,16 @@ class OwnLaw(Law):
     @abstractmethod
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> Any:
+    ) -> ArrayLike:
         """What the user's code returns."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FunctionLaw(OwnLaw):
-    """A function f(t, yhat, estimate, reference).
-
-    The observer's states are counted from the state ``rest`` (n,).
-    """
+    """A function f(t, yhat, estimate, reference), and what makes its estimate."""
 
     function: Function
-    rest: NDArray
+    observer: ObserverFeedback | None = None
 
     @property
     def estimates(self) -> bool:  # type: ignore[override]
@@ -135,14 +118,14 @@ class FunctionLaw(OwnLaw):
 
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> Any:
-        followed = reference.copy() if self.references else None
+    ) -> ArrayLike:
+        followed = reference[:, 0].copy() if self.references else None
         estimate = None
         if self.observer is not None:
             change = self.observer.estimate(t, memory, sensed)
-            estimate = self.rest + change[:, 0]
-        yhat = (sensed + self.outputs)[:, 0]
-        return self.function(t * self.step, yhat, estimate, followed)
+            estimate = self.side.rest + change[:, 0]
+        yhat = (sensed + self.side.outputs)[:, 0]
+        return self.function(t * self.side.plant.step, yhat, estimate, followed)
 
     def follow(
         self,
@@ -164,46 +147,46 @@ class SystemLaw(OwnLaw):
     ``reads`` and ``drives`` put its inputs and outputs in the loop's order.
     """
 
-    update: Callable[..., Any] | None
-    read: Callable[..., Any] | None
-    params: Mapping[str, Any]
+    update: Callable[..., ArrayLike] | None
+    read: Callable[..., ArrayLike] | None
+    params: dict[str, object]
     reads: NDArray
-    drives: NDArray
+    drives: list[int]
 
     @classmethod
     def of(
-        cls, ctrl: ct.NonlinearIOSystem, side: LinearSide, **point: Any
+        cls, ctrl: ct.NonlinearIOSystem, side: LinearSide | NonlinearSide
     ) -> SystemLaw:
         """The controller of a system whose time is the plant's."""
         check_timebase(ctrl, side.plant)
         reads, drives = wiring(ctrl, side)
         return cls(
-            states=state_names(ctrl, side.plant),
-            references=indexed("r", ctrl.ninputs - len(side.outputs)),
+            side,
+            state_names(ctrl, side.plant),
+            indexed("r", ctrl.ninputs - len(side.outputs)),
             update=ctrl.updfcn,
             read=ctrl.outfcn,
             params=dict(ctrl.params),
             reads=np.argsort(reads),
-            drives=np.array(drives),
-            **point,
+            drives=drives,
         )
 
     def _called(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., ArrayLike],
         t: int,
         memory: NDArray,
         sensed: NDArray,
         reference: NDArray,
-    ) -> Any:
+    ) -> ArrayLike:
         """What a function of the system returns at sample t."""
-        yhat = (sensed + self.outputs)[:, 0]
-        given = np.concatenate([yhat, reference])[self.reads]
-        return function(t * self.step, memory[:, 0].copy(), given, dict(self.params))
+        given = np.concatenate([sensed + self.side.outputs, reference])[self.reads, 0]
+        state = memory[:, 0].copy()
+        return function(t * self.side.plant.step, state, given, dict(self.params))
 
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> Any:
+    ) -> ArrayLike:
         if self.read is None:
             return memory[self.drives, 0]
         answer = self._called(self.read, t, memory, sensed, reference)
@@ -219,66 +202,245 @@ class SystemLaw(OwnLaw):
     ) -> NDArray:
         if self.update is None or not self.states:
             return memory
-        moved = self._called(self.update, t, memory, sensed, reference[:, 0])
+        moved = self._called(self.update, t, memory, sensed, reference)
         return np.reshape(moved, memory.shape)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OwnDesign(LqgDesign):
-    """Hold the public prior of a controller of the user's own, with its own gains."""
+@dataclass(frozen=True, eq=False)
+class BlockLaw(Law):
+    """A function of the estimates (n, trials), called for whole blocks of trials."""
 
-    own: OwnLaw
+    observer: ObserverFeedback
+    function: UserLaw
+    step: float
 
-    def law(
-        self,
-        side: LinearSide,
-        weights: Weights,
-        noise: OutputNoise | None,
-        samples: float | None = None,
-    ) -> Law:
-        """Return it with the filter that knows the noise, given QN, RN and a prior."""
-        is_unknown = weights.QN is None or weights.RN is None
-        if self.P0 is not None and is_unknown:
+    varies = True
+    estimates = True
+
+    @property
+    def states(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Labels of the observer's states."""
+        return self.observer.states
+
+    @property
+    def references(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Labels of the observer's references."""
+        return self.observer.references
+
+    @property
+    def order(self) -> int:
+        """Number of states of the observer."""
+        return self.observer.order
+
+    def decide(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> NDArray:
+        estimate = self.observer.estimate(t, memory, sensed)
+        n, block = estimate.shape
+        m = len(self.observer.through.T)
+        answer = self.function(t * self.step, estimate, reference[:n])
+        inputs = np.asarray(answer, float)
+        if inputs.shape == (m,):
+            inputs = inputs[:, None]
+        if inputs.shape not in ((m, 1), (m, block)):
             raise ValueError(
-                "P0: the estimate that starts from it needs the covariances of the "
-                "plant's disturbances and readings; pass QN and RN"
+                f"controller: expected an array of shape ({m}, {block}) (inputs, "
+                f"trials), or ({m},) for all trials alike, got {inputs.shape}; it is "
+                f"called for blocks of {block} trials at once, with xhat of shape "
+                f"{estimate.shape}, however many trials are asked for"
             )
-        if noise is None or is_unknown:
-            return self.own
-        if self.P0 is None and is_dense(noise):
-            if isinstance(self.own, FunctionLaw):
-                warnings.warn(
-                    "controller: its estimate is None, since beside this noise an "
-                    "estimate needs the public covariance of x(0); pass P0",
-                    PrivacyWarning,
-                    stacklevel=2,
-                )
-            return self.own
-        known = knowledge_of(side.plant, weights, noise, self.P0)
-        none = np.zeros_like(side.B.T)
-        observer = known.law(side, none, self.form, self.tracked, noise.horizon)
-        return self.own.knowing(observer)
+        return np.broadcast_to(inputs, (m, block))
+
+    def follow(
+        self,
+        t: int,
+        memory: NDArray,
+        sensed: NDArray,
+        acting: NDArray,
+        reference: NDArray,
+    ) -> NDArray:
+        return self.observer.follow(t, memory, sensed, acting, reference)
 
 
-def own_law(controller: Any, side: LinearSide, truth: NonlinearTruth | None) -> OwnLaw:
-    """The controller of a function or a `ct.nlsys`.
+def law_of(
+    controller: ct.InputOutputSystem | Function,
+    linear: LinearSide,
+    side: LinearSide | NonlinearSide,
+) -> Law:
+    """The controller u = controller (yhat, r) of a system, or of a function.
 
-    `ValueError` if what is published at a sample would depend on the controller's
-    answer.
+    `ValueError` if what is published at a sample would depend on the answer to it.
     """
-    if side.through.any():
+    if is_nonlinear(controller):
+        controller = settled(controller) or controller
+    is_system = isinstance(controller, ct.InputOutputSystem)
+    is_function = callable(controller) and not is_system
+    if not is_function and not is_nonlinear(controller):
+        return general_controller(linear, controller)
+    if linear.through.any():
         raise ValueError(
             "controller: the plant passes an input that the controller drives on at "
             "once, so what is published would depend on the controller's answer "
             "to it; delay that input by one sample (with_delays)"
         )
-    point: dict[str, Any] = {"inputs": side.inputs, "outputs": side.outputs}
-    rest = np.zeros(side.order)
-    if truth is not None:
-        point["inputs"] = truth.inputs[side.driven, None]
-        point["outputs"] = truth.outputs[:, None]
-        rest = truth.states
-    point["step"] = side.plant.step
     if isinstance(controller, ct.NonlinearIOSystem):
-        return SystemLaw.of(controller, side, **point)
-    return FunctionLaw(function=controller, rest=rest, **point)
+        return SystemLaw.of(controller, side)
+    return FunctionLaw(side, function=controller)
+
+
+def general_controller(side: LinearSide, ctrl: ct.InputOutputSystem) -> Controller:
+    """The controller u = ctrl (yhat, r) of any linear discrete-time system."""
+    plant = side.plant
+    system = linear_system(ctrl, "controller")
+    for matrix in (system.A, system.B, system.C, system.D):
+        real_array(matrix, "controller", copy=False)
+    check_timebase(system, plant)
+    inputs, outputs = wiring(system, side)
+    through = side.through
+    p, m = through.shape
+    B, F = np.hsplit(system.B[:, inputs], [p])
+    D, H = np.hsplit(system.D[np.ix_(outputs, inputs)], [p])
+    rounding = 8 * EPS * max(p, m) * np.abs(through) @ np.abs(D)
+    if (np.abs(through @ D) > rounding).any():
+        raise ValueError(
+            "controller: the loop is not well posed, because the plant and the "
+            "controller both pass their input on at once (D_plant D_controller is not "
+            "zero): what is published at t would depend on itself. Delay the "
+            "controller by one sample, or remove one feedthrough"
+        )
+    solved = np.linalg.inv(np.eye(m) - D @ through)
+    return Controller(
+        A=system.A,
+        B=B,
+        E=B @ through,
+        F=F,
+        C=solved @ system.C[outputs],
+        D=solved @ D,
+        H=solved @ H,
+        states=state_names(system, plant),
+        references=indexed("r", system.ninputs - p),
+    )
+
+
+def linear_system(ctrl: object, name: str) -> ct.StateSpace:
+    """Return a linear system as a StateSpace."""
+    if isinstance(ctrl, ct.StateSpace):
+        return ctrl
+    if isinstance(ctrl, ct.TransferFunction):
+        return ct.ss(ctrl, inputs=ctrl.input_labels, outputs=ctrl.output_labels)
+    raise ct.ControlArgument(
+        f"{name}: expected a StateSpace or a TransferFunction in discrete time, got "
+        f"{type(ctrl).__name__}; ctrl.linearize makes one of a nonlinear system"
+    )
+
+
+def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
+    """The linear system of one that carries a covariance, which is taken as settled.
+
+    None if inputs reach all of its states, or if it is not linear. A warning says that
+    the covariance's start counts for nothing.
+    """
+    if not ctrl.nstates or not ct.isdtime(ctrl, strict=True):
+        return None
+    rest = np.zeros(ctrl.nstates)
+    silence = np.zeros(ctrl.ninputs)
+    for _ in range(_SETTLING):
+        before = rest
+        rest = ctrl.dynamics(0, before, silence)
+        if np.abs(rest - before).max() <= 4 * EPS * np.abs(rest).max():
+            break
+    if not np.isfinite(rest).all():
+        return None
+    # differences of a linear map are exact for any step, so the step may be one
+    linear = ctrl.linearize(rest, silence, eps=1.0)
+    reached = reached_states(linear.A != 0, linear.B.any(axis=1))
+    if reached.all():
+        return None
+    A = linear.A[np.ix_(reached, reached)]
+    B = linear.B[reached]
+    C = linear.C[:, reached]
+    # random inputs from rest, past all transients of a few states
+    rng = np.random.default_rng(0)
+    state = rest
+    followed = np.zeros(len(A))
+    for _ in range(3 + 2 * ctrl.nstates):
+        sent = rng.normal(size=ctrl.ninputs)
+        expected = ctrl.output(0, state, sent)
+        answer = C @ followed + linear.D @ sent
+        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
+            return None
+        state = ctrl.dynamics(0, state, sent)
+        followed = A @ followed + B @ sent
+    warnings.warn(
+        "controller: the covariance that it carries is taken as settled, and a P0 that "
+        "was passed to ct.create_estimator_iosystem counts for nothing; "
+        "private_lqg(P0=...) has the filter that starts from a prior",
+        stacklevel=5,
+    )
+    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
+    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
+    return ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
+
+
+def state_names(system: ct.InputOutputSystem, plant: SampledSystem) -> tuple[str, ...]:
+    """Labels of a controller's states, others where the plant has one of them."""
+    names = tuple(system.state_labels)
+    if set(names) & set(plant.states):
+        return indexed("xc", len(names))
+    return names
+
+
+def check_timebase(system: ct.InputOutputSystem, plant: SampledSystem) -> None:
+    """Refuse a controller whose sampling time is not the plant's."""
+    if system.dt is None and not system.nstates:
+        return  # a gain has no sampling time
+    if system.dt is None or system.dt == 0:
+        raise ct.ControlArgument(
+            f"controller: expected discrete time with dt = {plant.dt}, got dt = "
+            f"{system.dt}; discretise it with controller.sample({plant.step:g}), or "
+            "state its dt when you make it"
+        )
+    if system.dt is True or plant.dt is True or np.isclose(system.dt, plant.dt, 1e-9):
+        return
+    ratio = system.dt / plant.step
+    advice = "design it for the sampling time of the plant"
+    if ratio > 1 and np.isclose(ratio, round(ratio), 1e-9):
+        advice = (
+            f"it runs {round(ratio)} times slower: such a loop is periodic, not time "
+            f"invariant. Sample the plant with {system.dt:g} s, and design the noise "
+            "for that plant"
+        )
+    raise ct.ControlArgument(
+        f"controller: expected dt = {plant.dt} as the plant, got {system.dt}; {advice}"
+    )
+
+
+def wiring(
+    system: ct.InputOutputSystem, side: LinearSide | NonlinearSide
+) -> tuple[list[int], list[int]]:
+    """The system's inputs (yhat, references) and outputs in the loop's order.
+
+    They are found by name where the names tell, else they stay as given.
+    """
+    plant = side.plant
+    p, m = side.through.shape
+    if system.ninputs < p:
+        raise ct.ControlDimension(
+            f"controller: expected the {p} published outputs as inputs, then "
+            f"references, got {system.ninputs} inputs"
+        )
+    if system.noutputs != m:
+        raise ct.ControlDimension(
+            f"controller: expected {m} outputs, one for each input that it drives, got "
+            f"{system.noutputs}"
+        )
+    inputs = list(range(system.ninputs))
+    outputs = list(range(m))
+    for names in (indexed("yhat", p), plant.outputs):
+        if set(names) <= set(system.input_labels):
+            first = [system.input_labels.index(name) for name in names]
+            inputs = first + [k for k in range(system.ninputs) if k not in first]
+    driven = side.driven_labels
+    if set(driven) == set(system.output_labels):
+        outputs = [system.output_labels.index(name) for name in driven]
+    return inputs, outputs

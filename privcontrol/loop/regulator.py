@@ -7,6 +7,7 @@ the prior of x(0) and the law of the noise, or that of the papers, with constant
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,12 +17,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._files import Saved
+from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import White
 from ..secrets.modes import unseen_mode
 from .checks import Weights, present, root
 from .controller import Law, ObserverFeedback
-from .kalman import Knowledge, Step, knowledge_of
+from .kalman import Knowledge, Step, is_dense, knowledge_of
+from .own_law import FunctionLaw, OwnLaw
 from .side import LinearSide
 
 
@@ -100,6 +103,43 @@ class LqgDesign(Saved):
     def is_kalman(self) -> bool:
         """Whether its filter knows the prior and the noise."""
         return self.estimator == "kalman"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnDesign(LqgDesign):
+    """Hold the public prior of a controller of the user's own, with its own gains."""
+
+    own: OwnLaw
+
+    def law(
+        self,
+        side: LinearSide,
+        weights: Weights,
+        noise: OutputNoise | None,
+        samples: float | None = None,
+    ) -> Law:
+        """Return it with the filter that knows the noise, given QN, RN and a prior."""
+        is_unknown = weights.QN is None or weights.RN is None
+        if self.P0 is not None and is_unknown:
+            raise ValueError(
+                "P0: the estimate that starts from it needs the covariances of the "
+                "plant's disturbances and readings; pass QN and RN"
+            )
+        if noise is None or is_unknown:
+            return self.own
+        if self.P0 is None and is_dense(noise):
+            if isinstance(self.own, FunctionLaw):
+                warnings.warn(
+                    "controller: its estimate is None, since beside this noise an "
+                    "estimate needs the public covariance of x(0); pass P0",
+                    PrivacyWarning,
+                    stacklevel=2,
+                )
+            return self.own
+        known = knowledge_of(side.plant, weights, noise, self.P0)
+        none = np.zeros_like(side.B.T)
+        observer = known.law(side, none, self.form, self.tracked, noise.horizon)
+        return self.own.knowing(observer)
 
 
 @dataclass(frozen=True, eq=False)

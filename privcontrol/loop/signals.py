@@ -74,10 +74,10 @@ class LoopSignals:
         samples = len(times)
         followed, fed = _references(loop, reference, given.get("feedforward"), samples)
         public = followed
-        goal = np.tile(loop.rest, (samples, 1))
+        goal = np.tile(loop.simulated.rest, (samples, 1))
         if loop.law.follows_states:
             public = np.hstack([followed, fed])
-            goal = followed + loop.rest
+            goal = followed + loop.simulated.rest
         elif followed.any():
             goal = _followed_states(loop, followed)
         if target is not None:
@@ -170,7 +170,7 @@ def start_of(loop: LoopData) -> NDArray:
     start = np.zeros(loop.dynamics.size)
     start[:n] = loop.prior_mean
     if loop.law.estimates:
-        start[n : 2 * n] = loop.prior_mean - loop.rest
+        start[n : 2 * n] = loop.prior_mean - loop.simulated.rest
     return start
 
 

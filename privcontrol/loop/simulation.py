@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,20 +18,15 @@ from ..core._linalg import product, real_array
 from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
-from ..regions.jacobian import Region
 from ..response import PrivateResponse
 from ._loop_data import LoopData
 from .checks import secret_inputs
-from .controller import ObserverFeedback, at_once
-from .dynamics import LoopDynamics
+from .controller import Law, at_once
+from .dynamics import Drives, LoopDynamics
 from .iosystem import input_labels, output_labels, state_labels
-from .nonlinear import NonlinearSide
-from .side import LinearSide
+from .own_law import BlockLaw, UserLaw
+from .side import LinearSide, NonlinearSide
 from .signals import LoopSignals
-
-#: A user's own control law, from the time, the estimates (n, trials) and the reference
-#: (n, 1) to the inputs.
-UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
@@ -58,22 +53,25 @@ def simulate(
     progress: bool,
 ) -> PrivateResponse:
     """Trials of `PrivateLoop.simulate` as a `PrivateResponse`."""
-    task = _task(loop, signals, _actuation(loop, signals, controller, saturation))
+    law = loop.law
+    if controller is not None:
+        law = _replaced(loop, controller)
+    limits = None
+    if saturation is not None:
+        limits = _limits(saturation, loop)
     _warn_of_published_secrets(loop, signals)
-    block = min(512, max(32, _CACHED // loop.dynamics.size))
     out = run_trials(
-        task,
+        _task(loop, law, signals, limits),
         trials,
         rng=rng,
         executor=executor,
         progress=progress,
-        block=block,
+        block=min(512, max(32, _CACHED // loop.dynamics.size)),
         data=signals.each,
     )
     left = out.get("left")
-    if left is not None and loop.truth is not None:
-        region = loop.truth.check_noise(loop.private_noise, loop.side.controls)
-        _warn_of_left_region(left, region, loop.private_noise.request.miss)
+    if left is not None:
+        _warn_of_left_region(left, loop)
     references = signals.shared["reference"][:, :, 0].T
     response = PrivateResponse(
         signals.timepts,
@@ -84,7 +82,7 @@ def simulate(
         output_labels=output_labels(loop),
         input_labels=input_labels(loop),
         aliases=dict(zip(loop.side.plant.outputs, output_labels(loop))),
-        plant_states=loop.side.plant.order,
+        plant_states=loop.side.order,
         reference=signals.target.T if loop.law.follows_states else None,
         guarantee=loop.guarantee,
         sysname=loop.name,
@@ -96,35 +94,29 @@ def simulate(
 
 
 def _task(
-    loop: LoopData, signals: LoopSignals, actuation: Actuation | None
+    loop: LoopData, law: Law, signals: LoopSignals, limits: NDArray | None
 ) -> SuperposedTrials | SteppedTrials:
     """Return what computes a block of trials."""
     noise = loop.private_noise
-    dynamics = loop.dynamics
-    if loop.truth is not None:
-        times = signals.timepts
-        region = loop.truth.check_noise(noise, loop.side.controls)
-        side = NonlinearSide(loop.truth, loop.side.controls, region, times)
-        dynamics = LoopDynamics(side, loop.law)
-    is_linear = loop.truth is None and not loop.law.is_function
-    is_shared = actuation is None and not signals.each and not signals.roots
-    has_few_entries = noise.total.once < max(loop.side.plant.order, _SMALL + 1)
+    is_linear = loop.truth is None and law is loop.law and not law.is_function
+    is_shared = limits is None and not signals.each and not signals.roots
+    has_few_entries = noise.total.once < max(loop.side.order, _SMALL + 1)
     if is_linear and is_shared and not noise.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
-    return SteppedTrials(dynamics, noise, signals, actuation)
+    return SteppedTrials(LoopDynamics(loop.simulated, law), noise, signals, limits)
 
 
-def _warn_of_left_region(left: NDArray, region: Region, counted: float) -> None:
+def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
     """`PrivacyWarning` where more trials left the region than the guarantee counts."""
+    request = loop.private_noise.request
     count = int(left.sum())
-    if binom.sf(count - 1, len(left), counted) < _UNLIKELY:
+    if binom.sf(count - 1, len(left), request.miss) < _UNLIKELY:
         warnings.warn(
             f"{count} of {len(left)} trials left the region "
-            f"{region.text()}: the guarantee counts such runs "
-            f"with a probability of {counted:g}. Choose a larger region, limit the "
-            "inputs with saturation=, make the region invariant, or state a larger "
-            "probability "
-            "(leaving=); response.left_region tells the trials",
+            f"{request.region.region.text()}: the guarantee counts such runs "
+            f"with a probability of {request.miss:g}. Choose a larger region, limit "
+            "the inputs with saturation=, make the region invariant, or state a larger "
+            "probability (leaving=); response.left_region tells the trials",
             PrivacyWarning,
             stacklevel=5,
         )
@@ -149,9 +141,10 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
 def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
     secret = secret_inputs(loop.side.plant, loop.noise)
-    driven = [loop.side.plant.inputs[k] for k in loop.side.controls]
-    given = [driven[k] for k in np.flatnonzero(signals.feedforward.any(axis=0))]
-    told = [name for name in given if name in secret]
+    told = []
+    for name, signal in zip(loop.side.driven_labels, signals.feedforward.T):
+        if name in secret and signal.any():
+            told.append(name)
     if told:
         warnings.warn(
             f"feedforward: the noise hides a disturbance at {', '.join(told)}, but "
@@ -163,78 +156,8 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Actuation:
-    """The inputs (m, q) that act in place of those that a linear controller asks for.
-
-    A user's own ``law`` gets the estimates of the ``observer``; ``limits`` (m, 2) bound
-    each input.
-    """
-
-    law: UserLaw | None
-    limits: NDArray | None
-    observer: ObserverFeedback | None
-    timepts: NDArray
-    target: NDArray
-
-    def __call__(
-        self, t: int, memory: NDArray, sensed: NDArray, asked: NDArray
-    ) -> NDArray:
-        """The inputs (m, q) at sample t, see `Actuator`."""
-        if self.law is not None and self.observer is not None:
-            estimate = self.observer.estimate(t, memory, sensed)
-            asked = self._of_law(self.law, t, estimate, asked)
-        if self.limits is None:
-            return asked
-        low, high = np.hsplit(self.limits, 2)
-        return np.clip(asked, low, high)
-
-    def _of_law(
-        self, law: UserLaw, t: int, estimate: NDArray, asked: NDArray
-    ) -> NDArray:
-        """What the user's own law answers to the estimates."""
-        answer = law(self.timepts[t], estimate, self.target[t][:, None])
-        inputs = np.asarray(answer, float)
-        m, block = asked.shape
-        if inputs.shape in ((m,), (m, 1)):
-            return np.broadcast_to(inputs.reshape(m, 1), asked.shape)
-        if inputs.shape != asked.shape:
-            raise ValueError(
-                f"controller: expected an array of shape ({m}, {block}) (inputs, "
-                f"trials), or ({m},) for all trials alike, got {inputs.shape}; it is "
-                f"called for blocks of {block} trials at once, with xhat of shape "
-                f"{estimate.shape}, however many trials are asked for"
-            )
-        return inputs
-
-
-def _actuation(
-    loop: LoopData,
-    signals: LoopSignals,
-    controller: UserLaw | None,
-    saturation: ArrayLike | None,
-) -> Actuation | None:
-    """What changes the controller's inputs, or None where they act as they are."""
-    if controller is None and saturation is None:
-        return None
-    observer = loop.observer
-    if controller is not None:
-        _check_law(loop, controller)
-    through = loop.side.through
-    is_own = observer is None and loop.truth is None and not loop.law.is_function
-    if is_own and at_once(loop.law, 0, through).any():
-        raise ValueError(
-            "saturation: this controller answers the feedthrough of its own input at "
-            "once, and its saturated input is not defined; delay it by one sample"
-        )
-    limits = None
-    if saturation is not None:
-        limits = _limits(saturation, len(loop.side.controls))
-    return Actuation(controller, limits, observer, signals.timepts, signals.target)
-
-
-def _check_law(loop: LoopData, controller: UserLaw) -> None:
-    """Refuse a function where the loop has no estimates for it."""
+def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
+    """The law that asks a function in the place of -K (xhat - xd) + ud."""
     if not callable(controller):
         raise TypeError(
             "controller: expected a function controller(t, xhat, xd), got "
@@ -253,10 +176,18 @@ def _check_law(loop: LoopData, controller: UserLaw) -> None:
             "that a function could be given here; private_loop(controller=...) takes "
             "a function for any plant"
         )
+    return BlockLaw(loop.observer, controller, loop.side.plant.step)
 
 
-def _limits(saturation: ArrayLike, inputs: int) -> NDArray:
+def _limits(saturation: ArrayLike, loop: LoopData) -> NDArray:
     """Least and largest values (m, 2), from sizes () or (m,), or pairs (m, 2)."""
+    through = loop.side.through
+    if through.any() and loop.observer is None and at_once(loop.law, 0, through).any():
+        raise ValueError(
+            "saturation: this controller answers the feedthrough of its own input at "
+            "once, and its saturated input is not defined; delay it by one sample"
+        )
+    inputs = len(loop.side.controls)
     given = real_array(saturation, "saturation")
     if given.shape in ((), (inputs,)):
         size = np.broadcast_to(given, inputs)
@@ -298,8 +229,7 @@ class SuperposedTrials:
         order, count = signals.start.shape
         rank = noise.responses.shape[2]
         responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count)))
-        start = np.zeros((loop.dynamics.size, rank + count))
-        start[:order, rank:] = signals.start
+        start = np.hstack([np.zeros((order, rank)), signals.start])
         moved = loop.dynamics.run(start, {"noise": responses}, samples)
         maps = {}
         for name, own, common in zip(("states", "published"), moved, shared):
@@ -322,8 +252,7 @@ class SuperposedTrials:
             answers = np.empty((keep, len(rows)))
             for start in range(0, len(rows), width):
                 part = slice(start, start + width)
-                answered = product(drawn, rows[part].T)
-                answers[:, part] = answered[:keep]
+                answers[:, part] = product(drawn, rows[part].T)[:keep]
             out[name] = answers.reshape(keep, signals, samples)
         return out
 
@@ -343,7 +272,7 @@ class SteppedTrials:
     dynamics: LoopDynamics
     noise: OutputNoise
     signals: LoopSignals
-    actuation: Actuation | None
+    limits: NDArray | None
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
@@ -356,24 +285,25 @@ class SteppedTrials:
         eta = self.noise.draw(generator, keep)
         now = np.repeat(self.signals.initial, block, axis=1)
         now[:n] += self.signals.start @ _drawn_start(generator, self.signals, block).T
-        count = p + len(side.inputs)
+        count = p + len(side.controls)
         length = samples
         if isinstance(side, LinearSide) and not dynamics.law.is_function:
             length = max(1, _CHUNK // (block * (dynamics.size + count)))
         shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))
-        out: dict[str, NDArray | None] = {"left": None}
+        out: dict[str, NDArray | None] = {"eta": eta, "left": None}
         for part, drives in self._drives(generator, eta, block, length, data):
             went, sent = self._run(now, drives, part, keep)
             states[part] = went[:-1, :shown, :keep]
             published[part] = sent[:, :, :keep]
             now = went[-1]
             if isinstance(side, NonlinearSide):
-                free = drives.get("exogenous", np.zeros((len(sent), 0, 1)))
+                region = side.check_noise(self.noise)
+                free = drives.get("exogenous", np.zeros((samples, 0, 1)))
                 given = (went[:-1, :n], sent[:, p:], free[:, :, : sent.shape[2]])
-                out["left"] = side.left(*given)[:keep]
-        return {**out, "states": states.T, "published": published.T, "eta": eta}
+                out["left"] = side.left(region, *given)[:keep]
+        return {**out, "states": states.T, "published": published.T}
 
     def _drives(
         self,
@@ -381,7 +311,7 @@ class SteppedTrials:
         eta: NDArray,
         block: int,
         length: int,
-        data: Mapping[str, NDArray],
+        data: Drives,
     ) -> Iterator[tuple[slice, dict[str, NDArray]]]:
         """Yield stretches of the horizon, and what drives the trials of a block there.
 
@@ -414,7 +344,7 @@ class SteppedTrials:
             own = {}
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, trials]
-            given = (now[:, trials], own, samples, self.actuation, part.start)
+            given = (now[:, trials], own, samples, self.limits, part.start)
             return dynamics.run(*given)
 
         if not dynamics.law.is_function:
@@ -454,21 +384,18 @@ def _drawn_start(
 def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
     """The output noise (T, p, trials) of entries eta.
 
-    Groups have one size, so the last bits do not depend on the number of trials.
+    Products are of one size, so the last bits do not depend on the number of trials.
     """
+    if noise.total.width:
+        return noise.signal(eta)[:, :samples].transpose(1, 2, 0)
     p = noise.outputs
-    missing = -len(eta) % _NOISE_GROUP
-    padded = np.concatenate([eta, np.zeros((missing, *eta.shape[1:]))])
+    responses = noise.responses[:samples].reshape(samples * p, -1)
+    padded = np.pad(eta, ((0, -len(eta) % _NOISE_GROUP), (0, 0)))
     gamma = np.empty((samples, p, len(padded)))
     for start in range(0, len(padded), _NOISE_GROUP):
         group = slice(start, start + _NOISE_GROUP)
-        if noise.total.width:
-            drawn = noise.signal(padded[group])[:, :samples]
-            gamma[:, :, group] = drawn.transpose(1, 2, 0)
-        else:
-            responses = noise.responses[:samples].reshape(samples * p, -1)
-            drawn = product(responses, padded[group].T)
-            gamma[:, :, group] = drawn.reshape(samples, p, -1)
+        drawn = product(responses, padded[group].T)
+        gamma[:, :, group] = drawn.reshape(samples, p, -1)
     return gamma[:, :, : len(eta)]
 
 
