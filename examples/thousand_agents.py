@@ -41,7 +41,7 @@ def main(folder="."):
     )
     for node in (0, 1):
         print(
-            f"agent {node}: sigma = {agents.scales[node]:.2f} K, epsilon = {agents.guarantee_of(node).epsilon(1e-5):.2f}"
+            f"agent {node}: sigma = {agents.scales[node]:.2f} K, epsilon = {agents.guarantee_for(node=node).epsilon(1e-5):.2f}"
         )
 
     response = agents.simulate(values, STEPS, trials=100, rng=0, keep_states=False)

@@ -77,7 +77,7 @@ def draw_coalition(ax, graph):
     plot_network(agents, coalition=pair, ax=ax)
     ax.set_title("What the worst pair learns of the others")
     known = [
-        agents.guarantee_of(node, coalition=pair).epsilon(BUDGET.delta)
+        agents.guarantee_for(node=node, coalition=pair).epsilon(BUDGET.delta)
         for node in graph
         if node not in pair
     ]

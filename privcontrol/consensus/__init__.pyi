@@ -1,15 +1,15 @@
-from .accuracy import (
-    optimal_consensus_epsilon as optimal_consensus_epsilon,
-    optimal_consensus_error as optimal_consensus_error,
-    optimal_consensus_scales as optimal_consensus_scales,
-)
 from .adjacency import NodeAdjacency as NodeAdjacency
 from .agent import (
     Agent as Agent,
     pair_keys as pair_keys,
 )
 from .design import private_consensus as private_consensus
-from .error import MeanSquareErrorEstimate as MeanSquareErrorEstimate
+from .error import (
+    MeanSquareErrorEstimate as MeanSquareErrorEstimate,
+    optimal_consensus_epsilon as optimal_consensus_epsilon,
+    optimal_consensus_error as optimal_consensus_error,
+    optimal_consensus_scales as optimal_consensus_scales,
+)
 from .network import (
     Network as Network,
     read_network as read_network,

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..core._linalg import EPS, one_of, positive_number, round_up
+from ..core._linalg import EPS, one_of, round_up
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.noise import Noise, family_of
 from .adjacency import MOVES, NodeAdjacency
-from .coalition import ample_pairwise_std, exposure_to_any
 from .network import WEIGHTS, Network, read_network
-from .noise import AgentNoise
-from .private import PrivateConsensus, check_shared_size, checked_coalition
+from .noise import AgentNoise, ample_pairwise_std, exposure_to_any
+from .private import PrivateConsensus
 
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-12
@@ -124,26 +123,29 @@ def private_consensus(
         per_budget[entry] = law.allowed_shift(entry)
     allowed = np.array([per_budget[entry] for entry in budgets])
     scales = _independent_scales(adjacency, allowed, n, law)
-    is_auto = isinstance(pairwise_std, str)
-    if is_auto:
+    if isinstance(pairwise_std, str):
         one_of(pairwise_std, "pairwise_std", ("auto",))
-        shared = 0.0
+        shared = float(scales.max())  # checked, then sized
     else:
-        shared = positive_number(pairwise_std, "pairwise_std", zero=True)
-    if is_auto or shared:
-        count = checked_coalition(coalition, True, family, n, moves)
-        check_shared_size(shared, scales)
-        noise = AgentNoise(law, scales, shared, network)
-        noise = _shared_noise(noise, adjacency, allowed, count or 0)
-        scales = noise.scales
-        shared = noise.pairwise_std
-    return PrivateConsensus(
+        shared = pairwise_std
+    made = PrivateConsensus(
         network,
         scales,
         adjacency,
         family=family,
         quoted_delta=law.delta_to_quote(budgets),
         pairwise_std=shared,
+        coalition=coalition,
+    )
+    if not made.pairwise_std:
+        return made
+    noise = _shared_noise(made, allowed, pairwise_std == "auto")
+    return PrivateConsensus(
+        network,
+        noise.scales,
+        adjacency,
+        quoted_delta=made.quoted_delta,
+        pairwise_std=noise.pairwise_std,
         coalition=coalition,
     )
 
@@ -186,13 +188,16 @@ def _independent_scales(
 
 
 def _shared_noise(
-    noise: AgentNoise, adjacency: NodeAdjacency, allowed: NDArray, coalition: int
+    independent: PrivateConsensus, allowed: NDArray, is_auto: bool
 ) -> AgentNoise:
     """Noise with the least share of `noise.scales` that the agents need to draw alone.
 
-    ``noise`` has the scales of independent noise. Its `pairwise_std` is kept; 0 stands
-    for as much as makes no difference beyond 1 % of the variance.
+    The ``independent`` agents have the scales of independent noise. What they share is
+    kept, or as much as makes no difference beyond 1 % of the variance.
     """
+    noise = independent.noise
+    adjacency = independent.adjacency
+    coalition = independent.coalition or 0
 
     def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
         sizes = exposure_to_any(scaled, coalition, among).sizes(adjacency)
@@ -211,7 +216,7 @@ def _shared_noise(
         )
         return with_share(share)
 
-    if not noise.pairwise_std:
+    if is_auto:
         ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
         size = math.exp(excess(ample))
         found = replace(

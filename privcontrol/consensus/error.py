@@ -1,8 +1,9 @@
-"""Evaluate the mean-square error of private consensus, exactly or with an interval.
+"""Estimate the mean-square error of private consensus, and weigh it against privacy.
 
 With y(t) = (I - L)^t (x(0) + gamma) and x(t) = y(t) - gamma both readouts are sums over
 the modes of I - L. Where these cannot be computed, random probes estimate the trace
-that the noise contributes.
+that the noise contributes. The optimal noise is weighed by the limit of the total error
+over all nodes, with independent noise.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
-from ..core._linalg import one_of, positive_integer, positive_number
+from ..core._linalg import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from ..core._random import Seed, generator
-from .noise import AgentNoise
-from .simulation import READOUTS, propagate, trial_block
+from ..core.budget import PrivacyBudget, checked_budget
+from ..core.loss import checked_delta
+from ..core.noise import family_of
+from .noise import READOUTS, AgentNoise
+from .simulation import propagate, trial_block
 
 #: Share of the error probability that goes to a bound of the rate, and its products.
 _RATE_SHARE = 0.1
@@ -26,6 +36,9 @@ _RATE_PRODUCTS = 60
 
 #: Steps beyond this are no simulation of averaging, but a slip.
 MOST_STEPS = 10**7
+
+#: Whose loss is to be least: the worst node's, or that of all nodes together.
+OBJECTIVES = ("worst", "total")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,39 +84,6 @@ def deviation_from_mean(x: NDArray) -> tuple[NDArray, NDArray]:
     return columns - average, average
 
 
-def exact_error(
-    noise: AgentNoise, deviation: NDArray, steps: int, readout: str
-) -> NDArray:
-    """E sum_i |readout_i(t) - mean(x(0))|^2, t = 0 .. steps, by the spectrum of I - L.
-
-    The deviation (n, d) is x(0) - mean(x(0)).
-    """
-    one_of(readout, "readout", READOUTS)
-    values, vectors = noise.network.spectrum
-    initial = np.sum((vectors.T @ deviation) ** 2, axis=1)
-    initial[-1] = 0.0  # the deviation has no average
-    variance = deviation.shape[1] * noise.modal_variance(vectors)
-    error = np.empty(steps + 1)
-    for t in range(steps + 1):
-        power = values**t
-        gain = power if readout == "message" else 1 - power
-        error[t] = initial @ power**2 + variance @ gain**2
-    return error
-
-
-def limit_error(noise: AgentNoise, readout: str) -> float:
-    """The limit of `exact_error` for many steps.
-
-    The messages keep the variance of the noise's average, on every node. The states
-    keep the rest of the noise. What neighbours share is no part of the average.
-    """
-    one_of(readout, "readout", READOUTS)
-    average = float(noise.own_variance.sum()) / len(noise.scales)
-    if readout == "message":
-        return average
-    return float(noise.variance.sum()) - average
-
-
 def estimated_error(
     noise: AgentNoise,
     deviation: NDArray,
@@ -114,7 +94,7 @@ def estimated_error(
     confidence: float,
     rng: Seed,
 ) -> MeanSquareErrorEstimate:
-    """`exact_error` for networks of any size, with a random trace for the noise.
+    """`PrivateConsensus.mean_square_error` for networks of any size, with a random trace for the noise.
 
     A probe contributes ||(I - L)^t g||^2, with g drawn like Gaussian noise, and the
     mean over probes estimates the trace (Girard 1989; Hutchinson 1990). The consensus
@@ -149,7 +129,7 @@ def estimated_error(
         deviation = iteration @ deviation
     entries = deviation.shape[1]  # with noise of the same law
     if readout == "message":
-        exact += entries * limit_error(noise, "message")
+        exact += entries * noise.limit_error("message")
     value, low, high = (exact + entries * trace for trace in (mean, lower, upper))
     return MeanSquareErrorEstimate(value, low, high, confidence, probes)
 
@@ -223,3 +203,169 @@ def trace_interval(
         return outer
 
     return end(np.zeros_like(mean)), end(mean * math.exp(1 + surplus))
+
+
+# -- accuracy against privacy ------------------------------------------------------------
+
+
+def _error_per_variance(nodes: int, readout: str) -> float:
+    """Limit of the total error over the sum of all nodes' noise variances."""
+    one_of(readout, "readout", READOUTS)
+    if positive_integer(nodes, "nodes") < 2:
+        raise ValueError(f"nodes: expected at least two, got {nodes}")
+    if readout == "message":
+        return 1 / nodes
+    return 1 - 1 / nodes
+
+
+def optimal_consensus_epsilon(
+    mse: float,
+    nodes: int,
+    radius: float,
+    *,
+    delta: float = 0.0,
+    family: str = "gaussian",
+    readout: str = "message",
+) -> float:
+    """Return the least epsilon with which private consensus reaches an accuracy.
+
+    With equal noise sigma the total error in the limit is v sigma^2 (message readout)
+    or v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy
+    shift, epsilon of Laplace noise, is mu / sigma.
+
+    Parameters
+    ----------
+    mse : float
+        Accepted mean-square error, total over the nodes, in squared units of the
+        initial values.
+    nodes : int
+        n, at least 2.
+    radius : float
+        mu: how far one node's initial value may move.
+    delta : float, optional
+        In [0, 1); Gaussian noise needs delta > 0.
+    family : {"gaussian", "laplace"}, optional
+    readout : {"message", "state"}, optional
+        What each agent uses: its message, or its state, which is n - 1 times less
+        accurate.
+
+    Returns
+    -------
+    float
+        Rounded up (DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state
+        readout).
+
+    Examples
+    --------
+    >>> round(optimal_consensus_epsilon(2.0, 10, 1.0, family="laplace"), 12)
+    1.0
+    >>> round(optimal_consensus_epsilon(3.5263, 10, 1.0, delta=1e-2), 3)
+    1.0
+    """
+    mse = positive_number(mse, "mse")
+    radius = positive_number(radius, "radius")
+    per_variance = _error_per_variance(nodes, readout)
+    law = family_of(family)
+    delta = checked_delta(delta)
+    if law.needs_delta and delta == 0:
+        raise ValueError(
+            "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
+            "family='laplace'"
+        )
+    variance = mse / (nodes * per_variance)
+    shift = radius / math.sqrt(variance / law.unit_variance)
+    if not math.isfinite(shift):
+        raise ValueError(
+            "radius: expected one that floats can compare with the error, got one more "
+            "than 1e308 times as large"
+        )
+    return law.loss_of_size(float(round_up(shift, 4))).epsilon(delta)
+
+
+def optimal_consensus_error(
+    budget: PrivacyBudget,
+    nodes: int,
+    radius: float,
+    *,
+    family: str = "gaussian",
+    readout: str = "message",
+) -> float:
+    """Return the least total mean-square error in the limit that a budget allows.
+
+    It is the inverse of `optimal_consensus_epsilon`.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        Laplace noise meets (epsilon, 0) and makes no use of a delta.
+    nodes, radius, family, readout
+        As for `optimal_consensus_epsilon`.
+
+    Examples
+    --------
+    >>> from privcontrol.core import PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> round(optimal_consensus_error(budget, 10, 1.0), 4)
+    3.5264
+    """
+    checked_budget(budget)
+    per_variance = _error_per_variance(nodes, readout)
+    radius = positive_number(radius, "radius")
+    law = family_of(family)
+    scale = float(round_up(radius / law.allowed_shift(budget)))
+    return float(per_variance * law.unit_variance * nodes * scale * scale)
+
+
+def optimal_consensus_scales(
+    mse: float,
+    radii: ArrayLike,
+    *,
+    objective: str = "worst",
+    family: str = "gaussian",
+    readout: str = "message",
+) -> NDArray:
+    """Return noise scales of unequal nodes that reach an accuracy at the least loss.
+
+    That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
+    together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
+    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian sigma_i is
+    in proportion to mu_i^p with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
+    total).
+
+    Parameters
+    ----------
+    mse : float
+        Total mean-square error in the limit, in squared units of the initial values.
+    radii : array_like, shape (n,)
+        mu_i: how far each node's initial value may move.
+    objective : {"worst", "total"}, optional
+    family, readout
+        As for `optimal_consensus_epsilon`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        For ``PrivateConsensus(network, scales, adjacency, family=family)``.
+
+    Examples
+    --------
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="worst").round(3)
+    array([1.291, 1.291, 5.164])
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="total").round(3)
+    array([2.236, 2.236, 4.472])
+    """
+    mse = positive_number(mse, "mse")
+    moves = real_array(radii, "radii", ndim=1)
+    n = len(moves)
+    law = family_of(family)
+    factor = law.unit_variance * _error_per_variance(n, readout)
+    if not (moves > 0).all():
+        raise ValueError(
+            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that "
+            "are not"
+        )
+    power = 1.0
+    if one_of(objective, "objective", OBJECTIVES) == "total":
+        power = law.shift_norm / (law.shift_norm + 2)
+    scales = (moves / moves.max()) ** power
+    return scales * math.sqrt(mse / factor / float(scales @ scales))

@@ -1,26 +1,61 @@
-"""Draw the noise of the agents, their own and what neighbours share.
+"""Draw the noise of the agents, their own and what neighbours share, and bound what it tells.
 
 gamma = s eta + s_D B Delta, with independent standard entries. B (n, m) is the
 incidence matrix of the network: of each shared draw one end adds what the other end
 subtracts (Sabater, Bellet, Ramon 2022). Shared noise hides values and leaves their sum
 alone.
+
+A coalition knows the values and noises of its members, so the noise that the other,
+honest agents share with them hides nothing. The noise of the honest agents has
+covariance Sigma = diag(s^2) + s_D^2 L, with L the Laplacian of the network among them
+(weight one on every edge). A move z of honest values is y-GDP with y^2 = z^T Sigma^-1
+z, exactly.
+
+Upper bounds come from flows. Let a move flow along the edges and be absorbed at the
+nodes: f on the edges and a = z - B f at the nodes. Then y^2 <= sum a_i^2 / s_i^2 + sum
+f_e^2 / s_D^2 for every flow, with equality for the best one (Thomson's principle). So
+an inaccurate flow costs privacy on paper and never in truth, and its cost is a sum of
+squares that floating point evaluates well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.linalg import spsolve
 
+from ..core._linalg import EPS, one_of
 from ..core.noise import GaussianNoise, Noise
+from .adjacency import MOST_TIES, NodeAdjacency
 from .network import Network, unit_graph
+
+#: What each agent uses: its message y_i or its state x_i.
+READOUTS = ("message", "state")
 
 #: Shared draws are made for so many edges at a time that a part has this many numbers.
 _PART_NUMBERS = 1 << 21
+
+#: Multiplications that an exact evaluation may take, some seconds.
+EXACT_WORK = 6e9
+#: Entries of the largest matrix that it may form.
+_EXACT_ENTRIES = 1e7
+#: Sizes that differ by no more, relatively, count as equal where one is named.
+_TIED = 1e-9
+
+#: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in
+#: variance.
+AUTO_EXCESS = 0.01
+
+#: What a unit move costs at most: absorption, and the sum of squared flows.
+Costs = tuple[NDArray | float, NDArray | float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +78,18 @@ class AgentNoise:
         if not self.pairwise_std:
             return self.own_variance
         return self.own_variance + self.pairwise_std**2 * self.degrees
+
+    def limit_error(self, readout: str) -> float:
+        """Return the limit of the mean-square error for many steps, of one entry.
+
+        The messages keep the variance of the noise's average, on every node. The states
+        keep the rest of the noise. What neighbours share is no part of the average.
+        """
+        one_of(readout, "readout", READOUTS)
+        average = float(self.own_variance.sum()) / len(self.scales)
+        if readout == "message":
+            return average
+        return float(self.variance.sum()) - average
 
     @cached_property
     def degrees(self) -> NDArray:
@@ -132,3 +179,233 @@ class AgentNoise:
         entries = np.tile([1.0, -1.0], m)
         starts = np.arange(0, 2 * m + 1, 2, dtype=rows.dtype)
         return sparse.csc_array((entries, rows, starts), shape=(len(self.scales), m))
+
+
+# -- what a coalition learns -----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """How well the worst coalition tells unit moves of each node apart.
+
+    ``roots`` (n,) are y of a unit move of each node, rounded up, and 0 for members of
+    the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the node
+    most, and ``exact`` whether the roots are attained.
+    """
+
+    roots: NDArray
+    choice: NDArray
+    coalitions: Sequence[tuple[int, ...]]  # positions of their members
+    exact: bool
+
+    def sizes(self, adjacency: NodeAdjacency) -> NDArray:
+        """Sizes (n,) of the worst moves that each node takes part in, rounded up.
+
+        Moves of two nodes are bounded by the triangle inequality.
+        """
+        own = adjacency.radii(len(self.roots)) * self.roots * (1 + 4 * EPS)
+        if adjacency.kind == "one":
+            return own
+        second, largest = np.partition(own, -2)[-2:]
+        return own + np.where(own == largest, second, largest)
+
+    def worst(self, adjacency: NodeAdjacency) -> tuple[int, ...]:
+        """Positions of the nodes that are exposed most, up to rounding."""
+        sizes = self.sizes(adjacency)
+        largest = np.flatnonzero(sizes >= sizes.max() * (1 - _TIED))
+        return tuple(largest[:MOST_TIES].tolist())
+
+    def coalition(self, position: int) -> tuple[int, ...]:
+        """The coalition that exposes a node most."""
+        return tuple(self.coalitions[self.choice[position]])
+
+
+def exposure_to(noise: AgentNoise, members: Sequence[int]) -> Exposure:
+    """Return the exposure of the honest agents to one coalition."""
+    n = len(noise.scales)
+    honest = _Honest(noise, members)
+    is_small = _is_exact(len(honest.scales), len(honest.first))
+    roots = np.zeros(n)
+    if is_small:
+        roots[honest.inside] = honest.exact_roots()
+    else:
+        star = _star_costs(honest.scales, honest.first, honest.second, 0)
+        costs = [honest.tree_costs(), star]
+        roots[honest.inside] = _least_roots(honest.scales, noise.pairwise_std, costs)
+    return Exposure(roots, np.zeros(n, dtype=int), [tuple(members)], is_small)
+
+
+def exposure_to_any(
+    noise: AgentNoise, count: int, among: Sequence[tuple[int, ...]] = ()
+) -> Exposure:
+    """Return the exposure to the worst coalition of `count` agents, or a bound of it.
+
+    Large networks have the bound. In small ones it may be asked for the worst `among`
+    certain coalitions.
+    """
+    if count == 0:
+        return exposure_to(noise, ())
+    n = len(noise.scales)
+    roots = np.zeros(n)
+    choice = np.zeros(n, dtype=int)
+    if not can_enumerate(noise, count):
+        costs = [_star_costs(noise.scales, *noise.links, count)]
+        everywhere = _spread_costs(noise, count)
+        if everywhere is not None:
+            costs.append(everywhere)
+        roots = _least_roots(noise.scales, noise.pairwise_std, costs)
+        return Exposure(roots, choice, [()], False)
+    coalitions = among or list(combinations(range(n), count))
+    for k, members in enumerate(coalitions):
+        found = exposure_to(noise, members).roots
+        choice[found > roots * (1 + _TIED)] = k
+        roots = np.maximum(roots, found)
+    return Exposure(roots, choice, coalitions, True)
+
+
+def can_enumerate(noise: AgentNoise, count: int) -> bool:
+    """Whether all coalitions of so many agents can be evaluated in some seconds."""
+    n = len(noise.scales)
+    return _is_exact(n - count, noise.network.edges, math.comb(n, count))
+
+
+def _is_exact(nodes: int, edges: int, times: int = 1) -> bool:
+    """Whether so many exact evaluations of a network of this size are feasible."""
+    work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
+    return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
+
+
+def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> NDArray:
+    """The least y (h,) of a unit move by flows of these costs, or absorbed at once."""
+    squares = 1 / scales**2
+    for absorbed, flows in costs:
+        squares = np.minimum(squares, absorbed + flows / pairwise_std / pairwise_std)
+    return np.sqrt(squares) * (1 + 32 * EPS)
+
+
+class _Honest:
+    """The network among the agents outside a coalition, and their noise."""
+
+    def __init__(self, noise: AgentNoise, members: Sequence[int]) -> None:
+        inside = np.ones(len(noise.scales), dtype=bool)
+        inside[list(members)] = False
+        place = np.cumsum(inside) - 1
+        first, second = noise.links
+        linked = inside[first] & inside[second]
+        self.inside = inside  # which of all agents are honest, h of them
+        self.scales = noise.scales[inside]
+        self.pairwise_std = noise.pairwise_std
+        self.first = place[first[linked]]  # ends of the m edges among them
+        self.second = place[second[linked]]
+
+    def exact_roots(self) -> NDArray:
+        """y (h,) of unit moves, from dense matrices, rounded up.
+
+        The flow that minimizes |f|^2 / s_D^2 + |(z - B f) / s|^2 follows from the
+        singular values of B / s. In any case its cost is an upper bound.
+        """
+        column = self.scales[:, None]
+        identity = np.eye(len(column))
+        incidence = identity[:, self.first] - identity[:, self.second]
+        modes, gains, flows = np.linalg.svd(incidence / column, full_matrices=False)
+        softened = gains / (gains**2 + 1 / self.pairwise_std / self.pairwise_std)
+        flow = flows.T @ (softened[:, None] * (modes / column).T)
+        rest = (identity - incidence @ flow) / column
+        squares = ((flow / self.pairwise_std) ** 2).sum(axis=0) + (rest**2).sum(axis=0)
+        ends = np.abs(incidence)
+        throughput = 1 + ends @ np.abs(flow)
+        most_links = ends.sum(axis=1).max()
+        error = (most_links + 3) * EPS * np.linalg.norm(throughput / column, axis=0)
+        rounding = (len(column) + len(self.first) + 20) * EPS
+        return np.sqrt(squares * (1 + rounding)) + error * (1 + 1e-6)
+
+    def tree_costs(self) -> Costs:
+        """Costs (h,) of a unit move that flows along a tree and is absorbed everywhere.
+
+        It is absorbed in proportion to s^2, which costs 1 / sum s^2 over the part of
+        the network that hangs together. The sum of squared flows is found for the tree
+        re-rooted at every agent in turn.
+        """
+        h = len(self.scales)
+        graph = unit_graph(self.first, self.second, h)
+        parts, part = connected_components(graph, directed=False)
+
+        def over_part(values: NDArray) -> NDArray:
+            return np.bincount(part, weights=values)[part]
+
+        # a tree of each part starts at an agent with most links, and a further node h
+        # joins the trees
+        hubs = np.empty(parts, dtype=int)
+        by_links = np.argsort(np.diff(graph.indptr), kind="stable")
+        hubs[part[by_links]] = by_links
+        first = np.append(self.first, hubs)
+        second = np.append(self.second, np.full(parts, h))
+        joined = unit_graph(first, second, h + 1)
+        parents = breadth_first_order(joined, h, directed=False)[1][:h]
+        is_child = parents != h
+        children = np.flatnonzero(is_child)
+        ends = (children, parents[children])
+        climb = sparse.coo_array((np.ones(len(children)), ends), shape=(h, h))
+        to_parent = (sparse.eye_array(h) - climb).tocsc()
+        weight = self.scales**2
+        total = over_part(weight)
+        below = spsolve(to_parent.T.tocsc(), weight / total)
+        # re-rooted at a child, its link carries what is not below it
+        of_hub = over_part((below * is_child) ** 2)
+        flows = spsolve(to_parent, np.where(is_child, 1 - 2 * below, of_hub))
+        flows = np.maximum(flows, 0.0)
+        slack = 16 * EPS * h * (1 + flows.max())
+        return (1 + h * EPS) / total, flows + slack
+
+
+def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
+    """Return shared noise that brings the agents within `AUTO_EXCESS` of its limit.
+
+    More of it would lower the square of y by this share at most, for any coalition of
+    `count` agents; in large networks, the square of the bound.
+    """
+    costs: list[Costs] = []
+    if count == 0 or can_enumerate(noise, count):
+        for members in combinations(range(len(noise.scales)), count):
+            costs.append(_Honest(noise, members).tree_costs())
+    else:
+        everywhere = _spread_costs(noise, count)
+        star = _star_costs(noise.scales, *noise.links, count)
+        costs.append(star if everywhere is None else everywhere)
+    needed = max(float(np.max(flows / absorbed)) for absorbed, flows in costs)
+    return max(math.sqrt(needed / AUTO_EXCESS), float(noise.scales.max()))
+
+
+def _star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> Costs:
+    """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
+
+    Any neighbours may be left, so each counts as the one with least noise.
+    """
+    n = len(scales)
+    weight = scales**2
+    ends = np.concatenate([first, second])
+    opposite = np.concatenate([second, first])
+    left = np.maximum(np.bincount(ends, minlength=n) - count, 0)
+    least = np.full(n, np.inf)
+    np.minimum.at(least, ends, weight[opposite])
+    least[left == 0] = 0.0
+    total = weight + left * least
+    slack = 1 + 16 * EPS
+    return slack / total, slack * left * (least / total) ** 2
+
+
+def _spread_costs(noise: AgentNoise, count: int) -> Costs | None:
+    """Costs of a unit move that spreads over all whom any coalition leaves.
+
+    Returns None if a coalition of this size may cut the network, or if that is not
+    known. Of the subtrees of any tree the k-th largest leaves out k agents at least,
+    which bounds the flows as along a path through all honest agents.
+    """
+    honest = len(noise.scales) - count
+    if honest < 2 or noise.network.connectivity <= count:
+        return None
+    weight = np.sort(noise.scales**2)
+    least = weight[:honest].sum()
+    left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
+    slack = 1 + 8 * len(weight) * EPS
+    return slack / least, slack * float(((1 - left_out) ** 2).sum())

@@ -21,8 +21,9 @@ from ..core._linalg import instance_of, one_of, real_array
 from ..core._shown import own_axes
 from .error import step_count
 from .network import DENSE_NODES, Values
+from .noise import READOUTS
 from .private import DENSE_MODEL, PrivateConsensus
-from .simulation import READOUTS, ConsensusResponse
+from .simulation import ConsensusResponse
 
 _CONSENSUS = "private_consensus(graph, budget, radius)"
 
@@ -199,7 +200,7 @@ def plot_network(
     honest = [i for i in range(len(network)) if i not in members]
     losses = []
     for i in honest:
-        guarantee = consensus.guarantee_of(network.nodes[i], coalition=coalition)
+        guarantee = consensus.guarantee_for(node=network.nodes[i], coalition=coalition)
         losses.append(guarantee.epsilon(delta))
     epsilon = np.array(losses)
     is_equal = np.ptp(epsilon) < 1e-9 * epsilon.max()

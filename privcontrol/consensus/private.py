@@ -18,7 +18,13 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import Frozen
-from ..core._linalg import instance_of, positive_number, real_array
+from ..core._linalg import (
+    instance_of,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
@@ -28,17 +34,14 @@ from ..core.noise import family_of
 from ..core.query import LinearQuery
 from .adjacency import InitialValues, NodeAdjacency
 from .agent import Agent
-from .coalition import Exposure, exposure_to, exposure_to_any
 from .error import (
     MeanSquareErrorEstimate,
     deviation_from_mean,
     estimated_error,
-    exact_error,
-    limit_error,
     step_count,
 )
 from .network import Network, Values, fingerprint
-from .noise import AgentNoise
+from .noise import READOUTS, AgentNoise, Exposure, exposure_to, exposure_to_any
 from .simulation import (
     ConsensusResponse,
     consensus_response,
@@ -184,7 +187,11 @@ class PrivateConsensus(Frozen):
         if quoted_delta is not None:
             delta = checked_delta(quoted_delta)
         shared = positive_number(pairwise_std, "pairwise_std", zero=True)
-        check_shared_size(shared, scales)
+        if coalition is not None:
+            coalition = positive_integer(coalition, "coalition", zero=True)
+        if shared:
+            _check_shared(shared, scales, coalition, family)
+            _check_hidden(coalition or 0, n, adjacency.kind, True)
         self._set(
             network=network,
             nodes=network.nodes,
@@ -194,9 +201,7 @@ class PrivateConsensus(Frozen):
             family=family,
             quoted_delta=delta,
             pairwise_std=shared,
-            coalition=checked_coalition(
-                coalition, shared > 0, family, n, adjacency.kind
-            ),
+            coalition=coalition,
             noise=AgentNoise(law, scales, shared, network),
         )
 
@@ -221,15 +226,21 @@ class PrivateConsensus(Frozen):
         large networks the number is then an upper bound, and the guarantee is not
         called exact.
         """
-        return self._guarantee(self.adjacency)
+        return self.guarantee_for()
 
     def guarantee_for(
         self,
         moves: str | None = None,
         *,
+        node: Hashable | None = None,
         coalition: Sequence[Hashable] | None = None,
     ) -> PrivacyGuarantee:
-        """Return the guarantee for other moves of this radius, or towards certain agents.
+        """Return the guarantee for other moves of this radius, or of or towards agents.
+
+        That of a node is for moves in which it takes part. With ``moves="one"`` it is
+        about the initial value of the node of this name, for any network: guarantees of
+        a node in several networks, each with a fresh draw of noise, add. Those of a
+        matrix, whose rows have no names, add in networks of the same size only.
 
         Parameters
         ----------
@@ -238,13 +249,15 @@ class PrivateConsensus(Frozen):
             one column of radii for each group that moves together.
             Where neighbours share noise, pairs have an upper bound, and there is no
             statement for a known total.
+        node : hashable, optional
+            Name of a node, none of the coalition; 0 .. n-1 for a matrix.
         coalition : sequence of nodes, optional
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
 
         Examples
         --------
-        >>> import numpy as np, privcontrol as pc
+        >>> import networkx as nx, numpy as np, privcontrol as pc
         >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
         >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
         >>> group = np.isin(agents.nodes, [2, 3, 7]).astype(float)
@@ -253,48 +266,27 @@ class PrivateConsensus(Frozen):
         >>> pair = agents.guarantee_for("pair")
         >>> round(pair.epsilon(1e-2), 3), round(three.epsilon(1e-2), 3)
         (1.586, 2.08)
+
+        >>> path, rest = nx.path_graph(4), nx.path_graph([1, 2, 3])
+        >>> first = pc.private_consensus(path, budget, 1.0, weights="metropolis")
+        >>> second = pc.private_consensus(rest, budget, 1.0, weights="metropolis")
+        >>> both = first.guarantee_for(node=2) + second.guarantee_for(node=2)
+        >>> round(both.epsilon(1e-2), 3)
+        1.536
         """
         adjacency = self.adjacency
         if moves is not None:
             adjacency = adjacency.with_moves(moves)
-        return self._guarantee(adjacency, self._positions_of(coalition))
-
-    def guarantee_of(
-        self, node: Hashable, *, coalition: Sequence[Hashable] | None = None
-    ) -> PrivacyGuarantee:
-        """Return the guarantee of one node, for moves in which it takes part.
-
-        With ``moves="one"`` it is about the initial value of the node of this name, for
-        any network: guarantees of a node in several networks, each with a fresh draw of
-        noise, add. Those of a matrix, whose rows have no names, add in networks of the
-        same size only.
-
-        Parameters
-        ----------
-        node : hashable
-            Name of a node, none of the coalition; 0 .. n-1 for a matrix.
-        coalition : sequence of nodes, optional
-            As for `guarantee_for`.
-
-        Examples
-        --------
-        >>> import networkx as nx, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-3)
-        >>> path, rest = nx.path_graph(4), nx.path_graph([1, 2, 3])
-        >>> first = pc.private_consensus(path, budget, 1.0, weights="metropolis")
-        >>> second = pc.private_consensus(rest, budget, 1.0, weights="metropolis")
-        >>> round((first.guarantee_of(2) + second.guarantee_of(2)).epsilon(1e-3), 3)
-        1.514
-        """
-        place = self.network.position(node)
         members = self._positions_of(coalition)
-        if members and place in members:
-            raise ValueError(
-                "node: expected a node that is no member of the coalition, which knows "
-                "its own value"
-            )
-        has_names = not isinstance(self.nodes, range)
-        adjacency = self.adjacency.of_node(place, str(node), has_names)
+        if node is not None:
+            place = self.network.position(node)
+            if members and place in members:
+                raise ValueError(
+                    "node: expected a node that is no member of the coalition, which "
+                    "knows its own value"
+                )
+            has_names = not isinstance(self.nodes, range)
+            adjacency = adjacency.of_node(place, str(node), has_names)
         return self._guarantee(adjacency, members)
 
     @cached_property
@@ -330,15 +322,16 @@ class PrivateConsensus(Frozen):
         return f"an eavesdropper with the agents {', '.join(names)}"
 
     def _guarantee(
-        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None = None
+        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
     ) -> PrivacyGuarantee:
         """The guarantee for an adjacency, towards certain or any allowed agents."""
+        n = len(self.network)
         towards = self._named(members)
-        if members:
-            check_hidden(len(members), len(self.network), adjacency.kind)
+        if members or self.pairwise_std:
+            is_shared = self.pairwise_std > 0
+            _check_hidden(len(members or ()), n, adjacency.kind, is_shared)
         loss: PrivacyLoss
         if self.pairwise_std:
-            check_shared_moves(adjacency.kind)
             loss, adversary = self._shared_loss(adjacency, members)
             assumptions = (adversary, *_PAIRWISE, *_COMMON)
         else:
@@ -349,7 +342,11 @@ class PrivateConsensus(Frozen):
             domain = InitialValues(1, coalition=towards, node=adjacency.label)
             assumptions += (_SAME_VALUE,)
         else:
-            domain = _domain(self.network, adjacency.kind == "known-total", towards)
+            names = ""
+            if tuple(self.nodes) != tuple(range(n)):
+                names = fingerprint(self.network.labels)
+            is_known = adjacency.kind == "known-total"
+            domain = InitialValues(n, is_known, names, towards)
         statement = adjacency.statement
         if towards:
             statement += f", towards {towards}"
@@ -544,8 +541,18 @@ class PrivateConsensus(Frozen):
         ValueError
             Above 4000 nodes: use `estimate_mean_square_error`.
         """
+        one_of(readout, "readout", READOUTS)
         deviation, _ = self._deviation(initial_values)
-        return exact_error(self.noise, deviation, step_count(steps), readout)
+        values, vectors = self.network.spectrum
+        initial = np.sum((vectors.T @ deviation) ** 2, axis=1)
+        initial[-1] = 0.0  # the deviation has no average
+        variance = self.dimension * self.noise.modal_variance(vectors)
+        errors = []
+        for t in range(step_count(steps) + 1):
+            power = values**t
+            gain = power if readout == "message" else 1 - power
+            errors.append(initial @ power**2 + variance @ gain**2)
+        return np.array(errors)
 
     def estimate_mean_square_error(
         self,
@@ -588,7 +595,7 @@ class PrivateConsensus(Frozen):
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
         """
-        return self.dimension * limit_error(self.noise, readout)
+        return self.dimension * self.noise.limit_error(readout)
 
     def error_bound(self, initial_values: Values, steps: int) -> NDArray:
         """Bound (steps + 1,) of the states' mean-square error (Proposition 1's proof).
@@ -650,29 +657,24 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
 
 
-def _domain(network: Network, known_total: bool, coalition: str) -> InitialValues:
-    """The domain of x(0), with a fingerprint of nodes' names that are not 0 .. n-1."""
-    names = ""
-    if tuple(network.nodes) != tuple(range(len(network))):
-        names = fingerprint(network.labels)
-    return InitialValues(len(network), known_total, names, coalition)
-
-
-def check_shared_moves(moves: str) -> None:
-    """Refuse what shared noise makes no statement about."""
-    if moves == "known-total":
+def _check_shared(
+    pairwise_std: float, scales: NDArray, coalition: int | None, family: str
+) -> None:
+    """Refuse shared noise that is not Gaussian, or beside which floats lose the rest."""
+    if coalition is None:
         raise ValueError(
-            "moves: expected 'one' or 'pair' where neighbours share noise, got "
-            "'known-total'; take pairwise_std=0"
+            "coalition: expected the number of agents who may pool what they know with "
+            "the eavesdropper, which shared noise does not hide from all others; 0 for "
+            "an outsider alone, 1 at least if agents are curious themselves"
         )
-
-
-def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
-    """Refuse shared noise beside which floats lose what the agents draw alone."""
+    if family != "gaussian":
+        raise ValueError(
+            f"pairwise_std: what neighbours share is Gaussian, got family={family!r}; "
+            "take family='gaussian', or pairwise_std=0"
+        )
     least = scales.min()
-    most = MOST_SHARED * least
-    is_safe = pairwise_std <= most and least > 1e-100 and scales.max() < 1e100
-    if pairwise_std and not is_safe:
+    is_safe = least > 1e-100 and scales.max() < 1e100
+    if pairwise_std > MOST_SHARED * least or not is_safe:
         raise ValueError(
             f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an "
             f"agent draws alone, of 1e-100 to 1e100, got {pairwise_std:g} beside "
@@ -680,38 +682,13 @@ def check_shared_size(pairwise_std: float, scales: NDArray) -> None:
         )
 
 
-def checked_coalition(
-    coalition: int | None, shared: bool, family: str, nodes: int, moves: str
-) -> int | None:
-    """The size of a coalition, which must be said where neighbours share noise."""
-    if coalition is None and shared:
+def _check_hidden(members: int, nodes: int, moves: str, is_shared: bool) -> None:
+    """Refuse moves that shared noise, or what a coalition leaves, cannot hide."""
+    if is_shared and moves == "known-total":
         raise ValueError(
-            "coalition: expected the number of agents who may pool what they know with "
-            "the eavesdropper, which shared noise does not hide from all others; 0 for "
-            "an outsider alone, 1 at least if agents are curious themselves"
+            "moves: expected 'one' or 'pair' where neighbours share noise, got "
+            "'known-total'; take pairwise_std=0"
         )
-    if coalition is None:
-        return None
-    is_count = isinstance(coalition, int | np.integer)
-    if isinstance(coalition, bool) or not is_count:
-        raise TypeError(
-            f"coalition: expected a number of agents, got {type(coalition).__name__}"
-        )
-    if coalition < 0:
-        raise ValueError(f"coalition: expected a number of agents, got {coalition}")
-    if shared and family != "gaussian":
-        raise ValueError(
-            f"pairwise_std: what neighbours share is Gaussian, got family={family!r}; "
-            "take family='gaussian', or pairwise_std=0"
-        )
-    if shared:
-        check_shared_moves(moves)
-        check_hidden(int(coalition), nodes, moves)
-    return int(coalition)
-
-
-def check_hidden(members: int, nodes: int, moves: str) -> None:
-    """Refuse coalitions that leave too few agents for a hidden move."""
     needed = 1 if moves == "one" else 2
     if nodes - members < needed:
         raise ValueError(

@@ -25,9 +25,7 @@ from ..core._random import Seed
 from ..core.errors import PrivacyWarning
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse
-from .noise import AgentNoise
-
-READOUTS = ("message", "state")
+from .noise import READOUTS, AgentNoise
 
 #: Mean-square error of states over that of messages, of which readers are told.
 _FAR_BETTER = 10.0

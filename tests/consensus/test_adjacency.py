@@ -53,7 +53,7 @@ def test_guarantees_of_a_node_add_when_another_one_leaves(family, node):
         network(ALL, seed=1, family=family),
         network(REST, seed=2, family=family),
     )
-    both = before.guarantee_of(node) + after.guarantee_of(node)
+    both = before.guarantee_for(node=node) + after.guarantee_for(node=node)
     noise = NOISES[family](np.r_[before.scales, after.scales])
     joint = Mechanism(LinearQuery(np.vstack([np.eye(4), np.eye(4)[1:]])), noise)
     move = RADII[node] * np.eye(4)[:, [node]]
@@ -67,12 +67,12 @@ def test_guarantees_of_a_node_add_when_another_one_leaves(family, node):
 
 def test_a_node_pays_for_its_own_radius_whatever_those_of_the_others():
     before, after = network(ALL), network(REST, [9.0, 1.5, 7.0])
-    assert before.guarantee_of(2).scope == after.guarantee_of(2).scope
+    assert before.guarantee_for(node=2).scope == after.guarantee_for(node=2).scope
     assert (
-        before.guarantee_of(2).scope.statement
+        before.guarantee_for(node=2).scope.statement
         == "the initial value of node 2 moves by at most 1.5"
     )
-    assert before.guarantee_of(2).gdp == pytest.approx(
+    assert before.guarantee_for(node=2).gdp == pytest.approx(
         1.5 / before.scales[2], rel=1e-15
     )
 
@@ -85,29 +85,32 @@ def test_a_node_s_account_holds_over_networks_and_files(tmp_path):
     ledger = PrivacyLedger(
         PrivacyBudget(epsilon=1.6, delta=1e-3), path=tmp_path / "node_2.db"
     )
-    ledger.charge(first.guarantee_of(2))
-    ledger.charge(second.guarantee_of(2))
+    ledger.charge(first.guarantee_for(node=2))
+    ledger.charge(second.guarantee_for(node=2))
     assert ledger.spent.gdp == pytest.approx(
-        np.sqrt(2) * first.guarantee_of(2).gdp, rel=1e-14
+        np.sqrt(2) * first.guarantee_for(node=2).gdp, rel=1e-14
     )
     with pytest.raises(ValueError, match="node 3"):
-        ledger.charge(first.guarantee_of(3))
-    stored = json.loads(json.dumps(first.guarantee_of(2).to_dict()))
-    assert PrivacyGuarantee.from_dict(stored) + second.guarantee_of(2) == ledger.spent
+        ledger.charge(first.guarantee_for(node=3))
+    stored = json.loads(json.dumps(first.guarantee_for(node=2).to_dict()))
+    assert (
+        PrivacyGuarantee.from_dict(stored) + second.guarantee_for(node=2)
+        == ledger.spent
+    )
 
 
 def test_what_is_not_the_same_node_s_move_does_not_add():
     before, matrix = network(ALL), nx.to_numpy_array(ALL)
     others = {
-        "another node": network(REST).guarantee_of(3),
-        "another radius": network(REST, 1.0).guarantee_of(2),
+        "another node": network(REST).guarantee_for(node=3),
+        "another radius": network(REST, 1.0).guarantee_for(node=2),
         "any node": before.guarantee,
-        "the row of a matrix": network(matrix).guarantee_of(2),
-        "this node and another one": network(ALL, moves="pair").guarantee_of(2),
+        "the row of a matrix": network(matrix).guarantee_for(node=2),
+        "this node and another one": network(ALL, moves="pair").guarantee_for(node=2),
     }
     for case, other in others.items():
         with pytest.raises(ValueError, match="do not add"):
-            before.guarantee_of(2) + other
+            before.guarantee_for(node=2) + other
             pytest.fail(case)
 
 
@@ -115,24 +118,28 @@ def test_rows_of_matrices_have_no_names_and_pairs_keep_to_their_network():
     """Row 2 is another agent's once row 0 is gone; and a partner that left cannot move along."""
     matrix = nx.to_numpy_array(ALL)
     four, same = (
-        network(matrix).guarantee_of(2),
-        network(matrix, seed=1).guarantee_of(2),
+        network(matrix).guarantee_for(node=2),
+        network(matrix, seed=1).guarantee_for(node=2),
     )
     assert (four + same).releases == 2
     with pytest.raises(
         ValueError, match="initial values of 4 nodes against initial values of 3 nodes"
     ):
-        four + network(matrix[1:, 1:], [1.0, 1.5, 1.5]).guarantee_of(2)
+        four + network(matrix[1:, 1:], [1.0, 1.5, 1.5]).guarantee_for(node=2)
     for moves in ("pair", "known-total"):
         pair, rest = (
-            network(graph, 1.5, moves=moves).guarantee_of(2) for graph in (ALL, REST)
+            network(graph, 1.5, moves=moves).guarantee_for(node=2)
+            for graph in (ALL, REST)
         )
         with pytest.raises(ValueError, match="do not add"):
             pair + rest
 
 
 def test_a_node_s_guarantees_at_two_radii_add_at_the_smaller_one():
-    near, far = network(ALL).guarantee_of(2), network(REST, 3.0, seed=2).guarantee_of(2)
+    near, far = (
+        network(ALL).guarantee_for(node=2),
+        network(REST, 3.0, seed=2).guarantee_for(node=2),
+    )
     assert compose_sequential(near, far) == near + chain(far, 1.5)
     assert chain(far, 1.5).gdp == pytest.approx(far.gdp / 2, rel=1e-14)
 

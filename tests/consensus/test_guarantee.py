@@ -96,7 +96,7 @@ def test_each_node_has_its_own_budget(family):
         consensus.scales, ten(BUDGETS, np.linspace(1, 3, 10), family=family).scales
     )
     for node, budget in budgets.items():
-        guarantee = consensus.guarantee_of(node)
+        guarantee = consensus.guarantee_for(node=node)
         delta = budget.delta if family == "gaussian" else 0.0
         assert guarantee.satisfies(budget) and f"node {node} " in guarantee.sentence
         assert guarantee.epsilon(delta) == pytest.approx(budget.epsilon, rel=1e-9)
@@ -152,7 +152,7 @@ def test_a_node_s_guarantee_is_the_worst_of_the_moves_it_takes_part_in(moves, no
     designed = PrivateConsensus(
         consensus.network, consensus.scales, NodeAdjacency(1.5, moves=moves)
     )
-    assert designed.guarantee_of(node).gdp == pytest.approx(worst, rel=1e-12)
+    assert designed.guarantee_for(node=node).gdp == pytest.approx(worst, rel=1e-12)
 
 
 def test_two_nodes_and_a_known_total_cost_more_than_one():
@@ -333,7 +333,7 @@ def test_a_node_without_noise_is_refused():
             read_network(TEN_AGENTS), np.r_[0.0, np.ones(9)], NodeAdjacency(1.0)
         )
     with pytest.raises(ValueError, match="one of the network's 10 nodes"):
-        ten().guarantee_of(11)
+        ten().guarantee_for(node=11)
 
 
 def test_large_networks_refuse_dense_models():
@@ -350,7 +350,7 @@ def test_large_networks_refuse_dense_models():
 def test_the_network_guarantee_is_the_worst_node_s():
     consensus = ten(BUDGETS)
     assert consensus.guarantee.gdp == max(
-        consensus.guarantee_of(node).gdp for node in TEN_AGENTS
+        consensus.guarantee_for(node=node).gdp for node in TEN_AGENTS
     )
     assert consensus.guarantee.gdp == pytest.approx(
         max(kappa_inverse(b.epsilon, b.delta) for b in BUDGETS), rel=1e-14

@@ -69,7 +69,7 @@ def test_all_other_agents_together_learn_no_more_than_an_eavesdropper(node):
     others = [i for i in range(10) if i != node]
     own = np.eye(20)[[*others, *(10 + i for i in others)]]
     pooled = np.vstack([*messages, *states[:, others], own])
-    truth = AGENTS.guarantee_of(AGENTS.nodes[node]).gdp
+    truth = AGENTS.guarantee_for(node=AGENTS.nodes[node]).gdp
     assert shift(np.vstack(messages), node) == pytest.approx(truth, rel=1e-9)
     assert shift(pooled, node) == pytest.approx(truth, rel=1e-9)
     assert (
@@ -140,7 +140,7 @@ def test_a_group_of_three_is_a_direction_of_the_mechanism_whatever_its_signs(fam
 def test_the_guarantee_says_who_the_adversary_is():
     text = AGENTS.guarantee.sentence
     assert "all that others, the other agents included, see of a hidden node" in text
-    of_one = AGENTS.guarantee_of(4).explain()
+    of_one = AGENTS.guarantee_for(node=4).explain()
     assert "a node's name" not in text
     assert "a node's name stands for the same" in of_one
 

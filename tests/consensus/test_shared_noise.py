@@ -149,7 +149,7 @@ def test_sizes_are_rounded_up_and_sharp_whatever_the_ratio_of_the_noises(ratio):
             exact = [mpmath.sqrt(inverse[i, i]) for i in range(n)]
             group = agents(graph, scales, ratio, 0)
             for i in range(n):
-                found = mpmath.mpf(group.guarantee_of(i).gdp)
+                found = mpmath.mpf(group.guarantee_for(node=i).gdp)
                 assert exact[i] <= found <= exact[i] * (1 + mpmath.mpf("1e-10"))
 
 
@@ -219,9 +219,11 @@ def test_each_node_keeps_its_own_budget_and_radius():
     }
     radii = {node: 1.0 + node / 10 for node in TEN_AGENTS}
     group = private_consensus(TEN_AGENTS, budgets, radii, pairwise_std=5.0, coalition=1)
-    met = [group.guarantee_of(node).satisfies(budgets[node]) for node in TEN_AGENTS]
+    met = [
+        group.guarantee_for(node=node).satisfies(budgets[node]) for node in TEN_AGENTS
+    ]
     assert all(met)
-    shifts = [group.guarantee_of(node).gdp for node in TEN_AGENTS]
+    shifts = [group.guarantee_for(node=node).gdp for node in TEN_AGENTS]
     assert min(shifts) < max(shifts)
 
 
@@ -231,7 +233,7 @@ def test_more_colluders_learn_more_and_a_neighbourhood_learns_all_but_the_own_no
     around = list(graph[0])
     sizes = []
     for count in range(4):
-        guarantee = group.guarantee_of(0, coalition=around[:count])
+        guarantee = group.guarantee_for(node=0, coalition=around[:count])
         sizes.append(guarantee.gdp)
     assert sizes == sorted(sizes) and sizes[0] < 0.31
     assert sizes[3] == pytest.approx(1.0, rel=1e-9)  # mu / s: independent noise
@@ -261,7 +263,7 @@ def test_one_honest_agent_has_its_own_noise_and_nobody_to_hide_is_refused():
     with pytest.raises(ValueError, match="at most 3 of 4 agents"):
         group.guarantee_for(coalition=range(4))
     with pytest.raises(ValueError, match="no member of the coalition"):
-        group.guarantee_of(1, coalition=[1])
+        group.guarantee_for(node=1, coalition=[1])
 
 
 REFUSED = {
@@ -294,7 +296,7 @@ def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatc
     """The bounds of large networks, computed for small ones whose truth is known."""
 
     def sizes(group, **options):
-        found = [group.guarantee_of(node, **options) for node in group.nodes]
+        found = [group.guarantee_for(node=node, **options) for node in group.nodes]
         return np.array([guarantee.gdp for guarantee in found])
 
     cases = []
@@ -309,7 +311,7 @@ def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatc
             exact = agents(*options)
             outsider = exact.guarantee_for(coalition=[])
             cases.append((options, sizes(exact), sizes(exact, coalition=[]), outsider))
-    monkeypatch.setattr("privcontrol.consensus.coalition.EXACT_WORK", 0.0)
+    monkeypatch.setattr("privcontrol.consensus.noise.EXACT_WORK", 0.0)
     gains = []
     for options, to_any, to_outsider, outsider in cases:
         group = agents(*options)
@@ -399,7 +401,7 @@ def test_independent_noise_hides_from_certain_agents_as_from_all(family):
     unequal = PrivateConsensus(group.network, np.arange(1.0, 11.0), group.adjacency, family=family)  # fmt: skip
     spared = unequal.guarantee_for(coalition=[1])  # the node with least noise colludes
     assert spared.epsilon(1e-2) < unequal.guarantee.epsilon(1e-2)
-    assert spared.rdp(2.0) == pytest.approx(unequal.guarantee_of(2).rdp(2.0))
+    assert spared.rdp(2.0) == pytest.approx(unequal.guarantee_for(node=2).rdp(2.0))
 
 
 def test_exact_errors_are_those_of_the_dense_covariance():
@@ -500,7 +502,7 @@ def test_an_audit_passes_the_truth_and_fails_reused_or_smaller_noise():
     group = agents(graph, scales, 20.0, 1)
     move = DirectionAdjacency(np.eye(5)[:, :1])
     members = [5]
-    claim = group.guarantee_of(0, coalition=members)
+    claim = group.guarantee_for(node=0, coalition=members)
     options = {"trials": 200_000, "rng": 0}
 
     def passes(scales, guarantee, reused=False):
@@ -529,6 +531,6 @@ def test_repaired_dropouts_count_as_members_of_the_coalition():
     for node in stay:
         if node != member:
             shift = np.linalg.lstsq(F, H[:, node], rcond=1e-13)[0]
-            promised = group.guarantee_of(node, coalition=[missing, member]).gdp
+            promised = group.guarantee_for(node=node, coalition=[missing, member]).gdp
             assert np.linalg.norm(shift) == pytest.approx(promised, rel=1e-9)
             assert promised <= group.guarantee.gdp

@@ -511,7 +511,7 @@ def consensus_doors() -> Iterator[Door]:
     for name in ("mean_square_error", "error_bound"):
         yield _of(made, name, values, 4)
     yield _of(made, "limit_mean_square_error", readout="message")
-    yield _of(made, "guarantee_of", 0)
+    yield _of(made, "guarantee_for", node=0)
     shared = pc.private_consensus(
         graph, budget, 1.0, weights="metropolis", pairwise_std=5.0, coalition=1
     )

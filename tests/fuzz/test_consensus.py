@@ -152,7 +152,7 @@ CALLS = {
     ),
     "NodeAdjacency.radii": (consensus.NodeAdjacency(1.0).radii, {"nodes": 5}),
     "guarantee_for": (SHARED.guarantee_for, {"moves": "pair", "coalition": [1]}),
-    "guarantee_of": (SHARED.guarantee_of, {"node": 0, "coalition": [1]}),
+    "guarantee_for of a node": (SHARED.guarantee_for, {"node": 0, "coalition": [1]}),
     "simulate": (
         AGENTS.simulate,
         {
