@@ -112,7 +112,11 @@ def is_below(smaller, larger, tol=1e-9):
 def stacked_covariance(noise):
     """Covariance (T p, T p) of output noise over its horizon, block by block."""
     T = noise.horizon
-    return np.block([[noise.covariance(t, s) for s in range(T)] for t in range(T)])
+    below = {(t, s): noise.covariance(t, s) for t in range(T) for s in range(t + 1)}
+    rows = [
+        [below[t, s] if s <= t else below[s, t].T for s in range(T)] for t in range(T)
+    ]
+    return np.block(rows)
 
 
 def laplace_law(shift, step, up):

@@ -317,11 +317,11 @@ def test_a_fork_in_the_middle_of_charges_leaves_both_sides_able_to_charge(tmp_pa
 
 @pytest.mark.slow
 def test_no_acknowledged_charge_is_lost_and_the_budget_holds_under_kill_9(tmp_path):
-    """8 processes, 100 kills; more of them with tests/stress/kill_ledger.py.
+    """8 processes, 40 kills; more of them with tests/stress/kill_ledger.py.
 
     What is recorded beyond the acknowledged is at most one charge for each process killed.
     """
-    charges, kills = 600, 100
+    charges, kills = 300, 40
     script = Path(__file__).parents[1] / "stress" / "kill_ledger.py"
     command = [sys.executable, str(script), "--path", str(tmp_path / "ledger.sqlite")]
     command += ["--kills", str(kills), "--charges", str(charges)]

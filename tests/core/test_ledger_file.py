@@ -187,12 +187,17 @@ def test_a_ledger_put_in_the_place_of_another_is_noticed(path):
 
 @pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_refused_or_harmless(tmp_path):
+    """tests/stress/flip_stores.py flips every bit."""
     path = tmp_path / "ledger.sqlite"
     PrivacyLedger(BUDGET, path).charge(foreign(0.1), note="Monday")
     ledger = PrivacyLedger.open(path)
     whole, truth = path.read_bytes(), (ledger.spent, ledger.history)
     refused = harmless = 0
-    for place in range(len(whole)):
+    places = [
+        *range(200),
+        *range(200, len(whole), 5),
+    ]  # the header, and every fifth byte
+    for place in places:
         damaged = bytearray(whole)
         damaged[place] ^= 1 << (place % 8)
         path.write_bytes(damaged)
@@ -204,7 +209,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_harmless(tmp_path):
         else:
             assert found == truth, place
             harmless += 1
-    assert refused + harmless == len(whole) and refused > 1000
+    assert refused + harmless == len(places) and refused > 200
 
 
 # --- what fails records nothing -------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
-def test_exact_mean_square_errors_agree_with_200_000_trials(family):
+def test_exact_mean_square_errors_agree_with_40_000_trials(family):
     loop = cases.vehicle_loop(
         cases.vehicle_noise(pc.StateAdjacency(1.0), family=family)
     )
@@ -61,11 +61,11 @@ def test_exact_mean_square_errors_agree_with_200_000_trials(family):
                 - REFERENCE[:, None]
             )
             ** 2
-            for seed in range(10)
+            for seed in range(2)
         ],
         axis=1,
     )
-    assert squares.shape[1] == 200_000
+    assert squares.shape[1] == 40_000
     assert five_errors(np.asarray(squares), exact)
     assert not five_errors(
         0.81 * np.asarray(squares), exact

@@ -141,7 +141,7 @@ def check_run(path, notes, design):
             )
 
 
-def run(kills, seed=0, report=print):
+def run(kills, seed=0, report=print, each=24):
     """So many kills over all noises, alone and with a ledger that four gateways share."""
     random.seed(seed)
     designs = {kind: noise(kind, HORIZON) for kind in (*REQUESTS, *ENDLESS)}
@@ -169,7 +169,7 @@ def run(kills, seed=0, report=print):
                     )
                     for k in range(4 if shared else 1)
                 ]
-                done, killed = kill_until_done(jobs, min(kills - total, 24))
+                done, killed = kill_until_done(jobs, min(kills - total, each))
                 total += killed
                 codes = sorted(code for _, code in done)
                 assert codes == ([0, 0, 0, 2] if shared else [0]), f"exits {codes}"

@@ -30,9 +30,9 @@ def release(charges):
     return design.guarantee
 
 
-def spender(path, charges, pipe, name):
+def spender(path, one, pipe, name):
     """Charge forever; acknowledge each charge only after `charge` has returned."""
-    ledger, one, number = PrivacyLedger(BUDGET, path), release(charges), 0
+    ledger, number = PrivacyLedger(BUDGET, path), 0
     while True:
         try:
             ledger.charge(one, note=f"{name}.{number}")
@@ -49,13 +49,14 @@ def storm(path, processes, kills, charges):
     Also how many processes were started, and how many were killed before the first of them saw a full budget.
     """
     rng = random.Random(0)
+    one = release(charges)
     alive, started, early, said, full = [], 0, 0, b"", False
     read, write = os.pipe()
     while kills or not full:
         while len(alive) < processes:
             child = os.fork()
             if child == 0:
-                spender(path, charges, write, started)
+                spender(path, one, write, started)
             alive.append(child)
             started += 1
         if select.select([read], [], [], rng.uniform(0, 0.05))[0]:
