@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 from ..core._linalg import EPS, one_of, round_up
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.noise import Noise, family_of
+from ..core.noise import Noise, delta_to_quote, family_of
 from .adjacency import MOVES, NodeAdjacency
 from .network import WEIGHTS, Network, read_network
 from .noise import AgentNoise, ample_pairwise_std, exposure_to_any
@@ -133,7 +133,7 @@ def private_consensus(
         scales,
         adjacency,
         family=family,
-        quoted_delta=law.delta_to_quote(budgets),
+        quoted_delta=delta_to_quote(law, budgets),
         pairwise_std=shared,
         coalition=coalition,
     )

@@ -32,7 +32,7 @@ from .guarantee import PrivacyGuarantee, Scope
 from .inference.perturbation import Released
 from .loss import PrivacyLoss, checked_delta
 from .mechanism import Mechanism
-from .noise import Noise
+from .noise import Noise, times, whiten
 
 #: Part of the trials on which the region is chosen, or scores are fitted.
 _CHOOSING = 0.2
@@ -456,14 +456,14 @@ def _steepest(shifts: NDArray, norm: float) -> NDArray:
 
 def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
     """Return the log likelihood ratio against the moved noise, or what leaves its span."""
-    shift = noise.whiten(image[:, None])
-    bare = image - noise.times(shift)[:, 0]
+    shift = whiten(noise, image[:, None])
+    bare = image - times(noise, shift)[:, 0]
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
         direction = bare / (bare @ bare)
         return lambda released: 0.5 - released @ direction
 
     def score(released: NDArray) -> NDArray:
-        eta = noise.whiten(released.T)
+        eta = whiten(noise, released.T)
         return noise.log_likelihood_ratio(eta, shift)
 
     return score

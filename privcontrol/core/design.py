@@ -42,7 +42,7 @@ from .laplace_shape import laplace_shape
 from .loss import PrivacyLoss, scaled, worst_moves
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
-from .noise import GaussianNoise, LaplaceNoise, Noise, family_of
+from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
 from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
 
@@ -677,5 +677,5 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     directions = shifts / np.where(sizes > 0, sizes, 1.0)
     U, s, _ = scipy.linalg.svd(directions, full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
-    projected = noise.times(U[:, :rank])
+    projected = times(noise, U[:, :rank])
     return Mechanism(mechanism.query, GaussianNoise(projected))

@@ -36,7 +36,7 @@ from .adjacency import Adjacency, checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import Moves, spanned
-from .noise import Noise
+from .noise import Noise, shifts_within, times, whiten
 from .query import LinearQuery
 from .release import Step, exact_data, exact_product, exact_release, on_grid
 
@@ -64,6 +64,16 @@ FRESH = "every release draws new noise"
 
 #: What to do about a query, a LinearOperator of the user's, that fails on the data.
 _PUBLIC_TRIAL = "Try the query on public data of this shape"
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Shifts u of responses s = Lambda u + rest, with what is known of the rest."""
+
+    shifts: NDArray  # u (r, M)
+    errors: NDArray  # bounds of their errors
+    rest: NDArray  # its size (m, M)
+    bounds: NDArray  # and the errors of that
 
 
 @dataclass(frozen=True)
@@ -259,13 +269,19 @@ class Mechanism:
             If double precision cannot tell.
         """
         if self.padding is not None:
-            return self._padded_shifts(moves, certified)
+            solution = self._solution(moves, in_balls=True)
+            shifts = self._padded_shifts(moves, solution, certified)
+            return shifts, solution.errors
+        solution = self._solution(moves)
+        if not self._is_sharp(solution):
+            finer = self._solution(moves, in_balls=True)
+            if self._error_of(finer) < self._error_of(solution):
+                solution = finer
+        left = solution.rest + solution.bounds
         if self.noise.is_independent:
-            shifts, bounds = self._independent_shifts(moves)
-        else:
-            shifts, bounds = self._spanning_shifts(moves)
-        error = column_norms(bounds).max()
-        size = column_norms(shifts).max()
+            self._refuse_bare(moves, left[self.noise.factor == 0].any(axis=0))
+        size = column_norms(solution.shifts).max()
+        error = self._error_of(solution)
         if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
             raise UncertifiableError(
                 "double precision cannot certify this noise by its covariance: the "
@@ -273,89 +289,42 @@ class Mechanism:
                 "noise of a plant has its own guarantee, certified in ball arithmetic: "
                 "noise.guarantee"
             )
-        return shifts, bounds
+        return solution.shifts, solution.errors + shifts_within(self.noise, left)
 
-    def _spanning_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
-        """Return `shifts` for noise in every direction, which leaves nothing bare."""
-        responses, errors = moves.output_responses(self.query)
-        shifts = self.noise.whiten(responses)
-        bounds = self.noise.whitening_errors(shifts, errors)
-        coarse = column_norms(bounds).max() > _SHARP * column_norms(shifts).max()
-        if not coarse or not is_quick(*self.noise.factor.shape, sum(responses.shape)):
-            return shifts, bounds
-        finer, rounding, rest, beyond = self._fine_solution(moves, shifts)
-        # the inverse in doubles is good to a factor of two where it has full rank
-        left = self.noise.whitening_errors(np.zeros(shifts.shape), 2 * (rest + beyond))
-        errors = rounding + left
-        if column_norms(errors).max() < column_norms(bounds).max():
-            return finer, errors
-        return shifts, bounds
+    def _error_of(self, solution: _Solution) -> float:
+        """Return the largest error of the shift of a move, for noise in every direction."""
+        left = solution.rest + solution.bounds
+        errors = solution.errors + shifts_within(self.noise, left)
+        return float(column_norms(errors).max())
 
-    def _independent_shifts(self, moves: Moves) -> tuple[NDArray, NDArray]:
-        """Return `shifts` for independent noise. An entry without noise must not respond."""
+    def _is_sharp(self, solution: _Solution) -> bool:
+        size = float(column_norms(solution.shifts).max())
+        return self._error_of(solution) <= _SHARP * size
+
+    def _solution(self, moves: Moves, in_balls: bool = False) -> _Solution:
+        """Solve Lambda u = s for the moves' responses s, in balls if that is quick.
+
+        There the rest is made small by least squares, unless dependent columns spoil them.
+        """
+        noise = self.noise
         responses, errors = moves.output_responses(self.query)
-        sizes = np.abs(self.noise.factor)
-        silent = sizes == 0
-        coarse = column_norms(errors) > _SHARP * column_norms(responses)
-        is_unsure = coarse.any() or errors[silent].any()
-        if is_unsure and is_quick(*responses.shape):
+        in_balls = in_balls and is_quick(*noise.factor.shape, sum(responses.shape))
+        if in_balls:
             balls, beyond = moves.ball_responses(self.query)
             responses, errors = enclosure(balls)
             errors = errors + beyond
-        largest = np.abs(responses) + errors
-        self._refuse_bare(moves, largest[silent].any(axis=0))
-        units = np.where(silent, np.inf, sizes)[:, None]
-        shifts = responses / units
-        rounding = EPS * np.abs(shifts)
-        return shifts, errors / units + rounding
-
-    def _padded_shifts(self, moves: Moves, certified: bool) -> tuple[NDArray, NDArray]:
-        """Return `shifts` for noise with fewer directions than published entries.
-
-        Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
-        noise, so its norm bounds the shift, for any rounding of u.
-        """
-        shifts, rounding, rest, bounds = self._solution(moves)
-        padded = self._padded_sizes(rest + bounds)
-        sizes = column_norms(shifts, self.noise.shift_norm)
-        allowed = _MOST_PADDED * np.maximum(sizes, _NEGLIGIBLE)
-        if (padded > allowed).any():
-            certain = self._padded_sizes(np.maximum(rest - bounds, 0.0))
-            self._refuse_bare(moves, certain > allowed)
-            if certified or not np.isfinite(padded).all():
-                raise UncertifiableError(
-                    "double precision cannot tell whether the hidden moves lie in the "
-                    "column space of the noise; rescale the data, or add noise in every "
-                    "direction"
-                )
-        return self._folded(moves, shifts, padded), rounding
-
-    def _solution(self, moves: Moves) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return shifts u (r, M) of responses Lambda u + rest, and the size of the rest.
-
-        Bounds of their errors stand second and last.
-        """
-        factor = self.noise.factor
-        responses, errors = moves.output_responses(self.query)
-        shifts = self.noise.whiten(responses)
-        if is_quick(*factor.shape, sum(responses.shape)):
-            return self._fine_solution(moves, shifts)
-        rest = np.abs(responses - factor @ shifts)
-        products = np.abs(factor) @ np.abs(shifts)
-        sums = products + np.abs(responses)
-        bounds = errors + EPS * (len(shifts) + 3) * sums
-        rounding = np.zeros(shifts.shape)
-        return shifts, rounding, rest, bounds
-
-    def _fine_solution(
-        self, moves: Moves, shifts: NDArray
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Make the rest small by least squares, unless dependent columns spoil them."""
-        balls, beyond = moves.ball_responses(self.query)
+        shifts = whiten(noise, responses)
+        if not in_balls or noise.is_independent:
+            rest = np.abs(responses - times(noise, shifts))
+            magnified = times(type(noise)(np.abs(noise.factor)), np.abs(shifts))
+            terms = 1 if noise.is_independent else len(shifts)
+            rounding = EPS * (terms + 3) * (magnified + np.abs(responses))
+            return _Solution(shifts, np.zeros(shifts.shape), rest, errors + rounding)
         with working_bits(FINE_BITS):
-            factor = ball_matrix(self.noise.factor)
+            factor = ball_matrix(noise.factor)
             transposed = factor.transpose()
             solution = ball_matrix(shifts)
+            least = None
             with suppress(ZeroDivisionError):
                 least = (transposed * factor).solve(transposed * balls)
                 away, _ = enclosure(least - solution)
@@ -363,9 +332,45 @@ class Mechanism:
                 is_near = column_norms(np.abs(away)).max() < _CERTAIN * largest
                 if is_near or self.padding is None:  # then it is the only one
                     solution = least
-            values, rounding = enclosure(solution)
+            shifts, errors = enclosure(solution)
+            if solution is least and self.padding is None:
+                return _Solution(shifts, errors, np.zeros(beyond.shape), beyond)
             rest, bounds = enclosure(balls - factor * solution)
-        return values, rounding, np.abs(rest), bounds + beyond
+        return _Solution(shifts, errors, np.abs(rest), bounds + beyond)
+
+    def _padded_shifts(
+        self, moves: Moves, solution: _Solution, certified: bool
+    ) -> NDArray:
+        """Return shifts that count what a solution leaves to the padding.
+
+        Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
+        noise, so its norm bounds the shift, for any rounding of u. In the 1-norm the
+        largest entry grows: one Laplace entry with the sum of two shifts hides less than
+        the two.
+        """
+        shifts = solution.shifts
+        norm = self.noise.shift_norm
+        padded = self._padded_sizes(solution.rest + solution.bounds)
+        allowed = _MOST_PADDED * np.maximum(column_norms(shifts, norm), _NEGLIGIBLE)
+        if (padded > allowed).any():
+            rest = np.maximum(solution.rest - solution.bounds, 0.0)
+            self._refuse_bare(moves, self._padded_sizes(rest) > allowed)
+            if certified or not np.isfinite(padded).all():
+                raise UncertifiableError(
+                    "double precision cannot tell whether the hidden moves lie in the "
+                    "column space of the noise; rescale the data, or add noise in every "
+                    "direction"
+                )
+        joined = np.hypot if norm == 2 else np.add
+        if moves.is_ball:
+            whole = max(float(np.linalg.norm(shifts, 2)), np.finfo(float).tiny)
+            return shifts * joined(1.0, padded.sum() / whole)
+        columns = np.arange(shifts.shape[1])
+        places = np.abs(shifts).argmax(axis=0), columns
+        grown = joined(np.abs(shifts[places]), padded)
+        folded = np.array(shifts)
+        folded[places] = np.copysign(grown, shifts[places])
+        return folded
 
     def _padded_sizes(self, rest: NDArray) -> NDArray:
         """Return the shifts (M,) of what is left to the padding."""
@@ -373,33 +378,7 @@ class Mechanism:
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
             sizes = column_norms(units, self.noise.shift_norm)
-            rounding = EPS * len(rest)
-            return sizes * (1 + rounding)
-
-    def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
-        """Return shifts whose norms count what is left to the padding, too.
-
-        In the 1-norm the largest entry grows: one Laplace entry with the sum of two shifts
-        hides less than the two.
-        """
-        sizes = column_norms(shifts, self.noise.shift_norm)
-        if moves.is_ball:
-            whole = max(float(np.linalg.norm(shifts, 2)), np.finfo(float).tiny)
-            share = float(padded.sum()) / whole
-            if self.noise.shift_norm == 2:
-                return shifts * np.hypot(1.0, share)
-            return shifts * (1 + share)
-        if self.noise.shift_norm == 2:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                grown = np.where(sizes > 0, np.hypot(1.0, padded / sizes), 1.0)
-            folded = shifts * grown
-            folded[0, sizes == 0] = padded[sizes == 0]
-            return folded
-        columns = np.arange(shifts.shape[1])
-        largest = np.abs(shifts).argmax(axis=0)
-        folded = np.array(shifts)
-        folded[largest, columns] += np.copysign(padded, shifts[largest, columns])
-        return folded
+            return sizes * (1 + EPS * len(rest))
 
     def _refuse_bare(self, moves: Moves, bare: NDArray) -> None:
         """Raise if a hidden move (mask (M,)) changes what no noise covers."""
@@ -430,12 +409,11 @@ class Mechanism:
             return ()
         manifold = self.query.manifold
         response = self.query.response
-        shifts = self.noise.whiten(response)
-        left = response - self.noise.times(shifts)
-        errors = self.noise.whitening_errors(shifts, self.query.rounding)
+        shifts = whiten(self.noise, response)
+        left = response - times(self.noise, shifts)
         sizes = type(self.noise)(np.abs(self.noise.factor))
-        covered = sizes.times(errors + _NAMED * np.abs(shifts))
-        explained = covered + 2 * self.query.rounding + _NAMED * np.abs(response)
+        covered = times(sizes, np.abs(shifts)) + np.abs(response)
+        explained = _NAMED * covered + 2 * column_norms(self.query.rounding)
         told = (np.abs(left) > explained).any(axis=1)
         if not told.any():
             return ()

@@ -168,14 +168,6 @@ class Noise(Frozen, ABC):
         a delta. A ``ValueError`` says why no noise of the family meets the budget.
         """
 
-    @classmethod
-    def delta_to_quote(cls, budgets: Iterable[PrivacyBudget]) -> float:
-        """Return the delta at which a guarantee for these budgets is quoted."""
-        if not cls.needs_delta:
-            return cls.quoted_delta
-        known = [budget.delta for budget in budgets if budget.delta is not None]
-        return min(known, default=cls.quoted_delta)
-
     @staticmethod
     @abstractmethod
     def shape(basis: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
@@ -212,39 +204,6 @@ class Noise(Frozen, ABC):
         if self.is_independent:
             return eta * self.factor
         return eta @ self.factor.T
-
-    # -- shifts ----------------------------------------------------------------------
-
-    def times(self, columns: NDArray) -> NDArray:
-        """Return Lambda u (m, M) for ``columns`` u (r, M)."""
-        if self.is_independent:
-            return self.factor[:, None] * columns
-        return self.factor @ columns
-
-    def whiten(self, responses: NDArray) -> NDArray:
-        """Return the least shifts Lambda^+ s (r, M) of ``responses`` s (m, M)."""
-        if self.is_independent:
-            sizes = np.where(self.factor == 0, np.inf, self.factor)
-            return responses / sizes[:, None]
-        scale, U, s, vt = self._decomposition
-        coordinates = (U.T @ responses) / s[:, None]
-        shifts = vt.T @ coordinates
-        return shifts / scale[:, None]
-
-    def whitening_errors(self, shifts: NDArray, error_bounds: NDArray) -> NDArray:
-        """Bound the errors of `whiten` for responses known up to ``error_bounds``."""
-        if self.is_independent:
-            return np.abs(self.whiten(error_bounds)) + EPS * np.abs(shifts)
-        scale, U, s, vt = self._decomposition
-        scales = scale[:, None]
-        inverse = (vt.T / s) @ U.T / scales
-        errors = np.abs(inverse) @ error_bounds
-        if len(s):
-            condition = s[0] / s[-1]
-            relative = 8 * EPS * (len(scale) + 8) * condition
-            coordinates = column_norms(scales * shifts)
-            errors += relative * coordinates / scales
-        return errors
 
     @cached_property
     def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
@@ -392,3 +351,47 @@ FAMILIES: Mapping[str, type[Noise]] = MappingProxyType(
 def family_of(name: str) -> type[Noise]:
     """Return the family of noise of this name, or raise an error that lists them."""
     return FAMILIES[one_of(name, "family", tuple(FAMILIES))]
+
+
+# -- shifts --------------------------------------------------------------------------
+
+
+def times(noise: Noise, columns: NDArray) -> NDArray:
+    """Return Lambda u (m, M) for ``columns`` u (r, M)."""
+    if noise.is_independent:
+        return noise.factor[:, None] * columns
+    return noise.factor @ columns
+
+
+def whiten(noise: Noise, responses: NDArray) -> NDArray:
+    """Return the least shifts Lambda^+ s (r, M) of ``responses`` s (m, M)."""
+    if noise.is_independent:
+        sizes = np.where(noise.factor == 0, np.inf, noise.factor)
+        return responses / sizes[:, None]
+    scale, U, s, vt = noise._decomposition
+    coordinates = (U.T @ responses) / s[:, None]
+    return vt.T @ coordinates / scale[:, None]
+
+
+def shifts_within(noise: Noise, bounds: NDArray) -> NDArray:
+    """Bound the least shifts (r, M) of responses within ``bounds`` (m, M)."""
+    if noise.is_independent:
+        return np.abs(whiten(noise, bounds)) * (1 + EPS)
+    scale, U, s, vt = noise._decomposition
+    if len(s) < noise.size:  # rounding hides whether there is noise in some direction
+        unknown = np.where(bounds.any(axis=0), np.inf, 0.0)
+        return np.tile(unknown, (len(scale), 1))
+    scales = scale[:, None]
+    inverse = (vt.T / s) @ U.T / scales
+    condition = s[0] / s[-1]
+    relative = 8 * EPS * (len(scale) + 8) * condition
+    rounding = relative * column_norms(bounds) / s[-1] / scales
+    return np.abs(inverse) @ bounds + rounding
+
+
+def delta_to_quote(family: type[Noise], budgets: Iterable[PrivacyBudget]) -> float:
+    """Return the delta at which a guarantee for these budgets is quoted."""
+    if not family.needs_delta:
+        return family.quoted_delta
+    known = [budget.delta for budget in budgets if budget.delta is not None]
+    return min(known, default=family.quoted_delta)
