@@ -27,7 +27,7 @@ from ..designs.problem import promised
 from ..designs.request import Request
 from ..designs.stationary import StationaryDesign
 from ..loop.loop import PrivateLoop
-from ..noise._secret import endless_secret, secrets_of
+from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Driven, Filtered, Structured, White
 from ..noise.shift import certified_shift
 from ..secrets.disturbance import query_of

@@ -1,18 +1,21 @@
-"""Find the spectrum of the cheapest noise without a horizon, and a bound of any noise.
+"""Find the spectrum of the cheapest noise without a horizon, and a system that has it.
 
 The noise gamma has a spectrum S(w), its cost is the mean of tr(W S) over the circle, and it
 hides a move with response g(w) if the mean of g^* S^-1 g is at most y^2. This is the
-problem of the cheapest enclosing ellipsoid at every frequency, coupled by the means.
+problem of the cheapest enclosing ellipsoid at every frequency, coupled by the means. The
+best spectrum is factored, and the Hankel matrix of the factor's phase gives a balanced
+realisation, of which the first states are kept (Kung 1978; Moore 1981).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS
@@ -30,6 +33,15 @@ _NOTHING = 1e-13
 _SMALLEST_PRICE = 1e-6
 #: Relative residual at which Wilson's iteration ends.
 _FACTORED = 1e-12
+#: Hankel singular values below this part of the largest are rounding.
+_ROUNDING = 1e-9
+#: Largest size of a Hankel matrix; what comes later is cut off.
+_LARGEST_HANKEL = 1200
+#: Size of a Hankel matrix up to which all of its singular values are computed.
+_DENSE = 500
+
+
+# -- points on the unit circle -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -101,11 +113,7 @@ class FrequencyGrid:
         return np.fft.rfft(coefficients, self.count, axis=0)
 
 
-class Multipliers(NamedTuple):
-    """Lagrange multipliers with sum one: (M,) of single moves, and a matrix of each ball."""
-
-    points: NDArray
-    balls: list[NDArray]
+# -- the best spectrum -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -115,14 +123,17 @@ class BestSpectrum:
     spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
     cost: float  # mean of tr(W S)
     lower_bound: float  # of the cost of any spectrum that hides the moves
-    multipliers: Multipliers  # prove the bound
+    multipliers: NDArray  # of the single moves, which prove the bound
 
 
 class Responses(NamedTuple):
-    """Responses (N/2 + 1, r, M) to single moves, and O (N/2 + 1, r, k) to balls O a, |a| <= 1."""
+    """Responses (N/2 + 1, r, K) to single moves, then to the axes of balls.
 
-    points: NDArray
-    balls: list[NDArray]
+    The columns O of a ball are those of its moves O a, |a| <= 1.
+    """
+
+    columns: NDArray
+    balls: tuple[slice, ...] = ()
 
     @classmethod
     def of(
@@ -133,46 +144,35 @@ class Responses(NamedTuple):
         Several events count as if they were far apart, which they may be.
         """
         response = frequency_response(system, points)
-        count, outputs, _ = response.shape
-        moved = [np.zeros((count, outputs, 0), complex)]
+        columns = []
         for moves in secret.signals:
             size = moves.radius * np.sqrt(moves.events)
             column = size * response[:, :, [moves.column]]
-            moved.append(column * moves.transforms(points)[:, None])
-        balls = [response[:, :, list(columns)] for columns in secret.balls]
-        return cls(np.concatenate(moved, axis=2), balls)
+            columns.append(column * moves.transforms(points)[:, None])
+        balls = []
+        count = sum(column.shape[2] for column in columns)
+        for index in secret.balls:
+            columns.append(response[:, :, list(index)])
+            balls.append(slice(count, count + len(index)))
+            count += len(index)
+        return cls(np.concatenate(columns, axis=2), tuple(balls))
 
-    def seen_through(self, maps: NDArray) -> Responses:
-        """What maps (N/2 + 1, q, r) make of the responses."""
-        return Responses(maps @ self.points, [maps @ ball for ball in self.balls])
-
-    def even_multipliers(self) -> Multipliers:
-        """Multipliers that are alike for all moves and balls."""
-        count = self.points.shape[2]
-        share = 1 / (count + len(self.balls))
-        matrices = []
+    def forms(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
+        """Mean squares (K,) of the columns, and the mean Gram matrix of each ball."""
+        forms = []
         for ball in self.balls:
-            size = ball.shape[2]
-            matrices.append(share / size * np.eye(size))
-        return Multipliers(np.full(count, share), matrices)
-
-    def kernel(self, multipliers: Multipliers) -> NDArray:
-        """The sum of l_i g_i g_i^* and of O Z O^*."""
-        weighted = self.points * multipliers.points
-        kernel = weighted @ _adjoint(self.points)
-        for ball, matrix in zip(self.balls, multipliers.balls):
-            kernel = kernel + ball @ matrix @ _adjoint(ball)
-        return kernel
-
-    def squares(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
-        """Mean squares (M,) of single moves, and the mean Gram matrices of balls."""
-        points = grid.mean(np.sum(np.abs(self.points) ** 2, axis=1))
-        return points, [grid.mean(_adjoint(ball) @ ball) for ball in self.balls]
+            axes = self.columns[:, :, ball]
+            forms.append(grid.mean(_adjoint(axes) @ axes))
+        return grid.mean(np.sum(np.abs(self.columns) ** 2, axis=1)), forms
 
     def largest_square(self, grid: FrequencyGrid) -> float:
         """The largest mean square of a move."""
-        points, forms = self.squares(grid)
-        return _largest(points, forms)
+        return _largest(*self.forms(grid))
+
+
+def _largest(squares: NDArray, forms: list[NDArray]) -> float:
+    largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
+    return float(max([*squares, *largest]))
 
 
 def best_spectrum(
@@ -187,63 +187,59 @@ def best_spectrum(
     For multipliers l_i >= 0 with sum one the cost is at least (mean tr K^1/2)^2,
     K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its
     constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the multipliers are
-    scaled by their constraints until they are. It ends at the relative gap ``tol``.
+    scaled by their constraints until they are, those of a ball as Z^1/2 C Z^1/2, whose
+    axes the ball's columns follow. It ends at the relative gap ``tol``.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
-    priced = responses.seen_through(safe_root)
-    multipliers = priced.even_multipliers()
+    multipliers = _even_multipliers(responses)
     power = 1.9  # two would be a Newton step if the moves shared no frequency
     bound = 0.0
     least = np.inf
     for _ in range(updates):
-        values, vectors = np.linalg.eigh(priced.kernel(multipliers))
+        kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
+        values, vectors = np.linalg.eigh(safe_root @ kernel @ safe_root)
         roots = np.sqrt(np.maximum(values, 0.0))
         reached = float(grid.mean(roots.sum(axis=1)))
         if reached < bound:
             power = 1.0
         else:
             bound = reached
-            bounding = multipliers
+            bounding = (kernel, multipliers)
         roots = np.maximum(roots, _NOTHING * roots.max())
-        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :])
-        limits, forms = priced.seen_through(whitening).squares(grid)
-        worst = _largest(limits, forms)
+        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :]) @ safe_root
+        left = responses._replace(columns=whitening @ responses.columns)
+        squares, forms = left.forms(grid)
+        worst = _largest(squares, forms)
         cost = float(grid.mean(roots.sum(axis=1))) * worst
         if cost < least:
             least = cost
             middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
         if least <= bound**2 * (1 + tol):
             break
-        scaled_forms = [form / worst for form in forms]
-        multipliers = _updated(multipliers, limits / worst, scaled_forms, power)
+        scaled = multipliers * (squares / worst) ** power
+        columns = responses.columns.copy()
+        for ball, form in zip(responses.balls, forms):
+            sizes = np.sqrt(multipliers[ball])
+            values, axes = np.linalg.eigh(form / worst * np.outer(sizes, sizes))
+            scaled[ball] = np.maximum(values, 0.0)
+            columns[:, :, ball] = columns[:, :, ball] @ axes
+        multipliers = scaled / scaled.sum()
+        responses = responses._replace(columns=columns)
     spectrum = inverse_root @ middle @ inverse_root
     # the bound is that of the true price, whose small eigenvalues are not raised
-    kernel = responses.seen_through(root).kernel(bounding)
-    values = np.sqrt(np.maximum(np.linalg.eigvalsh(kernel), 0.0))
-    bound = float(grid.mean(values.sum(axis=1)))
-    return BestSpectrum(spectrum, least, min(bound**2, least), bounding)
+    kernel, multipliers = bounding
+    values = np.maximum(np.linalg.eigvalsh(root @ kernel @ root), 0.0)
+    bound = float(grid.mean(np.sqrt(values).sum(axis=1)))
+    singles = responses.balls[0].start if responses.balls else len(multipliers)
+    return BestSpectrum(spectrum, least, min(bound**2, least), multipliers[:singles])
 
 
-def _largest(points: NDArray, forms: Sequence[NDArray]) -> float:
-    largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
-    return float(max([*points, *largest]))
-
-
-def _updated(
-    multipliers: Multipliers, limits: NDArray, forms: list[NDArray], power: float
-) -> Multipliers:
-    """Multipliers scaled by their constraints, those of a ball as Z^1/2 C Z^1/2."""
-    points = multipliers.points * limits**power
-    total = points.sum()
-    matrices = []
-    for matrix, form in zip(multipliers.balls, forms):
-        values, vectors = np.linalg.eigh(matrix)
-        sizes = np.sqrt(np.maximum(values, 0.0))
-        root = (vectors * sizes) @ vectors.T
-        scaled = root @ form @ root
-        total += np.trace(scaled)
-        matrices.append(scaled)
-    return Multipliers(points / total, [matrix / total for matrix in matrices])
+def _even_multipliers(responses: Responses) -> NDArray:
+    """Multipliers (K,) that are alike for all moves and balls."""
+    multipliers = np.ones(responses.columns.shape[2])
+    for ball in responses.balls:
+        multipliers[ball] /= ball.stop - ball.start
+    return multipliers / multipliers.sum()
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:
@@ -261,6 +257,9 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
 def _adjoint(stack: NDArray) -> NDArray:
     """Conjugate transposes of a stack of matrices."""
     return stack.conj().swapaxes(-1, -2)
+
+
+# -- factors of a spectrum ---------------------------------------------------------------
 
 
 def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
@@ -305,3 +304,90 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
     right = grid.values(transposed.swapaxes(1, 2))
     phase = np.linalg.solve(_adjoint(right), grid.values(factor))
     return factor, grid.causal_coefficients(phase)
+
+
+# -- systems of low order ----------------------------------------------------------------
+
+
+def balanced_realisation(
+    coefficients: NDArray, phase: NDArray, most: int, negligible: float = 1e-10
+) -> LinearSystem:
+    """A stochastically balanced realisation of the series M = sum of m_k s^-k.
+
+    Truncating it errs little relative to M, at every frequency, and leaves M and its
+    inverse stable. The phase is (W^*)^-1 M, with M M^* = W^* W and W outer. Its causal part
+    has the A and B of M, and its Hankel singular values are the canonical correlations of
+    past and future (Desai and Pal 1984; Green 1988). There are at most ``most`` states.
+    """
+    longest = max(_length(coefficients, negligible), _length(phase, negligible))
+    length = min(longest, _LARGEST_HANKEL // phase.shape[1])
+    hankel, following = _hankel_matrices(phase[1:length], length)
+    constant = coefficients[0]
+    if not hankel.any():
+        return LinearSystem.gain(constant)
+    left, values, right = _leading(hankel, most)
+    kept = values > _ROUNDING * values[0]
+    root = np.sqrt(values[kept])
+    rows = right[kept]
+    reach = root[:, None] * rows
+    onto_states = left[:, kept] / root
+    from_inputs = rows.T / root
+    later = np.hstack(list(coefficients[1:length]))
+    A = onto_states.T @ following @ from_inputs
+    _, inputs = constant.shape
+    B = reach[:, :inputs]
+    C = later @ from_inputs[: later.shape[1]]
+    return LinearSystem(A, B, C, constant)
+
+
+def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
+    """The block Hankel matrix of a series that is zero from some sample on, and the next."""
+    _, outputs, inputs = series.shape
+    padded = np.zeros((2 * length, outputs, inputs))
+    padded[: len(series)] = series
+    times = np.arange(length)
+    lags = np.add.outer(times, times)
+    shape = (length * outputs, length * inputs)
+    matrices = []
+    for stack in (padded[lags], padded[lags + 1]):
+        blocks = stack.swapaxes(1, 2)
+        matrices.append(blocks.reshape(shape))
+    return matrices
+
+
+def _length(coefficients: NDArray, negligible: float) -> int:
+    """Number of coefficients up to the last one that is not negligible."""
+    sizes = np.abs(coefficients).max(axis=(1, 2))
+    return 1 + int(np.flatnonzero(sizes > negligible * sizes.max())[-1])
+
+
+def truncated(system: LinearSystem, order: int) -> LinearSystem:
+    """The first states of a balanced realisation."""
+    A = system.A[:order, :order]
+    return LinearSystem(A, system.B[:order], system.C[:, :order], system.D)
+
+
+def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
+    """The system in z of a system in s, where z = (s + b) / (1 + b s)."""
+    A, B, C, D = system.matrices
+    identity = np.eye(system.order)
+    inverse = np.linalg.inv(identity + warp * A)
+    shifted = A + warp * identity
+    dynamics = shifted @ inverse
+    entry = (1 - warp**2) * inverse @ B
+    reading = C @ inverse
+    fed_through = warp * reading @ B
+    return LinearSystem(dynamics, entry, reading, D - fed_through)
+
+
+def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
+    """The largest singular values and their vectors, in decreasing order."""
+    size = min(matrix.shape)
+    if size <= max(_DENSE, 2 * count):
+        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+    else:
+        start = np.ones(size)  # ARPACK would draw one at random
+        left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
+    order = np.argsort(-values)
+    largest = order[:count]
+    return left[:, largest], values[largest], right[largest]

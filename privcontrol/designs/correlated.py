@@ -24,8 +24,8 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
 from ..core.noise import GaussianNoise
-from ..noise._responses import floored_root, shift_sizes, triangular_root
 from ..noise.parts import Correlated, Driven, NoisePart, White
+from ..noise.shift import floored_root, shift_sizes, triangular_root
 from ..secrets.disturbance import (
     DisturbanceAdjacency,
     disturbances,

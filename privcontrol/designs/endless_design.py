@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ..core.ellipsoid import rough_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..noise._secret import endless_secret
-from ..noise._shift import joint_shift
+from ..noise._endless import endless_secret, joint_shift
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import DisturbanceAdjacency, causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs

@@ -25,7 +25,7 @@ from ..core.budget import PrivacyBudget, scale_to_budget
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.noise import GaussianNoise
-from ..noise._secret import endless_secret, secrets_of
+from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
 from ..secrets.modes import growing_mode

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..core._linalg import round_up
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyWarning, UncertifiableError
-from ..noise._shift import shift_behind
+from ..noise._endless import shift_behind
 from ..noise.parts import Filtered
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (
@@ -28,13 +28,15 @@ from ..systems.linear import (
     poles_of,
     spectral_radius,
 )
-from ._realisation import balanced_realisation, truncated, unwarped
 from ._spectrum import (
     BestSpectrum,
     FrequencyGrid,
     Responses,
+    balanced_realisation,
     best_spectrum,
     outer_factors,
+    truncated,
+    unwarped,
 )
 
 #: Orders from one up to below this are tried for changes at a distance.
@@ -129,7 +131,7 @@ def stationary_design(
         shift,
         cost,
         min(best.lower_bound / allowed**2, cost),
-        best.multipliers.points,
+        best.multipliers,
     )
     several = any(moves.events > 1 for moves in secret.signals)
     if order is None and not several and not design.gap <= gap:

@@ -13,9 +13,8 @@ from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss, worst_moves
 from ..core.moves import attaining
-from ..noise._responses import output_sizes
 from ..noise.parts import Structured, White
-from ..noise.shift import certified_loss, shift_of_resolution
+from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
 from ..secrets._exact_design import TangentNoise, structured_factor
 from ..secrets.disturbance import disturbances
 from ..systems.powers import tell_apart

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core._linalg import instance_of, positive_integer, round_up, sequence_of
 from ..core._progress import SHORT, progress_bar
@@ -22,27 +21,20 @@ from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
-from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
+from ..noise.shift import Shift, squares_of_windows
 from ..secrets._exact_design import structured_factor
-from ..secrets._forms import NoiseForm, window_squares
+from ..secrets._forms import NoiseForm
 from ..secrets.adjacency import StateAdjacency
-from ..secrets.manifold import (
-    RUN_ASSUMPTIONS,
-    TrajectoryManifold,
-    output_query,
-    trajectory_manifold,
-)
+from ..secrets.manifold import RUN_ASSUMPTIONS, output_query, trajectory_manifold
 from ..systems.plant import Plant
 from .certify import grid_of
 from .output_noise import OutputNoise
 from .problem import Weight, promised, weight_root_of
 from .request import Request
 
-_FRESH = "the noise of each window drawn once, for itself"
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
 
@@ -100,11 +92,11 @@ def windows_guarantee(
     if adjacency is None:
         adjacency = _common_adjacency(noises)
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    manifold = trajectory_manifold(plant, _length(windows))
-    squares = window_squares(windows, adjacency, manifold)
-    loss = _loss(squares, adjacency, manifold, _grid(noises))
-    assumptions = ("A and C exact", _FRESH, *RUN_ASSUMPTIONS[1:])
-    scope = Scope.of(adjacency, manifold, assumptions=assumptions)
+    loss = _shift(windows, adjacency, plant).beside_grid(_grid(noises))
+    fresh = "the noise of each window drawn once, for itself"
+    assumptions = ("A and C exact", fresh, *RUN_ASSUMPTIONS[1:])
+    run = trajectory_manifold(plant, _length(windows))
+    scope = Scope.of(adjacency, run, assumptions=assumptions)
     caveats = list(scope.caveats)
     for noise in noises:
         caveats += noise.guarantee.scope.caveats
@@ -176,12 +168,12 @@ def design_windows(
     plant = Plant.of(sys)
     published = _stacked(spent, plant)
     start = _length(published)
-    manifold = trajectory_manifold(plant, start + sum(lengths))
+    run = trajectory_manifold(plant, start + sum(lengths))
     allowed = GaussianNoise.allowed_shift(budget)
     grid = _grid(spent)
     left = np.array(allowed**2 * (1 - 1e-12))
     if published:
-        squares = window_squares(published, adjacency, manifold)
+        squares = _shift(published, adjacency, plant, run.horizon).squares
         left = left - round_up((np.sqrt(squares) + grid) ** 2, 4)
     spent_moves = left <= _NOTHING_LEFT * allowed**2
     if spent_moves.any():
@@ -194,9 +186,8 @@ def design_windows(
     windows = []
     with progress_bar(len(lengths), progress, "window", delay=SHORT) as bar:
         for length in lengths:
-            moves = adjacency.moves_from(manifold, start, length)
-            gains = np.broadcast_to(1 / shares, moves.scales.shape)
-            moves = moves.stretched(gains)
+            moves = adjacency.moves_from(run, start, length)
+            moves = moves.stretched(np.broadcast_to(1 / shares, moves.scales.shape))
             root = weight_root_of(weight, len(plant.C), length)
             found = structured_factor(plant, moves, length, root, allowed)
             windows.append(NoiseForm(plant, length, found.factor, None, start))
@@ -204,12 +195,14 @@ def design_windows(
             bar.update(1)
 
     def evaluated(size: float) -> tuple[list[NoiseForm], float]:
-        scaled = [_scaled(window, size) for window in windows]
-        squares = window_squares([*published, *scaled], adjacency, manifold)
-        return scaled, _loss(squares, adjacency, manifold, grid).gdp / allowed
+        scaled = []
+        for window in windows:
+            scaled.append(replace(window, factor=np.asarray(window.factor) * size))
+        joint = _shift([*published, *scaled], adjacency, plant)
+        return scaled, joint.beside_grid(grid).gdp / allowed
 
     # all new windows shrink by what their joint guarantee leaves unused
-    used = window_squares(windows, adjacency, manifold) / left
+    used = _shift(windows, adjacency, plant, run.horizon).squares / left
     shrink = float(round_up(np.sqrt(used.max() * (1 + 1e-14)), 2))
     windows, _, excess = scale_to_budget(evaluated, shrink)
     if excess > 1:
@@ -217,28 +210,17 @@ def design_windows(
             "horizons: the windows exceed their joint budget when evaluated back; pass "
             "fewer of them, or shorter ones"
         )
-    request = Request(manifold.horizon, budget, adjacency)
-    return tuple(_alone(window, request, manifold, weight) for window in windows)
+    request = Request(run.horizon, budget, adjacency)
+    return tuple(_alone(window, request, weight) for window in windows)
 
 
-def _scaled(window: NoiseForm, size: float) -> NoiseForm:
-    """Structured noise of another size."""
-    return replace(window, factor=np.asarray(window.factor) * size)
-
-
-def _alone(
-    window: NoiseForm,
-    request: Request,
-    manifold: TrajectoryManifold,
-    weight: Weight,
-) -> OutputNoise:
+def _alone(window: NoiseForm, request: Request, weight: Weight) -> OutputNoise:
     """The structured noise of a window, with what it alone tells of the run."""
     plant = window.plant
     factor = np.asarray(window.factor)
-    squares = window_squares([window], request.adjacency, manifold)
-    loss = _loss(squares, request.adjacency, manifold)
+    shift = _shift([window], request.adjacency, plant, request.horizon)
     parts = (Structured(plant, factor),)
-    guarantee = promised(plant, request, parts, loss)
+    guarantee = promised(plant, request, parts, shift.beside_grid(0.0))
     # another window's noise is another release, which `windows_guarantee` counts
     end = window.start + window.horizon
     scope = replace(guarantee.scope, window=(window.start, end))
@@ -249,6 +231,17 @@ def _alone(
     cost = float(np.sum(root(responses) ** 2))
     design = NoiseDesign(mechanism, guarantee, cost, math.nan, tangent_factor=factor)
     return OutputNoise(plant, window.horizon, "gaussian", parts, guarantee, design)
+
+
+def _shift(
+    windows: Sequence[NoiseForm],
+    adjacency: Adjacency,
+    plant: Plant,
+    samples: int | None = None,
+) -> Shift:
+    """The certified shift of windows of a run, by default of all its samples."""
+    run = samples or _length(windows)
+    return Shift.joined([squares_of_windows(windows, adjacency, plant, run)])
 
 
 def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:
@@ -280,22 +273,6 @@ def _length(windows: Sequence[NoiseForm]) -> int:
 def _grid(noises: Sequence[OutputNoise]) -> float:
     """What the sensor's grid adds to the shift of all windows, which is one vector."""
     return float(np.linalg.norm([grid_of(noise) for noise in noises]))
-
-
-def _loss(
-    squares: NDArray,
-    adjacency: Adjacency,
-    manifold: TrajectoryManifold,
-    grid: float = 0.0,
-) -> PrivacyLoss:
-    """The loss of certified y^2 of every move of the run, or of the worst of a ball."""
-    sizes = round_up(np.sqrt(squares * (1 + 1e-15)))
-    if grid:
-        shift = float(round_up(sizes.max() + grid, 2))
-        return PrivacyLoss.gaussian(shift, (), False)
-    moves = adjacency.moves(manifold)
-    active = () if moves.is_ball else attaining(sizes)
-    return PrivacyLoss.gaussian(float(sizes.max()), active, moves.exact)
 
 
 def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:

@@ -1,7 +1,9 @@
 """How far noise hides a secret of a plant that changes from sample to sample.
 
-Let z+ = A z + B w, v = C z + D w be what is left of a secret w after the noise is undone,
-with matrices that may be those of any vertex at any sample. If a matrix P >= 0 obeys
+Structured noise, which is drawn once, hides nothing of a plant that may vary. A white
+floor, filtered noise, and noise that enters the plant with the secret do. Let
+z+ = A z + B w, v = C z + D w be what is left of a secret w after such noise is undone, with
+matrices that may be those of any vertex at any sample. If a matrix P >= 0 obeys
 P >= A^T P A + C^T C at every vertex, then the energy of v after a state z is at most
 z^T P z, for any sequence of vertices, and so it is for everything between them (the
 right side is convex in the matrices). Semidefinite programs find P. Ball arithmetic
@@ -10,11 +12,12 @@ verifies every inequality, and only what is verified is returned.
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,26 +30,34 @@ from ..core._balls import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    identity_balls,
     is_positive_definite,
     largest_eigenvalue,
     midpoints,
+    submatrix,
     upper_float,
     working_bits,
 )
 from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
-from ..secrets.secret import SignalMoves
+from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import (
     LinearSystem,
-    block_diagonal,
+    beside,
     impulse_energies,
     observability_gramian,
     queue_of,
     reachability_gramian,
+    spectral_radius,
+    sum_of,
     transformed,
 )
+from ._endless import joint_shift, shift_behind, shift_of_system
+from .parts import NoisePart, PartSum
 
 _BITS = 192
+#: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
+_SHORT = 1000
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
 #: the P of ones, and a privacy shift of one.
 _MARGINS = (1e-9, 1e-7, 1e-5)
@@ -59,11 +70,193 @@ _FAINT_OF_GAINS = 1e-2
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 
+_DRAWN_ONCE = (
+    "models: the noise needs a part that is drawn again at every sample and reaches every "
+    "output, since noise that is drawn once is known after some samples and hides nothing "
+    "of a plant that varies; add a white floor (floor=...)"
+)
 _UNSTABLE = (
     "models: no bound for runs of any length exists or was found: the plant may vary so "
     "that a hidden change never dies out. Narrow the models, take out those that are "
     "unstable, or protect over a finite horizon with a white floor"
 )
+_TOO_LONG = "models: the {} within the horizon; shorten the horizon"
+
+
+# -- noise that is undone ----------------------------------------------------------------
+
+
+def shift_between(
+    parts: Sequence[NoisePart], secrets: Sequence[SecretInputs], horizon: float
+) -> float:
+    """A number that no privacy shift exceeds, for any sequence of vertices.
+
+    ``secrets`` is one secret under each vertex of the plant. Noise that enters every
+    vertex with the secret hides it there. A white floor beside filtered noise hides as well.
+
+    Raises
+    ------
+    ValueError
+        If no part is drawn again at every sample and reaches every output.
+    UncertifiableError
+        If no bound is verified.
+    """
+    by_system = {secret.system: secret for secret in secrets}
+    different = tuple(by_system.values())
+    white = PartSum(parts).white
+    floor = None
+    if white.all():
+        floor = Undone(LinearSystem.gain(np.diag(white)), different)
+    every = (_undone(part, different, floor) for part in parts)
+    own = next(filter(None, every), None)
+    if own is None:
+        if floor is None:
+            raise ValueError(_DRAWN_ONCE)
+        return floor.shift(horizon)
+    shift = own.shift(horizon)
+    if floor is None or own.response is not None:
+        return shift
+    try:
+        return joint_shift(shift, floor.shift(horizon))
+    except UncertifiableError:  # independent noise does not follow the plant
+        return shift
+
+
+def _undone(
+    part: NoisePart, secrets: tuple[SecretInputs, ...], floor: Undone | None
+) -> Undone | None:
+    """How a part besides a floor is undone, None if it cannot be."""
+    if part.drive is None:
+        return None
+    response, shaping = part.drive
+    if response is None:
+        return Undone(shaping, secrets)
+    entering = undone_at_entry(part, secrets[0])
+    if entering is not None and len(secrets) == 1:
+        return entering
+    if floor is None:
+        return None
+    return Undone(beside(shaping, floor.square), secrets, response)
+
+
+def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
+    """Noise that enters the plant where a secret does, so the plant's zeros do not count.
+
+    The secret's inputs are taken to be those of the noise, without what is between them
+    and the outputs. None if there is no such part, or the secret enters elsewhere.
+    """
+    response, shaping = part.drive or (None, None)
+    system = secret.system
+    if response is None or shaping is None:
+        return None
+    if not (
+        np.array_equal(system.A, response.A) and np.array_equal(system.C, response.C)
+    ):
+        return None
+    noisy = np.vstack([response.B, response.D])[:, :, None]
+    hidden = np.vstack([system.B, system.D])[:, None, :]
+    alike = (noisy == hidden).all(axis=0)
+    # of entries that enter alike each takes a share, by its variance
+    shares = np.sum(shaping.D**2, axis=1)[:, None] * alike
+    if not shares.any(axis=0).all():
+        return None
+    entry = LinearSystem.gain(shares / shares.sum(axis=0))
+    return Undone(shaping, (replace(secret, system=entry),))
+
+
+@dataclass(frozen=True, eq=False)
+class Undone:
+    """Noise that is undone, and a secret under each vertex of a plant.
+
+    Attributes
+    ----------
+    square : LinearSystem
+        M, square with a nonsingular D, from white entries of the noise.
+    secrets : tuple of SecretInputs
+        Of different systems.
+    response : LinearSystem or None
+        The plant in the noise, if the noise enters it. Then M comes before it, and its
+        last inputs are the floor's.
+    """
+
+    square: LinearSystem
+    secrets: tuple[SecretInputs, ...]
+    response: LinearSystem | None = None
+
+    def shift(self, horizon: float) -> float:
+        """A number that no privacy shift exceeds, for any sequence of vertices."""
+        if self.response is None:
+            return self._shift(horizon, None)
+        with working_bits(_BITS):
+            left = self._left(None)
+        followed = np.eye(left.free, left.inputs)
+        constant = np.hstack([np.zeros((left.free, left.order)), followed])
+        plain = [constant] * len(self.secrets)
+        bounds = []
+        for gains in chain([plain], good_gains(left, plain)):
+            try:
+                bounds.append(self._shift(horizon, gains))
+            except UncertifiableError as error:
+                refusal = error
+                continue
+            if gains is not plain:
+                break
+        if not bounds:
+            raise refusal
+        return min(bounds)
+
+    def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
+        """The certified shift for given gains of the free inputs."""
+        first = self.secrets[0]
+        if len(self.secrets) == 1 and spectral_radius(first.system) < 1:
+            if first.energies is None:
+                return shift_of_system(lambda: self._left(gains).vertices[0], first)
+            if self.square.order == 0 and gains is None:
+                return shift_behind(self.square, first)
+        with working_bits(_BITS):
+            left = self._left(gains)
+        ends = first.energies is None and horizon < math.inf
+        try:
+            bound = varying_shift(left)
+        except UncertifiableError:
+            if not ends:
+                raise
+            return varying_shift_within(left, int(horizon))
+        if ends and horizon * len(self.secrets) <= _SHORT:
+            bound = min(bound, varying_shift_within(left, int(horizon)))
+        return bound
+
+    def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
+        """What is left of the secret after the noise is undone, with the working bits.
+
+        Noise that enters the plant leaves what its entries and the floor are shifted by.
+        Any split of a change between the two bounds the shift. Signals that the noise's
+        plant is given are the split's free inputs, unless their gains are given.
+        """
+        inverse = self.square.in_balls().inverse()
+        systems = [secret.in_balls() for secret in self.secrets]
+        free = 0
+        if self.response is not None:
+            response = self.response.in_balls()
+            systems = [_split(system, response) for system in systems]
+            free = response.input_count
+        vertices = tuple(inverse.after(system) for system in systems)
+        left = VaryingSecret(vertices, self.secrets[0], free)
+        return left if gains is None else left.closed(gains)
+
+
+def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
+    """From the secret and from signals of the noise's plant to both signals' traces.
+
+    The first outputs are the signals that the noise's plant is given, which its entries
+    hide. The others are what its outputs do not follow of the secret's, for the floor.
+    """
+    left = sum_of(secret, response.scaled(-1))
+    given = response.input_count
+    passed = [BallMatrix(given, secret.input_count), identity_balls(given)]
+    C = block_balls([[BallMatrix(given, left.order)], [left.C]])
+    D = block_balls([[block_balls([passed])], [left.D]])
+    return LinearSystem(left.A, left.B, C, D)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +267,15 @@ class VaryingSecret:
     ----------
     vertices : tuple of LinearSystem
         In balls, with the same sizes.
-    signals : tuple of SignalMoves
-    balls : tuple of tuple of int
-        Inputs of which any impulse of Euclidean norm one is hidden.
-    energies : ndarray, shape (q,), or None
-        Radii of the inputs if any signal is hidden whose weighted energy is at most one.
+    secret : SecretInputs
+        Changes of their inputs.
     free : int
         Number of last inputs that may be chosen to leave least of the secret. They enter
         alike at all vertices.
     """
 
     vertices: tuple[LinearSystem, ...]
-    signals: tuple[SignalMoves, ...]
-    balls: tuple[tuple[int, ...], ...] = ()
-    energies: NDArray | None = None
+    secret: SecretInputs
     free: int = 0
 
     @property
@@ -95,12 +283,17 @@ class VaryingSecret:
         return self.vertices[0].order
 
     @property
+    def inputs(self) -> int:
+        """Number of inputs of the secret."""
+        return self.vertices[0].input_count - self.free
+
+    @property
     def radii(self) -> NDArray:
         """Sizes (q,) of what is hidden at each input, one where any impulse is."""
-        if self.energies is not None:
-            return self.energies
-        radii = np.ones(self.vertices[0].input_count - self.free)
-        for moves in self.signals:
+        if self.secret.energies is not None:
+            return self.secret.energies
+        radii = np.ones(self.inputs)
+        for moves in self.secret.signals:
             longest = max(np.linalg.norm(shape) for shape in moves.shapes)
             radii[moves.column] = moves.radius * moves.events * longest
         return radii
@@ -117,11 +310,11 @@ class VaryingSecret:
         Each vertex has gains of its own. Between vertices the free inputs are the same
         weighted means as the matrices, so they still bound what is left.
         """
+        inputs = self.inputs
         vertices = []
         for vertex, gain in zip(self.vertices, gains):
-            inputs = vertex.input_count - self.free
             A, B, C, D = vertex.entered_by(range(inputs)).matrices
-            free = vertex.entered_by(range(inputs, vertex.input_count))
+            free = vertex.entered_by(range(inputs, inputs + self.free))
             of_state = ball_matrix(gain[:, : self.order])
             of_secret = ball_matrix(gain[:, self.order :])
             closed = LinearSystem(
@@ -131,7 +324,7 @@ class VaryingSecret:
                 D + free.D * of_secret,
             )
             vertices.append(closed)
-        return replace(self, vertices=tuple(vertices), free=0)
+        return VaryingSecret(tuple(vertices), self.secret)
 
     def transformed(self, basis: NDArray, size: float) -> VaryingSecret:
         """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
@@ -139,6 +332,75 @@ class VaryingSecret:
         unit = 1 / Ball(size)
         moved = [transformed(vertex, into).scaled(unit) for vertex in self.vertices]
         return replace(self, vertices=tuple(moved))
+
+
+# -- free inputs -------------------------------------------------------------------------
+
+
+def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDArray]]:
+    """Gains of the free inputs, for each vertex, with which little is left of a secret.
+
+    They are those of H-infinity control with the state and the secret known. With P the
+    inverse of Y and W = K Y, K the gains of the state, the demands are linear in Y, W and
+    the gains L of the secret. Later ones are for a solver that had trouble with the first.
+    ``start`` are gains that choose the coordinates.
+    """
+    closed = secret.closed(start)
+    mean = closed.mean
+    if not _is_stable(mean.A):
+        return
+    weighted = mean.after(LinearSystem.gain(np.diag(closed.radii)))
+    sizes = _root_diagonal(reachability_gramian(weighted))
+    basis = _orthonormal(observability_gramian(mean), sizes, _FAINT_OF_GAINS)
+    at_once = float(np.linalg.norm(weighted.D, 2))
+    scaled = secret.transformed(basis, max(at_once, np.finfo(float).tiny))
+    cp: Any = import_module("cvxpy")  # takes seconds
+    Y = cp.Variable((secret.order, secret.order), symmetric=True)
+    square = cp.Variable()
+    constraints = []
+    unknown = []
+    for vertex in scaled.vertices:
+        W = cp.Variable((secret.free, secret.order))
+        L = cp.Variable((secret.free, secret.inputs))
+        unknown.append((W, L))
+        constraints += _demands_on_gains(secret, vertex, (Y, W, L), square)
+    for largest in _LARGEST:
+        bound = Y << largest * np.eye(secret.order)
+        problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
+        if _solve(problem, 1e-8):
+            into = np.linalg.inv(basis @ Y.value)
+            yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
+
+
+def _demands_on_gains(
+    secret: VaryingSecret,
+    vertex: LinearSystem,
+    unknown: tuple[Any, Any, Any],
+    square: Any,
+) -> list[Any]:
+    """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
+    cp: Any = import_module("cvxpy")
+    Y, W, L = unknown
+    A, B, C, D = map(midpoints, vertex.matrices)
+    inputs = secret.inputs
+    through = np.vstack([B, D])
+    free = through[:, inputs:]
+    of_state = np.vstack([A, C]) @ Y + free @ W
+    of_secret = through[:, :inputs] * secret.radii + free @ L @ np.diag(secret.radii)
+    energy = square * np.eye(inputs)
+
+    def both(first: Any, second: Any) -> Any:
+        corner = np.zeros((first.shape[0], second.shape[0]))
+        return cp.bmat([[first, corner], [corner.T, second]])
+
+    after = both(Y, np.eye(len(C)))
+    steps = [(Y, of_state), (energy, of_secret)]
+    if secret.secret.energies is not None:
+        steps = [(both(Y, energy), cp.hstack([of_state, of_secret]))]
+    return [cp.bmat([[start, step.T], [step, after]]) >> 0 for start, step in steps]
+
+
+# -- runs of any length ------------------------------------------------------------------
 
 
 def varying_shift(secret: VaryingSecret) -> float:
@@ -150,32 +412,267 @@ def varying_shift(secret: VaryingSecret) -> float:
         If no bound is verified.
     """
     with working_bits(_BITS):
-        basis, size = _coordinates(secret)
-        scaled = secret.transformed(basis, size)
-        program = Program.of(scaled)
+        mean = secret.mean
+        matrices = [midpoints(vertex.A) for vertex in secret.vertices]
+        if not all(map(_is_stable, [mean.A, *matrices])):
+            raise UncertifiableError(_UNSTABLE)
+        # coordinates in which the mean plant has P = I, and its privacy shift
+        gramian = observability_gramian(mean)
+        basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
+        energies = impulse_energies(mean) * secret.radii**2
+        size = float(np.sqrt(energies.max())) or 1.0
+        program = Program.of(secret.transformed(basis, size))
         for margin in _MARGINS:
             found = program.solve(margin)
-            if found is None:
-                continue
-            square = program.verified(found)
+            square = None if found is None else program.verified(found)
             if square is not None:
                 shift = Ball(square).sqrt() * Ball(size)
                 return float(round_up(upper_float(shift)))
     raise UncertifiableError(_UNSTABLE)
 
 
-def _coordinates(secret: VaryingSecret) -> tuple[NDArray, float]:
-    """Coordinates (n, n) in which the mean plant has P = I, and its privacy shift."""
-    mean = secret.mean
-    matrices = [midpoints(vertex.A) for vertex in secret.vertices]
-    for matrix in (mean.A, *matrices):
-        if not _is_stable(matrix):
-            raise UncertifiableError(_UNSTABLE)
-    gramian = observability_gramian(mean)
-    basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
-    energies = impulse_energies(mean) * secret.radii**2
-    size = float(np.sqrt(energies.max()))
-    return basis, size if size > 0 else 1.0
+@dataclass(frozen=True, eq=False)
+class _Demand:
+    """V >= X^T W X + Y^T Y, for symmetric matrices named ``held`` and ``value``.
+
+    Where V is smaller than that, or there is none, t times the identity goes on with its
+    diagonal.
+    """
+
+    held: str | None
+    value: str
+    X: BallMatrix
+    Y: BallMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Demands on symmetric matrices, of which t, the squared shift, is to be least."""
+
+    sizes: dict[str, int]
+    demands: tuple[_Demand, ...]
+
+    @classmethod
+    def of(cls, left: VaryingSecret) -> Program:
+        sizes = {"P": left.order}
+        demands = []
+        secret = left.secret
+        for vertex in left.vertices:
+            A, B, C, D = vertex.matrices
+            X, Y = A, C
+            if secret.energies is not None:
+                radii = diagonal_balls(secret.energies.tolist())
+                X = block_balls([[A, B * radii]])
+                Y = block_balls([[C, D * radii]])
+            demands.append(_Demand("P", "P", X, Y))
+        for index in secret.balls:
+            for vertex in left.vertices:
+                _, B, _, D = vertex.entered_by(index).matrices
+                demands.append(_Demand(None, "P", B, D))
+        for k, moves in enumerate(secret.signals):
+            for i, shape in enumerate(moves.shapes):
+                name = f"Q{k}.{i}."
+                demands += _of_shape(left, moves, shape, name, sizes)
+        return cls(sizes, tuple(demands))
+
+    def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
+        """E and F with the larger side E V E^T + t F of a demand."""
+        size = demand.X.ncols()
+        held = self.sizes.get(demand.held or "", 0)
+        return np.eye(size, held), np.diag(np.arange(size) >= held) * 1.0
+
+    def solve(self, margin: float) -> dict[str, NDArray] | None:
+        """Matrices that meet every demand with so much to spare, as the solver says."""
+        cp: Any = import_module("cvxpy")  # takes seconds
+        t = cp.Variable()
+        unknown = {}
+        constraints = []
+        for name, size in self.sizes.items():
+            unknown[name] = cp.Variable((size, size), symmetric=True)
+            constraints.append(unknown[name] >> margin * np.eye(size))
+        for demand in self.demands:
+            E, F = self._target(demand)
+            X = midpoints(demand.X)
+            Y = midpoints(demand.Y)
+            rest = t * F - X.T @ unknown[demand.value] @ X - Y.T @ Y
+            if demand.held is not None:
+                rest = rest + E @ unknown[demand.held] @ E.T
+            constraints.append(rest >> margin * np.eye(len(F)))
+        if not _solve(cp.Problem(cp.Minimize(t), constraints), 1e-11):
+            return None
+        found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
+        found["t"] = np.array([[float(t.value)]])
+        return found
+
+    def verified(self, found: dict[str, NDArray]) -> float | None:
+        """t, if the matrices are proven to meet every demand."""
+        square = float(found["t"][0, 0])
+        balls = {name: ball_matrix(found[name]) for name in self.sizes}
+        if not all(map(is_positive_definite, balls.values())):
+            return None
+        for demand in self.demands:
+            E, F = self._target(demand)
+            target = ball_matrix(F) * Ball(square)
+            if demand.held is not None:
+                target += ball_matrix(E) * balls[demand.held] * ball_matrix(E.T)
+            if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
+                return None
+        return square
+
+
+def _of_shape(
+    left: VaryingSecret,
+    moves: SignalMoves,
+    shape: NDArray,
+    name: str,
+    sizes: dict[str, int],
+) -> list[_Demand]:
+    """Demands for a change of one shape.
+
+    The energy that is still to come with j values of the change left is a quadratic
+    function of (z, 1), from j = 0, which is z^T P z, up to the start, where z = 0. Every
+    stage where a change may start bounds t.
+    """
+    demands = []
+    goes_on = [BallMatrix(1, left.order), identity_balls(1)]
+    value = "P"
+    last = len(shape)
+    for j, amplitude in enumerate(shape[::-1].tolist(), start=1):
+        size = Ball(amplitude * moves.radius * moves.events)
+        own = f"{name}{j}"
+        for vertex in left.vertices:
+            entered = vertex.entered_by([moves.column])
+            D = entered.D * size
+            rows = [[vertex.A, entered.B * size]]
+            if j > 1:
+                rows.append(goes_on)
+            step = block_balls(rows)
+            if moves.lasting or j == last:
+                start = submatrix(step, range(step.nrows()), [left.order])
+                demands.append(_Demand(None, value, start, D))
+            if j < last:
+                read = block_balls([[vertex.C, D]])
+                demands.append(_Demand(own, value, step, read))
+        if j < last:
+            sizes[own] = left.order + 1
+            value = own
+    return demands
+
+
+def _is_proven(
+    target: BallMatrix, value: BallMatrix, X: BallMatrix, Y: BallMatrix
+) -> bool:
+    """Whether target > X^T value X + Y^T Y is certain."""
+    rest = target - X.transpose() * value * X - Y.transpose() * Y
+    return is_positive_definite(rest)
+
+
+def _solve(problem: Any, tolerance: float) -> bool:
+    """Whether the solver of semidefinite programs returns numbers, good or not.
+
+    What it calls inaccurate is verified, or solved again.
+    """
+    cp: Any = import_module("cvxpy")
+    asked = dict(tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+        try:
+            problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)
+        except cp.SolverError:
+            return False
+    return problem.value is not None and np.isfinite(problem.value)
+
+
+# -- finite horizons ---------------------------------------------------------------------
+
+
+def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
+    """A number that no privacy shift exceeds over so many samples, for any vertices.
+
+    Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
+    every vertex. Each is the last right side plus what the other ones exceed it by, in
+    coordinates in which all states of the mean plant are alike.
+
+    Raises
+    ------
+    UncertifiableError
+        If an inequality is not verified.
+    ValueError
+        For signals of bounded energy.
+    """
+    if left.secret.energies is not None:
+        raise ValueError(
+            'adjacency: norm="l2" under a plant that varies needs a plant that forgets; '
+            "protect single changes or a duration, or narrow the models"
+        )
+    squares = []
+    with working_bits(_BITS):
+        for moves in left.secret.signals:
+            # the move of a state is an impulse one sample before the run
+            samples = horizon + 1 if moves.rounded else horizon
+            entered = [vertex.entered_by([moves.column]) for vertex in left.vertices]
+            for shape in moves.shapes:
+                # the values of a change that are still to come wait in a queue
+                queue = queue_of(len(shape)).in_balls()
+                queued = tuple(vertex.after(queue) for vertex in entered)
+                changes = moves.beginnings(shape)
+                starts = np.zeros((queued[0].order, len(changes)))
+                for k, values in enumerate(changes):
+                    starts[: len(values), k] = values
+                columns = ball_matrix(starts) * (Ball(moves.radius) * moves.events)
+                for form in _energies(queued, columns, samples):
+                    squares += [form[k, k] for k in range(len(changes))]
+        for index in left.secret.balls:
+            columns = left.vertices[0].entered_by(index).B
+            *_, form = _energies(left.vertices, columns, horizon)
+            squares.append(largest_eigenvalue(form))
+        largest = max(squares, key=upper_float)
+        return float(round_up(upper_float(largest.sqrt())))
+
+
+def _energies(
+    vertices: tuple[LinearSystem, ...], columns: BallMatrix, samples: int
+) -> Iterator[BallMatrix]:
+    """Verified X^T P_j X for j = 1 .. samples, of columns X (n, k) of states.
+
+    The coordinates are those in which the states of the mean plant after X have the
+    identity as their sum of squares, up to faint directions.
+    """
+    left = VaryingSecret(vertices, SecretInputs(vertices[0]))
+    states = midpoints(columns)
+    A = left.mean.A
+    reached = np.zeros_like(A)
+    for _ in range(samples):
+        reached = reached + states @ states.T
+        states = A @ states
+        if not np.isfinite(states).all():
+            raise UncertifiableError(_TOO_LONG.format("free response exceeds 1e308"))
+    vectors, roots = _principal_axes(reached, _FAINT)
+    basis = vectors * roots
+    scaled = left.transformed(basis, 1.0).vertices
+    moved = ball_matrix(basis).inv() * columns
+    plain = [(midpoints(vertex.A), midpoints(vertex.C)) for vertex in scaled]
+    P = np.zeros_like(A)
+    for _ in range(samples):
+        upper = _envelope([A.T @ P @ A + C.T @ C for A, C in plain])
+        before = ball_matrix(P)
+        P = upper + _PADDING * np.trace(upper) * np.eye(len(P))
+        after = ball_matrix(P)
+        if not all(_is_proven(after, before, each.A, each.C) for each in scaled):
+            raise UncertifiableError(_TOO_LONG.format("bound is lost to rounding"))
+        yield moved.transpose() * after * moved
+
+
+def _envelope(matrices: Sequence[NDArray]) -> NDArray:
+    """A symmetric matrix that is at least each of several ones."""
+    upper, *others = matrices
+    for matrix in others:
+        values, vectors = np.linalg.eigh(_symmetric(matrix - upper))
+        upper = upper + (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return _symmetric(upper)
+
+
+# -- coordinates -------------------------------------------------------------------------
 
 
 def _is_stable(A: NDArray) -> bool:
@@ -208,384 +705,5 @@ def _principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
     return vectors, roots
 
 
-# -- free inputs -------------------------------------------------------------------------
-
-
-def good_gains(secret: VaryingSecret, start: NDArray) -> Iterator[list[NDArray]]:
-    """Gains of the free inputs, for each vertex, with which little is left of a secret.
-
-    They are those of H-infinity control with the state and the secret known. With P the
-    inverse of Y and W = K Y, K the gains of the state, the demands are linear in Y, W and
-    the gains L of the secret. Later ones are for a solver that had trouble with the first.
-    ``start`` (f, q) are gains of the secret that choose the coordinates.
-    """
-    constant = np.hstack([np.zeros((secret.free, secret.order)), start])
-    closed = secret.closed([constant] * len(secret.vertices))
-    if not _is_stable(closed.mean.A):
-        return
-    basis, size = _coordinates_of_gains(closed)
-    scaled = secret.transformed(basis, size)
-    cp: Any = import_module("cvxpy")  # takes seconds
-    Y = cp.Variable((secret.order, secret.order), symmetric=True)
-    square = cp.Variable()
-    constraints = []
-    unknown = []
-    for vertex in scaled.vertices:
-        W = cp.Variable((secret.free, secret.order))
-        L = cp.Variable(start.shape)
-        unknown.append((W, L))
-        constraints += _demands_on_gains(secret, vertex, (Y, W, L), square)
-    for largest in _LARGEST:
-        bound = Y << largest * np.eye(secret.order)
-        problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
-        if _solve(problem, 1e-8):
-            into = np.linalg.inv(basis @ Y.value)
-            yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
-
-
-def _coordinates_of_gains(closed: VaryingSecret) -> tuple[NDArray, float]:
-    """Coordinates (n, n) and a size in which the gains are looked for."""
-    mean = closed.mean
-    weighted = mean.after(LinearSystem.gain(np.diag(closed.radii)))
-    sizes = _root_diagonal(reachability_gramian(weighted))
-    seen = observability_gramian(mean)
-    basis = _orthonormal(seen, sizes, _FAINT_OF_GAINS)
-    at_once = float(np.linalg.norm(weighted.D, 2))
-    return basis, max(at_once, np.finfo(float).tiny)
-
-
-def _demands_on_gains(
-    secret: VaryingSecret,
-    vertex: LinearSystem,
-    unknown: tuple[Any, Any, Any],
-    square: Any,
-) -> list[Any]:
-    """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
-    cp: Any = import_module("cvxpy")
-    Y, W, L = unknown
-    A, B, C, D = map(midpoints, vertex.matrices)
-    inputs = len(secret.radii)
-    through = np.vstack([B, D])
-    own = through[:, :inputs] * secret.radii
-    free = through[:, inputs:]
-    of_state = np.vstack([A, C]) @ Y + free @ W
-    of_secret = own + free @ L @ np.diag(secret.radii)
-    energy = square * np.eye(inputs)
-    after = _diagonal([Y, np.eye(len(C))], cp.bmat)
-    steps = [(Y, of_state), (energy, of_secret)]
-    if secret.energies is not None:
-        before = _diagonal([Y, energy], cp.bmat)
-        steps = [(before, cp.hstack([of_state, of_secret]))]
-    demands = []
-    for before, step in steps:
-        matrix = cp.bmat([[before, step.T], [step, after]])
-        demands.append(matrix >> 0)
-    return demands
-
-
-# -- the semidefinite program ------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Demand:
-    """target >= X^T value X + Y^T Y, for named symmetric matrices.
-
-    ``target`` lists the blocks of a diagonal: names, or a number k for t times the
-    identity of size k.
-    """
-
-    target: tuple[Any, ...]
-    value: str
-    X: BallMatrix
-    Y: BallMatrix
-
-    def blocks(self, named: Mapping[str, Any], shares: Callable[[int], Any]) -> list:
-        """The blocks of the target, with ``shares(k)`` for t times the identity."""
-        return [
-            named[block] if isinstance(block, str) else shares(block)
-            for block in self.target
-        ]
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """Demands on symmetric matrices, of which t, the squared shift, is to be least."""
-
-    sizes: dict[str, int]
-    demands: tuple[_Demand, ...]
-
-    @classmethod
-    def of(cls, secret: VaryingSecret) -> Program:
-        sizes = {"P": secret.order}
-        demands = []
-        for vertex in secret.vertices:
-            if secret.energies is None:
-                demands.append(_Demand(("P",), "P", vertex.A, vertex.C))
-                continue
-            radii = diagonal_balls(secret.energies.tolist())
-            X = block_balls([[vertex.A, vertex.B * radii]])
-            Y = block_balls([[vertex.C, vertex.D * radii]])
-            target = ("P", len(secret.energies))
-            demands.append(_Demand(target, "P", X, Y))
-        for index in secret.balls:
-            for vertex in secret.vertices:
-                _, B, _, D = vertex.entered_by(index).matrices
-                demands.append(_Demand((len(index),), "P", B, D))
-        for k, moves in enumerate(secret.signals):
-            for i, shape in enumerate(moves.shapes):
-                name = f"Q{k}.{i}."
-                demands += _of_shape(secret, moves, shape, name, sizes)
-        return cls(sizes, tuple(demands))
-
-    def solve(self, margin: float) -> dict[str, NDArray] | None:
-        """Matrices that meet every demand with so much to spare, as the solver says."""
-        cp: Any = import_module("cvxpy")  # takes seconds
-        t = cp.Variable()
-        unknown = {
-            name: cp.Variable((size, size), symmetric=True)
-            for name, size in self.sizes.items()
-        }
-        constraints = []
-        for name, size in self.sizes.items():
-            constraints.append(unknown[name] >> margin * np.eye(size))
-        for demand in self.demands:
-            blocks = demand.blocks(unknown, lambda size: t * np.eye(size))
-            target = _diagonal(blocks, cp.bmat)
-            X = midpoints(demand.X)
-            Y = midpoints(demand.Y)
-            rest = target - X.T @ unknown[demand.value] @ X - Y.T @ Y
-            constraints.append(rest >> margin * np.eye(Y.shape[1]))
-        problem = cp.Problem(cp.Minimize(t), constraints)
-        if not _solve(problem, 1e-11):
-            return None
-        found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
-        found["t"] = np.array([[float(t.value)]])
-        return found
-
-    def verified(self, found: dict[str, NDArray]) -> float | None:
-        """t, if the matrices are proven to meet every demand."""
-        square = float(found["t"][0, 0])
-        balls = {name: ball_matrix(matrix) for name, matrix in found.items()}
-        for name in self.sizes:
-            if not is_positive_definite(balls[name]):
-                return None
-        for demand in self.demands:
-            blocks = demand.blocks(balls, lambda size: diagonal_balls([square] * size))
-            target = reduce(block_diagonal, blocks)
-            if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
-                return None
-        return square
-
-
-def _is_proven(
-    target: BallMatrix, value: BallMatrix, X: BallMatrix, Y: BallMatrix
-) -> bool:
-    """Whether target > X^T value X + Y^T Y is certain."""
-    rest = target - X.transpose() * value * X - Y.transpose() * Y
-    return is_positive_definite(rest)
-
-
-def _solve(problem: Any, tolerance: float) -> bool:
-    """Whether the solver of semidefinite programs returns numbers, good or not.
-
-    What it calls inaccurate is verified, or solved again.
-    """
-    cp: Any = import_module("cvxpy")
-    asked = dict(tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
-        try:
-            problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)
-        except cp.SolverError:
-            return False
-    return problem.value is not None and np.isfinite(problem.value)
-
-
-def _of_shape(
-    secret: VaryingSecret,
-    moves: SignalMoves,
-    shape: NDArray,
-    name: str,
-    sizes: dict[str, int],
-) -> list[_Demand]:
-    """Demands for a change of one shape.
-
-    The energy that is still to come with j values of the change left is a quadratic
-    function of (z, 1), from j = 0, which is z^T P z, up to the start, where z = 0. Every
-    stage where a change may start bounds t.
-    """
-    demands = []
-    one = ball_matrix(np.ones((1, 1)))
-    zeros = BallMatrix(1, secret.order)
-    value = "P"
-    last = len(shape)
-    for j in range(1, last + 1):
-        amplitude = Ball(float(shape[last - j]) * moves.radius * moves.events)
-        own = f"{name}{j}"
-        for vertex in secret.vertices:
-            entered = vertex.entered_by([moves.column])
-            B = entered.B * amplitude
-            D = entered.D * amplitude
-            start = B
-            step = block_balls([[vertex.A, B]])
-            if j > 1:
-                start = block_balls([[B], [one]])
-                step = block_balls([[vertex.A, B], [zeros, one]])
-            if moves.lasting or j == last:
-                demands.append(_Demand((1,), value, start, D))
-            if j < last:
-                read = block_balls([[vertex.C, D]])
-                demands.append(_Demand((own,), value, step, read))
-        if j < last:
-            sizes[own] = secret.order + 1
-            value = own
-    return demands
-
-
-def _diagonal(blocks: Sequence[Any], stack: Any) -> Any:
-    """A block diagonal matrix of CVXPY expressions."""
-    if len(blocks) == 1:
-        return blocks[0]
-    rows = []
-    for i, block in enumerate(blocks):
-        row = [np.zeros((block.shape[0], other.shape[1])) for other in blocks]
-        row[i] = block
-        rows.append(row)
-    return stack(rows)
-
-
 def _symmetric(matrix: NDArray) -> NDArray:
     return (matrix + matrix.T) / 2
-
-
-# -- finite horizons ---------------------------------------------------------------------
-
-
-def varying_shift_within(secret: VaryingSecret, horizon: int) -> float:
-    """A number that no privacy shift exceeds over so many samples, for any vertices.
-
-    Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
-    every vertex. Each is the last right side plus what the other ones exceed it by, in
-    coordinates in which all states of the mean plant are alike.
-
-    Raises
-    ------
-    UncertifiableError
-        If an inequality is not verified.
-    ValueError
-        For signals of bounded energy.
-    """
-    if secret.energies is not None:
-        raise ValueError(
-            'adjacency: norm="l2" under a plant that varies needs a plant that forgets; '
-            "protect single changes or a duration, or narrow the models"
-        )
-    with working_bits(_BITS):
-        squares = [
-            _square_within(_queued(secret, moves.column, shape), moves, shape, horizon)
-            for moves in secret.signals
-            for shape in moves.shapes
-        ]
-        for index in secret.balls:
-            squares.append(_ball_within(secret, index, horizon))
-        largest = max(squares, key=upper_float)
-        return float(round_up(upper_float(largest.sqrt())))
-
-
-def _queued(secret: VaryingSecret, column: int, shape: NDArray) -> VaryingSecret:
-    """The vertices with a queue of the values of a change that are still to come."""
-    queue = queue_of(len(shape)).in_balls()
-    vertices = [vertex.entered_by([column]).after(queue) for vertex in secret.vertices]
-    return VaryingSecret(tuple(vertices), ())
-
-
-def _square_within(
-    queued: VaryingSecret, moves: SignalMoves, shape: NDArray, horizon: int
-) -> Ball:
-    """The largest squared shift of a change of one input, and of its beginnings."""
-    changes = moves.beginnings(shape)
-    starts = np.zeros((queued.order, len(changes)))
-    for k, values in enumerate(changes):
-        starts[: len(values), k] = values
-    # the move of a state is an impulse one sample before the run
-    samples = horizon + 1 if moves.rounded else horizon
-    size = Ball(moves.radius) * moves.events
-    columns = ball_matrix(starts) * size
-    largest = Ball(0)
-    for energy in _energies(queued, starts, samples):
-        form = _form_of(columns, *energy)
-        own = [form[k, k] for k in range(len(changes))]
-        largest = max([largest, *own], key=upper_float)
-    return largest
-
-
-def _ball_within(secret: VaryingSecret, index: tuple[int, ...], horizon: int) -> Ball:
-    """The largest squared shift of an initial state in a ball."""
-    B = secret.vertices[0].entered_by(index).B
-    starts = midpoints(B)
-    *_, last = _energies(secret, starts, horizon)
-    form = _form_of(B, *last)
-    largest = largest_eigenvalue(form)
-    return Ball(upper_float(largest))
-
-
-def _form_of(columns: BallMatrix, P: BallMatrix, into: BallMatrix) -> BallMatrix:
-    """X^T P X of columns X, with P in the coordinates that ``into`` maps to."""
-    moved = into * columns
-    return moved.transpose() * P * moved
-
-
-def _energies(
-    secret: VaryingSecret, starts: NDArray, samples: int
-) -> Iterator[tuple[BallMatrix, BallMatrix]]:
-    """Verified P_j for j = 1 .. samples, and the map into their coordinates.
-
-    The coordinates are those in which the states of the mean plant after the starts (n, k)
-    have the identity as their sum of squares, up to faint directions.
-    """
-    states = _reached(secret.mean.A, starts, samples)
-    vectors, roots = _principal_axes(states, _FAINT)
-    basis = vectors * roots
-    scaled = secret.transformed(basis, 1.0)
-    into = ball_matrix(basis).inv()
-    plain = [(midpoints(vertex.A), midpoints(vertex.C)) for vertex in scaled.vertices]
-    P = np.zeros((secret.order, secret.order))
-    for _ in range(samples):
-        upper = _envelope([A.T @ P @ A + C.T @ C for A, C in plain])
-        before = ball_matrix(P)
-        P = upper + _PADDING * np.trace(upper) * np.eye(len(P))
-        after = ball_matrix(P)
-        for vertex in scaled.vertices:
-            if not _is_proven(after, before, vertex.A, vertex.C):
-                raise UncertifiableError(
-                    "models: the bound over the horizon is lost to rounding; shorten the "
-                    "horizon"
-                )
-        yield after, into
-
-
-def _reached(A: NDArray, starts: NDArray, samples: int) -> NDArray:
-    """Sum of squares (n, n) of the states after some starts (n, k)."""
-    total = np.zeros_like(A)
-    states = starts
-    for _ in range(samples):
-        total = total + states @ states.T
-        states = A @ states
-        if not np.isfinite(states).all():
-            raise UncertifiableError(
-                "models: the free response exceeds 1e308 within the horizon; shorten the "
-                "horizon"
-            )
-    return _symmetric(total)
-
-
-def _envelope(matrices: Sequence[NDArray]) -> NDArray:
-    """A symmetric matrix that is at least each of several ones."""
-    upper, *others = matrices
-    for matrix in others:
-        values, vectors = np.linalg.eigh(_symmetric(matrix - upper))
-        upper = upper + (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return _symmetric(upper)
-
-
-# -- what is attained --------------------------------------------------------------------

@@ -14,26 +14,31 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS, round_up
 from ..core.adjacency import Adjacency
+from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
+from ..core.moves import EllipsoidMoves
 from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.disturbance import disturbances
 from ..secrets.manifold import trajectory_manifold
-from ..secrets.secret import all_responses
+from ..secrets.moves import StateMoves
+from ..secrets.secret import Responses, all_responses, secret_inputs
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
-from ._responses import dense_root, output_sizes, shift_sizes
-from ._secret import secrets_of
-from ._undone import shift_between
-from .parts import Driven, NoisePart, PartSum, Structured, White
+from ._endless import largest_apart, secrets_of
+from ._varying import shift_between, undone_at_entry
+from .parts import Correlated, NoisePart, PartSum, Structured, White
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
+#: Relative error of a triangular root above which no shift is certified with it.
+_LARGEST_ERROR_BOUND = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,14 +151,13 @@ def _squares(
 ) -> tuple[NDArray, bool]:
     """Bounds of y^2 of all moves under one plant, and whether they are attained."""
     form = _form_of(parts, plant, horizon)
-    if form is not None and not disturbances(adjacency):
-        manifold = trajectory_manifold(plant, horizon)
-        every = [window_squares([form], part, manifold) for part in adjacency.parts]
-        exact = all(part.moves(manifold).exact for part in adjacency.parts)
-        return np.concatenate(every), exact
-    if len(parts) == 1 and isinstance(parts[0], Driven):
-        shift = _driven_shift(parts[0], plant, adjacency)
-        if shift is not None:
+    changes = disturbances(adjacency)
+    if form is not None and not changes:
+        return squares_of_windows([form], adjacency, plant, horizon)
+    if len(parts) == len(changes) == len(adjacency.parts) == 1:
+        own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
+        if own is not None:
+            shift = own.shift(horizon)
             return np.array([shift**2 * (1 + 1e-15)]), False
     root, error_bound = dense_root(parts, horizon)
     if root is None:
@@ -161,6 +165,19 @@ def _squares(
     responses = all_responses(adjacency, plant, horizon)
     sizes = shift_sizes(root, responses) * (1 + error_bound)
     return sizes**2 * (1 + 1e-15), responses.exact
+
+
+def squares_of_windows(
+    windows: Sequence[NoiseForm], adjacency: Adjacency, plant: Plant, horizon: int
+) -> tuple[NDArray, bool]:
+    """Bounds of y^2 of all moves of a run, and whether they are attained.
+
+    The run's samples are published in windows, each with noise of its own.
+    """
+    manifold = trajectory_manifold(plant, horizon)
+    every = [window_squares(windows, part, manifold) for part in adjacency.parts]
+    exact = all(part.moves(manifold).exact for part in adjacency.parts)
+    return np.concatenate(every), exact
 
 
 def _form_of(
@@ -176,37 +193,6 @@ def _form_of(
         else:
             return None
     return NoiseForm(plant, horizon, factor, scale)
-
-
-def _driven_shift(part: Driven, plant: Plant, adjacency: Adjacency) -> float | None:
-    """The largest shift of the entries of driven noise, for any zeros of the plant.
-
-    A change dw of the signal that drives the noise is a shift of eta by dw / sizes. Where
-    several enter alike, the variances of the noise add up, and so do the squared radii of
-    one ball. None if the plant is another one, or other signals change.
-    """
-    drawn = part.response
-    same = np.array_equal(plant.A, drawn.A) and np.array_equal(plant.C, drawn.C)
-    if not same:
-        return None
-    if not isinstance(adjacency, DisturbanceAdjacency) or adjacency.events > 1:
-        return None
-    hidden = adjacency.system(plant)
-    variances = _entering_alike(hidden, drawn) @ part.sizes**2
-    if not variances.all():
-        return None
-    squares = adjacency.radii(plant) ** 2
-    if adjacency.norm == "l2":
-        squares = _entering_alike(hidden, hidden) @ squares
-    longest = max(np.linalg.norm(shape) for shape in adjacency.shapes)
-    root = math.sqrt((squares / variances).max())
-    return float(round_up(root * longest * (1 + 1e-14), 2))
-
-
-def _entering_alike(system: LinearSystem, other: LinearSystem) -> NDArray:
-    """Which inputs (q, q') of two systems with the same states enter alike."""
-    columns = np.vstack([system.B, system.D])[:, :, None]
-    return (columns == np.vstack([other.B, other.D])[:, None, :]).all(axis=0)
 
 
 def _independent_laplace(
@@ -239,6 +225,113 @@ def _independent_laplace(
     shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
     exact = resolution is None and len(plants) == 1 and found[0].exact
     return PrivacyLoss.laplace(shifts, exact=exact)
+
+
+# -- dense responses ---------------------------------------------------------------------
+
+
+def output_sizes(
+    adjacency: Adjacency, plant: Plant, horizon: int, norm: int
+) -> tuple[NDArray, bool]:
+    """Norms of the responses to the moves, or a bound for a ball, and whether attained."""
+    if len(adjacency.parts) == 1 and not disturbances(adjacency):
+        moves = adjacency.moves(trajectory_manifold(plant, horizon))
+        if isinstance(moves, StateMoves):
+            return moves.output_sizes(plant.C, norm), True
+    responses = all_responses(adjacency, plant, horizon)
+    exact = responses.exact
+    sizes = np.linalg.norm(responses.points, ord=norm, axis=0).tolist()
+    for ball in responses.balls:
+        sizes.append(EllipsoidMoves.largest(ball, norm))
+        exact &= norm != 1 or len(ball) == 1
+    for apart in responses.apart:
+        if norm == 2:
+            sizes.append(largest_apart(apart, apart.columns, 0.0))
+        else:
+            sizes.append(apart.events * float(np.linalg.norm(apart.columns, 1)))
+    rounding = 4 * EPS * len(responses.points)
+    return np.array(sizes) * (1 + rounding), exact
+
+
+def triangular_root(factor: NDArray) -> NDArray:
+    """Lower triangular (m, m) with the covariance and zero rows of a factor (m, r)."""
+    size = len(factor)
+    noisy = factor.any(axis=1)
+    (triangle,) = scipy.linalg.qr(factor[noisy].T, mode="r")
+    upper = triangle[: np.count_nonzero(noisy)]
+    is_negative = np.diag(upper) < 0
+    upper[is_negative] *= -1.0
+    lower = np.zeros((size, size))
+    lower[np.ix_(noisy, noisy)] = upper.T
+    return lower
+
+
+def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
+    """Upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
+
+    Lambda (m, m) is triangular. A move of an output without noise is an error.
+    """
+    noisy = lower.any(axis=1)
+    if responses.moved[~noisy].any():
+        raise NotRealizableError(
+            "the noise does not cover a protected direction: a hidden move changes an output "
+            "without noise"
+        )
+    lower = lower[np.ix_(noisy, noisy)]
+    # once for the solve, once for the last places of the responses
+    error = 2 * solution_error(lower)
+
+    def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
+        """Lambda^-1 times columns, and bounds of the errors."""
+        solved = scipy.linalg.solve_triangular(lower, columns[noisy], lower=True)
+        return solved, error @ np.abs(solved)
+
+    sizes: list[float] = []
+    if responses.points.shape[1]:
+        solved, wrong = undone(responses.points)
+        sizes += np.linalg.norm(np.abs(solved) + wrong, axis=0).tolist()
+    for ball in responses.balls:
+        solved, wrong = undone(ball)
+        bound = np.linalg.norm(wrong) + 1e-13 * np.linalg.norm(solved)
+        sizes.append(float(np.linalg.norm(solved, 2) + bound))
+    for apart in responses.apart:
+        sizes.append(largest_apart(apart, *undone(apart.columns)))
+    return round_up(np.array(sizes) * (1 + EPS * (len(lower) + 4)), 2)
+
+
+def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
+    """Triangular root of parts parts^T + diag(floor^2), and its relative error bound.
+
+    The root is right to about a unit in the last place of its largest entry.
+    """
+    root = triangular_root(np.hstack([parts, np.diag(floor)]))
+    condition = np.linalg.norm(root, 2) / floor.min()
+    return root, 16 * len(root) * EPS * condition**2
+
+
+def dense_root(
+    parts: Sequence[NoisePart], horizon: int
+) -> tuple[NDArray | None, float]:
+    """Triangular root (T p, T p) of the covariance of a run, and its relative error bound.
+
+    It is None if double precision does not prove that all changed outputs have noise.
+    """
+    if len(parts) == 1 and isinstance(parts[0], Correlated):
+        return parts[0].root, 0.0
+    white = np.tile(PartSum(parts).white, horizon)
+    columns = PartSum(parts).responses(horizon).reshape(len(white), -1)
+    if white.all():
+        return floored_root(columns, white)
+    noisy = columns.any(axis=1)
+    if noisy.sum() > columns.shape[1]:
+        return None, np.inf
+    root = triangular_root(columns)
+    singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
+    condition = singular[0] / max(singular[-1], np.finfo(float).tiny)
+    error_bound = 16 * len(root) * EPS * condition**2
+    if not error_bound < _LARGEST_ERROR_BOUND:
+        return None, np.inf
+    return root, error_bound
 
 
 # -- readings on a grid ------------------------------------------------------------------

@@ -15,7 +15,7 @@ from varying_cases import forced, whitening, worst_energy
 import privcontrol as pc
 from privcontrol.core._balls import ball_matrix, working_bits
 from privcontrol.noise._varying import Program, VaryingSecret
-from privcontrol.secrets.secret import SignalMoves
+from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem
 
 NAMES = dict(states=["air"], inputs=["people"], outputs=["temperature"])
@@ -295,7 +295,8 @@ def test_a_matrix_that_is_not_positive_proves_nothing():
     impulse = SignalMoves(0, 1.0)
     with working_bits(128):
         unstable = LinearSystem(*map(ball_matrix, ([[1.2]], [[1.0]], [[1.0]], [[0.0]])))
-        program = Program.of(VaryingSecret((unstable,), (impulse,)))
+        secret = SecretInputs(unstable, (impulse,))
+        program = Program.of(VaryingSecret((unstable,), secret))
         P = np.array([[1 / (1 - 1.2**2) - 0.1]])
         assert (P - 1.44 * P - 1 > 0).all()
         assert program.verified({"P": P, "t": np.array([[1.0]])}) is None
