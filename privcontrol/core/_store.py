@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,10 @@ class Snapshot:
     state: dict = field(default_factory=dict)
 
 
+#: An entry or None, and the state after it.
+Change = tuple[dict | None, dict]
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a file holds, and how its errors call it."""
@@ -79,6 +83,18 @@ class Store(ABC):
     path: Path | None = None
     kind: Kind
     _verified = Snapshot()
+
+    def hold(self) -> None:
+        """Keep every other process and every other store from holding the file."""
+        return None
+
+    def check_place(self) -> None:
+        """Raise an error if the file that is held was deleted or replaced."""
+        return None
+
+    def close(self) -> None:
+        """Let another process hold the file."""
+        return None
 
     @abstractmethod
     def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
@@ -104,6 +120,26 @@ class Store(ABC):
             written = _write(connection, newest, entry, state, forget)
         self._advance(written)
         return written
+
+    def update(self, change: Callable[[dict], Change | None]) -> dict:
+        """Append what follows from the newest state, and return the state after it.
+
+        ``change`` gives an entry and a state, or None if nothing is to be written. It is
+        asked again if somebody else was faster.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            known = self.snapshot()
+            changed = change(known.state)
+            if changed is None:
+                return known.state
+            written = self.append(known, *changed)
+            if written is not None:
+                return written.state
+        raise TimeoutError(
+            f"other processes wrote to the {self.kind.name} without a pause for "
+            f"{_PATIENCE:g} s: nothing was recorded, try again"
+        )
 
     def entries(self) -> list[dict]:
         """Return all entries in order, the opening first."""
@@ -253,7 +289,6 @@ class FileStore(Store):
         return True
 
     def hold(self) -> None:
-        """Keep every other process and every other store from holding the file."""
         lock = FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
         try:
             lock.acquire(blocking=False)
@@ -267,7 +302,6 @@ class FileStore(Store):
         self._file = open(self.path, "rb")
 
     def check_place(self) -> None:
-        """Raise an error if the file that is held was deleted or replaced."""
         try:
             there = os.stat(self.path)
         except FileNotFoundError:
@@ -280,7 +314,6 @@ class FileStore(Store):
             )
 
     def close(self) -> None:
-        """Let another process hold the file."""
         if self._file is not None:
             self._file.close()
         if self._held is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR
 from functools import partial
@@ -18,7 +17,7 @@ from secrets import token_hex
 
 from ._files import as_path
 from ._linalg import positive_integer
-from ._store import FileStore, Kind, MemoryStore
+from ._store import Change, FileStore, Kind, MemoryStore, Store
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError, PrivacyError
@@ -37,8 +36,6 @@ _KIND = Kind(
     "do not release; restore the newest backup, and charge by hand what was released "
     "since",
 )
-#: How long a charge tries again while others charge, in seconds.
-_PATIENCE = 60.0
 
 
 class PrivacyLedger:
@@ -106,7 +103,7 @@ class PrivacyLedger:
             checked_budget(budget)
         if path is not None:
             path = as_path(path).absolute()
-        self._store = _store(budget, path, adjacency)
+        self._store = _store(budget, path)
         state = self._store.snapshot().state
         if state.get("format") != _FORMAT:
             raise ValueError(
@@ -120,7 +117,8 @@ class PrivacyLedger:
                 "leave the budget out to take the ledger's, or keep another ledger"
             )
         if adjacency is not None:
-            self._fix(_about(adjacency))
+            description = json.dumps(adjacency.to_dict(), sort_keys=True)
+            self._store.update(partial(_fixed, description, adjacency.statement))
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -165,17 +163,6 @@ class PrivacyLedger:
         if known is not None:
             ledger._demand(known)
         return ledger
-
-    def _fix(self, about: dict) -> None:
-        """Note the adjacency, or refuse another one than was fixed before."""
-        known = self._store.snapshot()
-        fixed = known.state["adjacency"]
-        if fixed not in (None, about["adjacency"]):
-            raise ValueError(f"adjacency: {_differ(known.state, **about)}")
-        if fixed is None:
-            entry = {"time": _now(), "about": about}
-            if not self._store.append(known, entry, known.state | about):
-                self._fix(about)
 
     def _demand(self, known: str) -> None:
         """Refuse a file that does not hold an earlier head."""
@@ -236,12 +223,11 @@ class PrivacyLedger:
             )
         if not isinstance(note, str):
             raise TypeError(f"note: expected a string, got {type(note).__name__}")
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
-            known = self._store.snapshot()
+
+        def charged(state: dict) -> Change | None:
             if identity is not None and self._holds(identity):
-                return PrivacyGuarantee.from_dict(known.state["spent"])
-            total = _total(known.state, guarantee, count)
+                return None
+            total = _total(state, guarantee, count)
             if not total.satisfies(self.budget):
                 raise BudgetExceededError(
                     f"the charge of {counted(count, 'release')} would raise what is spent "
@@ -253,20 +239,12 @@ class PrivacyLedger:
                 "note": note,
                 "count": int(count),
                 "guarantee": guarantee.to_dict(),
+                "release": identity,
             }
-            if identity is not None:
-                entry["release"] = identity
-            state = known.state | {
-                "adjacency": guarantee.scope.adjacency,
-                "statement": guarantee.scope.statement,
-                "spent": total.to_dict(),
-            }
-            if self._store.append(known, entry, state):
-                return total
-        raise TimeoutError(
-            "other processes charged the ledger without a pause for "
-            f"{_PATIENCE:g} s: nothing was recorded, try again"
-        )
+            about = _about(guarantee.scope.adjacency, guarantee.scope.statement)
+            return entry, state | about | {"spent": total.to_dict()}
+
+        return PrivacyGuarantee.from_dict(self._store.update(charged)["spent"])
 
     def _holds(self, identity: str) -> bool:
         """Return whether a charge of this identity was made."""
@@ -294,20 +272,19 @@ class PrivacyLedger:
             If the ledger knows that it had come further: its file is an older copy, or
             another process uses a copy of it.
         """
-        while True:
-            known = self._store.snapshot()
-            reached = known.state["reached"]
-            further = reached.get(identity, 0)
-            if further > before:
+
+        def further(state: dict) -> Change:
+            known = state["reached"].get(identity, 0)
+            if known > before:
                 raise PrivacyError(
-                    f"the ledger has noted samples up to {further} of this gateway, whose "
+                    f"the ledger has noted samples up to {known} of this gateway, whose "
                     f"file tells of {before}: it is an older copy, or a copy of it is in "
                     "use. Publish with the newest file only; if it is lost, a new gateway "
                     "continues the run (start=...)"
                 )
-            state = known.state | {"reached": reached | {identity: index}}
-            if self._store.append(known, None, state):
-                return
+            return None, state | {"reached": state["reached"] | {identity: index}}
+
+        self._store.update(further)
 
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
         """Return whether `charge` would succeed now. Only `charge` reserves anything."""
@@ -435,9 +412,7 @@ class PrivacyLedger:
         return f"spent {used} by {charges} of {releases}, {left} remaining"
 
 
-def _store(
-    budget: PrivacyBudget | None, path: Path | None, adjacency: Adjacency | None
-) -> MemoryStore | FileStore:
+def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:
     """Open or make the store of a ledger, with its first entry."""
     if path is not None and path.exists():
         return FileStore(path, _KIND)
@@ -452,8 +427,6 @@ def _store(
     opening = {"format": _FORMAT, "budget": budget.to_dict()}
     entry = opening | {"identity": token_hex(16), "time": _now()}
     state: dict = opening | {"spent": None, "adjacency": None, "reached": {}}
-    if adjacency is not None:
-        state |= _about(adjacency)
     if path is None:
         return MemoryStore(_KIND, entry, state)
     store = FileStore(path, _KIND)
@@ -478,10 +451,19 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _about(adjacency: Adjacency) -> dict:
+def _about(adjacency: str, statement: str) -> dict:
     """Return what a ledger notes of its adjacency."""
-    description = json.dumps(adjacency.to_dict(), sort_keys=True)
-    return {"adjacency": description, "statement": adjacency.statement}
+    return {"adjacency": adjacency, "statement": statement}
+
+
+def _fixed(adjacency: str, statement: str, state: dict) -> Change | None:
+    """Note the adjacency, or refuse another one than was fixed before."""
+    if state["adjacency"] not in (None, adjacency):
+        raise ValueError(f"adjacency: {_differ(state, adjacency, statement)}")
+    if state["adjacency"] is not None:
+        return None
+    about = _about(adjacency, statement)
+    return {"time": _now(), "about": about}, state | about
 
 
 def _differ(state: dict, adjacency: str, statement: str) -> str:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._balls import Ball, Rational
 from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer, real_array, round_up
-from ..core._store import FileStore, Kind, Snapshot
+from ..core._store import FileStore, Kind, MemoryStore, Store
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
@@ -177,19 +177,18 @@ class Gateway:
             "noise": encode(replace(noise, request=None)),
         }
         state = {"charged": ledger is None, "committed": 0, "once": None}
+        exact = ExactNoise(noise)  # before a file is made
         if path is None:
-            self._begin(noise, opening, state, ledger)
+            self._begin(noise, exact, MemoryStore(_KIND, opening, state), ledger)
             return
         store = FileStore(as_path(path).absolute(), _KIND)
-        # refuse noise that cannot be published exactly before a file is made
-        self._begin(noise, opening, state, ledger)
         if not store.create(opening, state):
             raise FileExistsError(
                 f"path: a gateway exists at {str(store.path)!r}; Gateway.resume(path) "
                 "continues it"
             )
         store.hold()
-        self._keep_in(store, store.snapshot())
+        self._begin(noise, exact, store, ledger)
 
     @classmethod
     def resume(
@@ -232,17 +231,14 @@ class Gateway:
             )
         store.hold()
         try:
-            # what was written since then is found before the next sample
-            found = store.snapshot()
-            opening, *draws = store.entries()
+            opening = store.entries()[0]
             if opening.get("format") != _FORMAT:
                 raise ValueError(
                     f"path: expected the file of a gateway, got another one at {path!s}"
                 )
             noise = decode(opening["noise"])
             gateway = cls.__new__(cls)
-            gateway._begin(noise, opening, found.state, ledger)
-            gateway._keep_in(store, found)
+            draws = gateway._begin(noise, ExactNoise(noise), store, ledger)
             gateway._restore(draws)
             gateway._refuse_older_copies(known)
         except BaseException:
@@ -253,11 +249,17 @@ class Gateway:
     def _begin(
         self,
         noise: OutputNoise,
-        opening: dict,
-        state: dict,
+        exact: ExactNoise,
+        store: Store,
         ledger: PrivacyLedger | None,
-    ) -> None:
+    ) -> list[dict]:
+        """Set all attributes, and return what was drawn before."""
         self._noise = noise
+        self._exact = exact
+        self._store = store
+        # what is written from now on is found before the next sample
+        self._known = store.snapshot()
+        opening, *draws = store.entries()
         self._identity = opening["identity"]
         self._note = opening["note"]
         self._resolution = opening["resolution"]
@@ -266,11 +268,7 @@ class Gateway:
         self._least_block = opening["block"] or _block_size(noise)
         self._largest_block = opening["block"] or _LARGEST_BLOCK
         self._ledger = ledger
-        self._store: FileStore | None = None
-        self._known = Snapshot()
-        self._state = state
         self._process = os.getpid()
-        self._exact = ExactNoise(noise)
         self._next = 0
         self._block: _Block | None = None
         self._size = self._least_block  # of the next block
@@ -281,6 +279,7 @@ class Gateway:
         self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
         self._closed = False
         self._lock = Lock()
+        return draws
 
     @property
     def noise(self) -> OutputNoise:
@@ -291,11 +290,6 @@ class Gateway:
     def identity(self) -> str:
         """The name that tells this gateway's noise from that of any other."""
         return self._identity
-
-    def _keep_in(self, store: FileStore, found: Snapshot) -> None:
-        """Keep everything in a store from now on, which is known as it was found."""
-        self._known = found
-        self._store = store
 
     def _restore(self, draws: list[dict]) -> None:
         """Restore what was drawn before."""
@@ -335,6 +329,10 @@ class Gateway:
                 "newest file; if it is lost, a new gateway continues the run "
                 "(start=...)"
             )
+
+    @property
+    def _state(self) -> dict:
+        return self._known.state
 
     @property
     def _committed(self) -> int:
@@ -492,8 +490,7 @@ class Gateway:
             raise PrivacyError(
                 "the gateway is closed; Gateway.resume(path) continues it"
             )
-        if self._store is not None:
-            self._store.check_place()
+        self._store.check_place()
         if index is None:
             index = self._next
         index = sample_index(index, "index", math.inf)
@@ -621,16 +618,14 @@ class Gateway:
     ) -> None:
         """Keep an entry and changes of the state before they are used."""
         state = self._state | changes
-        if self._store is not None:
-            known = self._store.append(self._known, entry, state, forget=forget)
-            if known is None:
-                raise PrivacyError(
-                    f"path: the file of the gateway at {str(self._store.path)!r} was "
-                    "written by somebody else, or a write of this process did not end: "
-                    "nothing is published. Close the gateway and resume it"
-                )
-            self._known = known
-        self._state = state
+        known = self._store.append(self._known, entry, state, forget=forget)
+        if known is None:
+            raise PrivacyError(
+                f"path: the file of the gateway at {str(self._store.path)!r} was "
+                "written by somebody else, or a write of this process did not end: "
+                "nothing is published. Close the gateway and resume it"
+            )
+        self._known = known
 
     def _narrower(self, t: int, output: int) -> Ball:
         """Return a narrower enclosure of the noise of one output, from more bits."""
@@ -655,10 +650,10 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """Return what may be shown, which is no reading and nothing of the noise."""
-        path = None if self._store is None else str(self._store.path)
+        path = self._store.path
         return {
             "identity": self._identity,
-            "path": path,
+            "path": None if path is None else str(path),
             "next_index": self._next,
             "remaining": self.remaining,
             "grid": self._grid,
@@ -679,8 +674,7 @@ class Gateway:
         with self._lock:
             self._closed = True
             self._worker.shutdown(wait=True)
-            if self._store is not None:
-                self._store.close()
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
