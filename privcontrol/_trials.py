@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .core._linalg import check_memory, positive_integer
+from .core._linalg import Seed, check_memory, generator, positive_integer
 from .core._progress import progress_bar
-from .core._random import Seed, generator
 
 #: Workers of an executor that does not say how many it has.
 _MANY_WORKERS = 64

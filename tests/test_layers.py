@@ -32,7 +32,7 @@ LAYERS = [
 ]
 CORE = [
     "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "query", "adjacency",
-    "manifold", "budget", "calibration", "_linalg", "errors",
+    "manifold", "budget", "_linalg", "errors",
 ]  # fmt: skip
 STRANGERS = [("privcontrol.consensus", "privcontrol.loop")]
 

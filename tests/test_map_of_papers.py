@@ -493,7 +493,7 @@ CLAIMS = {
         "Remark 10": ("docs/tutorials/model_behind_a_mechanism.md", "input noise"),
         "Figure 1": ("docs/tutorials/model_behind_a_mechanism.md", "move"),
         "Figure 2": ("docs/tutorials/model_behind_a_mechanism.md", "output noise"),
-        "Figure 7": ("privcontrol/core/compose.py", "paths of c"),
+        "Figure 7": ("privcontrol/core/guarantee.py", "paths of c"),
         "Future work, local Lipschitz constants": constants_of_a_box,
         "Future work, other metrics": metrics,
     },

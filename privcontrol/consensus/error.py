@@ -17,13 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 from ..core._linalg import (
+    Seed,
+    generator,
     one_of,
     positive_integer,
     positive_number,
     real_array,
     round_up,
 )
-from ..core._random import Seed, generator
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.loss import checked_delta
 from ..core.noise import family_of

@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import Frozen
 from ..core._linalg import (
+    Seed,
     instance_of,
     one_of,
     positive_integer,
     positive_number,
     real_array,
 )
-from ..core._random import Seed
 from ..core._shown import html_table
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, checked_delta

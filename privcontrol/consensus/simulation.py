@@ -20,8 +20,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from .._trials import run_trials
-from ..core._linalg import one_of
-from ..core._random import Seed
+from ..core._linalg import Seed, one_of
 from ..core.errors import PrivacyWarning
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse

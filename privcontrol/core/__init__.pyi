@@ -9,17 +9,12 @@ from .adjacency import (
     DirectionAdjacency as DirectionAdjacency,
     ManifoldAdjacency as ManifoldAdjacency,
 )
-from .budget import PrivacyBudget as PrivacyBudget
-from .calibration import (
+from .budget import (
+    PrivacyBudget as PrivacyBudget,
     gaussian_std as gaussian_std,
     kappa as kappa,
     kappa_inverse as kappa_inverse,
     laplace_scale as laplace_scale,
-)
-from .compose import (
-    chain as chain,
-    compose_parallel as compose_parallel,
-    compose_sequential as compose_sequential,
 )
 from .design import (
     NoiseDesign as NoiseDesign,
@@ -35,7 +30,12 @@ from .errors import (
     PrivacyWarning as PrivacyWarning,
     UncertifiableError as UncertifiableError,
 )
-from .guarantee import PrivacyGuarantee as PrivacyGuarantee
+from .guarantee import (
+    PrivacyGuarantee as PrivacyGuarantee,
+    chain as chain,
+    compose_parallel as compose_parallel,
+    compose_sequential as compose_sequential,
+)
 from .inference import (
     ClippedNetwork as ClippedNetwork,
     InputPerturbation as InputPerturbation,

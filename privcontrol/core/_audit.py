@@ -22,12 +22,17 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._linalg import column_norms, positive_integer, positive_number, real_array
-from ._random import Seed, generator
-from ._withheld import answer
+from ._linalg import (
+    Seed,
+    column_norms,
+    generator,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget
-from .errors import NotRealizableError
+from .errors import NotRealizableError, answer
 from .guarantee import PrivacyGuarantee, Scope
 from .inference.perturbation import Released
 from .loss import PrivacyLoss, checked_delta

@@ -1,4 +1,4 @@
-"""Array checks, tolerances and directed rounding, the one home of each.
+"""Checks of arguments, tolerances and directed rounding, the one home of each.
 
 Every rank, root and calibrated size in the package errs the same way, towards more noise.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -256,3 +256,36 @@ def sequence_of(value: Any, name: str, what: str) -> list:
             f"{name}: expected a sequence of {what}, got {type(value).__name__}"
         )
     return list(value)
+
+
+# -- randomness ---------------------------------------------------------------------
+
+#: What `generator` takes. None asks the operating system.
+Seed = (
+    int
+    | Sequence[int]
+    | np.random.SeedSequence
+    | np.random.BitGenerator
+    | np.random.Generator
+    | None
+)
+
+
+def generator(rng: Seed) -> np.random.Generator:
+    """Return a numpy Generator from what ``np.random.default_rng`` accepts.
+
+    A seed that is refused is never shown, because it determines the noise.
+    """
+    if isinstance(rng, np.random.RandomState):
+        raise TypeError(
+            "rng: expected a seed or a Generator, got the legacy RandomState; use "
+            "np.random.default_rng(seed)"
+        )
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+    raise kind(  # outside, so numpy's error, which shows the seed, is not its context
+        "rng: expected None, non-negative integers, a SeedSequence, BitGenerator or "
+        f"Generator, got {type(rng).__name__} that numpy refuses; see np.random.default_rng"
+    )

@@ -14,8 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import RationalMatrix
-from ._linalg import EPS, column_norms, instance_of, real_array, round_up
-from ._random import Seed, generator
+from ._linalg import (
+    EPS,
+    Seed,
+    column_norms,
+    generator,
+    instance_of,
+    real_array,
+    round_up,
+)
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError, PrivacyError

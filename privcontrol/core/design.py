@@ -38,11 +38,10 @@ from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import gaussian_shape, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
-from .laplace_shape import laplace_shape
 from .loss import PrivacyLoss, scaled, worst_moves
 from .mechanism import Mechanism, checked_query, guarantee_of
 from .moves import Moves
-from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
+from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, laplace_shape, times
 from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
 

@@ -34,8 +34,7 @@ from ._linalg import (
     round_up,
     smallest,
 )
-from .budget import PrivacyBudget
-from .calibration import LARGEST_EPSILON, SMALLEST_DELTA, kappa_upper
+from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf

@@ -29,11 +29,9 @@ from ._balls import (
     rational_matrix,
     working_bits,
 )
-from ._linalg import EPS, column_norms
-from ._random import generator
-from ._withheld import answer
+from ._linalg import EPS, column_norms, generator
 from .adjacency import Adjacency, checked_adjacency, listed
-from .errors import NotRealizableError, UncertifiableError
+from .errors import NotRealizableError, UncertifiableError, answer
 from .guarantee import PrivacyGuarantee, Scope
 from .moves import Moves, spanned
 from .noise import Noise, shifts_within, times, whiten

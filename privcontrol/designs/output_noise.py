@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._files import Saved, write
-from ..core._linalg import positive_number
-from ..core._random import Seed
+from ..core._linalg import Seed, positive_number
 from ..core._shown import html_table
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee

@@ -17,8 +17,7 @@ import control as ct
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._files import write
-from ..core._linalg import positive_integer, positive_number, real_array
-from ..core._random import Seed
+from ..core._linalg import Seed, positive_integer, positive_number, real_array
 from ..core._shown import html_table
 from ..response import PrivateResponse
 from ..systems.linear import poles_of

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from .._trials import run_trials
-from ..core._linalg import product, real_array
-from ..core._random import Seed
+from ..core._linalg import Seed, product, real_array
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..response import PrivateResponse

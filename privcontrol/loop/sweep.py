@@ -25,8 +25,7 @@ from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
 from ..core._shown import own_axes, time_axis
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget
-from ..core.calibration import kappa_inverse
+from ..core.budget import PrivacyBudget, kappa_inverse
 from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined

@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from .._figures import control_style, finished_plot, panel_axes
-from ..core._linalg import positive_integer
-from ..core._random import Seed
+from ..core._linalg import Seed, positive_integer
 from ..core._shown import own_axes, time_axis, with_units
 from ..systems.linear import frequency_response
 from ..systems.plant import Plant

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._frozen import ByContent
-from ..core._linalg import check_memory, positive_integer
-from ..core._random import Seed, generator
+from ..core._linalg import Seed, check_memory, generator, positive_integer
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of

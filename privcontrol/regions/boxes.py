@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import ByContent
-from ..core._linalg import EPS, positive_integer, positive_number, real_array, round_up
-from ..core._random import Seed, generator
+from ..core._linalg import (
+    EPS,
+    Seed,
+    generator,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift

@@ -14,8 +14,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import ByContent
-from ..core._linalg import positive_integer, real_array
-from ..core._random import Seed, generator
+from ..core._linalg import Seed, generator, positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift

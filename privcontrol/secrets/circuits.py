@@ -23,7 +23,7 @@ from ..core._balls import (
     rational_matrix,
     working_bits,
 )
-from ..core.circuits import (
+from ..core.manifold import (
     MOST_SECONDS,
     ROUNDED,
     Component,

@@ -17,7 +17,7 @@ from privcontrol.core import (
     UncertifiableError,
     design_gaussian,
 )
-from privcontrol.core.calibration import kappa_inverse
+from privcontrol.core.budget import kappa_inverse
 from privcontrol.core.ellipsoid import enclosing_ellipsoid
 
 cp = peer("cvxpy")

@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import UncertifiableError
-from privcontrol.core.circuits import ROUNDED, Component, rounded, stretched
+from privcontrol.core.manifold import ROUNDED, Component, rounded, stretched
 from privcontrol.core.moves import FiniteMoves
 from privcontrol.secrets import circuits
 

@@ -12,7 +12,7 @@ from privcontrol.core import (
     AffineManifold,
     LinearQuery,
     UncertifiableError,
-    circuits as circuits_module,
+    manifold as circuits_module,
 )
 from privcontrol.core.manifold import kernel_error
 

@@ -7,7 +7,7 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core import UncertifiableError
-from privcontrol.core.laplace_shape import enclosing_cross_polytope as laplace_shape
+from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 
 
 def random_problem(rng):

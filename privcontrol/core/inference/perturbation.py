@@ -21,16 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 from .._balls import Rational
 from .._linalg import (
     EPS,
+    Seed,
+    generator,
     positive_integer,
     positive_number,
     real_array,
     round_up,
 )
-from .._random import Seed, generator
-from .._withheld import answer
 from ..adjacency import BallAdjacency
 from ..budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..errors import UncertifiableError
+from ..errors import UncertifiableError, answer
 from ..guarantee import PrivacyGuarantee, Scope
 from ..lipschitz import LipschitzBound
 from ..lipschitz.norms import checked_norm
