@@ -24,7 +24,7 @@ from ..systems.linear import LinearSystem
 from .checks import Weights, check_noise, root, span
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
-from .regulator import LqgDesign, Regulation
+from .lqg import LqgDesign, Regulation
 from .side import LinearSide, NonlinearSide
 
 

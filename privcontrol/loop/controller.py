@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -135,6 +135,17 @@ class Controller(Law):
         return moved + product(self.E, acting) + self.F @ reference
 
 
+class Gains(NamedTuple):
+    """An observer as in `ObserverFeedback`, of the plant or of plant and noise."""
+
+    A: NDArray
+    C: NDArray
+    correct: NDArray
+    advance: NDArray
+    recall: NDArray | None = None
+    whiten: NDArray | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class ObserverFeedback(Law):
     """An observer with the state feedback u = -K (estimate - xd) + ud.
@@ -190,44 +201,35 @@ class ObserverFeedback(Law):
         cls,
         side: LinearSide,
         K: NDArray,
-        L: NDArray,
+        gains: Gains,
         form: str,
         tracked: tuple[int, ...] = (),
     ) -> ObserverFeedback:
-        """The controller of a state feedback K and an observer gain L of a form."""
-        plant = side.plant
-        correct = np.zeros_like(L)
-        advance = L
-        if form == "filter":
-            correct = L
-            advance = plant.A @ L
-        return cls.knowing(side, K, plant.A, plant.C, correct, advance, tracked)
-
-    @classmethod
-    def knowing(
-        cls,
-        side: LinearSide,
-        K: NDArray,
-        A: NDArray,
-        C: NDArray,
-        correct: NDArray,
-        advance: NDArray,
-        tracked: tuple[int, ...] = (),
-    ) -> ObserverFeedback:
-        """Return the controller whose observer estimates a noise's state too.
-
-        A and C are those of plant and noise together.
-        """
+        """Return the controller of a state feedback and an observer of a form."""
         n, m = side.B.shape
-        known = len(A) - n
-        B = np.vstack([side.B, np.zeros((known, m))])
+        known = len(gains.A) - n
+        correct = gains.correct
+        if form == "predictor":
+            correct = np.zeros_like(correct)
         sums = indexed("z", len(tracked))
-        states = (*indexed("xhat", n), *indexed("gammahat", known), *sums)
         references = (*indexed("xd", n), *indexed("ud", m))
         if tracked:
             references = indexed("r", len(tracked))
-        gains = (side.through, K, correct, advance)
-        return cls(A, B, C, *gains, n, states, references, tracked)
+        return cls(
+            A=gains.A,
+            B=np.vstack([side.B, np.zeros((known, m))]),
+            C=gains.C,
+            through=side.through,
+            K=K,
+            correct=correct,
+            advance=gains.advance,
+            order_of_plant=n,
+            states=(*indexed("xhat", n), *indexed("gammahat", known), *sums),
+            references=references,
+            tracked=tracked,
+            recall=gains.recall,
+            whiten=gains.whiten,
+        )
 
     @property
     def varies(self) -> bool:

@@ -1,272 +1,652 @@
-"""LQG loops on privatised outputs, and the best ones that a public prior allows."""
+"""From weights, a prior and noise to the gains of an LQG loop.
+
+The regulator is that of the LQ recursion. The observer is the Kalman filter that knows
+the prior of x(0) and the law of the noise, or that of the papers, with constant gains.
+The filter's model is that of plant and output noise together,
+
+    z+ = A z + B u + G e,    s = C z + F e,    z(0) = mean + R a + U b,    z = (x, xi)
+
+with independent standard a and e, and b of which nothing is known: it is the limit of a
+covariance kappa I, taken exactly. The first n states are the plant's, the others those
+of the noise. Covariances are kept as roots, so what is known exactly stays exact.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Container, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 
 import control as ct
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import scipy.linalg
+from numpy.typing import NDArray
 
-from ..core._linalg import one_of, positive_number
+from ..core._files import Saved
+from ..core._linalg import EPS
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
+from ..noise.parts import NoisePart, White
+from ..secrets.modes import unseen_mode
+from ..systems.linear import LinearSystem, sum_of
 from ..systems.plant import Plant
-from .assembly import FORMS, assembled, driven_side, warn_of_public_secret
-from .checks import Weights, fitting_plant, known_keywords, matrix, semidefinite
-from .loop import PrivateLoop
-from .moments import Expected
-from .optimum import optimal_loop
-from .own_law import general_controller
-from .regulator import LqgDesign, constant_filter
+from .checks import Weights, present, root
+from .controller import Gains, Law, ObserverFeedback
+from .own_law import FunctionLaw, OwnLaw
+from .side import LinearSide
+
+#: A part of a sum below this many roundings of its terms is zero.
+_ROUNDINGS = 64
+#: Readings of a run up to which a filter of noise without a finite state is computed.
+_DENSE = 6000
+#: A direction that outputs see less than this, relative to its size, they do not see.
+_UNSEEN = 1e-10
 
 
-@known_keywords
-def private_lqg(
-    sys: ct.StateSpace,
-    Q: ArrayLike,
-    R: ArrayLike,
-    QN: ArrayLike,
-    RN: ArrayLike,
-    noise: OutputNoise | None = None,
-    *,
-    controls: Sequence[str | int] | None = None,
-    integral: str | Sequence[str] | Mapping[str, float] | None = None,
-    G: ArrayLike | None = None,
-    N: ArrayLike | None = None,
-    form: str | None = None,
-    codesign: bool = False,
-    cap: float = 10.0,
-    P0: ArrayLike | None = None,
-    initial_state: ArrayLike | None = None,
-    estimator: str | None = None,
-    terminal: ArrayLike | str = "dare",
-    name: str | None = None,
-    progress: bool = False,
-) -> PrivateLoop:
-    """Make an LQG loop whose cloud sees only privatised outputs.
+# -- the regulator ---------------------------------------------------------------------
 
-    With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K
-    xhat with the gains of the LQ recursion and the Kalman estimate of the plant's state
-    and the noise's together. No other function of what is published costs less over the
-    horizon (for Laplace noise no other linear one). The filter is post-processing, so
-    the guarantee is the noise's own. A prior that is wrong but public keeps it, and
-    costs accuracy. One that is computed from the secret gives the secret away.
 
-    Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the
-    papers. Their filter is told of independent output noise. Structured noise C A^t xi
-    it cannot tell from the plant's own free response, and a loop with small QN and RN
-    may then trust its measurements too much. Noise without a horizon is a linear system
-    whose state the filter estimates as well; no other linear controller costs less in
-    steady state.
+@dataclass(frozen=True, eq=False)
+class Regulation:
+    """Pose the LQ problem of the plant and the sums of r - yhat of tracked outputs.
 
-    Parameters
-    ----------
-    sys : control.StateSpace
-        Discrete-time plant x+ = A x + B u + G w, y = C x + D u + v with n states, m
-        inputs, p outputs.
-    Q, R : array_like, shapes (n, n) and (m, m)
-        Weights of x'Q x + u'R u; a number is that multiple of the identity, here and
-        below.
-    QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p)
-        Covariances of w and v, which tune the observer. They act where ``"design"``
-        asks for them, as in `PrivateLoop.simulate`.
-    noise, controls, G, N, form, name : optional
-        As in `private_loop`, which names the errors too. G is ``sys.B`` for
-        disturbances at the inputs.
-    integral : str, sequence of str, or mapping of str to float, optional
-        Outputs with integral action. The loop then takes references r for them, one for
-        each, and their published values settle at r. The sum z of r - yhat has weight 1
-        in the design, or the weight given. K is (m, n + k).
-    codesign : bool, optional
-        Choose the noise too, for the same request. Over a horizon that needs P0. The
-        noise is then the best one for this loop among those of std at most ``cap``/y in
-        every direction, y the privacy shift of the budget, and `PrivateLoop.optimality`
-        has its certified gap. Without a horizon observer and noise change in turns.
-    cap : float, optional
-    P0 : array_like, shape (n, n) or (n,), or float, optional
-        Public covariance of x(0), its diagonal, or a multiple of I.
-    initial_state : array_like, shape (n,), optional
-        Public mean of x(0), zero by default. Computed from the secret it would void the
-        guarantee.
-    estimator : {"kalman", "observer"}, optional
-        "kalman" is the default with P0. Without P0 nothing is known of x(0): the limit
-        of P0 = kappa I, exactly. "observer" keeps the constant gains of the papers.
-    terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
-        Weight of x(T) after the last sample. With the solution of the Riccati equation
-        K is constant; 0 is the pure cost over the horizon.
-    progress : bool, optional
-        Show a tqdm bar over the turns of a co-design.
-
-    Returns
-    -------
-    PrivateLoop
-        `ValueError` if no stabilising gain exists, or a co-design has no noise to start
-        from.
-
-    Warns
-    -----
-    PrivacyWarning
-        If P0 is 0 along a direction that the noise hides, or a loop without a prior
-        costs more over its horizon than no control at all would; `private_loop` lists
-        the others.
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> vehicle = pc.plants.vehicle()
-    >>> position = pc.StateAdjacency({"position": 1.0})
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> noise = pc.design_output_noise(vehicle, horizon=100, adjacency=position,
-    ...                                budget=budget)
-    >>> loop = pc.private_lqg(vehicle, Q=20, R=1, QN=2, RN=1, noise=noise)
-    >>> loop.K.round(4), loop.L.round(4)
-    (array([[3.424 , 4.3095]]), array([[0.8266],
-           [0.6973]]))
+    ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after
+    the run, None for the solution of the Riccati equation.
     """
-    plant = fitting_plant(sys, noise)
-    side = driven_side(plant, controls, noise)
-    weights = Weights.of(
-        side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
-    )
-    weights.require()
-    tracked: list[int] = []
-    prices: list[float] = []
-    if integral is not None:
-        tracked, prices = _tracked(plant, integral, len(side.controls))
-    design = _checked_design(
-        plant, noise, len(tracked), P0, initial_state, estimator, terminal, form
-    )
-    design = replace(design, tracked=tuple(tracked), prices=tuple(prices))
-    if design.is_kalman and design.form == "filter" and side.through.any():
+
+    A: NDArray
+    B: NDArray
+    cost: NDArray
+    weight: NDArray | None
+
+    @classmethod
+    def of(cls, side: LinearSide, weights: Weights, design: LqgDesign) -> Regulation:
+        """Return the problem of a design."""
+        plant = side.plant
+        n = plant.order
+        picked = list(design.tracked)
+        j = len(picked)
+        A = np.eye(n + j)
+        A[:n, :n] = plant.A
+        A[n:, :n] = -plant.C[picked]
+        B = np.vstack([side.B, -side.through[picked]])
+        cost = scipy.linalg.block_diag(
+            present(weights.Q, "Q"), np.diag(design.prices), present(weights.R, "R")
+        )
+        if weights.N is not None:
+            cost[:n, n + j :] = weights.N
+            cost[n + j :, :n] = weights.N.T
+        return cls(A, B, cost, design.terminal)
+
+    @cached_property
+    def settled(self) -> tuple[NDArray, NDArray]:
+        """The gain (m, n + j) of ``ct.dlqr``, and its Riccati equation's solution."""
+        n = len(self.A)
+        weights = (self.cost[:n, :n], self.cost[n:, n:], self.cost[:n, n:])
+        try:
+            gain, value, poles = ct.dlqr(self.A, self.B, *weights, method="scipy")
+        except (ValueError, ct.ControlArgument):
+            poles = [np.inf]
+        if not np.abs(poles).max() < 1:
+            names = [f"state {k}" for k in range(n)]
+            unreached = unseen_mode(self.A.T, self.B.T, names)
+            if unreached:
+                raise ValueError(
+                    "no stabilising feedback gain: (A, B) is not stabilisable, as the "
+                    f"inputs do not reach the mode {unreached}, which does not decay; "
+                    "add an input, or let a local loop stabilise it (with_local_loop)"
+                )
+            raise ValueError(
+                "no stabilising feedback gain: (A, B) must be stabilisable, Q must "
+                "weigh every mode that does not decay by itself, and R should be "
+                "positive definite"
+            )
+        return gain, value
+
+    @property
+    def terminal(self) -> NDArray:
+        """The weight (n + j, n + j) of the state after the run."""
+        return self.settled[1] if self.weight is None else self.weight
+
+    def gains(self, samples: int) -> tuple[NDArray, NDArray]:
+        """Return gains K_t (T, m, n + j), and roots W_t of the price of an error.
+
+        An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the
+        run.
+        """
+        n, m = self.B.shape
+        both = np.hstack([self.A, self.B])
+        gains = np.empty((samples, m, n))
+        prices = np.empty((samples, m, n))
+        value = self.terminal
+        for t in reversed(range(samples)):
+            stage = self.cost + both.T @ value @ both
+            by_input = stage[n:, n:]
+            gains[t] = np.linalg.pinv(by_input, hermitian=True) @ stage[n:, :n]
+            prices[t] = root(by_input).T @ gains[t]
+            value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
+            value = (value + value.T) / 2
+        return gains, prices
+
+
+# -- the filter ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a filter knows of plant and noise before the first reading.
+
+    Attributes
+    ----------
+    system : LinearSystem
+        A, G, C and F of plant and noise together, N states in all.
+    start : ndarray, shape (N, k)
+        Root of the covariance of z(0).
+    unknown : ndarray, shape (N, b)
+        Directions of z(0) of which nothing is known.
+    plant : Plant
+    """
+
+    system: LinearSystem
+    start: NDArray
+    unknown: NDArray
+    plant: Plant
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        weights: Weights,
+        noise: OutputNoise | None,
+        P0: NDArray | None,
+        kind: type = NoisePart,
+    ) -> Knowledge:
+        """What is known of a loop with disturbances of QN and RN, and P0 of x(0).
+
+        Parts of the noise of another ``kind`` are left out.
+        """
+        n = plant.order
+        p = len(plant.C)
+        disturbed = weights.drive_roots["disturbance"]
+        moved = np.hstack([disturbed, np.zeros((n, p))])
+        silent = np.zeros((p, disturbed.shape[1]))
+        read = np.hstack([silent, weights.drive_roots["noise"]])
+        system = LinearSystem(plant.A, moved, plant.C, read)
+        start = np.zeros((n, 0)) if P0 is None else root(P0)
+        if noise is not None:
+            size = math.sqrt(noise.law.unit_variance)
+            for part in noise.parts:
+                if isinstance(part, kind):
+                    unit = part.scaled(size)
+                    system = sum_of(system, finite_model(unit))
+                    start = scipy.linalg.block_diag(start, unit.state_root)
+        unknown = np.eye(system.order, n if P0 is None else 0)
+        return cls(system, start, unknown, plant)
+
+    def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
+        """The filter's steps, one for each sample. At ``lost`` ones nothing is read."""
+        spread = self.start
+        unknown = self.unknown
+        for t in range(samples):
+            step = self._read(spread, unknown, t in lost)
+            yield step
+            spread = step.ahead
+            unknown = self.system.A @ step.unseen
+
+    def _read(self, spread: NDArray, unknown: NDArray, lost: bool) -> Step:
+        """The gains of one reading, with the exact limit for what is unknown.
+
+        They are zero where it is lost.
+        """
+        A, G, C, F = self.system.matrices
+        seen = np.hstack([C @ spread, F])
+        held = np.hstack([spread, np.zeros_like(G)])
+        both = np.vstack([held, np.hstack([A @ spread, G])])
+        sizes = np.linalg.norm(spread, axis=1)
+        terms = np.abs(C) @ sizes + np.linalg.norm(F, axis=1)
+        told = np.eye(len(C))
+        first = np.zeros((2 * len(A), len(C)))
+        unseen = unknown
+        if lost:
+            told = told[:0]
+        elif unknown.shape[1]:
+            sight = C @ unknown
+            units = _sizes(np.abs(C) @ np.linalg.norm(unknown, axis=1))
+            left, values, right = scipy.linalg.svd(sight / units[:, None])
+            rank = np.count_nonzero(values > _UNSEEN)
+            learned = right[:rank].T / values[:rank]
+            inverse = learned @ left[:, :rank].T / units
+            first = np.vstack([unknown, A @ unknown]) @ inverse
+            unseen = unknown @ right[rank:].T
+            told = left[:, rank:].T / units
+        # what is told beside the unknown directions is an ordinary reading
+        inverse = _inverse(told @ seen, np.abs(told) @ terms)
+        gain = first + (both - first @ seen) @ inverse @ told
+        correct, advance = np.split(gain, 2)
+        # the error of the prediction is that of the estimate, moved on
+        after, ahead = np.split(both - gain @ seen, 2)
+        terms = np.abs(A) @ sizes + np.linalg.norm(G, axis=1) + np.abs(advance) @ terms
+        ahead = _compressed(ahead, terms)
+        weight = told.T @ inverse.T @ inverse @ told
+        return Step(spread, unknown, correct, advance, after, ahead, unseen, weight)
+
+    def told_of(
+        self, columns: NDArray, samples: int
+    ) -> Iterator[tuple[tuple[NDArray, NDArray], tuple[NDArray, NDArray]]]:
+        """Yield what each reading tells of a vector eta that adds C A^t S eta to all.
+
+        ``columns`` (N, r) are S. Before the reading and after it, there are the error
+        (N, r) of the state by eta, and the information (r, r) about eta.
+        """
+        A = self.system.A
+        C = self.system.C
+        response = columns
+        moved = columns  # A^t S
+        information = np.zeros((columns.shape[1], columns.shape[1]))
+        for step in self.steps(samples):
+            before = (moved - response, information)
+            read = C @ response
+            information = information + read.T @ step.weight @ read
+            response = response - step.correct @ read
+            yield before, (moved - response, information)
+            response = A @ response
+            moved = A @ moved
+
+    def settled(self) -> Step:
+        """The filter without a horizon.
+
+        Noise may move its own state and the output at once, so process and measurement
+        noise are correlated.
+        """
+        A, G, C, F = self.system.matrices
+        cross = G @ F.T
+        measurement = F @ F.T
+        try:
+            covariance = scipy.linalg.solve_discrete_are(
+                A.T, C.T, G @ G.T, measurement, s=cross
+            )
+            weight = np.linalg.inv(C @ covariance @ C.T + measurement)
+            advance = (A @ covariance @ C.T + cross) @ weight
+            poles = np.linalg.eigvals(A - advance @ C)
+        except np.linalg.LinAlgError:
+            poles = np.array([np.inf])
+        if not np.abs(poles).max(initial=0.0) < 1:
+            count = len(A) - self.plant.order
+            states = (*self.plant.states, *(f"noise {i}" for i in range(count)))
+            unseen = unseen_mode(A, C, states)
+            if unseen:
+                raise ValueError(
+                    "no stabilising Kalman gain: (A, C) is not detectable, as the "
+                    f"outputs do not see the mode {unseen}, which does not decay; "
+                    "measure it, let a local loop stabilise it (with_local_loop), or "
+                    "leave it out of the model"
+                )
+            raise ValueError(
+                "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) "
+                "must excite every mode that does not decay by itself, and RN should "
+                "be positive definite"
+            )
+        spread = root(covariance)
+        correct = covariance @ C.T @ weight
+        none = self.unknown[:, :0]
+        held = np.hstack([spread, np.zeros_like(G)])
+        after = held - correct @ np.hstack([C @ spread, F])
+        return Step(spread, none, correct, advance, after, spread, none, weight)
+
+    def gains(self, samples: float) -> Gains:
+        """Return the observer with gains (T, N, p), or (N, p) without a horizon."""
+        A, _, C, _ = self.system.matrices
+        if samples == math.inf:
+            step = self.settled()
+            return Gains(A, C, step.correct, step.advance)
+        steps = list(self.steps(int(samples)))
+        correct = np.array([step.correct for step in steps])
+        return Gains(A, C, correct, np.array([step.advance for step in steps]))
+
+    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
+        """Error covariances (T, n, n) of x after the reading at t, or before it.
+
+        They are (n, n) without a horizon. What is unknown has variance infinity, and
+        nan as covariance.
+        """
+        if samples == math.inf:
+            return self.covariance(self.settled(), predicted=predicted)
+        steps = self.steps(int(samples))
+        return np.array([self.covariance(step, predicted=predicted) for step in steps])
+
+    def covariance(self, step: Step, *, predicted: bool = False) -> NDArray:
+        """Error covariance (n, n) of x after one reading, or before it."""
+        n = self.plant.order
+        spread = step.spread
+        unknown = step.unknown
+        if not predicted:
+            spread = step.after
+            unknown = step.unseen
+        found = spread[:n] @ spread[:n].T
+        reached = np.abs(unknown[:n]).max(axis=1, initial=0.0) > 0
+        found[reached | reached[:, None]] = np.nan
+        found[np.diag(reached)] = np.inf
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The reading at one sample.
+
+    Attributes
+    ----------
+    spread, unknown : ndarray, shapes (N, k), (N, b)
+        Root of the prediction's error covariance, and the directions that are unknown.
+    correct : ndarray, shape (N, p)
+        The estimate is the prediction + correct i, with the innovation i.
+    advance : ndarray, shape (N, p)
+        The next prediction is A z + B u + advance i.
+    after, ahead : ndarray, shapes (N, .)
+        Roots of the error covariances after the reading, and of the next prediction.
+    unseen : ndarray, shape (N, b')
+        The directions that are unknown still.
+    weight : ndarray, shape (p, p)
+        The information that the innovation carries, its inverse covariance where all is
+        known.
+    """
+
+    spread: NDArray
+    unknown: NDArray
+    correct: NDArray
+    advance: NDArray
+    after: NDArray
+    ahead: NDArray
+    unseen: NDArray
+    weight: NDArray
+
+    @property
+    def covariance(self) -> NDArray:
+        """Error covariance (N, N) of the prediction, where all of it is known."""
+        return self.spread @ self.spread.T
+
+
+def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
+    """The pseudo-inverse of rows that are sums of terms of some sizes."""
+    sizes = _sizes(terms)
+    scaled = rows / sizes[:, None]
+    return scipy.linalg.pinv(scaled, atol=_ROUNDINGS * EPS, rtol=0) / sizes
+
+
+def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
+    """A root with at most as many columns as rows, in which rounding is zero."""
+    small = np.linalg.norm(columns, axis=1) <= _ROUNDINGS * EPS * terms
+    columns = np.where(small[:, None], 0.0, columns)
+    if columns.shape[1] <= len(columns):
+        return columns
+    return np.linalg.qr(columns.T).R.T
+
+
+def _sizes(sizes: NDArray) -> NDArray:
+    """Sizes with one in the place of zero."""
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseKnowledge:
+    """What all readings of a run tell, where the noise has no finite state.
+
+    The rows of the Cholesky factor L of Cov(s) are the causal innovations, s = L nu.
+
+    Attributes
+    ----------
+    plant : Plant
+    lower : ndarray, shape (T p, T p)
+        L.
+    onto : ndarray, shape (T, n, T p)
+        Covariance of x(t) with nu(0), .., nu(t).
+    variances : ndarray, shape (T, n, n)
+        Of x(t), before any reading.
+    """
+
+    plant: Plant
+    lower: NDArray
+    onto: NDArray
+    variances: NDArray
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        weights: Weights,
+        noise: NDArray,
+        P0: NDArray | None,
+    ) -> DenseKnowledge:
+        """What is known of x(0) with covariance P0, and noise of covariance (T p, T p).
+
+        `ValueError` without P0, or if the readings are singular.
+        """
+        A = plant.A
+        C = plant.C
+        n = plant.order
+        p = len(C)
+        size = len(noise)
+        samples = size // p
+        if P0 is None:
+            raise ValueError(
+                "P0: this noise is correlated over the whole horizon; the filter that "
+                "knows it needs a covariance of x(0)"
+            )
+        disturbed = weights.drive_roots["disturbance"]
+        fresh = disturbed @ disturbed.T
+        variances = np.empty((samples, n, n))
+        seen = np.zeros((samples, n, samples, p))
+        now = P0
+        for t in range(samples):
+            variances[t] = now
+            if t:
+                seen[t, :, :t] = np.tensordot(A, seen[t - 1, :, :t], 1)
+            seen[t, :, t] = now @ C.T
+            now = A @ now @ A.T + fresh
+        free = np.tensordot(C, seen, ((1,), (1,))).swapaxes(0, 1)
+        read = free.reshape(size, size)
+        read += noise + np.kron(np.eye(samples), present(weights.RN, "RN"))
+        lower = None
+        with suppress(np.linalg.LinAlgError):
+            lower = scipy.linalg.cholesky(read, lower=True)
+        if lower is None:
+            raise ValueError(
+                "RN: the readings are singular together with this noise; pass RN > 0"
+            )
+        columns = seen.reshape(samples * n, size).T
+        solved = scipy.linalg.solve_triangular(lower, columns, lower=True)
+        onto = solved.T.reshape(samples, n, size).copy()
+        for t in range(samples):
+            onto[t, :, (t + 1) * p :] = 0.0
+        return cls(plant, lower, onto, variances)
+
+    def gains(self, samples: float) -> Gains:
+        """Return the observer, which recalls all innovations."""
+        A = self.plant.A
+        C = self.plant.C
+        count, n, size = self.onto.shape
+        p = size // count
+        whiten = np.empty((count, p, p))
+        correct = np.empty((count, n, p))
+        recall = np.zeros((count, p, size))
+        for t in range(count):
+            own = slice(t * p, (t + 1) * p)
+            past = slice(0, t * p)
+            whiten[t] = np.linalg.inv(self.lower[own, own])
+            correct[t] = self.onto[t, :, own] @ whiten[t]
+            recall[t, :, past] = self.lower[own, past] - C @ self.onto[t, :, past]
+        return Gains(A, C, correct, A @ correct, recall, whiten)
+
+    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
+        """Error covariances (T, n, n) of x after the reading at t, or before it."""
+        samples = int(samples)
+        found = np.empty_like(self.variances[:samples])
+        p = self.onto.shape[2] // len(self.onto)
+        for t in range(samples):
+            count = t * p if predicted else (t + 1) * p
+            told = self.onto[t, :, :count]
+            found[t] = self.variances[t] - told @ told.T
+        return found
+
+
+def finite_model(part: NoisePart) -> LinearSystem:
+    """The system of a part of noise. `ValueError` where it has no finite state."""
+    if part.model is None:
         raise ValueError(
-            "form: the plant passes an input on at once, so what is published at t "
-            "would "
-            'depend on itself if the controller read it; pass form="predictor"'
+            "noise: it is correlated over the whole horizon, and has no finite state"
         )
-    if codesign:
-        _check_codesign(noise, design)
-    if name is None:
-        name = f"{sys.name}$private"
-    law = design.law(side, weights, noise)
-    loop = PrivateLoop(side, law, noise, weights, name, design.form, design=design)
-    if codesign:
-        return optimal_loop(loop, positive_number(cap, "cap"), progress)
-    warn_of_public_secret(loop)
-    loop = assembled(loop)
-    if not design.is_kalman and not tracked and not loop.never_ends:
-        # x(0) is as uncertain as it is without privacy noise, for any noise
-        _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
-    return loop
+    return part.model
 
 
-def _checked_design(
-    plant: Plant,
-    noise: OutputNoise | None,
-    sums: int,
-    P0: ArrayLike | None,
-    initial_state: ArrayLike | None,
-    estimator: str | None,
-    terminal: ArrayLike | str,
-    form: str | None,
-) -> LqgDesign:
-    """The design that the arguments of `private_lqg` ask for."""
-    n = plant.order
-    if estimator is None:
-        estimator = "observer" if P0 is None else "kalman"
-    one_of(estimator, "estimator", ("kalman", "observer"))
-    if form is None:
-        form = "filter" if estimator == "kalman" else "predictor"
-    one_of(form, "form", FORMS)
-    covariance = None if P0 is None else semidefinite(P0, "P0", n)
-    mean = None
-    if initial_state is not None:
-        mean = matrix(initial_state, "initial_state", (n,))
-    if isinstance(terminal, str):
-        one_of(terminal, "terminal", ("dare",))
-        return LqgDesign(estimator, form, covariance, mean)
-    if noise is None or noise.horizon == math.inf:
+def is_dense(noise: OutputNoise) -> bool:
+    """Whether a part of the noise has no finite state."""
+    return any(part.model is None for part in noise.parts)
+
+
+def noise_covariance(noise: OutputNoise) -> NDArray:
+    """Covariance (T p, T p) of all samples.
+
+    `ValueError` if it takes too much memory.
+    """
+    size = noise.horizon * noise.outputs
+    if size > _DENSE:
         raise ValueError(
-            'terminal: without a horizon no state is the last one; pass "dare", or '
-            "noise "
-            "with a horizon"
+            "noise: it is correlated over the whole horizon, and a filter that knows "
+            f"it takes matrices of ({size}, {size}); at most {_DENSE} are taken. "
+            "Design "
+            'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
-    weight = semidefinite(terminal, "terminal", n + sums)
-    return LqgDesign(estimator, form, covariance, mean, weight)
+    responses = noise.responses.reshape(size, -1)
+    white = np.diag(np.tile(noise.total.white**2, noise.horizon))
+    return noise.law.unit_variance * (responses @ responses.T + white)
 
 
-def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
-    """Refuse a co-design that has nothing to choose, or no prior to choose it for."""
-    if design.tracked:
-        raise ValueError("codesign: loops with integral action keep their gains")
-    if noise is None or noise.request is None:
-        raise ValueError(
-            "codesign: expected noise from design_output_noise to start from, got "
-            "none; pass noise=..."
-        )
-    if noise.horizon != math.inf and (design.P0 is None or not design.is_kalman):
-        raise ValueError(
-            "codesign: over a horizon the best noise depends on what is known of x(0); "
-            "pass its public covariance P0"
-        )
+def knowledge_of(
+    plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
+) -> Knowledge | DenseKnowledge:
+    """Return what a filter knows that knows the noise, of any kind."""
+    if noise is not None and is_dense(noise):
+        return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
+    return Knowledge.of(plant, weights, noise, P0)
 
 
-def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
-    """`PrivacyWarning` where the loop costs more than no control at all."""
-    if loop.noise is None:
-        return
-    times = loop.noise.timepts
-    expected = Expected(P0, {"timepts": times})
-    cost = expected.cost(loop).total
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = expected.cost(_idle(loop)).total
-    if cost > idle:
-        warnings.warn(
-            f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
-            f"at all {idle:.3g}: it follows the privacy noise. Pass the public "
-            "covariance P0 of x(0), with which the filter knows the noise, weigh "
-            "inputs more (R), or "
-            "trust measurements less (RN)",
-            PrivacyWarning,
-            stacklevel=4,
-        )
+# -- the design ------------------------------------------------------------------------
 
 
-def _idle(loop: PrivateLoop) -> PrivateLoop:
-    """The same plant without control, u = 0, and without noise."""
-    nothing = np.zeros_like(loop.side.through.T)
-    still = ct.ss([], [], [], nothing, loop.side.plant.dt)
-    return replace(loop, law=general_controller(loop.side, still), noise=None, form="")
+def constant_filter(
+    side: LinearSide, weights: Weights, noise: OutputNoise | None
+) -> Step:
+    """Return the filter of ``ct.dlqe``, which knows independent noise and no other."""
+    return Knowledge.of(side.plant, weights, noise, None, kind=White).settled()
 
 
-def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:
-    """Indices of the outputs with integral action, and the weights of their sums."""
-    if isinstance(integral, str):
-        integral = [integral]
-    if isinstance(integral, Sequence) and all(isinstance(one, str) for one in integral):
-        integral = dict.fromkeys(integral, 1.0)
-    if not isinstance(integral, Mapping):
-        raise TypeError(
-            "integral: expected names of outputs, or a mapping of names to weights, "
-            f"got {type(integral).__name__}"
-        )
-    if not integral or not set(integral) <= set(plant.outputs):
-        raise ValueError(
-            "integral: expected names among the plant's outputs "
-            f"{', '.join(plant.outputs)}"
-        )
-    if len(integral) > inputs:
-        raise ValueError(
-            f"integral: expected at most as many outputs as the {inputs} inputs that "
-            f"are driven, got {len(integral)}: more cannot be held at will"
-        )
-    tracked = []
-    prices = []
-    for label, price in integral.items():
-        tracked.append(plant.outputs.index(label))
-        prices.append(positive_number(price, f"integral[{label!r}]"))
-    return tracked, prices
+@dataclass(frozen=True, eq=False)
+class LqgDesign(Saved):
+    """Hold what an LQG loop was designed for, so it can be designed for other noise.
+
+    Attributes
+    ----------
+    estimator : {"kalman", "observer"}
+    form : {"filter", "predictor"}
+    P0 : ndarray, shape (n, n), or None
+        Public covariance of x(0).
+    initial_state : ndarray, shape (n,), or None
+        Public mean of x(0).
+    terminal : ndarray, shape (n + j, n + j), or None
+        Weight of the state after the run; None is the solution of the Riccati equation.
+    tracked : tuple of int
+        The outputs with integral action.
+    prices : tuple of float
+        Weights of their sums.
+    cap : float
+        Largest noise of a co-design, relative to what one move needs.
+    """
+
+    estimator: str
+    form: str
+    P0: NDArray | None = None
+    initial_state: NDArray | None = None
+    terminal: NDArray | None = None
+    tracked: tuple[int, ...] = ()
+    prices: tuple[float, ...] = ()
+    cap: float = 10.0
+
+    def law(
+        self,
+        side: LinearSide,
+        weights: Weights,
+        noise: OutputNoise | None,
+        samples: float | None = None,
+    ) -> Law:
+        """Return the controller for a noise, or without it for some samples."""
+        if noise is not None:
+            samples = noise.horizon
+        K = self.regulator(side, weights, samples)
+        form = self.form
+        if samples == math.inf or (self.is_kalman and samples is not None):
+            known = knowledge_of(side.plant, weights, noise, self.P0)
+            return ObserverFeedback.of(
+                side, K, known.gains(samples), form, self.tracked
+            )
+        step = constant_filter(side, weights, noise)
+        gains = Gains(side.plant.A, side.plant.C, step.correct, step.advance)
+        return ObserverFeedback.of(side, K, gains, form, self.tracked)
+
+    def regulator(
+        self,
+        side: LinearSide,
+        weights: Weights,
+        samples: float | None,
+    ) -> NDArray:
+        """Return K (m, n + j), or (T, m, n + j) for another terminal weight.
+
+        The weight of constant gains is the solution of the Riccati equation.
+        """
+        task = Regulation.of(side, weights, self)
+        if self.terminal is None or samples in (None, math.inf) or not self.is_kalman:
+            return task.settled[0]
+        return task.gains(int(samples or 0))[0]
+
+    @property
+    def is_kalman(self) -> bool:
+        """Whether its filter knows the prior and the noise."""
+        return self.estimator == "kalman"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnDesign(LqgDesign):
+    """Hold the public prior of a controller of the user's own, with its own gains."""
+
+    own: OwnLaw
+
+    def law(
+        self,
+        side: LinearSide,
+        weights: Weights,
+        noise: OutputNoise | None,
+        samples: float | None = None,
+    ) -> Law:
+        """Return it with the filter that knows the noise, given QN, RN and a prior."""
+        is_unknown = weights.QN is None or weights.RN is None
+        if self.P0 is not None and is_unknown:
+            raise ValueError(
+                "P0: the estimate that starts from it needs the covariances of the "
+                "plant's disturbances and readings; pass QN and RN"
+            )
+        if noise is None or is_unknown:
+            return self.own
+        if self.P0 is None and is_dense(noise):
+            if isinstance(self.own, FunctionLaw):
+                warnings.warn(
+                    "controller: its estimate is None, since beside this noise an "
+                    "estimate needs the public covariance of x(0); pass P0",
+                    PrivacyWarning,
+                    stacklevel=2,
+                )
+            return self.own
+        known = knowledge_of(side.plant, weights, noise, self.P0)
+        none = np.zeros_like(side.B.T)
+        gains = known.gains(noise.horizon)
+        return self.own.knowing(ObserverFeedback.of(side, none, gains, self.form))

@@ -21,7 +21,7 @@ from scipy.stats import chi2, norm
 
 from ..noise.parts import Structured, White
 from ._loop_data import LoopData
-from .kalman import Knowledge, knowledge_of
+from .lqg import Knowledge, knowledge_of
 
 #: Shares of the probability for the privacy noise, and largest number of epochs, that
 #: are tried.

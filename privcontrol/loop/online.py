@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.errors import PrivacyError
 from ._loop_data import LoopData
 from .controller import Law, ObserverFeedback, answered, gain_at
-from .kalman import Step
+from .lqg import Step
 from .margins import knowledge
 from .signals import start_of
 

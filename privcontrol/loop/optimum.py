@@ -27,7 +27,7 @@ from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
 from ._loop_data import LoopData, regulation
 from .checks import root
-from .kalman import Knowledge
+from .lqg import Knowledge
 from .moments import expected_total
 from .signals import LoopT
 from .turns import in_turns, least_cost

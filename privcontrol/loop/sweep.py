@@ -30,13 +30,13 @@ from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..secrets.modes import warn_of_costly_modes
+from .assembly import private_lqg
 from .checks import known_keywords, semidefinite, span
-from .controller import ObserverFeedback
+from .controller import Gains, ObserverFeedback
 from .loop import PrivateLoop
-from .lqg import private_lqg
+from .lqg import constant_filter
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
-from .regulator import constant_filter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -522,12 +522,16 @@ def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
     """The observer loop that reads nothing, L = 0."""
     observer: Any = loop.observer
     still = np.zeros((loop.side.plant.order, len(loop.side.plant.C)))
-    return _with_gains(loop, observer.K, still)
+    return _with_gains(loop, observer.K, still, still)
 
 
-def _with_gains(loop: PrivateLoop, K: NDArray, L: NDArray) -> PrivateLoop:
-    """The same observer loop with other gains K (m, n) and L (n, p)."""
-    law = ObserverFeedback.of(loop.side, K, L, loop.form)
+def _with_gains(
+    loop: PrivateLoop, K: NDArray, correct: NDArray, advance: NDArray
+) -> PrivateLoop:
+    """The same observer loop with other gains."""
+    plant = loop.side.plant
+    gains = Gains(plant.A, plant.C, correct, advance)
+    law = ObserverFeedback.of(loop.side, K, gains, loop.form)
     design = replace(loop.known_design, estimator="observer")
     return replace(loop, law=law, design=design)
 
@@ -546,9 +550,8 @@ def _candidates(
         tried.append(silent)
     independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)
-    retuned = step.correct if public.form == "filter" else step.advance
     regulator: Any = public.K
-    other = _with_gains(public, regulator, retuned)
+    other = _with_gains(public, regulator, step.correct, step.advance)
     tried.append(_with_request(other, design, request))
     return tried
 

@@ -31,8 +31,9 @@ from ..designs.problem import DesignProblem
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
 from ._loop_data import LoopData, regulation
+from .controller import ObserverFeedback
 from .dynamics import LoopDynamics
-from .kalman import DenseKnowledge, noise_covariance
+from .lqg import DenseKnowledge, noise_covariance
 from .margins import knowledge
 from .moments import expected_total, steady_state_cost
 from .signals import LoopT
@@ -90,7 +91,8 @@ def least_cost(loop: LoopData) -> float:
     plant = loop.side.plant
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
     K = design.regulator(loop.side, loop.weights, noise.horizon)
-    law = known.law(loop.side, K, design.form, (), noise.horizon)
+    gains = known.gains(noise.horizon)
+    law = ObserverFeedback.of(loop.side, K, gains, design.form)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
