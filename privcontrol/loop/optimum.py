@@ -8,6 +8,17 @@ convex function of the information J of s:
 where the moves are U c_i. The least value without the last constraint is usually not
 attained by finite noise. Newton's method on the logarithmic barrier finds the optimum,
 and the dual of the linear problem at the point it reaches certifies the gap.
+
+For other secrets filter and noise change in turns. The cost of privacy with the best
+filter is a convex function of J, the inverse covariance of the noise. The noise that
+costs the filter of another noise least never costs more. At any noise the dual of the
+linear problem bounds the optimum from below:
+
+    f - (y^2 sum lambda - tr Gr J),    Gr = Gamma W Gamma,    sum lambda_i s_i s_i' >=
+    Gr,
+
+where W prices the noise for its own filter, and s_i are what the moves add to the
+outputs.
 """
 
 from __future__ import annotations
@@ -17,20 +28,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 from numpy.typing import NDArray
 
 from ..core._linalg import rank_tolerance
+from ..core._progress import progress_bar
+from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
 from ..designs.design import designed
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
+from ..secrets.secret import all_responses, secret_inputs
+from ..systems.linear import frequency_response
 from ._loop_data import LoopData, regulation
 from .checks import root
-from .lqg import Knowledge
-from .moments import expected_total
+from .controller import ObserverFeedback
+from .dynamics import LoopDynamics
+from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
+from .margins import knowledge
+from .moments import expected_total, steady_state_cost
 from .signals import LoopT
-from .turns import in_turns, least_cost
 
 #: Largest noise of a co-design, relative to what one move needs.
 CAP = 10.0
@@ -46,6 +64,11 @@ _NEAR = 1e-3
 _LEAST = 1e-3
 #: Part of the way to the boundary where the search starts.
 _INSIDE = 0.5
+#: Turns at most, and the part of the cost below which a turn is the last one.
+_TURNS = 40
+_SMALL_TURN = 1e-7
+#: Frequencies at which the bound without a horizon is evaluated.
+_FREQUENCIES = 4096
 
 
 @dataclass(frozen=True)
@@ -86,7 +109,7 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
     if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
         return loop  # there is nothing to choose
     if not _hides_states(noise):
-        return in_turns(loop, progress)
+        return _in_turns(loop, progress)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
     return loop.with_noise(designed(request, loop.side.plant, factor=factor))
@@ -189,10 +212,10 @@ class NoiseProgram:
         inverse = np.linalg.inv(X + self.seen)
         passed = self.spread @ inverse
         bent = np.einsum("tmi,tmj->tij", passed, passed)
-        samples, r, _ = inverse.shape
-        pairs = inverse.reshape(samples, -1).T @ bent.reshape(samples, -1)
-        curved = pairs.reshape(r, r, r, r).transpose(0, 2, 1, 3)
-        return bent.sum(axis=0), 2 * curved.reshape(r * r, r * r)
+        size = X.size
+        curved = np.einsum("tij,tkl->ikjl", inverse, bent, optimize=True)
+        curved = (curved + curved.transpose(1, 0, 3, 2)).reshape(size, size)
+        return bent.sum(axis=0), curved
 
     def solved(self, cap: float) -> Solved:
         """The optimum over X >= I / cap^2, to a certified gap."""
@@ -203,14 +226,10 @@ class NoiseProgram:
             return Solved(np.eye(r), value, value, value)
         X = (least + _INSIDE * (1 - least)) * np.eye(r)
         weight = max(self.value(X), np.finfo(float).tiny) / (count + r)
-        every = np.eye(r * r).reshape(r * r, r, r)
-        symmetric = every + every.transpose(0, 2, 1)
-        rows, columns = np.triu_indices(r)
-        basis = symmetric[rows * r + columns].reshape(len(rows), -1) / 2
         best = None
         while True:
             for _ in range(_STEPS):
-                X, decrement = self._newton(X, weight, least, basis)
+                X, decrement = self._newton(X, weight, least)
                 if decrement <= _CONVERGED:
                     break
             found = self._bounded(X, weight, least)
@@ -221,50 +240,44 @@ class NoiseProgram:
                 return best
             weight *= _COOLING
 
+    def _left(self, X: NDArray) -> NDArray:
+        """1 - c_i' X c_i (s,)."""
+        return 1 - np.sum(self.moves * (X @ self.moves), axis=0)
+
     def _barrier(self, X: NDArray, weight: float, least: float) -> float:
         """f / weight plus the barrier, infinite outside."""
-        left = 1 - np.sum(self.moves * (X @ self.moves), axis=0)
-        values = np.linalg.eigvalsh(X) - least
-        if min(left.min(), values.min()) <= 0:
+        inside = np.append(self._left(X), np.linalg.eigvalsh(X) - least)
+        if inside.min() <= 0:
             return math.inf
-        return self.value(X) / weight - np.log(left).sum() - np.log(values).sum()
+        return self.value(X) / weight - np.log(inside).sum()
 
-    def _newton(
-        self, X: NDArray, weight: float, least: float, basis: NDArray
-    ) -> tuple[NDArray, float]:
+    def _newton(self, X: NDArray, weight: float, least: float) -> tuple[NDArray, float]:
         """A damped Newton step, and how far the barrier is from its least value."""
-        r = len(X)
-        left = 1 - np.sum(self.moves * (X @ self.moves), axis=0)
-        above = np.linalg.inv(X - least * np.eye(r))
+        left = self._left(X)
+        above = np.linalg.inv(X - least * np.eye(len(X)))
         steep, curved = self.slope(X)
         outer = np.einsum("is,js->sij", self.moves, self.moves).reshape(len(left), -1)
         outer = outer / left[:, None]
         gradient = outer.sum(axis=0) - above.ravel() - steep.ravel() / weight
         hessian = curved / weight + outer.T @ outer + np.kron(above, above)
-        descent = basis @ gradient
-        curvature = basis @ hessian @ basis.T
-        step = -scipy.linalg.solve(curvature, descent, assume_a="pos")
-        decrement = float(-descent @ step)
-        direction = (step @ basis).reshape(r, r)
-        length = 1.0
+        step = -scipy.linalg.solve(hessian, gradient, assume_a="pos")
+        decrement = float(-gradient @ step)
+        direction = step.reshape(X.shape)
+        direction = (direction + direction.T) / 2
         before = self._barrier(X, weight, least)
-        if decrement < _NEAR and math.isfinite(
-            self._barrier(X + direction, weight, least)
-        ):
-            return X + direction, decrement
-        while length > 1e-12:
+        for length in 0.5 ** np.arange(40.0):
             tried = X + length * direction
-            if self._barrier(tried, weight, least) <= before - 0.1 * length * decrement:
+            after = self._barrier(tried, weight, least)
+            is_near = decrement < _NEAR and math.isfinite(after)
+            if is_near or after <= before - 0.1 * length * decrement:
                 return tried, decrement
-            length /= 2
         return X, 0.0
 
     def _bounded(self, X: NDArray, weight: float, least: float) -> Solved:
         """The point, and lower bounds from the dual of the linear problem there."""
         steep, _ = self.slope(X)
         value = self.value(X)
-        left = 1 - np.sum(self.moves * (X @ self.moves), axis=0)
-        prices = weight / left
+        prices = weight / self._left(X)
         covered = (self.moves * prices) @ self.moves.T
         share = scipy.linalg.eigh(steep, covered, eigvals_only=True)[-1]
         prices = prices * max(1.0, share)
@@ -311,3 +324,131 @@ def optimality(loop: LoopData) -> Optimality:
     least = expected_total(loop.with_noise(None), noise.timepts)
     uncapped = least + found.uncapped
     return Optimality(cost, least + found.capped, (cost - uncapped) / uncapped)
+
+
+# -- filter and noise in turns ---------------------------------------------------------
+
+
+def _in_turns(loop: LoopT, progress: bool) -> LoopT:
+    """Choose noise and filter for each other, as long as the cost falls."""
+    noise = loop.private_noise
+    before = expected_total(loop)
+    history = [("filter for the noise", before)]
+    faster = "progress=True shows how far they are"
+    with progress_bar(_TURNS, progress, "turn", faster) as bar:
+        for _ in range(_TURNS):
+            shaped = designed(noise.request, loop.side.plant, weight=loop)
+            tried = loop.with_noise(shaped)
+            after = expected_total(tried)
+            bar.update(1)
+            if not after < before:
+                break
+            loop = tried
+            history.append(("noise and filter", after))
+            if after > before * (1 - _SMALL_TURN):
+                break
+            before = after
+    return replace(loop, history=tuple(history))
+
+
+def least_cost(loop: LoopData) -> float:
+    """Bound the cost of loops with other noise for the same request from below.
+
+    It is nan where no bound is known.
+    """
+    noise = loop.private_noise
+    if loop.never_ends:
+        return expected_total(loop) - _endless_excess(loop)
+    if is_energy_ball(noise.request.adjacency):
+        return expected_total(loop)  # its noise is below every other one
+    problem = DesignProblem(loop.side.plant, noise.request)
+    responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
+    if responses.apart:
+        return math.nan
+    # what the noise is in the span of the moves alone costs no more
+    design = loop.known_design
+    basis = _basis(np.hstack([responses.points, *responses.balls]))
+    total = noise_covariance(noise)
+    information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
+    covariance = np.linalg.inv(information)
+    narrow = basis @ covariance @ basis.T
+    plant = loop.side.plant
+    known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
+    K = design.regulator(loop.side, loop.weights, noise.horizon)
+    gains = known.gains(noise.horizon)
+    law = ObserverFeedback.of(loop.side, K, gains, design.form)
+    columns = basis.reshape(noise.horizon, noise.outputs, -1)
+    dynamics = LoopDynamics(loop.dynamics.side, law)
+    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
+    passed = errors.reshape(-1, errors.shape[2]) @ covariance
+    slope = passed.T @ passed
+    axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
+    moves = np.hstack([basis.T @ responses.points, *axes])
+    spent = float(np.sum(slope * information))
+    bound = problem.allowed**2 * _price(slope, moves) - spent
+    return expected_total(loop) - _saved(loop, known) - bound
+
+
+def _saved(loop: LoopData, known: DenseKnowledge) -> float:
+    """What a loop costs more than the one whose filter has other errors."""
+    samples = loop.private_noise.horizon
+    predicted = loop.form == "predictor"
+    _, prices = regulation(loop).gains(samples)
+    mine = knowledge(loop).covariances(samples, predicted=predicted)
+    others = known.covariances(samples, predicted=predicted)
+    weighted = prices @ (mine - others)
+    return float(np.sum(weighted * prices))
+
+
+def _basis(columns: NDArray) -> NDArray:
+    """Orthonormal columns of the span of others."""
+    left, values, _ = scipy.linalg.svd(columns, full_matrices=False)
+    return left[:, values > rank_tolerance(columns, values)]
+
+
+def _axes(ball: NDArray, slope: NDArray) -> NDArray:
+    """Moves U v_i of a ball U c, |c| <= 1, that price a slope as the ball does."""
+    back = np.linalg.pinv(ball)
+    _, turn = np.linalg.eigh(back @ slope @ back.T)
+    return ball @ turn
+
+
+def _price(slope: NDArray, moves: NDArray) -> float:
+    """Nearly the least sum lambda, lambda >= 0, with sum lambda c c' >= slope."""
+    size = len(slope)
+    above = np.triu_indices(size)
+    outer = np.array([np.outer(move, move)[above] for move in moves.T]).T
+    prices, _ = scipy.optimize.nnls(outer, slope[above])
+    left = slope - (moves * prices) @ moves.T
+    share = scipy.linalg.eigh(left, moves @ moves.T, eigvals_only=True)[-1]
+    return float(prices.sum()) + max(0.0, float(share)) * moves.shape[1]
+
+
+def _endless_excess(loop: LoopData) -> float:
+    """How far a sample's cost may be above the optimum, nan for several outputs."""
+    noise = loop.private_noise
+    request = noise.request
+    secret = secret_inputs(request.adjacency, loop.side.plant)
+    if noise.outputs > 1 or secret.balls or secret.energies is not None:
+        return math.nan
+    if any(moves.events > 1 for moves in secret.signals):
+        return math.nan
+    angles = np.linspace(0, np.pi, _FREQUENCIES)
+    points = np.exp(1j * angles)
+    weight = loop.dynamics.steady(loop.cost_rows.each, {"noise": np.eye(1)})
+    spectrum, priced = (
+        np.sum(np.abs(frequency_response(system, points)) ** 2, axis=(1, 2))
+        for system in (finite_model(noise.total), weight)
+    )
+    response = frequency_response(secret.system, points)[:, 0]
+    columns = []
+    for moves in secret.signals:
+        shaped = moves.radius * moves.transforms(points)
+        columns.append(np.abs(response[:, [moves.column]] * shaped) ** 2)
+    seen = np.hstack(columns)
+    slope = spectrum**2 * priced
+    unit = slope.max()
+    prices = np.ones(seen.shape[1])
+    found = scipy.optimize.linprog(prices, A_ub=-seen, b_ub=-slope / unit)
+    allowed = GaussianNoise.allowed_shift(request.budget, request.releases) ** 2
+    return allowed * unit * float(found.fun) - steady_state_cost(loop).privacy
