@@ -9,19 +9,19 @@ the guarantee.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
 from os import PathLike
-from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import sync_folder
+from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, real_array
+from ..core._store import FileStore, Kind, Snapshot
 from ..core.errors import PrivacyError
 from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
 from .network import Network
@@ -29,6 +29,13 @@ from .noise import AgentNoise
 
 #: Length of the secret that two neighbours share, in bytes.
 KEY_BYTES = 32
+
+_KIND = Kind(
+    "file of an agent",
+    0o600,
+    "what it published is not known, so it must not publish again with the same value "
+    "and secrets",
+)
 
 
 def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
@@ -131,14 +138,19 @@ class Agent:
             )
         self._shape = private.shape
         self._value = private.ravel()
-        self._path = "" if path is None else str(os.fspath(path))
         self._published: list[NDArray] = []
         self._repaired: set[Hashable] = set()
         self._heard: set[Hashable] = set()
         self._process = os.getpid()
         self._lock = Lock()
-        if self._path and os.path.exists(self._path):
-            self._resume()
+        self._store: FileStore | None = None
+        self._known = Snapshot()  # of the file, which holds what is published
+        if path is not None:
+            self._store = FileStore(as_path(path).absolute(), _KIND)
+            if self._store.path.exists():
+                self._known = self._store.snapshot()
+                for record in self._store.entries():
+                    self._remember(**decode(record))
 
     @property
     def neighbours(self) -> tuple:
@@ -280,22 +292,18 @@ class Agent:
                 f"shared: expected a mapping from neighbour to {KEY_BYTES} secret "
                 f"bytes, got {type(shared).__name__}; see pair_keys for a simulation"
             )
-        absent = [str(node) for node in self._weights if node not in shared]
-        if absent:
-            raise ValueError(
-                f"shared: expected a secret for each of {len(self._weights)} "
-                f"neighbours, got none for {', '.join(absent[:5])}"
-            )
         keys = {}
         for node in self._weights:
-            key = shared[node]
-            is_key = isinstance(key, bytes | bytearray)
-            if not is_key or len(key) != KEY_BYTES:
-                got = len(key) if is_key else type(key).__name__
-                raise ValueError(
-                    f"shared: expected {KEY_BYTES} secret bytes, got {got}"
-                )
-            keys[node] = bytes(key)
+            key = shared.get(node)
+            if isinstance(key, bytes | bytearray) and len(key) == KEY_BYTES:
+                keys[node] = bytes(key)
+        wrong = [str(node) for node in self._weights if node not in keys]
+        if wrong:
+            raise ValueError(
+                f"shared: expected {KEY_BYTES} secret bytes for each of "
+                f"{len(self._weights)} neighbours, got none or others for "
+                f"{', '.join(wrong[:5])}"
+            )
         if len(set(keys.values())) < len(keys):
             raise ValueError(
                 "shared: expected another secret for each neighbour, got one twice; "
@@ -329,67 +337,35 @@ class Agent:
         heard: Iterable[Hashable] = (),
     ) -> None:
         """Keep a message, and whom it repaired and heard, on disk first."""
-        if self._path:
-            places = list(self._weights)
-            record = {
-                "message": " ".join(number.hex() for number in message.tolist()),
-                "repaired": [places.index(node) for node in repaired],
-                "heard": [places.index(n) for n in heard if n not in self._heard],
-            }
-            self._write(json.dumps(record) + "\n")
-        self._published.append(message)
-        self._repaired.update(repaired)
-        self._heard.update(heard)
+        places = list(self._weights)
+        record: dict[str, Any] = {"message": message}
+        record["repaired"] = [places.index(node) for node in repaired]
+        record["heard"] = [places.index(n) for n in heard if n not in self._heard]
+        if self._store is not None:
+            self._write(self._store, encode(record))
+        self._remember(**record)
 
-    def _write(self, line: str) -> None:
-        """Append a line to the file, which holds nothing that is not published."""
-        is_new = not self._published
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        if is_new:
-            flags |= os.O_EXCL  # another process that runs as this agent
-        try:
-            handle = os.open(self._path, flags, 0o600)
-        except FileExistsError:
+    def _write(self, store: FileStore, record: dict) -> None:
+        """Append to the file, which holds nothing that is not published."""
+        if self._published:
+            written = store.append(self._known, record, {})
+        else:
+            written = store.snapshot() if store.create(record, {}) else None
+        if written is None:
             raise PrivacyError(
-                "path: another process has sent the first message of agent "
-                f"{self.node} in the meantime; make the agent again to go on with it"
-            ) from None
-        try:
-            os.write(handle, line.encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if is_new:
-            sync_folder(self._path)
-
-    def _resume(self) -> None:
-        """Take up what the file says; a torn last line was never sent."""
-        file = Path(self._path)
-        content = file.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if not whole:
-            # killed while it wrote its first message, which nobody has seen
-            file.unlink()
-            return
-        if len(whole) < len(content):
-            os.truncate(file, len(whole))
-        nodes = tuple(self._weights)
-        try:
-            for line in whole.decode().splitlines():
-                record = json.loads(line)
-                words = record["message"].split()
-                numbers = np.array([float.fromhex(word) for word in words])
-                self._published.append(numbers.reshape(self._value.shape))
-                self._repaired.update(nodes[k] for k in record["repaired"])
-                self._heard.update(nodes[k] for k in record["heard"])
-        except (ValueError, TypeError, LookupError, AttributeError):
-            self._published.append(np.full(self._value.shape, np.nan))
-        if not np.isfinite(self._published).all():
-            raise PrivacyError(
-                f"path: the file of agent {self.node} is damaged; what it published is "
-                "not known, so it must not publish again with the same value and "
-                "secrets"
+                f"path: another process speaks for agent {self.node} in the meantime; "
+                "make the agent again to go on with what it published"
             )
+        self._known = written
+
+    def _remember(
+        self, message: NDArray, repaired: list[int], heard: list[int]
+    ) -> None:
+        """Count a message, and the places of neighbours that it repaired and heard."""
+        nodes = self.neighbours
+        self._published.append(message)
+        self._repaired.update(nodes[k] for k in repaired)
+        self._heard.update(nodes[k] for k in heard)
 
     def __repr__(self) -> str:
         count = len(self._weights)

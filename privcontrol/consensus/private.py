@@ -272,7 +272,7 @@ class PrivateConsensus(Frozen):
         >>> second = pc.private_consensus(rest, budget, 1.0, weights="metropolis")
         >>> both = first.guarantee_for(node=2) + second.guarantee_for(node=2)
         >>> round(both.epsilon(1e-2), 3)
-        1.536
+        1.586
         """
         adjacency = self.adjacency
         if moves is not None:
