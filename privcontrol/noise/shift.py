@@ -26,7 +26,7 @@ from ..core.moves import EllipsoidMoves
 from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import trajectory_manifold
-from ..secrets.moves import StateMoves
+from ..secrets.adjacency import StateMoves
 from ..secrets.secret import Responses, all_responses, secret_inputs
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem

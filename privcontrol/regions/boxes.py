@@ -25,9 +25,9 @@ from ..core._linalg import (
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift
+from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.manifold import trajectory_manifold
-from ..secrets.moves import StateMoves
 from ..secrets.secret import as_secret
 from ..systems.linear import LinearSystem, beside, queue_of
 from ..systems.plant import Plant

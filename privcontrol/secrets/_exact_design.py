@@ -32,8 +32,8 @@ from ..core.moves import Moves
 from ..core.query import MoveBasis
 from ..systems.plant import Plant
 from ..systems.powers import seen_states
+from .adjacency import StateMoves
 from .modes import growing_mode
-from .moves import StateMoves
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden
 #: moves alone do not carry a factor in double precision. Noise beside a nearly thin

@@ -7,27 +7,38 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import product
-from typing import Any
+from itertools import cycle, product
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import BallMatrix, RationalMatrix, rational_matrix
+from ..core._balls import (
+    Ball,
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    block_balls,
+    midpoints,
+    rational_matrix,
+    working_bits,
+)
 from ..core._frozen import CheckedFields
-from ..core._linalg import one_of, sequence_of
+from ..core._linalg import EPS, one_of, real_array, round_up, sequence_of
 from ..core.adjacency import public_radius
+from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
-from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
-from ..systems.plant import Plant, named_or_numbered
-from ..systems.powers import backward, delayed_inputs, delayed_outputs
-from .manifold import TrajectoryManifold, trajectory_manifold
-from .moves import StateMoves
+from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
+from ..systems.plant import Plant
+from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
+from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .secret import Responses, Secret, SecretInputs
+
+#: Numbers of windows of the free response that are copied at a time.
+_MOST_COPIED = 1 << 22
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
@@ -65,23 +76,24 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
 class PlantAdjacency(CheckedFields, Secret):
     """Base of frozen dataclasses about signals of a plant that move by a radius.
 
-    A subclass names the signals in its field ``states`` or ``inputs``, and calls
-    `_check_fields` on construction.
+    A subclass names the field that chooses signals, and calls `_check_fields` on
+    construction.
     """
 
     radius: Any
     times: tuple[int, ...] | None = None
 
+    #: Name of the field that chooses signals, and what it chooses.
+    _field: ClassVar[str]
+    _signals: ClassVar[str]
+
     @property
-    @abstractmethod
     def _chosen(self) -> tuple[str | int, ...] | None:
-        """The signals that the field of a subclass names, None for all of them."""
+        """The signals that move, None for all of them."""
+        return getattr(self, self._field)
 
-    def _check_fields(self, field: str, what: str) -> None:
-        """Bring radius, times and the field of names into their public form.
-
-        Errors say ``what`` the names are of.
-        """
+    def _check_fields(self) -> None:
+        """Bring radius, times and the chosen names into their public form."""
         if isinstance(self.radius, str):
             raise TypeError(
                 f"radius: expected a number, got a name; with its radius, {self.radius!r} "
@@ -92,20 +104,52 @@ class PlantAdjacency(CheckedFields, Secret):
             self._set(times=_sample_indices(self.times))
         if self._chosen is None:
             return
-        self._set(**{field: _labels_of(self._chosen, field)})
+        self._set(**{self._field: _labels_of(self._chosen, self._field)})
         if isinstance(self.radius, Mapping):
             raise ValueError(
-                f"radius already names the {what}; drop {field}, or pass an array of "
-                "radii"
+                f"radius already names the {self._signals}; drop {self._field}, or pass "
+                "an array of radii"
             )
 
-    def _named(self, labels: tuple[str, ...]) -> list[str | int]:
-        """Names or positions of the signals that move, of which a plant has ``labels``."""
-        if isinstance(self.radius, Mapping):
-            return named_or_numbered(self.radius, labels, "radius")
-        return list(labels if self._chosen is None else self._chosen)
+    def _positions(
+        self, labels: tuple[str, ...], numbered: int, unknown: str
+    ) -> list[int]:
+        """Positions among labels, of which the first so many may be given by number.
 
-    def _radii(self, count: int, what: str) -> NDArray:
+        Keys of a mapping of radii are text, also where they were given as numbers.
+        """
+        is_mapping = isinstance(self.radius, Mapping)
+        given = self.radius if is_mapping else self._chosen
+        what = "radius" if is_mapping else self._field
+        index = []
+        for name in labels[:numbered] if given is None else given:
+            is_number = str(name).isdecimal() and (
+                is_mapping or not isinstance(name, str)
+            )
+            place = int(name) if is_number else -1
+            if name in labels:
+                if labels.count(name) > 1:
+                    raise ValueError(
+                        f"{what}: {name!r} is the name of two signals of the plant; give "
+                        "them different names"
+                    )
+                if is_number and place != labels.index(name):
+                    raise ValueError(
+                        f"{what}: {name!r} is the name of number {labels.index(name)}; "
+                        "rename the signals of the plant so that none is called by a "
+                        "number"
+                    )
+                place = labels.index(name)
+            elif not 0 <= place < numbered:
+                raise ValueError(f"{what}: {name!r} {unknown}")
+            index.append(place)
+        if len(set(index)) < len(index):
+            raise ValueError(
+                f"{what}: one of the {self._signals} is named twice; name each one once"
+            )
+        return index
+
+    def _radii(self, count: int) -> NDArray:
         """Radii (count,) of the signals that move."""
         radii = self.radius
         if isinstance(radii, Mapping):
@@ -113,10 +157,13 @@ class PlantAdjacency(CheckedFields, Secret):
         elif not isinstance(radii, tuple):
             radii = (radii,) * count
         if not count:
-            raise ValueError(f"radius: expected at least one {what}, got none")
+            raise ValueError(
+                f"radius: expected at least one of the {self._signals}, got none"
+            )
         if len(radii) != count:
             raise ValueError(
-                f"radius: expected {count} radii, one per {what}, got {len(radii)}"
+                f"radius: expected {count} radii, one for each of the {self._signals}, "
+                f"got {len(radii)}"
             )
         return np.array(radii)
 
@@ -209,10 +256,8 @@ class _OfStates(PlantAdjacency):
     """What adjacencies about states share."""
 
     states: tuple[str | int, ...] | None = None
-
-    @property
-    def _chosen(self) -> tuple[str | int, ...] | None:
-        return self.states
+    _field = "states"
+    _signals = "protected states"
 
     def _trajectory(self, manifold: AffineManifold) -> TrajectoryManifold:
         if not isinstance(manifold, TrajectoryManifold):
@@ -224,8 +269,12 @@ class _OfStates(PlantAdjacency):
 
     def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
         """Positions and radii of the protected states."""
-        index = plant.state_index(self._named(plant.states), "radius")
-        return index, self._radii(len(index), "protected state")
+        unknown = (
+            f"is no state of the plant; known states: {', '.join(plant.states)}; what "
+            "enters at an input is hidden by a DisturbanceAdjacency"
+        )
+        index = self._positions(plant.states, plant.order, unknown)
+        return index, self._radii(len(index))
 
     def entering(self, plant: Plant) -> SecretInputs:
         return self.starting(plant, 1)
@@ -296,7 +345,7 @@ class StateAdjacency(_OfStates):
 
     def __post_init__(self) -> None:
         one_of(self.charts, "charts", ("times", "all"))
-        self._check_fields("states", "protected states")
+        self._check_fields()
 
     def moves(self, manifold: AffineManifold) -> Moves:
         trajectory = self._trajectory(manifold)
@@ -425,7 +474,7 @@ class InitialStateAdjacency(_OfStates):
     def __post_init__(self) -> None:
         norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
         self._set(norm=norm)
-        self._check_fields("states", "protected states")
+        self._check_fields()
 
     def moves(self, manifold: AffineManifold) -> Moves:
         axes = self.moves_at_first_sample(self._trajectory(manifold).plant)
@@ -449,3 +498,188 @@ class InitialStateAdjacency(_OfStates):
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"norm": str(self.norm)}
+
+
+# -- moves of the initial state, from its past and its future ----------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BallMoves(FiniteMoves):
+    """Moves of the initial state as balls (n, M), from which ``columns`` are rounded."""
+
+    matrix: BallMatrix
+    bits: int = field(kw_only=True)  # working precision of the balls
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Moves]) -> BallMoves:
+        """The moves of several sets, as exact as each of them is."""
+        columns = np.hstack([part.vectors for part in parts])
+        rows = range(len(columns))
+        bits = max(part.bits for part in parts)
+        with working_bits(bits):
+            blocks = [ball_matrix(part.balls(rows)) for part in parts]
+        return BallMoves(
+            columns,
+            block_balls([blocks]),
+            bits=bits,
+            exact=all(part.exact for part in parts),
+            errors=_roundings(columns),
+        )
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of the moves as a table of balls."""
+        table = self.matrix.tolist()
+        return [table[int(row)] for row in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoves(BallMoves):
+    """Moves mu_k A^-j e_k of the initial state.
+
+    ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
+    that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
+    mu ``scales[i]``, all of shape (M,). A window of the run that starts ``start`` samples
+    later sees it as a move mu_k A^(start - j) e_k of its own first state. At t = 0 delayed
+    outputs may follow or be held; later they can only follow.
+    """
+
+    free: FreeResponse
+    times: NDArray
+    sources: NDArray
+    scales: NDArray
+    start: int
+    horizon: int
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        index: Sequence[int],
+        radii: NDArray,
+        times: NDArray,
+        start: int,
+        horizon: int,
+    ) -> StateMoves:
+        """The moves of some states at some times, from a window that begins at ``start``."""
+        back = max(int(times.max()) - start, 0)
+        forward = max(start + horizon - 1 - int(times.min()), 0)
+        axes = np.eye(plant.order)[:, index]
+        free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+        count = len(index)
+        times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
+        if free.held:
+            first = np.flatnonzero(times == 0)
+            times = np.append(times, times[first])
+            sources = np.append(sources, count + sources[first])
+        states = free.columns(start - times, sources)
+        scales = radii[sources % count]
+        matrix = _scaled_columns(states, scales, free.bits)
+        columns = midpoints(matrix)
+        if not np.isfinite(columns).all():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
+                "shorten it, or protect fewer times (StateAdjacency(times=...))"
+            )
+        columns.flags.writeable = False
+        moves = cls(
+            columns,
+            matrix,
+            free,
+            times,
+            sources,
+            scales,
+            start,
+            horizon,
+            bits=free.bits,
+            errors=_roundings(columns),
+        )
+        silent = np.flatnonzero(~columns.any(axis=1)).tolist()
+        # a rounded zero would pass for a state that never moves
+        if any(ball != 0 for row in moves.balls(silent) for ball in row):
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "below 1e-323: rescale the states, or protect earlier times "
+                "(StateAdjacency(times=...))"
+            )
+        return moves
+
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+        """The responses from the plant's past and future, not from rounded moves."""
+        if not isinstance(query, OutputQuery):
+            return super().output_responses(query)
+        every = np.arange(self.columns.shape[1])
+        responses = self.responses(query.plant.C, every)
+        return responses, 4 * EPS * np.abs(responses)
+
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+        responses, errors = self.output_responses(query)
+        return ball_matrix(responses), errors
+
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
+        if not isinstance(query, OutputQuery):
+            return super().sensitivity(query, norm)
+        return float(self.output_sizes(query.plant.C, norm).max())
+
+    @property
+    def radii(self) -> NDArray:
+        """mu of each protected state (q,)."""
+        return self.scales[: self.axes.shape[1]]
+
+    @property
+    def axes(self) -> NDArray:
+        """Unit vectors (n, q) of the protected states."""
+        return self.free.axes
+
+    def stretched(self, gains: NDArray) -> StateMoves:
+        """The same moves, each times its own gain."""
+        columns = real_array(self.columns * gains, "moves", copy=False)
+        matrix = _scaled_columns(self.matrix, gains, self.bits)
+        scales = self.scales * gains
+        return replace(self, columns=columns, matrix=matrix, scales=scales)
+
+    def responses(self, C: NDArray, columns: NDArray) -> NDArray:
+        """O_T z (T p, M) of chosen moves, as windows of one long free response."""
+        return self._windows(self.free.outputs(C), columns)
+
+    def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
+        """The window (T p, M) that each move has in a free response (times, p, q)."""
+        starts = self.free.back + self.start - self.times[columns]
+        index = starts + np.arange(self.horizon)[:, None]
+        windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
+        return windows.swapaxes(1, 2).reshape(-1, len(columns))
+
+    def output_sizes(self, C: NDArray, norm: float) -> NDArray:
+        """||O_T z|| of every move (M,), rounded up."""
+        one_of(norm, "norm", (1, 2, np.inf))
+        long = self.free.outputs(C)
+        top = np.abs(long).max()
+        if not np.isfinite(top * self.scales.max()):
+            raise UncertifiableError(
+                "the free response exceeds 1e308 within the horizon; shorten the horizon"
+            )
+        if top == 0:
+            return np.zeros(len(self.times))
+        step = max(1, _MOST_COPIED // (self.horizon * len(C)))
+        sizes = []
+        for first in range(0, len(self.times), step):
+            some = np.arange(first, min(first + step, len(self.times)))
+            sizes.append(
+                np.linalg.norm(self._windows(long / top, some), ord=norm, axis=0)
+            )
+        rounding = 4 * EPS * (self.horizon + 1) * len(C)
+        return round_up(top * np.concatenate(sizes) * (1 + rounding))
+
+
+def _roundings(columns: NDArray) -> NDArray:
+    """Bounds of the errors of rounded numbers, of which zeros are exact."""
+    return np.where(columns == 0, 0.0, np.spacing(np.abs(columns)))
+
+
+def _scaled_columns(matrix: BallMatrix, scales: NDArray, bits: int) -> BallMatrix:
+    """The columns of a matrix (n, M), each times its own number."""
+    balls = [Ball(scale) for scale in scales.tolist()]
+    with working_bits(bits):
+        pairs = zip(matrix.entries(), cycle(balls))
+        entries = [entry * scale for entry, scale in pairs]
+    return BallMatrix(matrix.nrows(), matrix.ncols(), entries)

@@ -34,13 +34,12 @@ from ..core.query import LinearQuery
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import response_to_shape
-from .adjacency import PlantAdjacency
+from .adjacency import BallMoves, PlantAdjacency
 from .manifold import (
     RUN_ASSUMPTIONS,
     OutputQuery,
     TrajectoryManifold,
 )
-from .moves import BallMoves
 from .secret import Responses, SecretInputs, SignalMoves
 
 #: What a disturbance adjacency leaves open.
@@ -120,6 +119,9 @@ class DisturbanceAdjacency(PlantAdjacency):
     separation: int = 0
     window: int | None = None
 
+    _field = "inputs"
+    _signals = "secret signals"
+
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
         self._set(
@@ -129,7 +131,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         )
         if self.window is not None:
             self._set(window=positive_integer(self.window, "window"))
-        self._check_fields("inputs", "secret signals")
+        self._check_fields()
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))
         if self.duration > LONGEST:
@@ -209,10 +211,6 @@ class DisturbanceAdjacency(PlantAdjacency):
         return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property
-    def _chosen(self) -> tuple[str | int, ...] | None:
-        return self.inputs
-
-    @property
     def shapes(self) -> tuple[NDArray, ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
@@ -231,17 +229,13 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
         """Return the names of the secret signals, as labels of the plant."""
-        found = []
-        for name in self._named(plant.inputs):
-            if not isinstance(name, str):
-                if not 0 <= name < len(plant.inputs):
-                    raise ValueError(
-                        "inputs: expected the position of an input, "
-                        f"0 .. {len(plant.inputs) - 1}, got {name}"
-                    )
-                name = plant.inputs[name]
-            found.append(name)
-        return tuple(found)
+        names = (*plant.inputs, *plant.states)
+        unknown = (
+            f"is no input and no state of the plant; known: {', '.join(names)}, or the "
+            "position of an input"
+        )
+        index = self._positions(names, len(plant.inputs), unknown)
+        return tuple(names[k] for k in index)
 
     def system(self, plant: Plant) -> LinearSystem:
         """Return G, from the secret signals to the outputs."""
@@ -249,7 +243,7 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def radii(self, plant: Plant) -> NDArray:
         """Return mu of each secret signal (q,)."""
-        return self._radii(len(self.signals(plant)), "secret signal")
+        return self._radii(len(self.signals(plant)))
 
     def _columns(
         self, plant: Plant, horizon: int, respond: Callable[[NDArray], NDArray]
@@ -352,51 +346,43 @@ class DisturbanceAdjacency(PlantAdjacency):
             lasting = f", for 1 to {self.duration} samples"
         return f"the disturbance {sizes} {changes}{lasting}"
 
-    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        return (*self._longer(manifold), _INITIAL_STATE)
-
-    def _longer(self, manifold: Any) -> tuple:
-        """What is not hidden of a change that goes on, for the guarantee's text."""
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        left = []
         if self.window:
-            return (
+            left.append(
                 f"changes in more than one window of {self.window} samples (k windows "
-                "take sqrt(k) times the noise)",
+                "take sqrt(k) times the noise)"
             )
-        if self.norm == "l2":
-            return ()
-        return (*self._more_often(), *self._of_other_shape(manifold))
+        if self.norm == "single" and self.events > 1 and self.separation:
+            left.append(
+                f"more than {self.events} changes, or any less than {self.separation} "
+                "samples apart"
+            )
+        if self.norm == "single":
+            left.append(self._of_other_shape(manifold))
+        return (*left, _INITIAL_STATE)
 
-    def _more_often(self) -> tuple[str, ...]:
-        """What is not hidden of changes that come more often, or closer together."""
-        if self.events == 1 or not self.separation:
-            return ()
-        return (
-            f"more than {self.events} changes, or any less than {self.separation} samples "
-            "apart",
-        )
-
-    def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
+    def _of_other_shape(self, manifold: Any) -> str:
         """What is not hidden of a change of another length or shape."""
         if self.profiles is not None:
-            return ("a disturbance of another shape",)
+            return "a disturbance of another shape"
         if self.duration > 1:
-            return (f"a disturbance of more than {self.duration} samples",)
-        signals = self.signals(manifold.plant)
-        steps = [name for name in signals if _is_integrator(name, manifold.plant)]
-        if len(steps) == len(signals):
-            return (f"a second step of {' or '.join(steps)}",)
+            return f"a disturbance of more than {self.duration} samples"
+        plant = manifold.plant
+        signals = self.signals(plant)
+        if all(_is_integrator(name, plant) for name in signals):
+            return f"a second step of {' or '.join(signals)}"
         return (
-            'a disturbance of more than one sample (norm="l2" hides one by its energy)',
+            'a disturbance of more than one sample (norm="l2" hides one by its energy)'
         )
 
 
 def _is_integrator(name: str, plant: Plant) -> bool:
     """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
-    if name in plant.inputs or name not in plant.states:
+    if name in plant.inputs:
         return False
     state = plant.states.index(name)
-    kept = np.eye(plant.order)[state]
-    return bool(np.array_equal(plant.A[state], kept))
+    return bool(np.array_equal(plant.A[state], np.eye(plant.order)[state]))
 
 
 def _checked_profiles(profiles: Any) -> tuple:
@@ -631,19 +617,7 @@ def causal_map(impulse: NDArray) -> NDArray:
 
 def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
     """The system from signals, each the name of an input or of a state, to the outputs."""
-    if len(set(signals)) != len(signals):
-        raise ValueError("inputs: a signal is named twice; name each one once")
     names = (*plant.inputs, *plant.states)
-    for name in signals:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"inputs: {name!r} is both an input and a state; give them different names"
-            )
-        if name not in names:
-            raise ValueError(
-                f"inputs: {name!r} is no input and no state of the plant; known: "
-                f"{', '.join(names)}"
-            )
     index = [names.index(name) for name in signals]
     entry = np.hstack([plant.B, np.eye(plant.order)])
     through = np.hstack([plant.D, np.zeros(plant.C.shape)])

@@ -7,7 +7,6 @@ python-control systems cannot be pickled and are mutable. Everything in this pac
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import control as ct
 import numpy as np
 
-from ..core._files import encode
 from ..core._frozen import ByContent
 from ..core._linalg import real_array
 from .linear import LinearSystem
@@ -174,67 +172,6 @@ class Plant(SampledSystem, LinearSystem):
                 f"dt = {nominal.dt}, got outputs {', '.join(self.outputs)} and "
                 f"dt = {self.dt}"
             )
-
-    def state_index(
-        self, names: Iterable[str | int], what: str = "states"
-    ) -> list[int]:
-        """Positions of states given by name or index.
-
-        Raises
-        ------
-        ValueError
-            If a name is unknown, an index is out of range, or one appears twice.
-        """
-        index = []
-        for name in names:
-            is_position = isinstance(name, (int, np.integer)) and not isinstance(
-                name, bool
-            )
-            if name in self.states:
-                index.append(self.states.index(str(name)))
-            elif is_position and 0 <= int(name) < self.order:
-                index.append(int(name))
-            else:
-                hint = ""
-                if name in self.inputs:
-                    hint = (
-                        f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
-                        "what enters there"
-                    )
-                raise ValueError(
-                    f"{what}: {name!r} is no state of the plant; "
-                    f"known states: {', '.join(self.states)}{hint}"
-                )
-        if len(set(index)) != len(index):
-            raise ValueError(
-                f"{what}: a state is named twice; name each protected state once"
-            )
-        return index
-
-
-@encode.register
-def _(value: ct.StateSpace) -> Any:
-    return encode(Plant.of(value))
-
-
-def named_or_numbered(
-    keys: Iterable[str], labels: tuple[str, ...], what: str
-) -> list[str | int]:
-    """Keys of a mapping of radii, as names where they are names, else as positions.
-
-    Such keys are text, also where they were given as integers. A ``ValueError`` says that
-    one is the name of one signal and the position of another.
-    """
-    found: list[str | int] = []
-    for key in keys:
-        is_name = key in labels or not key.isdecimal()
-        found.append(key if is_name else int(key))
-        if is_name and key.isdecimal() and labels.index(key) != int(key):
-            raise ValueError(
-                f"{what}: {key!r} is the name of number {labels.index(key)}; "
-                "rename the signals of the plant so that none is called by a number"
-            )
-    return found
 
 
 def check_discrete(sys: Any) -> None:

@@ -183,13 +183,16 @@ def test_adjacencies_that_mean_nothing_are_refused(make, message):
             pc.StateAdjacency({"posture": 1.0}),
             "'posture' is no state of the plant; known states: position, velocity",
         ),
-        (pc.StateAdjacency(1.0, states=["position", 0]), "a state is named twice"),
+        (
+            pc.StateAdjacency(1.0, states=["position", 0]),
+            "one of the protected states is named twice",
+        ),
         (pc.StateAdjacency([1.0, 2.0, 3.0]), "radius: expected 2 radii"),
         (
             pc.StateAdjacency(1.0, times=5),
             "times: expected sample indices below the horizon 5, got 5",
         ),
-        (pc.StateAdjacency({}), "at least one protected state"),
+        (pc.StateAdjacency({}), "at least one of the protected states"),
     ],
 )
 def test_adjacencies_that_do_not_fit_the_plant_are_refused(adjacency, message):
@@ -240,7 +243,7 @@ def test_names_and_seconds_in_the_wrong_place_are_met_with_the_right_form(
 
 def test_radii_that_are_too_few_say_that_there_is_one_per_state():
     with pytest.raises(
-        ValueError, match="expected 2 radii, one per protected state, got 3"
+        ValueError, match="expected 2 radii, one for each of the protected states, got 3"
     ):
         cases.vehicle_noise(pc.StateAdjacency([1.0, 2.0, 3.0]))
 

@@ -43,7 +43,7 @@ def test_inputs_may_be_given_by_position_within_their_number():
         pc.DisturbanceAdjacency({1: 1.0}),
         pc.DisturbanceAdjacency(1.0, inputs=[3]),
     ):
-        with pytest.raises(ValueError, match="expected the position of an input"):
+        with pytest.raises(ValueError, match="or the position of an input"):
             wrong.signals(query.plant)
 
 
