@@ -24,9 +24,9 @@ from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
 from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
+from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import trajectory_manifold
-from ..secrets.adjacency import StateMoves
 from ..secrets.secret import Responses, all_responses, secret_inputs
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem

@@ -243,7 +243,8 @@ def test_names_and_seconds_in_the_wrong_place_are_met_with_the_right_form(
 
 def test_radii_that_are_too_few_say_that_there_is_one_per_state():
     with pytest.raises(
-        ValueError, match="expected 2 radii, one for each of the protected states, got 3"
+        ValueError,
+        match="expected 2 radii, one for each of the protected states, got 3",
     ):
         cases.vehicle_noise(pc.StateAdjacency([1.0, 2.0, 3.0]))
 
