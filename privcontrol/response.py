@@ -29,7 +29,7 @@ from ._signals import (
 )
 from .core._linalg import positive_integer, real_array
 from .core._shown import time_axis, with_units
-from .core.guarantee import SIMULATED, PrivacyGuarantee
+from .core.guarantee import SIMULATED, PrivacyGuarantee, released
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ class PrivateResponse(ct.TimeResponseData):
         self.left_region: NDArray | None = None
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
-            self.guarantee = guarantee.released(SIMULATED)
+            self.guarantee = released(guarantee, SIMULATED)
         self.sysname = sysname
         self.title = None
         self.time_label = time_label

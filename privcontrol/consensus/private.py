@@ -27,7 +27,7 @@ from ..core._linalg import (
     real_array,
 )
 from ..core._shown import html_table
-from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.guarantee import PrivacyGuarantee, Scope, released
 from ..core.loss import PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
@@ -354,7 +354,7 @@ class PrivateConsensus(Frozen):
             adjacency, domain, assumptions=assumptions, statement=statement
         )
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
-        return guarantee.released(_RELEASED)
+        return released(guarantee, _RELEASED)
 
     def _shared_loss(
         self, adjacency: NodeAdjacency, members: tuple[int, ...] | None

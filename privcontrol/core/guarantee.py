@@ -213,6 +213,11 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     return f"{float(exact.quantize(last, rounding)):.4g}"
 
 
+def _clause(words: str, items: tuple[str, ...]) -> str:
+    """Return items behind some words, nothing if there are none."""
+    return words + ", ".join(items) if items else ""
+
+
 def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
     """Return clauses as one line, the first of them if all are too long."""
     for count in range(len(clauses), 0, -1):
@@ -225,8 +230,89 @@ def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
     return textwrap.shorten(clauses[0], room, placeholder=" ... (all in .explain())")
 
 
+class Accounted:
+    """The numbers of a ``loss``, all rounded up, in the terms of the literature."""
+
+    loss: PrivacyLoss
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon for which (epsilon, delta) holds, or inf."""
+        return float(self.loss.epsilon(delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta for which (epsilon, delta) holds."""
+        return float(self.loss.delta(epsilon))
+
+    def satisfies(self, budget: PrivacyBudget) -> bool:
+        """Return whether the guarantee meets a `PrivacyBudget`."""
+        return bool(self.loss.satisfies(checked_budget(budget)))
+
+    @property
+    def gdp(self) -> float:
+        """mu of Gaussian differential privacy, or inf. See :cite:t:`DongRothSu2022`."""
+        return float(self.loss.gdp)
+
+    @property
+    def zcdp(self) -> float:
+        """rho of zero-concentrated differential privacy, or inf.
+
+        See :cite:t:`BunSteinke2016`.
+        """
+        return float(self.loss.zcdp)
+
+    def rdp(self, alpha: float) -> float:
+        """Return the Renyi divergence of order alpha > 1, or inf.
+
+        See :cite:t:`Mironov2017`.
+
+        Raises
+        ------
+        ValueError
+            If alpha is not above 1.
+        """
+        infinite = isinstance(alpha, float) and alpha == math.inf
+        if not infinite and not positive_number(alpha, "alpha") > 1:
+            raise ValueError(f"alpha: expected an order above 1, got {alpha}")
+        return float(self.loss.rdp(alpha))
+
+    def detection(self, false_alarm: float) -> float:
+        """Return how often a test with a given rate of false alarms detects a move at most.
+
+        It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
+        gdp) (:cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12).
+
+        Raises
+        ------
+        ValueError
+            If the rate is not in (0, 1).
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(gdp=0.5)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> round(known.detection(0.05), 4)
+        0.1261
+        """
+        if not 0 < positive_number(false_alarm, "false_alarm") < 1:
+            raise ValueError(
+                f"false_alarm: expected a probability in (0, 1), got {false_alarm}"
+            )
+        return float(detection(self.loss, float(false_alarm)))
+
+    @property
+    def advantage(self) -> float:
+        """The largest excess of detections over false alarms of any test, delta at epsilon 0."""
+        return self.delta(0.0)
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Names of the numbers that a hidden move attains. The others are upper bounds."""
+        return exact_measures(self.loss)
+
+
 @dataclass(frozen=True)
-class PrivacyGuarantee(Saved):
+class PrivacyGuarantee(Accounted, Saved):
     """Promise differential privacy, with adjacency, horizon and number of releases.
 
     Made by ``Mechanism.guarantee``, by designs and by loops, or by `black_box` for a
@@ -321,81 +407,6 @@ class PrivacyGuarantee(Saved):
             return cls(loss, scope)
         loss = PrivacyLoss.black_box([(*budget.pair, 1)])
         return cls(loss, scope, 1, budget.delta or cls.quoted_delta)
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon for which (epsilon, delta) holds, rounded up, or inf."""
-        return float(self.loss.epsilon(delta))
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta for which (epsilon, delta) holds, rounded up."""
-        return float(self.loss.delta(epsilon))
-
-    def satisfies(self, budget: PrivacyBudget) -> bool:
-        """Return whether the guarantee meets a `PrivacyBudget`."""
-        return bool(self.loss.satisfies(checked_budget(budget)))
-
-    @property
-    def gdp(self) -> float:
-        """mu of Gaussian differential privacy, or inf. See :cite:t:`DongRothSu2022`."""
-        return float(self.loss.gdp)
-
-    @property
-    def zcdp(self) -> float:
-        """rho of zero-concentrated differential privacy, or inf.
-
-        See :cite:t:`BunSteinke2016`.
-        """
-        return float(self.loss.zcdp)
-
-    def rdp(self, alpha: float) -> float:
-        """Return the Renyi divergence of order alpha > 1, or inf.
-
-        See :cite:t:`Mironov2017`.
-
-        Raises
-        ------
-        ValueError
-            If alpha is not above 1.
-        """
-        infinite = isinstance(alpha, float) and alpha == math.inf
-        if not infinite and not positive_number(alpha, "alpha") > 1:
-            raise ValueError(f"alpha: expected an order above 1, got {alpha}")
-        return float(self.loss.rdp(alpha))
-
-    def detection(self, false_alarm: float) -> float:
-        """Return how often a test with a given rate of false alarms detects a move at most.
-
-        It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
-        gdp) (:cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12).
-
-        Raises
-        ------
-        ValueError
-            If the rate is not in (0, 1).
-
-        Examples
-        --------
-        >>> from privcontrol.core import *
-        >>> budget = PrivacyBudget(gdp=0.5)
-        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
-        >>> round(known.detection(0.05), 4)
-        0.1261
-        """
-        if not 0 < positive_number(false_alarm, "false_alarm") < 1:
-            raise ValueError(
-                f"false_alarm: expected a probability in (0, 1), got {false_alarm}"
-            )
-        return float(detection(self.loss, float(false_alarm)))
-
-    @property
-    def advantage(self) -> float:
-        """The largest excess of detections over false alarms of any test, delta at epsilon 0."""
-        return self.delta(0.0)
-
-    @property
-    def exact(self) -> tuple[str, ...]:
-        """Names of the numbers that a hidden move attains. The others are upper bounds."""
-        return exact_measures(self.loss)
 
     @property
     def horizon(self) -> float | None:
@@ -493,10 +504,6 @@ class PrivacyGuarantee(Saved):
     def __radd__(self, other: object) -> PrivacyGuarantee:
         return self if other == 0 else NotImplemented  # for sum()
 
-    def released(self, manner: str) -> PrivacyGuarantee:
-        """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
-        return replace(self, scope=replace(self.scope, released=manner))
-
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
         return {
@@ -584,6 +591,8 @@ class PrivacyGuarantee(Saved):
 
     def _horizon(self) -> str:
         """Return the samples that the guarantee is about, in words."""
+        if not self.horizon:
+            return ""
         if self.horizon == math.inf:
             return "runs of any length"
         words = f"{self.horizon} samples"
@@ -594,40 +603,37 @@ class PrivacyGuarantee(Saved):
             words += f" ({start} to {stop - 1} of the run)"
         return words
 
+    def _sum(self) -> str:
+        """Return how foreign releases add, in words."""
+        foreign = "black-box" in family_in_words(self.loss)
+        return _FOREIGN_SUM if foreign else ""
+
     @property
     def sentence(self) -> str:
         """All of the guarantee in one line."""
         scope = self.scope
-        parts = [
-            f"{family_in_words(self.loss)} differential privacy, {self._size()}, for adjacency: "
-            f"{scope.statement}"
-        ]
-        if not self.horizon:
-            parts.append(scope.domain)
-        elif self.horizon == math.inf:
-            parts.append(self._horizon())
-        else:
-            parts.append(f"horizon {self._horizon()}")
-        parts.append(counted(self.releases, "release"))
-        if "black-box" in family_in_words(self.loss):
-            parts.append(_FOREIGN_SUM)
-        if scope.released:
-            parts.append(scope.released)
-        if scope.assumptions:
-            parts.append("assumes " + ", ".join(scope.assumptions))
-        if scope.caveats:
-            parts.append("does not hide " + ", ".join(scope.caveats))
-        return "; ".join(parts) + "."
+        horizon = self._horizon() or scope.domain
+        if self.horizon and math.isfinite(self.horizon):
+            horizon = f"horizon {horizon}"
+        clauses = (
+            f"{family_in_words(self.loss)} differential privacy, {self._size()}, for "
+            f"adjacency: {scope.statement}",
+            horizon,
+            counted(self.releases, "release"),
+            self._sum(),
+            scope.released,
+            _clause("assumes ", scope.assumptions),
+            _clause("does not hide ", scope.caveats),
+        )
+        return "; ".join(filter(None, clauses)) + "."
 
     def _summary(self) -> dict[str, tuple[str, ...]]:
         """Return what everybody has to read as label and clauses."""
         scope = self.scope
         kind = family_in_words(self.loss)
-        if "black-box" not in kind:
+        if not self._sum():
             kind = f"{kind} noise"
-        budget = [self._size(), f"{kind}, {counted(self.releases, 'release')}"]
-        if self.horizon:
-            budget.append(self._horizon())
+        releases = f"{kind}, {counted(self.releases, 'release')}"
         alarms = 100 * _FALSE_ALARM
         share = shown(100 * self.detection(_FALSE_ALARM))
         meaning = (
@@ -635,7 +641,7 @@ class PrivacyGuarantee(Saved):
             f"false alarms (guessing gives {alarms:g} %)"
         )
         return {
-            "Budget": tuple(budget),
+            "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
             "Meaning": (meaning,),
             "Hides": (scope.statement,),
             "Not hidden": scope.caveats or ("nothing known",),
@@ -644,9 +650,6 @@ class PrivacyGuarantee(Saved):
     def _details(self) -> dict[str, tuple[str, ...]]:
         """Return what `explain` adds to the summary."""
         scope = self.scope
-        length = f"none; {scope.domain}"
-        if self.horizon:
-            length = self._horizon()
         accounts = []
         for delta in (1e-2, 1e-3, 1e-5):
             epsilon = self.epsilon(delta)
@@ -655,13 +658,11 @@ class PrivacyGuarantee(Saved):
         if math.isfinite(self.zcdp):
             accounts.append(f"{shown(self.zcdp)}-zCDP")
         accounts.append(f"advantage {shown(100 * self.advantage)} %")
-        if "black-box" in family_in_words(self.loss):
-            accounts.append(_FOREIGN_SUM)
         return {
-            "Horizon": (length,),
+            "Horizon": (self._horizon() or f"none; {scope.domain}",),
             "Assumes": scope.assumptions or ("nothing further",),
             "Released": (self._manner(),),
-            "Accounts": tuple(accounts),
+            "Accounts": tuple(filter(None, (*accounts, self._sum()))),
         }
 
     def explain(self) -> str:
@@ -696,6 +697,11 @@ class PrivacyGuarantee(Saved):
         """Return a table for notebooks."""
         rows = self._summary() | self._details()
         return html_table({label: "; ".join(text) for label, text in rows.items()})
+
+
+def released(guarantee: PrivacyGuarantee, manner: str) -> PrivacyGuarantee:
+    """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
+    return replace(guarantee, scope=replace(guarantee.scope, released=manner))
 
 
 def _listed(value: str | float | tuple | None) -> str:

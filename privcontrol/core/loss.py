@@ -298,7 +298,7 @@ class Product:
         return Product(tuple(shifts), self.square * scale**2, tuple(boxes))
 
     @cached_property
-    def gaussian(self) -> float:
+    def _gaussian(self) -> float:
         """The Gaussian shift over standard deviation."""
         return root_up(self.square)
 
@@ -313,7 +313,7 @@ class Product:
     def coordinates(self) -> tuple[tuple[Coordinate, int], ...]:
         """All coordinates, each with how often it occurs."""
         if self.square:
-            return (*self.bounded, (GaussianShift(self.gaussian), 1))
+            return (*self.bounded, (GaussianShift(self._gaussian), 1))
         return self.bounded
 
     @cached_property
@@ -353,7 +353,7 @@ class Product:
     def gdp(self) -> float:
         """mu given that no black box fails, the root of the sum of squares."""
         if not self.bounded:
-            return self.gaussian
+            return self._gaussian
         sizes = [math.sqrt(n) * one.gdp for one, n in self.coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
 
@@ -367,7 +367,7 @@ class Product:
         return _sum_up([n * one.rdp(order) for one, n in self.coordinates], order)
 
     @property
-    def closed(self) -> bool:
+    def _closed(self) -> bool:
         """Whether `ceiling` is the curve itself, that of one coordinate."""
         return not self.boxes and sum(n for _, n in self.coordinates) <= 1
 
@@ -375,7 +375,7 @@ class Product:
         """Return the least of several closed-form upper bounds of delta."""
         if epsilon >= self.pure:
             return self.failing()
-        if self.closed:
+        if self._closed:
             one, _ = self.coordinates[0]
             return float(one.delta(epsilon))
         bounds = [1.0, float(kappa_upper(epsilon, self.gdp))]
@@ -385,13 +385,13 @@ class Product:
             bounds.append(float(kind(self.pure).delta(epsilon)))
         elif epsilon > float_up(self.largest):
             left = math.nextafter(epsilon - float_up(self.largest), 0.0)
-            bounds.append(float(kappa_upper(left, self.gaussian)))
+            bounds.append(float(kappa_upper(left, self._gaussian)))
         return self.failing(max(min(bounds), SMALLEST_DELTA))
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
         least = self.ceiling(epsilon)
-        if self.closed or epsilon >= self.pure:
+        if self._closed or epsilon >= self.pure:
             return least
         distribution = _distribution(self)
         if distribution is None:
@@ -439,7 +439,7 @@ def _distribution(releases: Product) -> PLDPmf | None:
         squares = sum(n * one.size * one.size for one, n in releases.bounded)
         step = min(step, 16 * math.sqrt(squares / number) / _RESOLUTION)
     likely = min(float(releases.largest), 12 * spread + spread**2)
-    total = likely + 20 * releases.gaussian
+    total = likely + 20 * releases._gaussian
     reach = max(one.reach for one, _ in releases.coordinates)
     step = max(step, 2 * max(reach, total) / _POINTS)
     step = 2.0 ** math.floor(math.log2(step))
@@ -797,7 +797,7 @@ def exact_measures(loss: PrivacyLoss) -> tuple[str, ...]:
     """Return the names of the privacy measures that a hidden move attains."""
     if not loss.attained:
         return ()
-    if not all(one.closed for one in loss._products):
+    if not all(one._closed for one in loss._products):
         return ("rdp", "zcdp")
     measures = ("delta", "epsilon", "rdp", "zcdp")
     return (*measures, "gdp") if loss.kinds == (GAUSSIAN,) else measures

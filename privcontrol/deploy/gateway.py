@@ -24,7 +24,7 @@ from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer, real_array, round_up
 from ..core._store import FileStore, Kind, MemoryStore, Store
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
-from ..core.guarantee import EXACTLY, PrivacyGuarantee
+from ..core.guarantee import EXACTLY, PrivacyGuarantee, released
 from ..core.ledger import PrivacyLedger
 from ..core.release import (
     StandardEntry,
@@ -342,7 +342,7 @@ class Gateway:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """The promise of the whole run, and what it assumes of the run before it."""
-        promise = self._noise.guarantee.released(EXACTLY)
+        promise = released(self._noise.guarantee, EXACTLY)
         scope = promise.scope
         if self._noise.horizon == math.inf:
             return promise  # the noise begins in its stationary law

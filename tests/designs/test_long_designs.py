@@ -13,6 +13,7 @@ from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol.core import _progress, _store
+from privcontrol.core.guarantee import EXACTLY, released
 from privcontrol.designs import auto_floor, design, windows
 
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
@@ -189,7 +190,7 @@ def test_an_interrupted_design_file_is_the_old_one_or_the_new_one(tmp_path):
 def test_an_interrupted_charge_is_not_made(is_written, tmp_path, monkeypatch):
     """Before its entry is written, and after that but before it is committed."""
     path = tmp_path / "ledger"
-    promise = noise("floored").guarantee.released("released exactly")
+    promise = released(noise("floored").guarantee, EXACTLY)
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3), path)
     ledger.charge(promise)
     write = _store._write

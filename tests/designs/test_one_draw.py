@@ -21,6 +21,7 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol.core import _files
 from privcontrol.core._store import FileStore
+from privcontrol.core.guarantee import EXACTLY, released
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
@@ -315,7 +316,7 @@ def test_a_copy_in_use_beside_its_original_is_noticed_by_the_ledger(path, tmp_pa
 
 def test_a_ledger_that_is_put_back_under_an_open_one_is_refused(tmp_path):
     path = tmp_path / "ledger.sqlite"
-    promise = noise("structured").guarantee.released("released exactly")
+    promise = released(noise("structured").guarantee, EXACTLY)
     ledger = pc.PrivacyLedger(LARGE, path)
     before = path.read_bytes()
     ledger.charge(promise)

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from gateway_cases import noise
 
 import privcontrol as pc
+from privcontrol.core.guarantee import EXACTLY, released
 
 PAGES = 2
 PAGE = 4096
@@ -25,7 +26,7 @@ PAGE = 4096
 
 def ledger_made(path):
     """A ledger with three charges and a gateway that has come somewhere."""
-    promise = noise("structured").guarantee.released("released exactly")
+    promise = released(noise("structured").guarantee, EXACTLY)
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=50.0, delta=1e-2), path)
     for day in ("Monday", "Tuesday", "Wednesday"):
         ledger.charge(promise, note=day)
