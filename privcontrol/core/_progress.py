@@ -103,7 +103,8 @@ _STRETCH: ContextVar[_Stretch | None] = ContextVar("stretch", default=None)
 def piece(k: int, count: int) -> Iterator[None]:
     """Tell the bar in hand, if any, that this is the k-th of about ``count`` pieces.
 
-    Pieces within this one divide its own stretch of the bar.
+    Pieces within this one divide its own stretch of the bar. Those beyond ``count`` are
+    part of the last one.
     """
     whole = _STRETCH.get()
     if whole is None:
@@ -117,6 +118,8 @@ def piece(k: int, count: int) -> Iterator[None]:
         yield
     finally:
         _STRETCH.reset(token)
+    if k + 1 < count:
+        whole.done[0] = max(whole.done[0], start + length)
 
 
 @contextmanager

@@ -16,11 +16,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._progress import piece
 from ..core.ellipsoid import enclosing_ellipsoid
 
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
+_USUAL_ROUNDS = 5
 #: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
 _COARSE = 1e-4
 _SHARPER = 0.1
@@ -62,8 +64,9 @@ def covering_ellipsoid(
     lower_bound = 0.0
     cheapest = np.inf
     sharpness = max(_COARSE, tol / 4)
-    for _ in range(rounds):
-        found = enclosing_ellipsoid(chosen, weight_factor, tol=sharpness)
+    for count in range(rounds):
+        with piece(count, _USUAL_ROUNDS):
+            found = enclosing_ellipsoid(chosen, weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)
         factor = found.factor
         violated = []

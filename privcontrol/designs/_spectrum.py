@@ -19,6 +19,7 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS
+from ..core._progress import piece
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, frequency_response
 
@@ -33,6 +34,8 @@ _NOTHING = 1e-13
 _SMALLEST_PRICE = 1e-6
 #: Relative residual at which Wilson's iteration ends.
 _FACTORED = 1e-12
+#: Updates of multipliers that mostly do.
+_USUAL_UPDATES = 40
 #: Hankel singular values below this part of the largest are rounding.
 _ROUNDING = 1e-9
 #: Largest size of a Hankel matrix; what comes later is cut off.
@@ -195,9 +198,10 @@ def best_spectrum(
     power = 1.9  # two would be a Newton step if the moves shared no frequency
     bound = 0.0
     least = np.inf
-    for _ in range(updates):
+    for update in range(updates):
         kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
-        values, vectors = np.linalg.eigh(safe_root @ kernel @ safe_root)
+        with piece(update, _USUAL_UPDATES):
+            values, vectors = np.linalg.eigh(safe_root @ kernel @ safe_root)
         roots = np.sqrt(np.maximum(values, 0.0))
         reached = float(grid.mean(roots.sum(axis=1)))
         if reached < bound:

@@ -69,11 +69,12 @@ def with_cheapest_floor(
         resolution=None,
         factor=None,
     )
-    start = np.log(design(nominal).total.white)
     expected = _OF_A_SEARCH + _OF_POWELL * (outputs if outputs > 1 else 0)
     pieces = 1 if request.region is None else 1 + _OF_A_REGION
     with piece(0, pieces):
-        search = _Search(standing, design, start, count(), expected)
+        with piece(0, expected):
+            start = np.log(design(nominal).total.white)
+        search = _Search(standing, design, start, count(1), expected)
         search.along_all(_LOWEST, _HIGHEST, _SHARP)
         if outputs > 1:
             search.apart()

@@ -18,7 +18,7 @@ import control as ct
 from numpy.typing import ArrayLike
 
 from ..core._linalg import check_room
-from ..core._progress import timed_bar
+from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.errors import PrivacyError, PrivacyWarning
@@ -309,11 +309,13 @@ def _is_driven(problem: DesignProblem) -> bool:
 
 def _correlated(problem: DesignProblem) -> SizedNoise:
     """Noise of low order where that is nearly the best, or a dense design."""
-    lasting = long_noise(problem)
+    with piece(0, 2):
+        lasting = long_noise(problem)
     if lasting is not None:
         return lasting
     _check_room(problem, _DENSE_MATRICES)
-    return correlated(problem)
+    with piece(1, 2):
+        return correlated(problem)
 
 
 def _independent(problem: DesignProblem) -> SizedNoise:

@@ -122,9 +122,12 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
     task = _Task.of(problem)
     best = None
     refusal: Exception | None = None
-    for candidate in task.candidates():
+    with piece(0, _USUAL_PIECES):
+        candidates = list(task.candidates())
+    for count, candidate in enumerate(candidates, start=1):
         try:
-            sized = task.meeting(candidate)
+            with piece(count, len(candidates) + 1):
+                sized = task.meeting(candidate)
         except UncertifiableError as error:
             refusal = error
             continue
@@ -249,7 +252,8 @@ class _Task:
             shift = self.shift(parts)
             return (parts, shift), shift / self.allowed
 
-        _, unit = evaluated(1.0)
+        with piece(0, 2):
+            _, unit = evaluated(1.0)
         (parts, shift), _, excess = scale_to_budget(
             evaluated, round_up(unit, 8), largest_excess=_HOPELESS
         )

@@ -14,6 +14,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS
+from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
@@ -174,10 +175,12 @@ def beside_floor(problem: DesignProblem, factor: NDArray, shift: Shift) -> Sized
 def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
     """The joint design. None if none is certified."""
     try:
-        factor, covered, discount = _cover_of(problem, allowed).solve(problem)
+        with piece(0, 2):
+            factor, covered, discount = _cover_of(problem, allowed).solve(problem)
     except UncertifiableError:  # moves that double precision does not separate
         return None
-    fitted = _enlarged(problem, factor, allowed)
+    with piece(1, 2):
+        fitted = _enlarged(problem, factor, allowed)
     if fitted is None:
         return None
     return replace(fitted, least_beyond=covered - discount)

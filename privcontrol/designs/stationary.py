@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
+from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyWarning, UncertifiableError
 from ..noise._endless import shift_behind
@@ -41,8 +42,9 @@ from ._spectrum import (
 
 #: Orders from one up to below this are tried for changes at a distance.
 _LOW_ORDERS = 5
-#: Largest order that is looked for.
+#: Largest order that is looked for, and one up to which it mostly is found.
 _MOST_STATES = 48
+_USUAL_ORDER = 12
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
 _FLOOR = 0.1
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
@@ -106,13 +108,16 @@ def stationary_design(
         response = secret.system
         hidden = LinearSystem.gain(np.eye(secret.inputs))
         problem = _Problem(secret, hidden, weight.after(response))
-    grid, best, balanced = problem.optimum(min(gap, 1.0))
+    with piece(0, 3):
+        grid, best, balanced = problem.optimum(min(gap, 1.0))
     orders = range(balanced.order + 1)
     if order is not None:
         orders = range(min(order, balanced.order), balanced.order + 1)[:1]
     candidates = (unwarped(truncated(balanced, k), grid.warp) for k in orders)
-    shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
-    sized = [problem.scaled(shaping, allowed)]
+    with piece(1, 3):
+        shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
+    with piece(2, 3):
+        sized = [problem.scaled(shaping, allowed)]
     apart = any(moves.separation and moves.events > 1 for moves in secret.signals)
     if order is None and apart:
         for k in range(1, min(shaping.order, _LOW_ORDERS)):
@@ -222,7 +227,8 @@ class _Problem:
         least = np.inf
         best = None
         for shaping in shapings:
-            undone = shaping.inverse().after(self.hidden)
+            with piece(shaping.order, _USUAL_ORDER):
+                undone = shaping.inverse().after(self.hidden)
             if max(spectral_radius(shaping), spectral_radius(undone)) >= 1:
                 continue
             left = Responses.of(self.secret, undone, grid.points)

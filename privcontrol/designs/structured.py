@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import round_up
+from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss, worst_moves
@@ -28,8 +29,10 @@ def structured(problem: DesignProblem) -> SizedNoise:
     Models that share the column space of the noise make it larger.
     """
     family = problem.family
-    moves = problem.moves
-    tangent = _tangent_noise(problem, problem.allowed)
+    with piece(0, 2):
+        moves = problem.moves
+    with piece(1, 2):
+        tangent = _tangent_noise(problem, problem.allowed)
     if problem.request.models:
         return of_all_models(problem, tangent.factor)
     part = Structured(problem.plant, tangent.factor)

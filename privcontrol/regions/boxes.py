@@ -45,8 +45,10 @@ from .region import (
 
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
-#: Corners, drawn at random, that stand for all where there are too many.
+#: Corners, drawn at random, that stand for all where there are too many, and for the
+#: dense designs of disturbances, whose time grows with the square of their number.
 _STANDING = 12
+_STANDING_DENSE = 3
 #: Factor between a bound and what some plant attains up to which no other bound is tried.
 #: The second one is for boxes of so many entries that the other bound is for a region
 #: much wider than the box.
@@ -253,7 +255,8 @@ class PlantBox(ByContent, PlantRegion):
         count = int(entries.sum())
         if count <= _MOST_OF_POLYTOPE:
             return self.plants(adjacency)
-        corners = generator(0).choice([-1.0, 1.0], size=(_STANDING, count))
+        standing = _STANDING_DENSE if disturbances(adjacency) else _STANDING
+        corners = generator(0).choice([-1.0, 1.0], size=(standing, count))
         offsets = corners * self._spread[entries]
         return tuple(self._moved(entries, offset) for offset in offsets)
 

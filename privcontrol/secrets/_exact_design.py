@@ -26,6 +26,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core._linalg import EPS, round_up
+from ..core._progress import piece
 from ..core.ellipsoid import Shape, gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.moves import Moves
@@ -106,22 +107,25 @@ def structured_factor(
     lower_bounds = [0.0]
     largest_response = 0.0
     for padding in (0.0, _PADDING):
-        problem = _Problem(plant, moves, rows, padding)
-        if problem.is_too_thin():
-            continue
-        basis = problem.move_basis(horizon)
-        if basis is None:
-            continue
+        with piece(0, 3):
+            problem = _Problem(plant, moves, rows, padding)
+            if problem.is_too_thin():
+                continue
+            basis = problem.move_basis(horizon)
+            if basis is None:
+                continue
         response = float(np.abs(basis.responses).max())
         largest_response = max(largest_response, response)
         if response > _LARGEST_RESPONSE:
             continue
         weighted = weight_root(basis.responses)
         counted = moves.vectors.shape[1] if padding else None
-        found = shape(basis, weighted, counted=counted)
+        with piece(1, 3):
+            found = shape(basis, weighted, counted=counted)
         lower_bounds.append(found.lower_bound)
         factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
-        shifts = problem.shifts(factor)
+        with piece(2, 3):
+            shifts = problem.shifts(factor)
         excess = moves.worst_shift(shifts, norm) / allowed
         if excess < 1 + _LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2

@@ -28,6 +28,7 @@ from ..core._balls import (
 )
 from ..core._frozen import CheckedFields
 from ..core._linalg import EPS, one_of, real_array, round_up, sequence_of
+from ..core._progress import piece
 from ..core.adjacency import public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
@@ -564,17 +565,20 @@ class StateMoves(BallMoves):
         back = max(int(times.max()) - start, 0)
         forward = max(start + horizon - 1 - int(times.min()), 0)
         axes = np.eye(plant.order)[:, index]
-        free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+        with piece(0, 3):
+            free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
         count = len(index)
         times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
         if free.held:
             first = np.flatnonzero(times == 0)
             times = np.append(times, times[first])
             sources = np.append(sources, count + sources[first])
-        states = free.columns(start - times, sources)
+        with piece(1, 3):
+            states = free.columns(start - times, sources)
         scales = radii[sources % count]
-        matrix = _scaled_columns(states, scales, free.bits)
-        columns = midpoints(matrix)
+        with piece(2, 3):
+            matrix = _scaled_columns(states, scales, free.bits)
+            columns = midpoints(matrix)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
