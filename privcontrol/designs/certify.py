@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from numpy.typing import NDArray
 
@@ -20,7 +20,7 @@ from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss, by_kind, composed, family_in_words
+from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..noise.shift import certified_loss, grid_shift
@@ -29,6 +29,7 @@ from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import RUN_ASSUMPTIONS
 from ..systems.plant import Plant
+from .request import Models, joined
 
 NoiseT = TypeVar("NoiseT", bound=SummedNoise)
 
@@ -36,71 +37,43 @@ NoiseT = TypeVar("NoiseT", bound=SummedNoise)
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
 
 
-def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
-    """The assumption that the plant is one of several."""
-    models = "one given model" if count == 1 else f"one of {count} models"
-    return f"{matrices} those of {nominal}{models}"
+# -- losses of noise as it is ------------------------------------------------------------
 
 
-def models_guarantee(
-    noise: SummedNoise, models: Any, *, adjacency: Adjacency | None = None
-) -> PrivacyGuarantee:
-    """`OutputNoise.guarantee_for`.
-
-    For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
-    its own move and Gamma the covariance of the noise, as it was designed for the nominal
-    plant (DPAM Theorem 1).
-    """
-    adjacency = _adjacency_of(noise, adjacency)
-    region = region_of(models)
-    if region is not None:
-        region.plant_data.check_outputs_of(noise.plant_data, "models")
-        loss = region_loss(noise, region, adjacency)
-        found = _guarantee(
-            noise, loss, adjacency, (region.fingerprint,), region.clauses
-        )
-        return with_miss(found, region.miss)
-    if not isinstance(models, (list, tuple)):
-        models = [models]
-    plants = [Plant.of(model) for model in models]
-    if not plants:
-        raise ValueError("models: expected at least one plant")
-    for plant in plants:
-        plant.check_outputs_of(noise.plant_data, "models")
-    loss = _loss_under(noise, plants, adjacency)
-    fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
-    return _guarantee(
-        noise, loss, adjacency, fingerprints, (model_clause(len(plants)),)
-    )
+def own_loss(noise: SummedNoise) -> PrivacyLoss:
+    """The loss of noise for its own request, all models included."""
+    request = noise.request
+    plants = request.plants(noise.plant_data)
+    return _loss_under(noise, request.adjacency, plants, request.region)
 
 
-def region_loss(
-    noise: SummedNoise, region: PlantRegion, adjacency: Adjacency
+def _loss_under(
+    noise: SummedNoise,
+    adjacency: Adjacency,
+    plants: Sequence[Plant],
+    region: PlantRegion | None,
 ) -> PrivacyLoss:
-    """The privacy loss of noise as it is, for all plants of a region.
+    """The loss of noise as it is, under each of several plants or all of a region.
 
-    That the plant may be outside is not counted.
+    That the plant may be outside the region is not counted.
     """
+    # infinite for noise without a horizon
+    horizon = noise.guarantee.scope.horizon or noise.horizon
+    if region is None:
+        family, resolution = noise.family, _resolution_of(noise)
+        return certified_loss(
+            noise.parts,
+            adjacency,
+            plants,
+            horizon,
+            family=family,
+            resolution=resolution,
+        )
     if noise.family != "gaussian":
         raise ValueError(
             f"models: a region of plants needs Gaussian noise, got family={noise.family!r}"
         )
-    shift = region.shift(noise.parts, adjacency, _horizon_of(noise))
-    return shift.beside_grid(grid_of(noise))
-
-
-def _loss_under(
-    noise: SummedNoise, plants: Sequence[Plant], adjacency: Adjacency
-) -> PrivacyLoss:
-    """The privacy loss of noise as it is, under each of several plants."""
-    return certified_loss(
-        noise.parts,
-        adjacency,
-        plants,
-        _horizon_of(noise),
-        family=noise.family,
-        resolution=_resolution_of(noise),
-    )
+    return region.shift(noise.parts, adjacency, horizon).beside_grid(grid_of(noise))
 
 
 def _resolution_of(noise: SummedNoise) -> NDArray | None:
@@ -112,6 +85,74 @@ def grid_of(noise: SummedNoise) -> float:
     return grid_shift(
         noise.parts, _resolution_of(noise), noise.horizon, family=noise.family
     )
+
+
+# -- promises ----------------------------------------------------------------------------
+
+
+def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
+    """The assumption that the plant is one of several."""
+    models = "one given model" if count == 1 else f"one of {count} models"
+    return f"{matrices} those of {nominal}{models}"
+
+
+def models_guarantee(
+    noise: SummedNoise, models: Models, *, adjacency: Adjacency | None = None
+) -> PrivacyGuarantee:
+    """`OutputNoise.guarantee_for`.
+
+    For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
+    its own move and Gamma the covariance of the noise, as it was designed for the nominal
+    plant (DPAM Theorem 1).
+    """
+    adjacency = _adjacency_of(noise, adjacency)
+    region = region_of(models)
+    plants = []
+    if region is None:
+        several = models if isinstance(models, (list, tuple)) else [models]
+        plants = [Plant.of(model) for model in several]
+        if not plants:
+            raise ValueError("models: expected at least one plant")
+    for plant in plants if region is None else [region.plant_data]:
+        plant.check_outputs_of(noise.plant_data, "models")
+    loss = _loss_under(noise, adjacency, plants, region)
+    scope = _scope_of(noise, adjacency)
+    clauses: Sequence[str] = (model_clause(len(plants)),)
+    fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
+    if region is not None:
+        clauses = region.clauses
+        fingerprints = (region.fingerprint,)
+    assumptions = [
+        clause for clause in scope.assumptions if not clause.startswith(_ABOUT_MATRICES)
+    ]
+    scope = replace(scope, assumptions=(*clauses, *assumptions), models=fingerprints)
+    found = replace(noise.guarantee, loss=loss, scope=scope)
+    return found if region is None else with_miss(found, region.miss)
+
+
+def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
+    if adjacency is None:
+        if noise.request is None:
+            raise ValueError(
+                "adjacency: this noise records no adjacency; pass adjacency=..."
+            )
+        return noise.request.adjacency
+    return joined(adjacency)
+
+
+def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
+    """The scope of a promise of the noise, of its own one if that is about the same."""
+    own = noise.guarantee.scope
+    if noise.request is not None and adjacency == noise.request.adjacency:
+        return own
+    if own.horizon == math.inf:
+        raise ValueError(
+            "adjacency: noise without a horizon has a guarantee for the secret that it "
+            "was designed for; design it for this one"
+        )
+    clauses = () if noise.request is None else noise.request.clauses
+    manifold = query_of(noise.plant_data, noise.horizon, adjacency).manifold
+    return Scope.of(adjacency, manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
 
 
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
@@ -126,54 +167,14 @@ def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
     return replace(guarantee, loss=loss, quoted_delta=quoted_delta)
 
 
-def _horizon_of(noise: SummedNoise) -> float:
-    """Samples that the guarantee covers, infinite for noise without a horizon."""
-    horizon = noise.guarantee.scope.horizon
-    return noise.horizon if horizon is None else horizon
+def _beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
+    """Another loss of noise, with the miss of the region that its guarantee counts."""
+    for other in by_kind(guarantee.loss)[1:]:
+        loss = composed(loss, other)
+    return loss
 
 
-def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
-    if adjacency is None:
-        if noise.request is None:
-            raise ValueError(
-                "adjacency: this noise records no adjacency; pass adjacency=..."
-            )
-        return noise.request.adjacency
-    if not isinstance(adjacency, Adjacency):
-        raise TypeError(
-            "adjacency: expected an Adjacency such as StateAdjacency, "
-            f"got {type(adjacency).__name__}"
-        )
-    return adjacency
-
-
-def _guarantee(
-    noise: SummedNoise,
-    loss: Any,
-    adjacency: Adjacency,
-    fingerprints: tuple[str, ...],
-    of_models: tuple[str, ...],
-) -> PrivacyGuarantee:
-    old = noise.guarantee
-    if noise.request is not None and adjacency == noise.request.adjacency:
-        kept = [
-            clause
-            for clause in old.scope.assumptions
-            if not clause.startswith(_ABOUT_MATRICES)
-        ]
-        assumptions = (*of_models, *kept)
-        scope = replace(old.scope, assumptions=assumptions, models=fingerprints)
-        return replace(old, loss=loss, scope=scope)
-    if old.scope.horizon == math.inf:
-        raise ValueError(
-            "adjacency: noise without a horizon has a guarantee for the secret that it "
-            "was designed for; design it for this one"
-        )
-    clauses = () if noise.request is None else noise.request.clauses
-    assumptions = (*of_models, *RUN_ASSUMPTIONS, *clauses)
-    manifold = query_of(noise.plant_data, noise.horizon, adjacency).manifold
-    scope = Scope.of(adjacency, manifold, assumptions=assumptions, models=fingerprints)
-    return PrivacyGuarantee(loss, scope, 1, old.quoted_delta)
+# -- noise that changes ------------------------------------------------------------------
 
 
 def recertified(noise: NoiseT, gain: float) -> NoiseT:
@@ -191,14 +192,14 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
             "inversely proportional to the gdp of a budget, so design for "
             "PrivacyBudget(gdp=...)"
         )
-    loss = own_loss(noise)
-    allowed = _budget_of(loss, request.releases)
-    for other in by_kind(noise.guarantee.loss)[1:]:  # a region that may miss the plant
-        loss = composed(loss, other)
-        delta = request.budget.delta
-        least = loss.repeated(request.releases).epsilon(delta)
+    loss = _beside_miss(noise.guarantee, own_loss(noise))
+    together = loss.repeated(request.releases)
+    delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
+    if delta or noise.family != "gaussian":
+        least = float(round_up(together.epsilon(delta), 2))
         allowed = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
-    request = replace(request, budget=allowed)
+    else:
+        allowed = PrivacyBudget(gdp=together.gdp)
     guarantee = replace(noise.guarantee, loss=loss)
     tangent_factor = old.tangent_factor
     if tangent_factor is not None:
@@ -212,25 +213,10 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
         lower_bound=old.lower_bound * gain**2,
         tangent_factor=tangent_factor,
     )
+    request = replace(request, budget=allowed)
     return replace(
         noise, guarantee=guarantee, design=design, request=request, promised=None
     )
-
-
-def _budget_of(loss: Any, releases: int) -> PrivacyBudget:
-    """The budget that so many releases of a loss just meet."""
-    together = loss.repeated(releases)
-    if family_in_words(loss) == "Gaussian":
-        return PrivacyBudget(gdp=together.gdp)
-    return PrivacyBudget(epsilon=float(round_up(together.epsilon(0.0), 2)))
-
-
-def own_loss(noise: SummedNoise) -> PrivacyLoss:
-    """The loss of noise for its own request, all models included."""
-    request = noise.request
-    if request.region is not None:
-        return region_loss(noise, request.region, request.adjacency)
-    return _loss_under(noise, request.plants(noise.plant_data), request.adjacency)
 
 
 def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
@@ -258,20 +244,11 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
 
 def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     """The loss of noise and a grid together, None if the noise does not cover the grid."""
-    own, *others = by_kind(noise.guarantee.loss)
-    loss: PrivacyLoss
-    if noise.family == "gaussian":
-        try:
-            grid = grid_shift(noise.parts, steps, noise.horizon)
-        except PrivacyError:
-            return None
-        loss = PrivacyLoss.gaussian(float(round_up(own.gdp + grid, 2)), (), False)
-    elif noise.total.white.all():
+    try:
         grid = grid_shift(noise.parts, steps, noise.horizon, family=noise.family)
-        shift = float(round_up(own.epsilon(0.0) + grid, 2))
-        loss = family_of(noise.family).loss_of_size(shift)
-    else:
+    except PrivacyError:
         return None
-    for other in others:  # a region that may miss the plant
-        loss = composed(loss, other)
-    return loss
+    own = by_kind(noise.guarantee.loss)[0]
+    size = own.gdp if noise.family == "gaussian" else own.epsilon(0.0)
+    loss = noise.law.loss_of_size(float(round_up(size + grid, 2)))
+    return _beside_miss(noise.guarantee, loss)

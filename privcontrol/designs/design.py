@@ -1,9 +1,9 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
 
-`design_output_noise` is the door. `Request.of` checks its arguments once. The table
+`design_output_noise` is the door. A `Request` checks its arguments once. The table
 `DESIGNS` has each way to size noise, with the requests that it is for and the reasons for
 which it refuses some of them. The first one that suits a request sizes the noise, and
-`DesignProblem.finished` makes the promise.
+`finished` makes the promise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import control as ct
 from numpy.typing import ArrayLike
@@ -31,9 +31,9 @@ from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
 from .output_noise import OutputNoise
 from .own_shape import constrained_shape, own_shape
-from .problem import DesignProblem, SizedNoise, Weight, is_dense
+from .problem import DesignProblem, SizedNoise, Weight, finished, is_dense
 from .region_design import of_region, of_varying_plant
-from .request import Models, Request
+from .request import Models, Request, joined
 from .robust import floored
 from .structured import independent, structured
 
@@ -190,20 +190,15 @@ def design_output_noise(
     """
     plant = Plant.of(sys)
     _check_loop(weight, plant)
-    request = Request.of(
+    request = Request(
+        horizon, budget, joined(adjacency), family, releases, order=order, gap=gap
+    ).of_plant(
         plant,
-        horizon=horizon,
-        adjacency=adjacency,
-        budget=budget,
-        family=family,
         floor=floor,
         models=models,
+        resolution=resolution,
         factor=factor,
         covariance=covariance,
-        resolution=resolution,
-        releases=releases,
-        order=order,
-        gap=gap,
     )
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
@@ -250,50 +245,31 @@ def designed(
     """Design noise for a request, up to the arguments given, without warnings."""
     request = replace(request, **changes)
     problem = DesignProblem(Plant.of(sys), request.without_miss(), weight)
-    return problem.finished(sized(problem), request)
+    return finished(problem, sized(problem), request)
 
 
 # -- which design ------------------------------------------------------------------------
-
-
-class Design(Protocol):
-    """A way to size noise."""
-
-    def applies(self, problem: DesignProblem) -> str | None:
-        """Return None, or the reason of a refusal."""
-
-    def __call__(self, problem: DesignProblem) -> SizedNoise:
-        """Size the noise, so that it meets the budget."""
 
 
 Condition = Callable[[Request], bool]
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A design, the problems that it suits, and the reasons to refuse some of them."""
+class Design:
+    """A way to size noise, the problems that it suits, and why it refuses some of them."""
 
     suits: Callable[[DesignProblem], bool]
     size: Callable[[DesignProblem], SizedNoise]
     refusals: Mapping[str, Condition] = field(default_factory=dict)
 
-    def applies(self, problem: DesignProblem) -> str | None:
-        for reason, refuses in self.refusals.items():
-            if refuses(problem.request):
-                return reason
-        return None
-
-    def __call__(self, problem: DesignProblem) -> SizedNoise:
-        return self.size(problem)
-
 
 def sized(problem: DesignProblem) -> SizedNoise:
     """Noise for a problem, by the first design that suits it."""
-    design: Design = next(row for row in DESIGNS if row.suits(problem))
-    reason = design.applies(problem)
-    if reason is not None:
-        raise PrivacyError(reason)
-    return design(problem)
+    design = next(design for design in DESIGNS if design.suits(problem))
+    for reason, refuses in design.refusals.items():
+        if refuses(problem.request):
+            raise PrivacyError(reason)
+    return design.size(problem)
 
 
 def _has_own_lambda(problem: DesignProblem) -> bool:
@@ -373,24 +349,24 @@ _OF_REGION: dict[str, Condition] = {
 
 #: The first design whose condition holds is taken.
 DESIGNS = (
-    _Row(
+    Design(
         lambda problem: problem.request.has_models and problem.request.drawn_afresh,
         of_varying_plant,
         _OF_VARYING,
     ),
-    _Row(
+    Design(
         lambda problem: problem.request.region is not None,
         lambda problem: of_region(problem, sized),
         _OF_REGION,
     ),
-    _Row(lambda problem: problem.horizon == math.inf, endless, _OF_NO_END),
-    _Row(lambda problem: problem.request.family.startswith("iid-"), _independent),
-    _Row(_has_own_lambda, own_shape, _BARE),
-    _Row(_is_driven, driven, _OF_DENSE),
-    _Row(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
-    _Row(lambda problem: problem.request.factor is not None, own_shape, _BARE),
-    _Row(lambda problem: problem.request.floor is not None, floored),
-    _Row(lambda problem: True, structured, _BARE),
+    Design(lambda problem: problem.horizon == math.inf, endless, _OF_NO_END),
+    Design(lambda problem: problem.request.family.startswith("iid-"), _independent),
+    Design(_has_own_lambda, own_shape, _BARE),
+    Design(_is_driven, driven, _OF_DENSE),
+    Design(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
+    Design(lambda problem: problem.request.factor is not None, own_shape, _BARE),
+    Design(lambda problem: problem.request.floor is not None, floored),
+    Design(lambda problem: True, structured, _BARE),
 )
 
 

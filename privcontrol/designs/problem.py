@@ -1,7 +1,7 @@
 """What every design of output noise starts from, and what it comes to.
 
 A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
-budget, with their privacy loss and their cost. `DesignProblem.finished` makes output noise
+budget, with their privacy loss and their cost. `finished` makes output noise
 of it, and `promised` its guarantee. No other place makes guarantees of designs.
 """
 
@@ -150,45 +150,6 @@ class DesignProblem:
         """tr(W B B^T) of output noise with the factor B (T p, r)."""
         return float(np.sum(self.weight_root(columns) ** 2))
 
-    def finished(
-        self, sized: SizedNoise, request: Request | None = None
-    ) -> OutputNoise:
-        """Output noise with the guarantee that its loss amounts to.
-
-        ``request`` is the user's, of which this problem may leave out the probability that
-        the region misses the plant.
-        """
-        request = request or self.request
-        guarantee = promised(self.plant, request, sized.parts, sized.loss)
-        return OutputNoise(
-            self.plant,
-            self.horizon,
-            self.family.family,
-            sized.parts,
-            guarantee,
-            sized.filtered or self._design(sized, guarantee),
-            request,
-        )
-
-    def _design(self, sized: SizedNoise, guarantee: PrivacyGuarantee) -> NoiseDesign:
-        """What is known of noise over a horizon, for the core's mechanisms."""
-        bound = sized.lower_bound
-        if bound > sized.cost:  # by rounding
-            bound = sized.cost
-        universal = math.nan
-        if self.family is GaussianNoise and not self.floor_std.any():
-            universal = bound * universal_share(sized.loss.gdp)
-        mechanism = Mechanism(self.query, sized.core_noise)
-        return NoiseDesign(
-            mechanism,
-            guarantee,
-            sized.cost,
-            bound,
-            sized.attained,
-            sized.tangent_factor,
-            universal,
-        )
-
 
 @dataclass(frozen=True)
 class SizedNoise:
@@ -210,12 +171,36 @@ class SizedNoise:
     tangent_factor: NDArray | None = None
     filtered: StationaryDesign | None = None
 
-    @property
-    def core_noise(self) -> Noise:
-        """The noise of all outputs together."""
-        if self.noise is None:
-            raise ValueError("noise: filtered noise has no factor")
-        return self.noise
+
+def finished(
+    problem: DesignProblem, sized: SizedNoise, request: Request
+) -> OutputNoise:
+    """Output noise with the guarantee that its loss amounts to.
+
+    ``request`` is the user's, of which the problem may leave out the probability that the
+    region misses the plant.
+    """
+    plant = problem.plant
+    guarantee = promised(plant, request, sized.parts, sized.loss)
+    design: NoiseDesign | StationaryDesign | None = sized.filtered
+    if design is None and sized.noise is not None:
+        universal = math.nan
+        bound = min(sized.lower_bound, sized.cost)  # above by rounding, or NaN
+        if problem.family is GaussianNoise and not problem.floor_std.any():
+            universal = bound * universal_share(sized.loss.gdp)
+        design = NoiseDesign(
+            Mechanism(problem.query, sized.noise),
+            guarantee,
+            sized.cost,
+            bound,
+            sized.attained,
+            sized.tangent_factor,
+            universal,
+        )
+    family = problem.family.family
+    return OutputNoise(
+        plant, problem.horizon, family, sized.parts, guarantee, design, request
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._files import Saved
+from ..core._frozen import CheckedFields
 from ..core._linalg import one_of, positive_integer, positive_number, real_array
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
@@ -28,11 +29,11 @@ Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
 
 
 @dataclass(frozen=True)
-class Request(Saved):
+class Request(Saved, CheckedFields):
     """What a noise is, or was, designed for: a frozen plan that designs nothing.
 
     These are all arguments of `design_output_noise` but the plant, the weight and
-    ``max_std``, checked.
+    ``max_std``, checked. Those that are about a plant come by `of_plant`.
     """
 
     horizon: Any  # an integer, or inf
@@ -48,50 +49,48 @@ class Request(Saved):
     order: int | None = None
     gap: float = 0.01
 
-    @classmethod
-    def of(
-        cls,
-        plant: Plant,
-        *,
-        horizon: float,
-        adjacency: Adjacency | Sequence[Adjacency],
-        budget: PrivacyBudget,
-        family: str,
-        floor: ArrayLike | str,
-        models: Models,
-        factor: ArrayLike | None,
-        covariance: ArrayLike | None,
-        resolution: ArrayLike,
-        releases: int,
-        order: int | None,
-        gap: float,
-    ) -> Request:
-        """Check the arguments of `design_output_noise` and build the request."""
-        one_of(family, "family", _FAMILIES)
-        covered, region = _checked_models(models, plant)
+    def __post_init__(self) -> None:
+        one_of(self.family, "family", _FAMILIES)
+        checked_budget(self.budget)
+        horizon = self.horizon
         is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
         if not is_endless:
             horizon = positive_integer(horizon, "horizon")
-            if order is not None:
+            if self.order is not None:
                 raise ValueError(
                     "order: noise of a given order is designed without a horizon; pass "
                     "horizon=np.inf, or leave order out"
                 )
+        order = self.order
         if order is not None and not (isinstance(order, int) and order == 0):
             order = positive_integer(order, "order")
-        return cls(
+        self._set(
             horizon=horizon,
-            budget=checked_budget(budget),
-            adjacency=joined(adjacency),
-            family=family,
-            releases=positive_integer(releases, "releases"),
-            floor=_checked_floor(floor, plant, family),
+            adjacency=joined(self.adjacency),
+            releases=positive_integer(self.releases, "releases"),
+            order=order,
+            gap=positive_number(self.gap, "gap"),
+        )
+
+    def of_plant(
+        self,
+        plant: Plant,
+        *,
+        floor: ArrayLike | str,
+        models: Models,
+        resolution: ArrayLike,
+        factor: ArrayLike | None,
+        covariance: ArrayLike | None,
+    ) -> Request:
+        """Return the request with arguments that are about a plant, checked."""
+        covered, region = _checked_models(models, plant)
+        return replace(
+            self,
+            floor=_checked_floor(floor, plant, self.family),
             models=covered,
             region=region,
             resolution=_one_per_output(resolution, "resolution", plant),
-            factor=_checked_factor(factor, covariance, plant, family, horizon),
-            order=order,
-            gap=positive_number(gap, "gap"),
+            factor=_checked_factor(factor, covariance, plant, self),
         )
 
     @property
@@ -241,21 +240,21 @@ def _checked_factor(
     factor: ArrayLike | None,
     covariance: ArrayLike | None,
     plant: Plant,
-    family: str,
-    horizon: float,
+    request: Request,
 ) -> NDArray | None:
     """S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
     if factor is None and covariance is None:
         return None
     if factor is not None and covariance is not None:
         raise ValueError("factor, covariance: expected one of them, got both")
+    family = request.family
     if family not in FAMILIES:
         raise ValueError(
             f"factor, covariance: they shape structured noise, got family={family!r}"
         )
     if factor is not None:
         shape = real_array(factor, "factor", ndim=2)
-        size = horizon * len(plant.C)
+        size = request.horizon * len(plant.C)
         if len(shape) not in (plant.order, size):
             raise ValueError(
                 f"factor: expected S with {plant.order} rows, one per state, or Lambda "

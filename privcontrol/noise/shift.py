@@ -23,6 +23,7 @@ from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
+from ..core.noise import family_of
 from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances
@@ -359,11 +360,10 @@ def grid_shift(
         return 0.0
     run = int(horizon)
     white = PartSum(parts).white
-    if family != "gaussian":
-        return shift_of_resolution(resolution, white, run, 1)
     bounds = []
     if white.all():
-        bounds.append(shift_of_resolution(resolution, white, run, 2))
+        norm = family_of(family).shift_norm
+        bounds.append(shift_of_resolution(resolution, white, run, norm))
     for part in parts:
         if part.drive is not None and part.drive[0] is None:
             _, shaping = part.drive
