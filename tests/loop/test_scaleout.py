@@ -1,7 +1,6 @@
 """Same seed, same numbers: serial, threads, processes and a dask cluster, bit for bit."""
 
 import math
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import cases
@@ -69,23 +68,12 @@ def test_two_processes_give_the_numbers_of_the_serial_run():
             assert_same_bits(numbers(loop, options), numbers(loop, options, pool))
 
 
-@pytest.mark.slow
 def test_a_dask_cluster_gives_the_numbers_of_the_serial_run():
-    distributed, cloudpickle = (
-        pytest.importorskip("distributed"),
-        pytest.importorskip("cloudpickle"),
-    )
-    cloudpickle.register_pickle_by_value(
-        sys.modules[__name__]
-    )  # its workers cannot import this file
-    options = {
-        "n_workers": 2,
-        "threads_per_worker": 1,
-        "processes": True,
-        "dashboard_address": None,
-    }
+    """Its workers are threads; tests/stress/scale_consensus.py starts processes."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
     with (
-        distributed.LocalCluster(**options) as cluster,
+        distributed.LocalCluster(**options, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         pool = client.get_executor()
