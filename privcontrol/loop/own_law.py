@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS, real_array
 from ..systems.linear import reached_states
-from ..systems.nonlinear import is_nonlinear
+from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from ..systems.plant import SampledSystem
 from .controller import Controller, Law, ObserverFeedback, indexed
 from .side import LinearSide, NonlinearSide
@@ -142,14 +142,12 @@ class FunctionLaw(OwnLaw):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SystemLaw(OwnLaw):
-    """The functions of a `ct.nlsys` from the published outputs, then references.
+    """A `ct.nlsys` from the published outputs, then references.
 
     ``reads`` and ``drives`` put its inputs and outputs in the loop's order.
     """
 
-    update: Callable[..., ArrayLike] | None
-    read: Callable[..., ArrayLike] | None
-    params: dict[str, object]
+    system: NonlinearPlant
     reads: NDArray
     drives: list[int]
 
@@ -160,37 +158,24 @@ class SystemLaw(OwnLaw):
         """The controller of a system whose time is the plant's."""
         check_timebase(ctrl, side.plant)
         reads, drives = wiring(ctrl, side)
-        return cls(
-            side,
-            state_names(ctrl, side.plant),
-            indexed("r", ctrl.ninputs - len(side.outputs)),
-            update=ctrl.updfcn,
-            read=ctrl.outfcn,
-            params=dict(ctrl.params),
-            reads=np.argsort(reads),
-            drives=drives,
-        )
+        states = state_names(ctrl, side.plant)
+        references = indexed("r", ctrl.ninputs - len(side.outputs))
+        system = NonlinearPlant.as_given(ctrl)
+        places = np.argsort(reads)
+        return cls(side, states, references, system=system, reads=places, drives=drives)
 
-    def _called(
-        self,
-        function: Callable[..., ArrayLike],
-        t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        reference: NDArray,
-    ) -> ArrayLike:
-        """What a function of the system returns at sample t."""
+    def _given(
+        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+    ) -> tuple[float, NDArray, NDArray]:
+        """The time, the state and the inputs of the system at sample t."""
         given = np.concatenate([sensed + self.side.outputs, reference])[self.reads, 0]
-        state = memory[:, 0].copy()
-        return function(t * self.side.plant.step, state, given, dict(self.params))
+        return t * self.side.plant.step, memory[:, 0], given
 
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> ArrayLike:
-        if self.read is None:
-            return memory[self.drives, 0]
-        answer = self._called(self.read, t, memory, sensed, reference)
-        return np.ravel(answer)[self.drives]
+        given = self._given(t, memory, sensed, reference)
+        return self.system.read_outputs(*given)[self.drives]
 
     def follow(
         self,
@@ -200,10 +185,10 @@ class SystemLaw(OwnLaw):
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        if self.update is None or not self.states:
+        if not self.states:
             return memory
-        moved = self._called(self.update, t, memory, sensed, reference)
-        return np.reshape(moved, memory.shape)
+        given = self._given(t, memory, sensed, reference)
+        return self.system.next_states(*given)[:, None]
 
 
 @dataclass(frozen=True, eq=False)

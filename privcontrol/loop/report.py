@@ -15,6 +15,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+from ..core._files import finished_file
 from ..core._shown import time_axis, with_units
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
@@ -39,67 +40,56 @@ def write_report(
 ) -> Path:
     """Write the page of `PrivateLoop.report` and return its path."""
     noise = loop.private_noise
-    title = f"Privacy of {loop.name}"
-    known = [*loop.side.plant.outputs, *loop.side.plant.states]
-    outputs = zip(with_units(loop.side.plant.outputs, units, known), noise.std)
-    levels = [(name, f"{std:.4g}") for name, std in outputs]
-    states = with_units(loop.side.plant.states, units, known)
-    length = loop.side.plant.step * noise.horizon
-    clock = time_axis(loop.side.plant.time_label, time_unit).removeprefix("Time ")
-    run = f"<p>The run takes {length:g} {clock.strip('[]')}.</p>"
-    sections = [
-        f"<h1>{html.escape(title)}</h1>",
-        "<h2>What is guaranteed</h2>",
-        loop.guarantee._repr_html_() + run,
-        "<h2>Noise on what is published</h2>",
-        _table(("Output", "Largest standard deviation, in its unit"), levels),
-        "<h2>What an eavesdropper can tell</h2>",
-        _known_to_others(loop, states),
-        "<h2>What it costs</h2>",
-        _cost(loop),
-        "<h2>Error of the states</h2>",
-        _errors(loop, states, time_unit),
-    ]
+    plant = loop.side.plant
+    known = [*plant.outputs, *plant.states]
+    outputs = with_units(plant.outputs, units, known)
+    states = with_units(plant.states, units, known)
+    levels = [("Output", "Largest standard deviation, in its unit")]
+    levels += [(name, f"{std:.4g}") for name, std in zip(outputs, noise.std)]
+    clock = time_axis(plant.time_label, time_unit).removeprefix("Time ").strip("[]")
+    run = f"<p>The run takes {plant.step * noise.horizon:g} {clock}.</p>"
+    sections = {
+        "What is guaranteed": loop.guarantee._repr_html_() + run,
+        "Noise on what is published": _table(levels),
+        "What an eavesdropper can tell": _known_to_others(loop, states),
+        "What it costs": _cost(loop),
+        "Error of the states": _errors(loop, states, time_unit),
+    }
+    title = html.escape(f"Privacy of {loop.name}")
     page = (
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body>{''.join(sections)}</body></html>"
+        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
     )
+    for heading, text in sections.items():
+        page += f"<h2>{heading}</h2>{text}"
     written = Path(path)
-    temporary = written.with_name(f".{written.name}.part")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(written)
+    with finished_file(written, replace=True) as temporary:
+        temporary.write_text(f"{page}</body></html>", encoding="utf-8")
     return written
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
     """Errors of the best estimates, or detections where the start is no secret."""
     if not loop.private_noise.total.consists_of(Structured, White):
-        return _detections(loop)
-    spy = eavesdropper(loop)
-    rows = []
-    for name, std in zip(states, spy.std):
-        sizes = [_HIDDEN, _HIDDEN]
-        for k, size in enumerate((std[0], std[-1])):
-            if np.isfinite(size):
-                sizes[k] = f"{size:.4g}"
-        rows.append((name, *sizes))
+        rows = [
+            ("False alarms, and detections by guessing", "Detections of a hidden move")
+        ]
+        for alarms in (0.01, 0.05, 0.2):
+            detected = loop.guarantee.detection(alarms)
+            rows.append((f"{alarms:.0%}", f"{detected:.1%}"))
+        return "<p>No test detects more.</p>" + _table(rows)
+    table = [("State", "Error at the start", "Error at the end")]
+    for name, std in zip(states, eavesdropper(loop).std):
+        first, last = (
+            f"{size:.4g}" if np.isfinite(size) else _HIDDEN for size in std[[0, -1]]
+        )
+        table.append((name, first, last))
     explanation = (
         "<p>Standard deviations, in the states' units, of the best linear estimate "
         "from all that is published, by somebody who knows model and gains and nothing "
         "else about the state.</p>"
     )
-    head = ("State", "Error at the start", "Error at the end")
-    return explanation + _table(head, rows)
-
-
-def _detections(loop: LoopData) -> str:
-    """The power of the best test for a hidden move."""
-    rows = []
-    for alarms in (0.01, 0.05, 0.2):
-        rows.append((f"{alarms:.0%}", f"{loop.guarantee.detection(alarms):.1%}"))
-    head = ("False alarms, and detections by guessing", "Detections of a hidden move")
-    return "<p>No test detects more.</p>" + _table(head, rows)
+    return explanation + _table(table)
 
 
 def _cost(loop: LoopData) -> str:
@@ -112,13 +102,14 @@ def _cost(loop: LoopData) -> str:
     if loop.weights.RN is not None:
         drawn["measurement_noise"] = "design"
     cost = expected_cost(*over_run(loop, **drawn))
-    rows = [
-        ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
-        ("Privacy noise", f"{cost.privacy:.4g}"),
-        ("Total", f"{cost.total:.4g}"),
-    ]
-    head = ("Cause", "Expected cost over the horizon, units of x'Qx + u'Ru")
-    return _table(head, rows)
+    return _table(
+        [
+            ("Cause", "Expected cost over the horizon, units of x'Qx + u'Ru"),
+            ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
+            ("Privacy noise", f"{cost.privacy:.4g}"),
+            ("Total", f"{cost.total:.4g}"),
+        ]
+    )
 
 
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
@@ -139,14 +130,11 @@ def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     return f"<img alt='figure' src='data:image/png;base64,{text}'>"
 
 
-def _table(head: tuple[str, ...], rows: list) -> str:
-    """Rows of texts as a table."""
-    lines = [_row("th", head)]
-    for row in rows:
-        lines.append(_row("td", row))
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as a table, the first one as its head."""
+    lines = []
+    for k, row in enumerate(rows):
+        tag = "td" if k else "th"
+        cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in row]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table>{''.join(lines)}</table>"
-
-
-def _row(tag: str, texts: Sequence[str]) -> str:
-    cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in texts]
-    return f"<tr>{''.join(cells)}</tr>"

@@ -69,7 +69,6 @@ class LoopSignals:
 
         None of them may differ by trial without ``trials``.
         """
-        n = loop.side.plant.order
         times = _timepts(loop, timepts)
         samples = len(times)
         followed, fed = _references(loop, reference, given.get("feedforward"), samples)
@@ -77,67 +76,48 @@ class LoopSignals:
         goal = np.tile(loop.simulated.rest, (samples, 1))
         if loop.law.follows_states:
             public = np.hstack([followed, fed])
-            goal = followed + loop.simulated.rest
+            goal = followed + goal
         elif followed.any():
             goal = _followed_states(loop, followed)
         if target is not None:
-            goal = _signal(target, "target", (n,), samples, constant=True)
+            goal = _signal(target, "target", (loop.side.order,), samples, constant=True)
         initial, start = _start(loop, given)
-        signals = cls(
-            timepts=times,
-            initial=initial[:, None],
-            shared={"reference": public[:, :, None]},
-            each={},
-            roots={},
-            target=goal,
-            feedforward=fed,
-            start=start,
-        )
-        signals._draw("disturbance", given.get("disturbance"), loop, trials)
-        signals._draw("measurement_noise", given.get("measurement_noise"), loop, trials)
+        roots = {}
+        drives = {"reference": public}
+        disturbance = given.get("disturbance")
+        measurement = given.get("measurement_noise")
+        n = loop.side.order
+        p = len(loop.side.outputs)
+        for name, drive, source, size, value in (
+            ("disturbance", "disturbance", "QN", n, disturbance),
+            ("measurement_noise", "noise", "RN", p, measurement),
+        ):
+            if isinstance(value, str):
+                _check_design(value, name)
+                if drive not in loop.weights.drive_roots:
+                    raise ValueError(
+                        f'{name}="design" draws from {source}, which the loop was not '
+                        f"given; pass {source} to it"
+                    )
+                roots[drive] = loop.weights.drive_roots[drive]
+            elif value is not None:
+                drives[drive] = _signal(value, name, (size,), samples, trials)
         exogenous = given.get("exogenous")
         if loop.side.free or exogenous:
-            array = _exogenous(loop, exogenous, samples, trials)
-            signals._add("exogenous", array)
-        return signals
+            drives["exogenous"] = _exogenous(loop, exogenous, samples, trials)
+        shared = {}
+        each = {}
+        for drive, array in drives.items():
+            if array.ndim == 2:
+                shared[drive] = array[:, :, None]
+            else:
+                each[drive] = array
+        return cls(times, initial[:, None], shared, each, roots, goal, fed, start)
 
     @property
     def samples(self) -> int:
         """Number of samples T."""
         return len(self.timepts)
-
-    def _draw(
-        self,
-        name: str,
-        value: ArrayLike | str | None,
-        loop: LoopData,
-        trials: int | None,
-    ) -> None:
-        """File a disturbance that is given, or is drawn by the design's covariance."""
-        size = loop.side.order
-        drive = "disturbance"
-        source = "QN"
-        if name == "measurement_noise":
-            size = len(loop.side.outputs)
-            drive = "noise"
-            source = "RN"
-        if isinstance(value, str):
-            _check_design(value, name)
-            if drive not in loop.weights.drive_roots:
-                raise ValueError(
-                    f'{name}="design" draws from {source}, which the loop was not '
-                    f"given; pass {source} to it"
-                )
-            self.roots[drive] = loop.weights.drive_roots[drive]
-        elif value is not None:
-            self._add(drive, _signal(value, name, (size,), self.samples, trials))
-
-    def _add(self, name: str, array: NDArray) -> None:
-        """File a drive that all trials share, (T, size), or (trials, T, size)."""
-        if array.ndim == 2:
-            self.shared[name] = array[:, :, None]
-        else:
-            self.each[name] = array
 
 
 def over_run(
@@ -176,7 +156,7 @@ def start_of(loop: LoopData) -> NDArray:
 
 def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
     """Initial states (N,) of plant and controller, and the root of what is drawn."""
-    n = loop.side.plant.order
+    n = loop.side.order
     initial = start_of(loop)
     start = np.zeros((n, 0))
     state = given.get("initial_state")
@@ -219,18 +199,15 @@ def _references(
         )
     if not labels and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
-    followed = np.zeros((samples, len(labels)))
-    fed = np.zeros((samples, len(loop.side.controls)))
-    if reference is not None:
-        whose = f", one for each of {', '.join(labels)}"
-        shape = followed.shape[1:]
-        followed = _signal(
-            reference, "reference", shape, samples, constant=True, whose=whose
-        )
-    if feedforward is not None:
-        shape = fed.shape[1:]
-        fed = _signal(feedforward, "feedforward", shape, samples, constant=True)
-    return followed, fed
+    followed = np.zeros(len(labels)) if reference is None else reference
+    fed = np.zeros(len(loop.side.controls)) if feedforward is None else feedforward
+    whose = f", one for each of {', '.join(labels)}"
+    return (
+        _signal(
+            followed, "reference", (len(labels),), samples, constant=True, whose=whose
+        ),
+        _signal(fed, "feedforward", (len(loop.side.controls),), samples, constant=True),
+    )
 
 
 def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
@@ -338,7 +315,7 @@ def _exogenous(
             "exogenous: expected a mapping of input names to signals, got "
             f"{type(given).__name__}"
         )
-    arrays = {}
+    columns = dict.fromkeys(names, np.zeros((samples, 1)))
     for name, value in (given or {}).items():
         if name not in names:
             raise ValueError(
@@ -346,8 +323,5 @@ def _exogenous(
                 f"these are {', '.join(names)}; controls=[...] names those that it "
                 "drives"
             )
-        arrays[name] = _signal(value, f"exogenous {name!r}", (), samples, trials)
-    still = np.zeros((samples, 1))
-    columns = [arrays.get(name, still) for name in names]
-    shape = np.broadcast_shapes(*(column.shape for column in columns))
-    return np.concatenate([np.broadcast_to(one, shape) for one in columns], axis=-1)
+        columns[name] = _signal(value, f"exogenous {name!r}", (), samples, trials)
+    return np.concatenate(np.broadcast_arrays(*columns.values()), axis=-1)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
@@ -30,6 +30,7 @@ from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..secrets.modes import warn_of_costly_modes
+from ..systems.plant import Plant
 from .assembly import private_lqg
 from .checks import known_keywords, semidefinite, span
 from .controller import Gains, ObserverFeedback
@@ -112,22 +113,19 @@ class Tradeoff:
     def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
         return self.loops[one_of(design, "design", tuple(self.loops))]
 
-    def _place(self, state: str, name: str) -> int:
-        """The place of a state, which an argument called ``name`` asks for."""
-        states = next(iter(self.loops.values()))[0].side.plant.states
-        return states.index(one_of(state, name, states))
+    @property
+    def _plant(self) -> Plant:
+        return next(iter(self.loops.values()))[0].side.plant
 
     def rms(self, design: str, state: str) -> NDArray:
         """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
 
         They count everything that the costs of the ``design`` count.
         """
-        place = self._place(state, "state")
-        errors = []
-        for loop in self._loops(design):
-            quiet, noisy = self.expected.errors(loop)
-            errors.append(np.max(quiet[place] + noisy[place]))
-        return np.sqrt(errors)
+        states = self._plant.states
+        place = states.index(one_of(state, "state", states))
+        errors = [np.add(*self.expected.errors(loop)) for loop in self._loops(design)]
+        return np.sqrt(np.max(errors, axis=2)[:, place])
 
     def detections(self, design: str, false_alarm: float) -> NDArray:
         """Largest detection rates (E,) of tests with a rate of false alarms.
@@ -153,13 +151,12 @@ class Tradeoff:
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
-            limits = self._limits(rms)
+            limits = self._limits(math.inf, rms)
             ranked = []
             for known in loops:
                 loop = _with_budget(known, design, epsilon)
-                cost = self.expected.cost(loop)
-                exceeds = self._room(loop, cost, math.inf, limits) < 1 - _ROUNDED
-                ranked.append((exceeds, cost.total, loop))
+                exceeds = self._room(loop, limits) < 1 - _ROUNDED
+                ranked.append((exceeds, self.expected.cost(loop).total, loop))
             return min(ranked, key=lambda one: one[:2])[2]
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
@@ -205,15 +202,14 @@ class Tradeoff:
                 "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
             )
         allowed = math.inf if cost is None else positive_number(cost, "cost")
-        limits = self._limits(rms)
+        limits = self._limits(allowed, rms)
         designs = tuple(self.costs)
         if design is not None:
             designs = (one_of(design, "design", designs),)
         losses = []
         for name in designs:
-            points = zip(self.epsilons, self.costs[name], self.loops[name])
-            for epsilon, spent, loop in points:
-                room = self._room(loop, spent, allowed, limits)
+            for epsilon, loop in zip(self.epsilons, self.loops[name]):
+                room = self._room(loop, limits)
                 if room > 0:
                     losses.append((self._scaled(name, float(epsilon), room), name))
         if losses:
@@ -236,40 +232,33 @@ class Tradeoff:
             f"any noise; the least here are {', '.join(least)}"
         )
 
-    def _limits(self, rms: Mapping[str, float] | None) -> dict[int, float]:
-        """Largest mean square errors by the states' places."""
-        if rms is None:
-            return {}
-        if not isinstance(rms, Mapping):
+    def _limits(
+        self, cost: float, rms: Mapping[str, float] | None
+    ) -> tuple[float, NDArray]:
+        """The largest cost, and largest mean square errors (n, 1) of the states."""
+        if not isinstance(rms, Mapping | None):
             raise TypeError(
                 "rms: expected a mapping of states to errors, such as "
                 f"{{'position': 0.5}}, got {type(rms).__name__}"
             )
-        limits = {}
-        for state, error in rms.items():
+        states = self._plant.states
+        squares = np.full((len(states), 1), np.inf)
+        for state, error in (rms or {}).items():
             limit = positive_number(error, f"rms[{state!r}]")
-            limits[self._place(state, "rms")] = limit**2
-        return limits
+            squares[states.index(one_of(state, "rms", states))] = limit**2
+        return cost, squares
 
-    def _room(
-        self,
-        loop: PrivateLoop,
-        cost: LoopCost,
-        allowed: float,
-        limits: Mapping[int, float],
-    ) -> float:
+    def _room(self, loop: PrivateLoop, limits: tuple[float, NDArray]) -> float:
         """How many times as large a loop's noise may be, 0 where no size is allowed."""
-        left = [allowed - cost.regulation - cost.disturbance]
-        added = [cost.privacy]
-        if limits:
-            quiet, noisy = self.expected.errors(loop)
-        for place, limit in limits.items():
-            left.extend(limit - quiet[place])
-            added.extend(noisy[place])
-        if min(left) < 0:
+        allowed, squares = limits
+        cost = self.expected.cost(loop)
+        quiet, noisy = self.expected.errors(loop)
+        left = np.append(squares - quiet, allowed - cost.regulation - cost.disturbance)
+        added = np.append(noisy, cost.privacy)
+        if left.min() < 0:
             return 0.0
-        ratios = [rest / one for rest, one in zip(left, added) if one > 0]
-        return math.sqrt(min(ratios, default=math.inf))
+        used = added > 0
+        return math.sqrt(np.min(left[used] / added[used], initial=math.inf))
 
     def _scaled(self, design: str, epsilon: float, size: float) -> float:
         """The epsilon of noise for an epsilon that is made ``size`` times as large."""
@@ -346,8 +335,8 @@ class Tradeoff:
         if time_unit is None:
             return samples
         clock = time_axis("", time_unit).removeprefix("Time ").strip("[]")
-        step = next(iter(self.loops.values()))[0].side.plant.step
-        return f"{samples} or {step * self.horizon:g} {clock}"
+        length = self._plant.step * self.horizon
+        return f"{samples} or {length:g} {clock}"
 
 
 @known_keywords
@@ -445,7 +434,7 @@ def tradeoff(
             f"designs: expected names among {', '.join(DESIGNS)}, got "
             f"{type(designs).__name__}"
         )
-    samples: Any = span(horizon)
+    samples = span(horizon)
     known = ENDLESS_DESIGNS if samples == math.inf else tuple(DESIGNS)
     names = [one_of(design, "designs", known) for design in designs]
     secret = joined(adjacency)
@@ -459,16 +448,26 @@ def tradeoff(
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
         executor = checked_executor(executor)
-    prior: dict[str, Any] = {"estimator": estimator}
-    if P0 is not None and samples != math.inf and estimator != "observer":
-        prior |= {"P0": P0, "initial_state": initial_state}
-    if "codesign" in names and samples != math.inf and "P0" not in prior:
+    knows_prior = P0 is not None and samples != math.inf and estimator != "observer"
+    if "codesign" in names and samples != math.inf and not knows_prior:
         raise ValueError(
             "designs: over a horizon the co-designed noise depends on what is known of "
             "x(0); pass its public covariance P0"
         )
-    options: dict[str, Any] = {"controls": controls, "G": G, "N": N, "form": form}
-    public = private_lqg(sys, Q, R, QN, RN, **options, **prior)
+    public = private_lqg(
+        sys,
+        Q,
+        R,
+        QN,
+        RN,
+        controls=controls,
+        G=G,
+        N=N,
+        form=form,
+        estimator=estimator,
+        P0=P0 if knows_prior else None,
+        initial_state=initial_state if knows_prior else None,
+    )
     plant = public.side.plant
     if not isinstance(terminal, str):
         weight = semidefinite(terminal, "terminal", plant.order)
@@ -484,21 +483,22 @@ def tradeoff(
         }
         expected = Expected(semidefinite(P0, "P0", plant.order), given)
         kinds = ("contracting", "chain", "unstable")
-        warn_of_costly_modes(plant, secret, samples, kinds)
+        warn_of_costly_modes(plant, secret, int(samples), kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         open_cost = expected.cost(_unmeasured(public))
     requests = [Request(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map
-    every: dict[str, list[Result]] = {name: [] for name in names}
+    results: list[Result] = []
     faster = "pass fewer epsilons or designs, or progress=True"
     with progress_bar(len(tasks), progress, "design", faster) as bar:
-        for task, result in zip(tasks, spread(_evaluated, tasks)):
-            every[task[2]].append(result)
+        for result in spread(_evaluated, tasks):
+            results.append(result)
             bar.update(1)
     costs = {}
     loops = {}
-    for name, found in every.items():
+    for k, name in enumerate(names):
+        found = results[k * len(budgets) : (k + 1) * len(budgets)]
         _let_fall(found, losses, expected, name)
         costs[name], loops[name] = zip(*found)
     public_cost = expected.cost(public)
@@ -520,19 +520,17 @@ def _evaluated(task: tuple[PrivateLoop, Expected, str, Request]) -> Result:
 
 def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
     """The observer loop that reads nothing, L = 0."""
-    observer: Any = loop.observer
-    still = np.zeros((loop.side.plant.order, len(loop.side.plant.C)))
-    return _with_gains(loop, observer.K, still, still)
+    nothing = np.zeros_like(loop.side.plant.C.T)
+    return _with_filter(loop, nothing, nothing)
 
 
-def _with_gains(
-    loop: PrivateLoop, K: NDArray, correct: NDArray, advance: NDArray
-) -> PrivateLoop:
-    """The same observer loop with other gains."""
+def _with_filter(loop: PrivateLoop, correct: NDArray, advance: NDArray) -> PrivateLoop:
+    """The same loop with a constant observer of other gains."""
+    design = replace(loop.known_design, estimator="observer")
     plant = loop.side.plant
+    K = design.regulator(loop.side, loop.weights, None)
     gains = Gains(plant.A, plant.C, correct, advance)
     law = ObserverFeedback.of(loop.side, K, gains, loop.form)
-    design = replace(loop.known_design, estimator="observer")
     return replace(loop, law=law, design=design)
 
 
@@ -540,20 +538,19 @@ def _candidates(
     public: PrivateLoop, design: str, request: Request
 ) -> list[PrivateLoop]:
     """Loops of a design for a budget, of which the cheapest is kept."""
-    tried = [_with_request(public, design, request)]
-    if tried[0].never_ends and design == "loop":
-        tried.append(_with_request(public, "trace", request))
-    if tried[0].knows_noise:
-        return tried  # no other gains cost less
-    silent = _unmeasured(tried[0])
+    first = _with_request(public, design, request)
+    if first.knows_noise:  # no other gains cost less
+        if first.never_ends and design == "loop":
+            return [first, _with_request(public, "trace", request)]
+        return [first]
+    tried = [first]
+    silent = _unmeasured(first)
     if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)
-    regulator: Any = public.K
-    other = _with_gains(public, regulator, step.correct, step.advance)
-    tried.append(_with_request(other, design, request))
-    return tried
+    retuned = _with_filter(public, step.correct, step.advance)
+    return [*tried, _with_request(retuned, design, request)]
 
 
 def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
@@ -564,8 +561,8 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
     if design == "iid":
         request = replace(request, family="iid-gaussian")
     plain = loop.with_noise(designed(request, loop.side.plant))
-    observer: Any = loop.observer
-    is_blind = not (observer.K.any() and observer.advance.any())
+    observer = loop.observer
+    is_blind = observer is None or not (observer.K.any() and observer.advance.any())
     if design in ("trace", "iid") or is_blind:
         return plain  # no noise costs a loop without feedback
     if design == "codesign":

@@ -60,6 +60,11 @@ class NonlinearPlant(SampledSystem):
                 "sys: expected the names of states and outputs; pass states= and "
                 "outputs= to ct.nlsys"
             )
+        return cls.as_given(sys)
+
+    @classmethod
+    def as_given(cls, sys: ct.NonlinearIOSystem) -> NonlinearPlant:
+        """The functions and names of a system, which is not checked."""
         return cls(
             update=sys.updfcn,
             read=sys.outfcn,
