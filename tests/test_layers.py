@@ -19,7 +19,6 @@ LAYERS = [
     ["privcontrol.loop"],
     [
         "privcontrol.response",
-        "privcontrol._signals",
         "privcontrol._trials",
     ],
     ["privcontrol.designs"],

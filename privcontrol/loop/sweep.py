@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import finished_plot
-from .._signals import pandas
 from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._progress import progress_bar
@@ -29,6 +28,7 @@ from ..core.budget import PrivacyBudget, kappa_inverse
 from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
+from ..response import pandas
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.plant import Plant
 from .assembly import private_lqg
