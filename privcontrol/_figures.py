@@ -5,18 +5,24 @@ Nothing here knows about privacy. The arrays that it is given are drawn as they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import real_array
+
+#: Axes to draw on, one for each panel, or None for new ones.
+AxesLike = Axes | NDArray | Sequence[Axes] | None
 
 #: Okabe and Ito, for colour-blind readers.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
@@ -26,11 +32,15 @@ MANY = 100
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One signal with its traces (trials, T), and the reference (T,) that it follows."""
+    """One signal with its traces (trials, T), and what is drawn with them.
+
+    That is the reference (T,) that it follows, and a band of half this width (T,).
+    """
 
     label: str
     traces: NDArray
     reference: NDArray | None = None
+    band: NDArray | None = None
 
 
 @dataclass(frozen=True)
@@ -46,14 +56,6 @@ class Style:
         return text if self.label is None else f"{self.label}: {text}"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A heading and the panels below it."""
-
-    panels: Sequence[Panel]
-    heading: str | None = None
-
-
 class PanelPlot(ct.ControlPlot):
     """A ControlPlot whose title leaves the legend below the panels in its place."""
 
@@ -67,7 +69,7 @@ def control_style() -> AbstractContextManager[None]:
     return plt.rc_context(ct.config.defaults["ctrlplot.rcParams"])
 
 
-def panel_axes(ax: Any, rows: int, columns: int, title: str | None) -> NDArray:
+def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDArray:
     """Axes (rows, columns) that share their time axis: the given ones, or new ones.
 
     New ones are in the current figure if it is empty, and the title stands above them.
@@ -103,39 +105,37 @@ def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
 def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
     """Whether at least one trial is outside the band, on average, on either side."""
     low, high = quantiles
-    for tail in (low, 1 - high):
-        if tail > 0 and trials * tail < 1 - 1e-9:
-            return False
-    return trials > 1
+    rarest = min((tail for tail in (low, 1 - high) if tail > 0), default=1.0)
+    return trials > 1 and trials * rarest >= 1 - 1e-9
 
 
 def draw_panels(
     time: NDArray,
-    columns: Sequence[Column],
+    columns: Mapping[str, Sequence[Panel]],
     style: Style,
-    ax: Any = None,
+    ax: AxesLike = None,
     *,
     time_label: str = "Time [s]",
     title: str | None = None,
 ) -> PanelPlot:
-    """Draw columns of panels that share their time axis and their legend.
+    """Draw columns of panels below their headings, which share time axis and legend.
 
     They are drawn on the given axes, one for each panel of the grid, or on new ones.
     """
-    rows = max(len(column.panels) for column in columns)
+    rows = max(map(len, columns.values()))
     lines = np.empty((rows, len(columns)), object)
     with control_style():
         axes = panel_axes(ax, rows, len(columns), title)
-        for k, column in enumerate(columns):
+        for k, (heading, panels) in enumerate(columns.items()):
             for row, axis in enumerate(axes[:, k]):
                 lines[row, k] = []
-                is_used = row < len(column.panels)
+                is_used = row < len(panels)
                 if is_used:
-                    lines[row, k] = _draw_panel(axis, time, column.panels[row], style)
+                    lines[row, k] = _draw_panel(axis, time, panels[row], style)
                 axis.set_visible(is_used)
-            if column.heading is not None:
-                axes[0, k].set_title(column.heading)
-            lowest = axes[len(column.panels) - 1, k]
+            if heading:
+                axes[0, k].set_title(heading)
+            lowest = axes[len(panels) - 1, k]
             lowest.set_xlabel(time_label)
             lowest.tick_params(labelbottom=True)
         figure = axes[0, 0].figure
@@ -150,9 +150,14 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
     color = COLORS[drawn % len(COLORS)]
     count = len(panel.traces)
     trials = f"{count} trial{'s' * (count != 1)}"
-    has_band = enough_trials(count, style.quantiles)
+    has_band = panel.band is None and enough_trials(count, style.quantiles)
     shown = panel.traces[: style.samples if has_band else MANY]
-    lines: list[Any] = []
+    lines: list[Line2D] = []
+    if panel.band is not None:
+        shown = panel.traces
+        ax.fill_between(
+            time, -panel.band, panel.band, color="0.85", lw=0, label="two std"
+        )
     if has_band:
         low, high = np.quantile(panel.traces, style.quantiles, axis=0)
         first, last = (f"{100 * quantile:.4g}" for quantile in style.quantiles)
@@ -174,9 +179,9 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
     return lines
 
 
-def _draw_legend(figure: Any, axes: NDArray, own: bool) -> Any:
+def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
     """One legend for all panels, below a figure of our own or in the first given axes."""
-    entries: dict[str, Any] = {}
+    entries: dict[str, Artist] = {}
     for ax in axes.flat:
         for handle, name in zip(*ax.get_legend_handles_labels()):
             entries.setdefault(name, handle)

@@ -22,7 +22,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._figures import Column, Panel, Style, draw_panels, quantile_pair
+from ._figures import AxesLike, Panel, Style, draw_panels, quantile_pair
 from .core._linalg import positive_integer, real_array
 from .core._shown import time_axis, with_units
 from .core.guarantee import SIMULATED, PrivacyGuarantee, released
@@ -502,7 +502,7 @@ class PrivateResponse(ct.TimeResponseData):
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
         label: str | None = None,
-        ax: Any = None,
+        ax: AxesLike = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
@@ -545,7 +545,7 @@ class PrivateResponse(ct.TimeResponseData):
         quantiles: Sequence[float] = (0.05, 0.95),
         reference: bool = True,
         label: str | None = None,
-        ax: Any = None,
+        ax: AxesLike = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
@@ -570,20 +570,19 @@ class PrivateResponse(ct.TimeResponseData):
 
     def _columns(
         self, signals: Signals, reference: bool, units: Mapping[str, str] | None
-    ) -> list[Column]:
+    ) -> dict[str, list[Panel]]:
         """Headings and panels of a plot."""
         if signals is not None:
-            return [Column(self._panels(self._find(signals), reference, units))]
+            return {"": self._panels(self._find(signals), reference, units)}
         groups = {"Published outputs": self._find("outputs")}
         if self.x is not None and self._plots_states:
             own = [place for place in self._find(None) if not self._is_past(place[1])]
             groups = {"States (private)": own, **groups}
-        columns = []
+        columns = {}
         for heading, places in groups.items():
             if len(places) > MAX_ROWS:
                 heading += f", first {MAX_ROWS} of {len(places)}"
-            panels = self._panels(places[:MAX_ROWS], reference, units)
-            columns.append(Column(panels, heading))
+            columns[heading] = self._panels(places[:MAX_ROWS], reference, units)
         return columns
 
     def _is_past(self, state: int) -> bool:

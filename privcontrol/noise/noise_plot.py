@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import control as ct
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
-from .._figures import control_style, finished_plot, panel_axes
+from .._figures import (
+    AxesLike,
+    Panel,
+    Style,
+    control_style,
+    draw_panels,
+    finished_plot,
+    panel_axes,
+)
 from ..core._linalg import Seed, positive_integer
 from ..core._shown import own_axes, time_axis, with_units
 from ..systems.linear import frequency_response
@@ -26,12 +34,12 @@ _PLOTTED = 400
 
 @contextmanager
 def stacked_axes(
-    ax: Any,
+    ax: AxesLike,
     count: int,
     plant: Plant,
     title: str,
     time_unit: str | None = None,
-) -> Iterator[Any]:
+) -> Iterator[NDArray]:
     """Axes (count, 1) in python-control's style, which share their time axis.
 
     They are the given ones, or those of a new figure with this title.
@@ -47,7 +55,7 @@ def plot_samples(
     noise: SummedNoise,
     samples: int,
     rng: Seed,
-    ax: Any,
+    ax: AxesLike,
     time_unit: str | None,
     units: Mapping[str, str] | None,
 ) -> ct.ControlPlot:
@@ -59,20 +67,17 @@ def plot_samples(
             f"{noise.horizon} points, got {trials}"
         )
     runs = noise.sample(trials, rng)
-    time = noise.timepts
     plant = noise.plant_data
-    lines = np.empty((noise.outputs, 1), object)
-    names = with_units(plant.outputs, units)
-    title = "Output noise"
-    with stacked_axes(ax, len(lines), plant, title, time_unit) as axes:
-        for k, name in enumerate(names):
-            axis = axes[k, 0]
-            band = 2 * noise.stds[k]
-            axis.fill_between(time, -band, band, color="0.85", lw=0, label="two std")
-            lines[k, 0] = axis.plot(time, runs[k].T, linewidth=0.9)
-            axis.set_ylabel(f"noise on\n{name}")
-            axis.margins(x=0)
-    return ct.ControlPlot(lines, axes, axes[0, 0].figure)
+    panels = []
+    for k, name in enumerate(with_units(plant.outputs, units)):
+        label = f"noise on\n{name}"
+        panels.append(Panel(label, runs[k], band=2 * noise.stds[k]))
+    style = Style((0.0, 1.0), samples=trials)
+    clock = time_axis(plant.time_label, time_unit)
+    columns = {"": panels}
+    return draw_panels(
+        noise.timepts, columns, style, ax, time_label=clock, title="Output noise"
+    )
 
 
 def plot_spectrum(
