@@ -24,7 +24,7 @@ from ..core.errors import UncertifiableError
 from ..noise.noise_plot import stacked_axes
 from ..noise.parts import Structured, White
 from ..noise.summed import sample_index
-from ..systems.linear import LinearSystem, orbit, response_from_rest
+from ..systems.linear import orbit, response_from_rest, to_states
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
 
@@ -161,10 +161,8 @@ class Eavesdropper:
             inputs = np.zeros((controls, 1, self.horizon))
         yhat = self._signals(published, "published", outputs)
         u = self._signals(inputs, "inputs", controls)
-        unit = np.eye(plant.order)
-        states_of = LinearSystem(plant.A, plant.B, unit, np.zeros_like(plant.B))
-        driven = response_from_rest(states_of, u)
-        free = yhat - plant.C @ driven - plant.D @ u
+        driven = response_from_rest(to_states(plant), u)
+        free = yhat - response_from_rest(plant, u)
         known = plant.free_response(self.mean[:, None], self.horizon)
         surprise = free.reshape(len(known), -1) - known
         start = self.mean[:, None] + self.gain @ surprise
@@ -283,25 +281,21 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
             "and pc.audit(noise) attacks it"
         )
     plant = Plant.of(noise_or_loop.plant)
-    order = plant.order
-    mean = np.zeros(order)
+    gain, blind = _observed(plant, noise.horizon)
+    reading, error = _reading(plant, noise, gain)
+    factor = gain @ error
+    mean = np.zeros(plant.order)
     root = None
     if prior is not None:
-        mean, root = _prior(prior, order)
-    seen, blind = _observed(plant, noise.horizon)
-    reading, error = _reading(plant, noise, seen)
-    if root is None:
-        gain = seen
-        factor = -seen @ error
-    else:
-        gain, factor = _updated(root, seen.T @ root, error)
-        blind = np.empty((order, 0))
+        mean, root = _prior(prior, plant.order)
+        gain, factor = _updated(root, gain.T @ root, error)
+        blind = blind[:, :0]
     return Eavesdropper(plant, noise.horizon, mean, gain @ reading, factor, blind, root)
 
 
 def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
     """Mean (n,) and root (n, n) of the covariance."""
-    mean: Any = np.zeros(order)
+    mean: ArrayLike = np.zeros(order)
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
         mean, prior = prior
     covariance = real_array(prior, "prior")
@@ -336,12 +330,10 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     rank = np.count_nonzero(values > tolerance)
     unseen = rows[rank:].T
     unseen = np.where(np.abs(unseen) <= _REACHES, 0.0, unseen)
-    blind = unseen / units[:, None]
-    if rank == n:
-        return identity, blind
-    seen = rows[:rank].T * units[:, None]
-    basis, _ = scipy.linalg.qr(seen, mode="economic")
-    return basis, blind
+    basis = identity
+    if rank < n:
+        basis, _ = scipy.linalg.qr(rows[:rank].T * units[:, None], mode="economic")
+    return basis, unseen / units[:, None]
 
 
 def _reading(
@@ -380,7 +372,7 @@ def _updated(
     """The Kalman gain (n, k) on a reading, and a root of the error covariance after it.
 
     With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
-    and e standard. The root is [root - gain seen_root, -gain error], in which rounding is
+    and e standard. The root is [root - gain seen_root, gain error], in which rounding is
     set to zero, so what is published exactly has no error.
     """
     spread = np.hstack([seen_root, error])
@@ -391,7 +383,7 @@ def _updated(
     gain = root @ onto_start / units
     unread = root - gain @ seen_root
     read_error = gain @ error
-    left = np.hstack([unread, -read_error])
+    left = np.hstack([unread, read_error])
     before = np.hstack([root, read_error])
     negligible = rounding * _sizes(before, 1)
     left[np.abs(left) <= negligible[:, None]] = 0.0

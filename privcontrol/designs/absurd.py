@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import real_array
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.loss import PrivacyLoss, by_kind
@@ -21,6 +20,7 @@ from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import as_secret
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
+from .request import one_per_output
 
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
 _LARGE = 1e2
@@ -111,22 +111,14 @@ def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
             )
         max_std = [max_std.get(name, math.inf) for name in outputs]
     try:
-        limits = np.asarray(max_std)
-        infinite = limits == math.inf
-    except Exception:  # an array's own text may show what it holds
-        limits = np.empty(0)
-        infinite = limits
-    if limits.dtype.kind in "SU":
-        raise TypeError("max_std: expected numbers, got a text")
-    finite = real_array(np.where(infinite, 1.0, limits), "max_std")
-    if not (finite > 0).all() or not finite.size:
-        raise ValueError("max_std: expected numbers > 0")
-    if finite.shape not in ((), (len(outputs),)):
-        raise ValueError(
-            f"max_std: expected one number, or {len(outputs)} of them, one per output, "
-            f"got shape {finite.shape}"
-        )
-    return np.broadcast_to(np.where(infinite, math.inf, finite), len(outputs))
+        infinite = np.asarray(max_std) == math.inf
+    except Exception:  # `one_per_output` says what is wrong
+        infinite = np.array(False)
+    known = np.where(infinite, 1.0, max_std) if infinite.any() else max_std
+    sizes = one_per_output(known, "max_std", plant)
+    if sizes is None:
+        raise ValueError("max_std: expected numbers > 0, or np.inf for no limit")
+    return np.where(infinite, math.inf, sizes)
 
 
 def _check_limit(noise: OutputNoise, limits: NDArray) -> None:

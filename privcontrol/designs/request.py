@@ -89,7 +89,7 @@ class Request(Saved, CheckedFields):
             floor=_checked_floor(floor, plant, self.family),
             models=covered,
             region=region,
-            resolution=_one_per_output(resolution, "resolution", plant),
+            resolution=one_per_output(resolution, "resolution", plant),
             factor=_checked_factor(factor, covariance, plant, self),
         )
 
@@ -203,7 +203,7 @@ def _checked_models(
     return plants, None
 
 
-def _one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
+def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
     """Sizes (p,) from one number or one for each output, or None if they are zero."""
     outputs = len(plant.C)
     sizes = real_array(value, name)
@@ -227,7 +227,7 @@ def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray
     if is_chosen:
         one_of(floor, "floor", ("auto",))
     else:
-        sizes = _one_per_output(floor, "floor", plant)
+        sizes = one_per_output(floor, "floor", plant)
     if (is_chosen or sizes is not None) and family != "gaussian":
         raise ValueError(
             "floor: a white floor is added to Gaussian noise only, "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..systems.linear import LinearSystem, sum_of
-from .parts import NoisePart, shared_out
+from .parts import shared_out
 from .summed import SummedNoise
 
 
@@ -152,35 +152,21 @@ def _named(
 
 
 def _noise_system(noise: SummedNoise) -> LinearSystem:
-    """All parts side by side, with the entries that are drawn once as first inputs."""
+    """All parts as one system that starts at zero.
+
+    The first inputs are the entries that are drawn once. These are to enter at the first
+    sample and to be zero after it.
+    """
     if not isinstance(noise, SummedNoise):
         hint = "; pass loop.noise" if hasattr(noise, "noise") else ""
         raise TypeError(
             f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
         )
-    systems = []
-    once: list[int] = []
-    fresh: list[int] = []
-    start = 0
-    for part in noise.parts:
-        systems.append(_part_system(part, noise.outputs))
-        middle = start + part.once
-        once += range(start, middle)
-        start = middle + part.width
-        fresh += range(middle, start)
-    return reduce(sum_of, systems).entered_by(once + fresh)
-
-
-def _part_system(part: NoisePart, outputs: int) -> LinearSystem:
-    """A part as a system that starts at zero, a unit gain for samples of its own.
-
-    The first inputs are the entries that are drawn once. These are to enter at the first
-    sample and to be zero after it.
-    """
-    if part.model is None:
-        return LinearSystem.gain(np.eye(outputs))
-    A, B, C, D = part.model.matrices
-    root = part.state_root
+    # what has no system passes its own samples through a unit gain
+    unit = LinearSystem.gain(np.eye(noise.outputs))
+    model = reduce(sum_of, [part.model or unit for part in noise.parts])
+    A, B, C, D = model.matrices
+    root = noise.total.state_root
     return LinearSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
 
 

@@ -208,23 +208,22 @@ def _independent_laplace(
     Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
     very many moves, only the sum of the shifts counts.
     """
-    steps = np.zeros(len(scale)) if resolution is None else resolution
     rounding = 1 + 8 * EPS * horizon * len(scale)
-    sizes = [
-        output_sizes(adjacency, plant, horizon, 1)[0] / scale.min() for plant in plants
-    ]
+    sizes = np.concatenate(
+        [output_sizes(adjacency, plant, horizon, 1)[0] for plant in plants]
+    )
     grid = shift_of_resolution(resolution, scale, horizon, 1)
-    bound = float(round_up(np.concatenate(sizes).max() * rounding + grid, 4))
-    count = sum(map(len, sizes))
-    if count * horizon * len(scale) > _MOST_COORDINATES:
+    bound = float(round_up(sizes.max() / scale.min() * rounding + grid, 4))
+    if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
-    found = [all_responses(adjacency, plant, horizon) for plant in plants]
-    if any(responses.balls or responses.apart for responses in found):
+    responses = all_responses(adjacency, tuple(plants), horizon)
+    if responses.balls or responses.apart:
         return one_coordinate(bound)
-    moved = np.abs(np.hstack([responses.points for responses in found]))
-    moved += np.tile(steps, horizon)[:, None]
+    moved = np.abs(responses.points)
+    if resolution is not None:
+        moved += np.tile(resolution, horizon)[:, None]
     shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
-    exact = resolution is None and len(plants) == 1 and found[0].exact
+    exact = resolution is None and len(plants) == 1 and responses.exact
     return PrivacyLoss.laplace(shifts, exact=exact)
 
 
