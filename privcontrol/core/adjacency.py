@@ -10,7 +10,7 @@ import hashlib
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from numbers import Real
@@ -53,6 +53,9 @@ _LARGEST_RADIUS = 1e100
 
 #: A radius as adjacencies hold it.
 Radius = float | tuple[float, ...] | Mapping[str, float]
+
+#: An entry of the data by index or label.
+Entry = int | str
 
 
 #: Kinds of adjacencies by name.
@@ -206,7 +209,7 @@ class ManifoldAdjacency(Adjacency):
 
     radius: Any
     charts: Any = "all"
-    entries: tuple | None = None
+    entries: tuple[Entry, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.charts, str):
@@ -214,15 +217,29 @@ class ManifoldAdjacency(Adjacency):
         else:
             object.__setattr__(self, "charts", _checked_charts(self.charts))
         object.__setattr__(self, "radius", public_radius(self.radius))
-        if self.entries is not None:
-            entries = sequence_of(self.entries, "entries", "indices or names")
-            for entry in entries:
-                if not isinstance(entry, (int, str, np.integer)):
-                    raise TypeError(
-                        "entries: expected indices or names, got "
-                        f"{type(entry).__name__}"
-                    )
-            object.__setattr__(self, "entries", tuple(entries))
+        if self.entries is None:
+            return
+        if isinstance(self.radius, Mapping):
+            raise ValueError(
+                "radius already names the protected entries; drop entries, or pass an "
+                "array of radii"
+            )
+        entries = sequence_of(self.entries, "entries", "indices or names")
+        for entry in entries:
+            if not isinstance(entry, (int, str, np.integer)):
+                raise TypeError(
+                    f"entries: expected indices or names, got {type(entry).__name__}"
+                )
+        object.__setattr__(self, "entries", tuple(entries))
+
+    def _protected(self, size: int) -> tuple[Sequence[Entry], Sequence[float]]:
+        """Return the protected ones of so many entries, and a radius for each."""
+        if isinstance(self.radius, Mapping):
+            return tuple(self.radius), tuple(self.radius.values())
+        entries = range(size) if self.entries is None else self.entries
+        if isinstance(self.radius, float):
+            return entries, (self.radius,) * len(entries)
+        return entries, self.radius
 
     def radii(self, manifold: AffineManifold) -> NDArray:
         """Return mu of every entry (n,), zero where it is not protected.
@@ -233,42 +250,29 @@ class ManifoldAdjacency(Adjacency):
             If the radii do not fit the entries, or a protected entry is unknown, public
             or named twice.
         """
-        index, values = self._protected(checked_manifold(manifold))
+        entries, values = self._protected(checked_manifold(manifold).size)
+        index = [_position(manifold, entry) for entry in entries]
         if len(values) != len(index) or not index:
             raise ValueError(
                 f"radius: expected {len(index)} radii, one a protected entry (at least "
                 f"one), got {len(values)}"
             )
-        if len(set(index)) < len(index):
+        radii = np.zeros(manifold.size)
+        radii[index] = values
+        if np.count_nonzero(radii) < len(index):
             raise ValueError(
                 "entries: an entry is named twice; name each protected entry once"
             )
-        labels = [manifold.labels[i] for i in index]
-        pinned = [label for label in labels if label in manifold.pinned]
+        pinned = [
+            label for label in manifold.pinned if radii[_position(manifold, label)]
+        ]
         chosen = self.entries is not None or isinstance(self.radius, Mapping)
         if pinned and chosen:
             raise ValueError(
                 f"the manifold determines {', '.join(pinned[:5])}: a public entry cannot "
                 "be protected"
             )
-        radii = np.zeros(manifold.size)
-        radii[index] = values
         return radii
-
-    def _protected(self, manifold: AffineManifold) -> tuple[list[int], list[float]]:
-        """Return the positions of the protected entries, and the radii given for them."""
-        if isinstance(self.radius, Mapping):
-            if self.entries is not None:
-                raise ValueError(
-                    "radius already names the protected entries; drop entries, or pass "
-                    "an array of radii"
-                )
-            return _entry_index(manifold, self.radius), list(self.radius.values())
-        entries = range(manifold.size) if self.entries is None else self.entries
-        index = _entry_index(manifold, entries)
-        if isinstance(self.radius, float):
-            return index, [self.radius] * len(index)
-        return index, list(self.radius)
 
     def moves(self, manifold: AffineManifold) -> Moves:
         return manifold.circuit_moves(self.radii(manifold), self.charts)
@@ -282,16 +286,12 @@ class ManifoldAdjacency(Adjacency):
 
     def _sizes(self) -> str:
         """Return which entries move, each by how much."""
-        radius = self.radius
-        named = self.entries
-        if isinstance(radius, float):
+        if isinstance(self.radius, float):
+            named = self.entries
             who = "one entry" if named is None else listed(_names(named), "others")
-            return f"{who} by at most {radius:g}"
-        radii = radius
-        if isinstance(radius, Mapping):
-            named = tuple(radius)
-            radii = tuple(radius.values())
-        pairs = zip(_names(named or range(len(radii))), radii)
+            return f"{who} by at most {self.radius:g}"
+        entries, radii = self._protected(len(self.radius))
+        pairs = zip(_names(entries), radii)
         clauses = [f"{name} by at most {mu:g}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
         if len(rest) > 1:
@@ -316,17 +316,16 @@ class ManifoldAdjacency(Adjacency):
         return tuple(clauses)
 
     def to_dict(self) -> dict[str, Any]:
-        described: dict[str, Any] = {
+        charts: object = self.charts
+        if not isinstance(self.charts, str):
+            charts = [list(chart) for chart in self.charts]
+        entries = None if self.entries is None else list(self.entries)
+        return {
             "type": "ManifoldAdjacency",
             "radius": described_radius(self.radius),
-            "charts": self.charts,
-            "entries": self.entries,
+            "charts": charts,
+            "entries": entries,
         }
-        if not isinstance(self.charts, str):
-            described["charts"] = [list(chart) for chart in self.charts]
-        if self.entries is not None:
-            described["entries"] = list(self.entries)
-        return described
 
 
 @dataclass(frozen=True, eq=False)
@@ -472,37 +471,30 @@ def checked_manifold(manifold: object) -> AffineManifold:
     return instance_of(manifold, AffineManifold, "manifold", "AffineManifold(D, b)")
 
 
-def _checked_charts(charts: object) -> tuple[tuple[int, ...], ...]:
+def _checked_charts(charts: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
     """Return charts as tuples of indices, at least one."""
-    checked = []
     try:
-        for chart in sequence_of(charts, "charts", "sets of integers"):
-            entries = sequence_of(chart, "charts", "integers")
-            checked.append(tuple(map(operator.index, entries)))
+        checked = tuple(tuple(map(operator.index, chart)) for chart in charts)
     except TypeError as error:
         raise TypeError(f"charts: expected sets of integers; {error}") from None
     if not checked:
         raise ValueError(
             'charts: expected "all" or at least one set of entries, got none'
         )
-    return tuple(checked)
+    return checked
 
 
-def _entry_index(manifold: AffineManifold, entries: Iterable) -> list[int]:
-    """Return the positions of entries given by index or label."""
-    index = []
-    for entry in entries:
-        numbered = isinstance(entry, (int, np.integer)) and not isinstance(entry, bool)
-        if isinstance(entry, str) and entry in manifold.labels:
-            index.append(manifold.labels.index(entry))
-        elif numbered and 0 <= entry < manifold.size:
-            index.append(int(entry))
-        else:
-            raise ValueError(
-                f"entries: {entry!r} is no entry of the data; there are {manifold.size}, "
-                f"such as {manifold.labels[0]!r}"
-            )
-    return index
+def _position(manifold: AffineManifold, entry: Entry) -> int:
+    """Return the position of an entry given by index or label."""
+    if isinstance(entry, str) and entry in manifold.labels:
+        return manifold.labels.index(entry)
+    numbered = not isinstance(entry, (bool, str))
+    if numbered and 0 <= int(entry) < manifold.size:
+        return int(entry)
+    raise ValueError(
+        f"entries: {entry!r} is no entry of the data; there are {manifold.size}, such as "
+        f"{manifold.labels[0]!r}"
+    )
 
 
 class _Radii(dict):
@@ -544,7 +536,7 @@ def public_radius(radius: object) -> Radius:
     return tuple(_moderate(mu, "radius") for mu in radii.tolist())
 
 
-def _moderate(radius: Any, name: str) -> float:
+def _moderate(radius: object, name: str) -> float:
     """Return a radius whose squares, and those of noise for it, are doubles."""
     size = positive_number(radius, name)
     if not 1 / _LARGEST_RADIUS <= size <= _LARGEST_RADIUS:
