@@ -25,7 +25,7 @@ from ..core._balls import (
     upper_bounds,
     working_bits,
 )
-from ..core._linalg import EPS, round_up
+from ..core._linalg import EPS, column_norms, round_up
 from ..core._progress import piece
 from ..core.ellipsoid import Shape, gaussian_shape
 from ..core.errors import PrivacyError, UncertifiableError
@@ -102,18 +102,22 @@ def structured_factor(
     UncertifiableError
         If no factor in double precision has the promised guarantee.
     """
-    rows = _noisy_rows(plant, moves, horizon)
+    # what no hidden move changes, or no output sees, needs no noise, exactly
+    rows = np.flatnonzero(moves.moved & seen_states(plant, horizon))
+    if not len(rows):
+        raise PrivacyError(
+            "no output depends on the protected states within the horizon: nothing of "
+            "them is published, and no noise is needed"
+        )
     designs = []
     lower_bounds = [0.0]
     largest_response = 0.0
     for padding in (0.0, _PADDING):
         with piece(0, 3):
             problem = _Problem(plant, moves, rows, padding)
-            if problem.is_too_thin():
-                continue
             basis = problem.move_basis(horizon)
-            if basis is None:
-                continue
+        if basis is None:
+            continue
         response = float(np.abs(basis.responses).max())
         largest_response = max(largest_response, response)
         if response > _LARGEST_RESPONSE:
@@ -164,20 +168,6 @@ def _uncertified(
     )
 
 
-def _noisy_rows(plant: Plant, moves: Moves, horizon: int) -> NDArray:
-    """States that some hidden move changes and that some output can see.
-
-    All others need no noise, exactly.
-    """
-    noisy = moves.moved & seen_states(plant, horizon)
-    if not noisy.any():
-        raise PrivacyError(
-            "no output depends on the protected states within the horizon: nothing of "
-            "them is published, and no noise is needed"
-        )
-    return np.flatnonzero(noisy)
-
-
 class _Problem:
     """The hidden moves and the padding, as balls (r, M), for the states with noise."""
 
@@ -189,51 +179,37 @@ class _Problem:
         self.rows = rows
         self.is_padded = padding > 0
         self.columns = moves.vectors[rows]
-        scale = np.abs(self.columns).max(axis=1)
         with working_bits(moves.bits):
             self.hidden = ball_matrix(moves.balls(rows))
             self.balls = self.hidden
             if self.is_padded:
-                extra = np.diag(padding * scale)
+                extra = np.diag(padding * np.abs(self.columns).max(axis=1))
                 self.columns = np.hstack([self.columns, extra])
                 self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
-        self.basis: NDArray | None = None  # moves (r,) that span a large volume
-        if self.columns.shape[1] >= len(rows) and scale.all():
-            scaled = self.columns / scale[:, None]
-            order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
-            self.basis = order[: len(rows)]
-
-    def is_too_thin(self) -> bool:
-        """Whether rounding a factor around these moves would change its shifts by 100 %."""
-        if self.basis is None:
-            return True
-        with working_bits(self.moves.bits):
-            try:
-                inverse = midpoints(self._basis_balls(self.basis).inv())
-            except ZeroDivisionError:
-                return True
-        with np.errstate(over="ignore", invalid="ignore"):
-            change = EPS * np.abs(inverse) @ np.abs(self.columns[:, self.basis])
-        return bool(change.sum(axis=1).max() > 1)
-
-    def _basis_balls(self, basis: NDArray) -> BallMatrix:
-        return submatrix(self.balls, range(len(self.rows)), basis.tolist())
 
     def move_basis(self, horizon: int) -> MoveBasis | None:
         """A `MoveBasis` of large volume, with coordinates from balls.
 
-        Returns None if the moves do not span the rows.
+        Returns None if the moves do not span the rows, or nearly so.
         """
-        if self.basis is None:
+        scale = np.abs(self.columns).max(axis=1)
+        if self.columns.shape[1] < len(self.rows) or not scale.all():
             return None
-        solved = self._solved(self._basis_balls(self.basis), self.balls)
+        scaled = self.columns / scale[:, None]
+        order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
+        basis = order[: len(self.rows)]
+        unit = scaled[:, basis] / column_norms(scaled[:, basis])
+        if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
+            return None
+        square = submatrix(self.balls, range(len(self.rows)), basis.tolist())
+        solved = self._solved(square, self.balls)
         if solved is None:
             return None
         coordinates = midpoints(solved)
         if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
-        responses = self._responses(self.basis, horizon)
-        return MoveBasis(self.columns[:, self.basis], responses, coordinates)
+        responses = self._responses(basis, horizon)
+        return MoveBasis(self.columns[:, basis], responses, coordinates)
 
     def _responses(self, basis: NDArray, horizon: int) -> NDArray:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""

@@ -474,7 +474,8 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
 
     def counted(problem, horizon):
         found = solve(problem, horizon)
-        solves.append(np.abs(found.coordinates).max())
+        if found is not None:
+            solves.append(np.abs(found.coordinates).max())
         return found
 
     monkeypatch.setattr(_exact_design._Problem, "move_basis", counted)
