@@ -3,7 +3,6 @@ from .agent import (
     Agent as Agent,
     pair_keys as pair_keys,
 )
-from .design import private_consensus as private_consensus
 from .error import (
     MeanSquareErrorEstimate as MeanSquareErrorEstimate,
     optimal_consensus_epsilon as optimal_consensus_epsilon,
@@ -20,6 +19,7 @@ from .plots import (
 )
 from .private import (
     PrivateConsensus as PrivateConsensus,
+    private_consensus as private_consensus,
     worst_coalition as worst_coalition,
 )
 from .simulation import ConsensusResponse as ConsensusResponse

@@ -142,7 +142,7 @@ class Network:
             )
         return self.index[node]
 
-    def per_node(self, value: Any, name: str) -> Any:
+    def per_node(self, value: object, name: str) -> Any:
         """Return a mapping by node as a list in the network's order.
 
         Any other ``value`` is returned as it is; ``name`` is the argument that errors
@@ -160,7 +160,7 @@ class Network:
             )
         return [value[node] for node in self.nodes]
 
-    def initial_values(self, value: Any, dimension: int = 1) -> NDArray:
+    def initial_values(self, value: Values, dimension: int = 1) -> NDArray:
         """Return x(0) in the network's order from a ``value`` that is array or mapping.
 
         It has shape (n,), or (n, d) for values of ``dimension`` d.

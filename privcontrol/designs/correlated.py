@@ -27,10 +27,9 @@ from ..core.noise import GaussianNoise
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.shift import floored_root, shift_sizes, triangular_root
 from ..secrets.disturbance import (
-    DisturbanceAdjacency,
     disturbances,
 )
-from ..secrets.secret import Responses, all_responses
+from ..secrets.secret import Responses, all_responses, as_secret
 from ._cover import covering_ellipsoid, remainder
 from .endless_design import root_from_rest
 from .problem import DesignProblem, SizedNoise, white_cost
@@ -62,11 +61,8 @@ NO_NOISE = (
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
     """Whether the secret is any signal of bounded energy over the whole horizon."""
-    return (
-        isinstance(adjacency, DisturbanceAdjacency)
-        and adjacency.norm == "l2"
-        and adjacency.times is None
-    )
+    secret = as_secret(adjacency)
+    return secret.enters_the_run and secret.is_ball
 
 
 def correlated(problem: DesignProblem) -> SizedNoise:

@@ -15,8 +15,8 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..noise._endless import endless_secret, joint_shift
 from ..noise.parts import NoisePart, White
-from ..secrets.disturbance import DisturbanceAdjacency, causal_map
-from ..secrets.secret import MOST_LENGTHS, SecretInputs
+from ..secrets.disturbance import causal_map
+from ..secrets.secret import SecretInputs, as_secret
 from ..systems.linear import LinearSystem, impulse_energies, response_from_rest
 from .problem import DesignProblem, SizedNoise, Weight, price_of
 from .request import Request
@@ -172,9 +172,7 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
     for part in request.adjacency.parts:
-        if not isinstance(part, DisturbanceAdjacency) or part.norm == "l2":
-            return False
-        if part.times is not None or part.events > 1 or part.duration > MOST_LENGTHS:
+        if not as_secret(part).is_plain_change:
             return False
     return request.family == "gaussian"
 

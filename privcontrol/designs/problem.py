@@ -32,13 +32,13 @@ from ..noise.shift import (
     shift_of_resolution,
 )
 from ..noise.summed import Pricing
-from ..secrets.adjacency import InitialStateAdjacency
-from ..secrets.disturbance import PlantQuery, disturbances, query_of
+from ..secrets.disturbance import PlantQuery, query_of
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
     trajectory_manifold,
 )
+from ..secrets.secret import as_secret
 from ..systems.linear import LinearSystem
 from ..systems.plant import Plant
 from ..systems.powers import told_directions
@@ -267,13 +267,10 @@ def is_dense(adjacency: Adjacency) -> bool:
 
     So it does for disturbances, and for balls of states beside other moves.
     """
-    if disturbances(adjacency):
+    secrets = [as_secret(part) for part in adjacency.parts]
+    if any(secret.enters_the_run for secret in secrets):
         return True
-    balls = [
-        isinstance(part, InitialStateAdjacency) and part.norm == 2
-        for part in adjacency.parts
-    ]
-    return len(balls) > 1 and any(balls)
+    return len(secrets) > 1 and any(secret.is_ball for secret in secrets)
 
 
 def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from ..core._balls import (
 from ..core._frozen import CheckedFields
 from ..core._linalg import EPS, one_of, real_array, round_up, sequence_of
 from ..core._progress import piece
-from ..core.adjacency import public_radius
+from ..core.adjacency import Radius, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
@@ -81,7 +81,7 @@ class PlantAdjacency(CheckedFields, Secret):
     construction.
     """
 
-    radius: Any
+    radius: Radius
     times: tuple[int, ...] | None = None
 
     #: Name of the field that chooses signals, and what it chooses.
@@ -119,13 +119,15 @@ class PlantAdjacency(CheckedFields, Secret):
 
         Keys of a mapping of radii are text, also where they were given as numbers.
         """
-        is_mapping = isinstance(self.radius, Mapping)
-        given = self.radius if is_mapping else self._chosen
-        what = "radius" if is_mapping else self._field
+        given = self._chosen
+        what = self._field
+        if isinstance(self.radius, Mapping):
+            given = tuple(self.radius)
+            what = "radius"
         index = []
         for name in labels[:numbered] if given is None else given:
             is_number = str(name).isdecimal() and (
-                is_mapping or not isinstance(name, str)
+                what == "radius" or not isinstance(name, str)
             )
             place = int(name) if is_number else -1
             if name in labels:
@@ -222,7 +224,7 @@ class PlantAdjacency(CheckedFields, Secret):
         return data
 
 
-def _labels_of(given: Any, name: str) -> tuple:
+def _labels_of(given: object, name: str) -> tuple:
     """Names or indices as a tuple, from one of them or a sequence."""
     if isinstance(given, (str, int, np.integer)):
         return (given,)
@@ -339,7 +341,7 @@ class StateAdjacency(_OfStates):
     'position by at most 1 at any one time, the other states at that time held'
     """
 
-    radius: Any
+    radius: Radius
     states: tuple[str | int, ...] | None = None
     times: tuple[int, ...] | None = None
     charts: str = "times"
@@ -469,13 +471,17 @@ class InitialStateAdjacency(_OfStates):
     'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
     """
 
-    radius: Any
+    radius: Radius
     norm: float = 2
 
     def __post_init__(self) -> None:
         norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
         self._set(norm=norm)
         self._check_fields()
+
+    @property
+    def is_ball(self) -> bool:  # type: ignore[override]
+        return self.norm == 2
 
     def moves(self, manifold: AffineManifold) -> Moves:
         axes = self.moves_at_first_sample(self._trajectory(manifold).plant)

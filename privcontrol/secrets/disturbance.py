@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -27,7 +27,7 @@ from ..core._linalg import (
     real_array,
     sequence_of,
 )
-from ..core.adjacency import Adjacency
+from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
@@ -40,7 +40,7 @@ from .manifold import (
     OutputQuery,
     TrajectoryManifold,
 )
-from .secret import Responses, SecretInputs, SignalMoves
+from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "the initial state"
@@ -109,7 +109,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     'the disturbance occupancy by at most 0.1 at any one time'
     """
 
-    radius: Any
+    radius: Radius
     inputs: tuple[str | int, ...] | None = None
     times: tuple[int, ...] | None = None
     norm: str = "single"
@@ -119,6 +119,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     separation: int = 0
     window: int | None = None
 
+    enters_the_run = True
     _field = "inputs"
     _signals = "secret signals"
 
@@ -211,6 +212,15 @@ class DisturbanceAdjacency(PlantAdjacency):
         return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property
+    def is_ball(self) -> bool:  # type: ignore[override]
+        return self.norm == "l2" and self.times is None
+
+    @property
+    def is_plain_change(self) -> bool:  # type: ignore[override]
+        often = self.times is not None or self.events > 1
+        return self.norm == "single" and not often and self.duration <= MOST_LENGTHS
+
+    @property
     def shapes(self) -> tuple[NDArray, ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
@@ -245,28 +255,20 @@ class DisturbanceAdjacency(PlantAdjacency):
         """Return mu of each secret signal (q,)."""
         return self._radii(len(self.signals(plant)))
 
-    def _columns(
-        self, plant: Plant, horizon: int, respond: Callable[[NDArray], NDArray]
-    ) -> NDArray:
-        """Responses (T p, M) to every shape at every time and signal.
-
-        ``respond`` gives those (T, p, q) to a shape that begins at the first sample.
-        """
+    def _columns(self, system: LinearSystem, radii: NDArray, horizon: int) -> NDArray:
+        """Responses (T p, M) of a system to every shape at every time and signal."""
         starts = self.starts(horizon)
-        radii = self.radii(plant)
         columns = starts[:, None] * len(radii) + np.arange(len(radii))
         sizes = np.tile(radii, len(starts))
         every = []
         for shape in self.shapes:
-            forced = causal_map(respond(shape))
+            forced = forced_outputs(system, horizon, shape)
             every.append(forced[:, columns.ravel()] * sizes)
         return np.hstack(every)
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
         system = self.system(plant)
-        together = self._columns(
-            plant, horizon, partial(response_to_shape, system, horizon)
-        )
+        together = self._columns(system, self.radii(plant), horizon)
         if self.events > 1:
             starts = np.repeat(self.starts(horizon), system.input_count)
             each = np.tile(starts, len(self.shapes))
@@ -309,16 +311,9 @@ class DisturbanceAdjacency(PlantAdjacency):
                 "list; ask the noise for its guarantee"
             )
         plant = manifold.plant
-        horizon = manifold.horizon
         places = [manifold.signals.index(one) for one in self.signals(plant)]
-
-        def held(shape: NDArray) -> NDArray:
-            signals = np.zeros((horizon, len(manifold.signals), len(places)))
-            during = shape[:horizon, None]
-            signals[: len(during), places, range(len(places))] = during
-            return signals
-
-        changes = self._columns(plant, horizon, held)
+        itself = LinearSystem.gain(np.eye(len(manifold.signals))[:, places])
+        changes = self._columns(itself, self.radii(plant), manifold.horizon)
         still = np.zeros((plant.order, changes.shape[1]))
         kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
         return kind(np.vstack([still, changes]))
@@ -385,7 +380,7 @@ def _is_integrator(name: str, plant: Plant) -> bool:
     return bool(np.array_equal(plant.A[state], np.eye(plant.order)[state]))
 
 
-def _checked_profiles(profiles: Any) -> tuple:
+def _checked_profiles(profiles: object) -> tuple:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
     given = sequence_of(profiles, "profiles", "arrays (k,)")
     shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -93,25 +94,6 @@ class Mode:
         )
 
 
-@dataclass(frozen=True)
-class _Subspace:
-    """An invariant subspace of A with its eigenvalues.
-
-    For the basis V (n, k), the block and the coordinates W (k, n) it holds that A V = V
-    block, W V = I and W A = block W.
-    """
-
-    values: NDArray
-    basis: NDArray
-    block: NDArray
-    coordinates: NDArray
-
-    @property
-    def skew(self) -> float:
-        """Norm of the projection onto the subspace."""
-        return float(np.linalg.norm(self.basis @ self.coordinates, 2))
-
-
 def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
     values, vectors = np.linalg.eig(plant.A)
@@ -169,8 +151,12 @@ def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode
     A = plant.A * balance / balance[:, None]
     C = plant.C * balance
     moves = directions / balance[:, None]
-    found = [_mode(plant, C, moves, times, space, horizons) for space in _subspaces(A)]
-    return tuple(mode for mode in found if mode is not None)
+    found = []
+    for space in _subspaces(A):
+        mode = _mode(plant, C, moves, times, space, horizons)
+        if mode is not None:
+            found.append(mode)
+    return tuple(found)
 
 
 def warn_of_costly_modes(
@@ -196,79 +182,29 @@ def warn_of_costly_modes(
             warnings.warn(text, PrivacyWarning, stacklevel=stacklevel)
 
 
+#: The block N, the basis V and the coordinates W of an invariant subspace: A V = V N,
+#: W V = I and W A = N W.
+_Subspace: TypeAlias = tuple[NDArray, NDArray, NDArray]
+
+
 def _subspaces(A: NDArray) -> list[_Subspace]:
-    """Invariant subspaces of groups of eigenvalues, merged until they are well apart."""
+    """Invariant subspaces of groups of eigenvalues, merged until they are well apart.
+
+    Eigenvalues belong together as conjugates or neighbours.
+    """
     A = A.astype(complex)
     values = np.diag(scipy.linalg.schur(A, output="complex")[0])
+    upper = np.where(values.imag < 0, values.conj(), values)
+    distances = np.abs(upper[:, None] - upper) / np.maximum(1.0, np.abs(upper))
     together = _TOGETHER
     while True:
-        groups = _groups(values, together)
-        spaces = [_subspace(A, values[group]) for group in groups]
-        if len(spaces) == 1 or max(space.skew for space in spaces) < _SKEWED:
+        near = scipy.sparse.csgraph.connected_components(distances < together)
+        groups = [values[near[1] == label] for label in range(near[0])]
+        spaces = [_subspace(A, group) for group in groups]
+        skew = max(np.linalg.norm(V @ W, 2) for _, V, W in spaces)
+        if len(spaces) == 1 or skew < _SKEWED:
             return spaces
         together *= 3
-
-
-def _groups(values: NDArray, together: float) -> list[NDArray]:
-    """Indices of eigenvalues that belong together, as conjugates or neighbours."""
-    is_lower = values.imag < 0
-    upper = np.where(is_lower, values.conj(), values)
-    distances = np.abs(upper[:, None] - upper)
-    sizes = np.maximum(1.0, np.abs(upper))
-    limits = together * sizes
-    close = distances < limits
-    count, labels = scipy.sparse.csgraph.connected_components(close)
-    members = [labels == label for label in range(count)]
-    return [np.flatnonzero(member) for member in members]
-
-
-def _mode(
-    plant: Plant,
-    C: NDArray,
-    moves: NDArray,
-    times: Sequence[int] | None,
-    space: _Subspace,
-    horizons: NDArray,
-) -> Mode | None:
-    """The mode of a subspace, or None if no move excites it or no output sees it."""
-    values = space.values
-    longest = int(horizons.max())
-    excited = space.coordinates @ moves
-    lengths = np.linalg.norm(space.basis @ excited, axis=0)
-    present = lengths > _ABSENT * np.linalg.norm(moves, axis=0)
-    if not present.any():
-        return None
-    largest = float(np.abs(values).max())
-    radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
-    first = 0 if times is None else min(times)
-    latest = longest - 1 if times is None else max(times)
-    outputs = C @ space.basis
-    sizes = _sizes(outputs, space.block / radius, excited[:, present], latest, longest)
-    seen = np.linalg.norm(C, 2) * lengths[present].max()
-    if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
-        return None
-    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
-    with np.errstate(over="ignore"):
-        sizes = sizes * radius**ages
-
-    def peak(horizon: int) -> float:
-        """The largest size over the ages that a horizon has."""
-        oldest = latest if times is not None else min(horizon - 1, latest)
-        return sizes[latest - oldest : latest + max(1, horizon - first)].max()
-
-    peaks = np.array([peak(horizon) for horizon in horizons.tolist()])
-    base = peak(min(plant.order, longest))
-    with np.errstate(over="ignore", invalid="ignore"):
-        growth = float(peaks[-1] / base) if base > 0 else np.inf
-    shares = np.abs(np.einsum("ik,ki->i", space.basis, space.coordinates))
-    middle = values[np.argsort(np.abs(values))[len(values) // 2]]
-    return Mode(
-        eigenvalue=complex(middle.real, abs(middle.imag)),
-        kind=_kind(largest, len(values), growth),
-        states=_leading_states(plant.states, shares),
-        sizes=peaks,
-        growth=growth,
-    )
 
 
 def _subspace(A: NDArray, group: NDArray) -> _Subspace:
@@ -285,35 +221,72 @@ def _subspace(A: NDArray, group: NDArray) -> _Subspace:
     if size < len(A):
         rest, between = triangle[size:, size:], triangle[:size, size:]
         dual[:, size:] = scipy.linalg.solve_sylvester(block, -rest, between)
-    return _Subspace(
-        values=np.diag(block),
-        basis=basis[:, :size],
-        block=block,
-        coordinates=dual @ basis.conj().T,
+    return block, basis[:, :size], dual @ basis.conj().T
+
+
+def _mode(
+    plant: Plant,
+    C: NDArray,
+    moves: NDArray,
+    times: Sequence[int] | None,
+    space: _Subspace,
+    horizons: NDArray,
+) -> Mode | None:
+    """The mode of a subspace, or None if no move excites it or no output sees it."""
+    block, basis, coordinates = space
+    values = np.diag(block)
+    longest = int(horizons.max())
+    excited = coordinates @ moves
+    lengths = np.linalg.norm(basis @ excited, axis=0)
+    present = lengths > _ABSENT * np.linalg.norm(moves, axis=0)
+    if not present.any():
+        return None
+    largest = float(np.abs(values).max())
+    radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
+    first = 0 if times is None else min(times)
+    latest = longest - 1 if times is None else max(times)
+    scaled = block / radius
+    outputs = C @ basis
+    excited = excited[:, present]
+    past = np.full(latest, np.inf)
+    if scaled.diagonal().all():  # no pure delay
+        inverse = np.linalg.inv(scaled)
+        past = _sizes(outputs, inverse, inverse @ excited, latest)[::-1]
+    sizes = np.append(past, _sizes(outputs, scaled, excited, longest))
+    seen = np.linalg.norm(C, 2) * lengths[present].max()
+    if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
+        return None
+    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
+    with np.errstate(over="ignore"):
+        sizes = sizes * radius**ages
+
+    def peak(horizon: int) -> float:
+        """The largest size over the ages that a horizon has."""
+        oldest = latest if times is not None else min(horizon - 1, latest)
+        return sizes[latest - oldest : latest + max(1, horizon - first)].max()
+
+    peaks = np.array([peak(horizon) for horizon in horizons.tolist()])
+    base = peak(min(plant.order, longest))
+    with np.errstate(over="ignore", invalid="ignore"):
+        growth = float(peaks[-1] / base) if base > 0 else np.inf
+    shares = np.abs(np.einsum("ik,ki->i", basis, coordinates))
+    middle = values[np.argsort(np.abs(values))[len(values) // 2]]
+    return Mode(
+        eigenvalue=complex(middle.real, abs(middle.imag)),
+        kind=_kind(largest, len(values), growth),
+        states=_leading_states(plant.states, shares),
+        sizes=peaks,
+        growth=growth,
     )
 
 
-def _sizes(
-    C: NDArray, block: NDArray, excited: NDArray, back: int, forward: int
-) -> NDArray:
-    """The largest ||C block^age w|| over moves, for age = -back .. forward - 1."""
-    future = np.linalg.norm(C @ _powers(block, forward) @ excited, axis=1).max(axis=1)
-    if not back:
-        return future
-    try:
-        inverse = np.linalg.inv(block)
-    except np.linalg.LinAlgError:  # a pure delay
-        return np.concatenate([np.full(back, np.inf), future])
-    past = np.linalg.norm(C @ _powers(inverse, back + 1) @ excited, axis=1).max(axis=1)
-    return np.concatenate([past[:0:-1], future])
-
-
-def _powers(matrix: NDArray, count: int) -> NDArray:
-    """I, M, M^2, .. (count, k, k)."""
-    powers = [np.eye(len(matrix), dtype=matrix.dtype)]
-    for _ in range(count - 1):
-        powers.append(matrix @ powers[-1])
-    return np.array(powers)
+def _sizes(C: NDArray, block: NDArray, states: NDArray, count: int) -> NDArray:
+    """The largest ||C block^age w|| over some states w, for ages 0 .. count - 1."""
+    sizes = np.empty(count)
+    for age in range(count):
+        sizes[age] = np.linalg.norm(C @ states, axis=0).max()
+        states = block @ states
+    return sizes
 
 
 def _kind(radius: float, size: int, growth: float) -> str:

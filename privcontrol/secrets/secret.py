@@ -132,15 +132,14 @@ class SignalMoves:
     @property
     def variants(self) -> list[NDArray]:
         """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
-        if not self.lasting:
-            return list(self.shapes)
         variants = []
         for shape in self.shapes:
-            lengths = np.arange(1, len(shape) + 1)
-            if len(shape) > MOST_LENGTHS:
-                spread = np.geomspace(1, len(shape), MOST_LENGTHS)
+            found = self.beginnings(shape)
+            if len(found) > MOST_LENGTHS:
+                spread = np.geomspace(1, len(found), MOST_LENGTHS)
                 lengths = np.unique(np.round(spread).astype(int))
-            variants += [shape[:length] for length in lengths]
+                found = [found[length - 1] for length in lengths]
+            variants += found
         return variants
 
     def transforms(self, z: NDArray) -> NDArray:
@@ -283,6 +282,12 @@ class Secret(Adjacency):
     move_times: tuple[int, ...] | None = (0,)
     #: Whether the moves of the initial state are the same under every plant.
     suits_any_plant: bool = True
+    #: Whether it enters during the run, so noise is correlated over the whole horizon.
+    enters_the_run: bool = False
+    #: Whether it is a ball of states, or of signals of bounded energy at any time.
+    is_ball: bool = False
+    #: Whether a change of few lengths comes once, at any time.
+    is_plain_change: bool = False
 
     @abstractmethod
     def entering(self, plant: Plant) -> SecretInputs:

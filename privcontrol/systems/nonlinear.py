@@ -13,7 +13,7 @@ from typing import Any
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import comparable
 from ..core._linalg import one_of, positive_integer, positive_number
@@ -35,7 +35,7 @@ class NonlinearPlant(SampledSystem):
     params: Mapping[str, Any]
 
     @classmethod
-    def of(cls, sys: Any) -> NonlinearPlant:
+    def of(cls, sys: ct.NonlinearIOSystem | NonlinearPlant) -> NonlinearPlant:
         """The plant of a discrete-time NonlinearIOSystem.
 
         Raises
@@ -101,12 +101,14 @@ class NonlinearPlant(SampledSystem):
         given = self.called(self.read, t, states, inputs)
         return _rows(given, count, states.shape, "output function")
 
-    def called(self, function: Any, t: Any, states: NDArray, inputs: NDArray) -> Any:
+    def called(
+        self, function: Callable[..., Any], t: float, states: NDArray, inputs: NDArray
+    ) -> Any:
         """What the user's function returns for copies of its arguments."""
         return function(t, states.copy(), inputs.copy(), dict(self.params))
 
 
-def is_nonlinear(sys: Any) -> bool:
+def is_nonlinear(sys: object) -> bool:
     """Whether a system is one of nonlinear functions."""
     if isinstance(sys, NonlinearPlant):
         return True
@@ -114,14 +116,14 @@ def is_nonlinear(sys: Any) -> bool:
     return isinstance(sys, ct.NonlinearIOSystem) and not isinstance(sys, linear)
 
 
-def entries_of(values: Any) -> list:
+def entries_of(values: ArrayLike) -> list:
     """What a function returned, as a list of numbers."""
     if np.ndim(values) == 0 and not isinstance(values, np.ndarray):
         return [values]
     return np.ravel(np.asarray(values, object)).tolist()
 
 
-def _rows(given: Any, count: int, shape: tuple[int, ...], what: str) -> NDArray:
+def _rows(given: ArrayLike, count: int, shape: tuple[int, ...], what: str) -> NDArray:
     """What a function returned as (count,) or (count, trials)."""
     if isinstance(given, (list, tuple)):
         given = np.stack([np.broadcast_to(row, shape[1:]) for row in given])
@@ -149,8 +151,10 @@ class _Integrated:
         steps = "1 step" if self.substeps == 1 else f"{self.substeps} steps"
         return f"sampled every {self.step:g} by {self.method}, {steps} a sample"
 
-    def __call__(self, t: Any, x: Any, u: Any, params: Any) -> Any:
-        def rate(time: Any, state: Any) -> NDArray:
+    def __call__(
+        self, t: float, x: NDArray, u: NDArray, params: Mapping[str, object]
+    ) -> NDArray:
+        def rate(time: float, state: NDArray) -> NDArray:
             values = self.rate(time, state, u, params)
             if state.dtype == object:
                 return np.array(entries_of(values), object)

@@ -50,7 +50,7 @@ class Plant(SampledSystem, LinearSystem):
     """A linear system of arrays with a sampling time and names."""
 
     @classmethod
-    def of(cls, sys: Any) -> Plant:
+    def of(cls, sys: ct.StateSpace | Plant) -> Plant:
         """The plant of a discrete-time StateSpace.
 
         Raises
@@ -174,7 +174,7 @@ class Plant(SampledSystem, LinearSystem):
             )
 
 
-def check_discrete(sys: Any) -> None:
+def check_discrete(sys: object) -> None:
     """Refuse everything but a discrete-time StateSpace."""
     if isinstance(sys, ct.TransferFunction):
         raise ct.ControlArgument(

@@ -7,6 +7,7 @@ cost of microseconds a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -85,7 +86,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
     follows = delayed_outputs(A)
     moved = np.flatnonzero(~follows & ~delayed_inputs(A))
     later = np.flatnonzero(follows)
-    matrix: Any = ball_matrix
+    matrix: Callable = ball_matrix
     if exact or len(moved) <= _MOST_RATIONAL_STATES:
         matrix = rational_matrix
     inverse = matrix(A[np.ix_(moved, moved)]).inv()
