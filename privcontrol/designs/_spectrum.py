@@ -349,14 +349,10 @@ def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
     _, outputs, inputs = series.shape
     padded = np.zeros((2 * length, outputs, inputs))
     padded[: len(series)] = series
-    times = np.arange(length)
-    lags = np.add.outer(times, times)
+    rows = np.lib.stride_tricks.sliding_window_view(padded, length, axis=0)
+    blocks = rows.swapaxes(2, 3)  # of so many columns after each row
     shape = (length * outputs, length * inputs)
-    matrices = []
-    for stack in (padded[lags], padded[lags + 1]):
-        blocks = stack.swapaxes(1, 2)
-        matrices.append(blocks.reshape(shape))
-    return matrices
+    return [blocks[first:][:length].reshape(shape) for first in (0, 1)]
 
 
 def _length(coefficients: NDArray, negligible: float) -> int:

@@ -49,9 +49,6 @@ from .stationary import StationaryDesign
 
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
-_WITHOUT_SECRET = (
-    "controller, reference, inputs and initial estimate computed without the secret"
-)
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
 #: Shifts for which noise of double precision is designed, and their reciprocals.
@@ -245,13 +242,12 @@ def promised(
         data = EndlessData(plant)
     else:
         data = query_of(plant, request.horizon, request.adjacency).manifold
-    lasts = any(isinstance(part, Filtered) for part in parts)
     scope = Scope.of(
         request.adjacency,
         data,
         assumptions=(
             *_of_plant(request, parts),
-            *_of_run(request, lasts),
+            *_of_run(request),
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
@@ -288,16 +284,14 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     return (model_clause(count, "the nominal plant or of ", matrices),)
 
 
-def _of_run(request: Request, lasts: bool) -> tuple[str, ...]:
+def _of_run(request: Request) -> tuple[str, ...]:
     """What is taken for granted of the run."""
-    if request.horizon == math.inf:
-        return (
-            "the noise never begun again (k new beginnings count as k + 1 releases)",
-            _WITHOUT_SECRET,
-        )
-    if lasts and request.region is None:
-        return ("the noise drawn once for the horizon", _WITHOUT_SECRET)
-    return RUN_ASSUMPTIONS
+    if request.horizon < math.inf:
+        return RUN_ASSUMPTIONS
+    return (
+        "the noise never begun again (k new beginnings count as k + 1 releases)",
+        RUN_ASSUMPTIONS[1],
+    )
 
 
 def _caveats(
@@ -309,31 +303,24 @@ def _caveats(
     if is_iid or request.region is not None or (endless and request.models):
         return ()
     has_floor = any(isinstance(part, White) for part in parts)
+    caveats = [NOT_FREE]
     if endless or is_dense(request.adjacency):
         caveats = ["the disturbance if the plant differs from the model"]
-        for part in parts:
-            enters = isinstance(part, Filtered) and part.response is not None
-            if enters and not has_floor:
-                caveats.append(
-                    "combinations of outputs that no secret moves, which carry no noise"
-                )
-        return (*caveats, *_outside(plant, request))
-    for part in parts:
-        if isinstance(part, Structured) and not has_floor:
+    for part in () if has_floor else parts:
+        if isinstance(part, Structured):
             return uncovered(plant, request.horizon, part.factor)
-    return (NOT_FREE, *_outside(plant, request))
-
-
-def _outside(plant: Plant, request: Request) -> tuple[str, ...]:
-    """What the user's own Lambda (T p, r) leaves out, where its rank is below T p."""
+        if isinstance(part, Filtered) and part.response is not None:
+            caveats.append(
+                "combinations of outputs that no secret moves, which carry no noise"
+            )
     own = request.factor
-    if own is None or len(own) == plant.order or request.floor is not None:
-        return ()
-    if np.linalg.matrix_rank(own) == len(own):
-        return ()
-    return (
-        "what lies outside the span of the noise, which the outputs tell almost exactly",
-    )
+    if own is not None and not has_floor and np.linalg.matrix_rank(own) < len(own):
+        # a Lambda (T p, r) of the user's own
+        caveats.append(
+            "what lies outside the span of the noise, which the outputs tell almost "
+            "exactly"
+        )
+    return tuple(caveats)
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
