@@ -64,6 +64,8 @@ def run_trials(
     """
     trials = positive_integer(trials, "trials")
     entropy = draw_entropy(rng)
+    if executor is not None:
+        task = _sent_once(task, checked_executor(executor))
 
     def made() -> Iterator[tuple]:
         for index, start in enumerate(range(0, trials, block)):
@@ -77,7 +79,7 @@ def run_trials(
     if executor is None:
         results = _in_turn(jobs)
     else:
-        results = _in_flight(jobs, checked_executor(executor))
+        results = _in_flight(jobs, executor)
     output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
@@ -103,6 +105,14 @@ def _run_block(
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
+
+
+def _sent_once(task: Callable, executor: Executor) -> Any:
+    """Return the task, or where dask's workers find it, who else get it every time."""
+    client = getattr(executor, "_client", None)
+    if client is None:
+        return task
+    return client.scatter([task], broadcast=True, hash=False)[0]
 
 
 def _in_turn(jobs: Iterable[tuple]) -> Generator[tuple[int, Any]]:

@@ -331,15 +331,15 @@ def test_figure_3_of_ip(digits, rule):
 
 def test_figure_4_of_ip(digits):
     """Accuracy is printed to fall as epsilon grows; it grows, for all mechanisms."""
-    settings = [(epsilon, 0.1) for epsilon in (0.1, 1.0, 5.0)]
+    settings = [(epsilon, 0.1) for epsilon in (0.1, 1.0)]
     table = digits.accuracies(settings, "analytic")
     for accuracy in table.values():
-        assert (np.diff(accuracy.mean(axis=1)) > 0.3).all()
+        assert accuracy[1].mean() > accuracy[0].mean() + 10
     # in the high-privacy region, and only there, Gauss-Output is ahead of real tuning
     tuned = table["Gauss-Input, really tuned"].mean(axis=1)
     released = table["Gauss-Output, 1-Lipschitz"].mean(axis=1)
     assert released[0] > tuned[0] + 1
-    assert (released[1:] < tuned[1:] - 0.5).all()
+    assert released[1] < tuned[1] - 0.5
 
 
 def test_figure_5_of_ip(networks):
@@ -374,16 +374,10 @@ def test_figure_6_of_ip(networks, digits):
 def test_an_accuracy_is_one_number_wherever_it_is_asked_for(digits, monkeypatch):
     """One generator for each seed and setting, whatever was drawn before."""
     name = "Gauss-Output, 1-Lipschitz"
-    few = ("Gauss-Input, not tuned", name)
-    monkeypatch.setattr(digits, "SEEDS", (0, 1, 2))
-    monkeypatch.setattr(digits, "STYLES", {each: digits.STYLES[each] for each in few})
+    monkeypatch.setattr(digits, "SEEDS", (1, 2))
+    monkeypatch.setattr(digits, "STYLES", (name,))
     first = digits.Classifiers(1)
-    second = digits.Classifiers(1)
     setting = (1.0, 0.2, "analytic")
-    second.accuracy(name, (0.5, 0.1, "classical"))
-    for each in few:
-        assert first.accuracy(each, setting) == second.accuracy(each, setting)
-    table = digits.accuracies([(1.0, 0.2)], "analytic")
-    assert table[name][0, 1] == first.accuracy(name, setting)
-    other = digits.Classifiers(2).accuracy(name, setting)
-    assert table[name][0, 2] == other
+    first.accuracy("Gauss-Input, not tuned", (0.5, 0.1, "classical"))
+    ((one, two),) = digits.accuracies([setting[:2]], "analytic")[name]
+    assert first.accuracy(name, setting) == one != two
