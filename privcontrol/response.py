@@ -373,24 +373,26 @@ class PrivateResponse(ct.TimeResponseData):
 
     def _places(self, name: str) -> list[Place]:
         groups = self._names
-        having = [group for group, names in groups.items() if name in names]
-        if len(having) > 1:
-            choices = " or ".join(repr(f"{group}.{name}") for group in having)
+        known: dict[str, list[Place]] = {}
+        for group, names in groups.items():
+            for label, index in names.items():
+                known.setdefault(label, []).append((group, index))
+                known[f"{group}.{label}"] = [(group, index)]
+        found = known.get(name, [])
+        if len(found) > 1:
+            choices = " or ".join(repr(f"{group}.{name}") for group, _ in found)
             raise ValueError(
                 f"signal {name!r}: expected a name that occurs once; write {choices}"
             )
-        if having:
-            return [(having[0], groups[having[0]][name])]
-        if name in groups:
+        if not found and name in groups:
             return [(name, index) for index in sorted(set(groups[name].values()))]
-        group, _, label = name.partition(".")
-        if label in groups.get(group, ()):
-            return [(group, groups[group][label])]
-        known = [f"{group} {abbreviated(list(groups[group]))}" for group in groups]
-        raise ValueError(
-            f"unknown signal {name!r}: expected a label or a group among "
-            f"{'; '.join(known)}"
-        )
+        if not found:
+            lists = [f"{group} {abbreviated(list(groups[group]))}" for group in groups]
+            raise ValueError(
+                f"unknown signal {name!r}: expected a label or a group among "
+                f"{'; '.join(lists)}"
+            )
+        return found
 
     def _labels(
         self, places: Sequence[Place], reserved: Iterable[str] = ()

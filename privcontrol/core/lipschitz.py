@@ -469,19 +469,13 @@ def _compressed(W: BallMatrix) -> BallMatrix:
 
 def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMatrix:
     """Return the columns u_i (side 0) or v_i (side 1) of all neurons, as rows."""
-    size = sum(W.ncols() for W in weights)
     rows = []
-    read = 0  # where the inputs of a layer begin
-    for W, bounds in zip(weights[:-1], slopes):
-        neurons = read + W.ncols()
-        scaled = W * -arb(bounds[side])
-        for i, row in enumerate(scaled.tolist()):
-            line = [arb(0)] * size
-            line[read:neurons] = row
-            line[neurons + i] = arb(1)
-            rows.append(line)
-        read = neurons
-    return ball_matrix(rows)
+    for k, (W, bounds) in enumerate(zip(weights[:-1], slopes)):
+        blocks = [BallMatrix(W.nrows(), other.ncols()) for other in weights]
+        blocks[k] = W * -arb(bounds[side])
+        blocks[k + 1] = diagonal_balls([1.0] * W.nrows())
+        rows.append(blocks)
+    return block_balls(rows)
 
 
 # -- on a public box ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from numbers import Rational as RationalNumber
 from typing import TypeVar
 
@@ -315,16 +316,16 @@ def exact_product(
             ", whose products are rounded; pass a dense or sparse matrix, or pass rng= "
             "for a simulation"
         )
-    rows = matrix.tocsr()
+    entries = matrix.tocsr()
     factors = columns.tolist()
     product = []
-    for i in range(rows.shape[0]):
-        row = slice(rows.indptr[i], rows.indptr[i + 1])
-        totals = [Rational(0)] * columns.ncols()
-        for j, value in zip(rows.indices[row].tolist(), rows.data[row].tolist()):
-            size = rational(value)
-            totals = [total + size * x for total, x in zip(totals, factors[j])]
-        product.append(totals)
+    for start, stop in pairwise(entries.indptr.tolist()):
+        row = rational_matrix(entries.data[None, start:stop])
+        met = [factors[j] for j in entries.indices[start:stop].tolist()]
+        if met:
+            product += (row * RationalMatrix(met)).tolist()
+        else:
+            product.append([Rational(0)] * columns.ncols())
     return RationalMatrix(product)
 
 
@@ -415,13 +416,11 @@ def _sparse_rows(
 ) -> tuple[list[dict[int, Factor]], int]:
     """Return the nonzero entries of each row of a factor, and its number of columns."""
     if isinstance(factor, np.ndarray) and factor.ndim == 1:
-        rows = [{k: size} for k, size in enumerate(factor.tolist())]
-        width = len(factor)
-    else:
-        table = factor.tolist()
-        rows = [dict(enumerate(row)) for row in table]
-        width = len(table[0])
-    nonzero = []
-    for row in rows:
-        nonzero.append({k: size for k, size in row.items() if size != 0})
-    return nonzero, width
+        sizes = factor.tolist()
+        diagonal = [{k: size} if size != 0 else {} for k, size in enumerate(sizes)]
+        return diagonal, len(sizes)
+    table = factor.tolist()
+    rows = []
+    for row in table:
+        rows.append({k: size for k, size in enumerate(row) if size != 0})
+    return rows, len(table[0])
