@@ -103,7 +103,7 @@ class AuditResult:
 
 
 def audit(
-    mechanism: Any,
+    mechanism: object,
     adjacency: Adjacency | None = None,
     *,
     inputs: tuple[ArrayLike, ArrayLike] | None = None,
@@ -217,7 +217,9 @@ def audit(
 
 
 def _claim(
-    mechanism: Any, adjacency: Adjacency, claim: PrivacyBudget | PrivacyGuarantee | None
+    mechanism: object,
+    adjacency: Adjacency,
+    claim: PrivacyBudget | PrivacyGuarantee | None,
 ) -> PrivacyBudget | PrivacyGuarantee | None:
     """Return what is tested, if it is about this adjacency on the mechanism's manifold."""
     own = getattr(mechanism, "guarantee", None)
@@ -329,18 +331,21 @@ def _own_adjacency(mechanism: object) -> Adjacency | None:
     return None
 
 
-def _linear_tests(mechanism: Any, adjacency: Adjacency) -> list[_Test]:
+def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
     """Return tests along the worst moves of a linear mechanism, one test of a loop."""
     linear = _linear_mechanism(mechanism)
     moves = _worst_moves(linear, adjacency)
     if isinstance(getattr(mechanism, "mechanism", mechanism), Mechanism):
         return [_along(linear, move, None) for move in moves.T]
-    if hasattr(mechanism, "simulate"):
-        return [_published(mechanism, moves[: len(mechanism.plant.A), 0])]
-    return [_along(linear, move, mechanism) for move in moves.T]
+    held: Any = mechanism  # output noise or a loop, of which the core knows nothing
+    if not hasattr(held, "simulate"):
+        return [_along(linear, move, held.sample) for move in moves.T]
+    plant = held.plant
+    entries = sum(plant.D.shape) * held.noise.horizon
+    return [_published(held.simulate, moves[: len(plant.A), 0], entries)]
 
 
-def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Test:
+def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:
     """Return the test of a move of the data, by the likelihood ratio.
 
     Releases are those of the mechanism less F x, or samples (p, size, T) of output noise.
@@ -349,28 +354,28 @@ def _along(linear: Mechanism, move: NDArray, noise: Any) -> _Test:
     x = linear.query.manifold.origin
 
     def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
-        if noise is None:
+        if sample is None:
             released = linear.release(x + which * move, size=size, rng=rng)
             return released - linear.query.matrix @ x
-        drawn = noise.sample(size, rng=rng).transpose(1, 2, 0)  # time-major
+        drawn = sample(size, rng=rng).transpose(1, 2, 0)  # time-major
         return drawn.reshape(size, -1) + which * image
 
     return _Test(draw, linear.query.size, _likelihood_ratio(linear.noise, image))
 
 
-def _published(loop: Any, move: NDArray) -> _Test:
+def _published(simulate: Callable, move: NDArray, entries: int) -> _Test:
     """Return the test of all that a loop publishes from the state 0 or from the move."""
 
     def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
-        response = loop.simulate(initial_state=which * move, trials=size, rng=rng)
+        response = simulate(initial_state=which * move, trials=size, rng=rng)
         rows = np.asarray(response.outputs).transpose(1, 0, 2)
         return rows.reshape(size, -1)
 
-    return _Test(draw, sum(loop.plant.D.shape) * loop.noise.horizon)
+    return _Test(draw, entries)
 
 
 def _batched(
-    mechanism: Any, inputs: tuple[ArrayLike, ArrayLike], claim: object
+    mechanism: object, inputs: tuple[ArrayLike, ArrayLike], claim: object
 ) -> _Test:
     """Return the test of a callable at two given inputs."""
     if not callable(mechanism):
@@ -431,8 +436,8 @@ def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
     try:
         shifts, _ = mechanism.shifts(moves, certified=False)
     except NotRealizableError as error:
-        direction: Any = error.direction  # the noise leaves it bare, nothing shows more
-        return direction[:, None]
+        # the noise leaves it bare, nothing shows more
+        return np.asarray(error.direction)[:, None]
     columns = moves.vectors
     norm = mechanism.noise.shift_norm
     if moves.is_ball:

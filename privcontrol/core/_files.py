@@ -35,8 +35,8 @@ class Saved:
     that wants others says so in both methods.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         _KINDS[cls.__name__.lower()] = cls
 
     def _saved_fields(self) -> dict[str, object]:

@@ -201,7 +201,7 @@ def _vector_norm(vector: list[float], norm: float) -> Ball:
 
 
 def feedforward_lipschitz(
-    weights: Any,
+    weights: object,
     *,
     p: float = 2,
     q: float = 2,
@@ -284,7 +284,7 @@ def feedforward_lipschitz(
 # -- reading a network ---------------------------------------------------------------
 
 
-def _network(weights: Any, slopes: ArrayLike) -> tuple[list[NDArray], Slopes]:
+def _network(weights: object, slopes: ArrayLike) -> tuple[list[NDArray], Slopes]:
     """Return the matrices of a network, and the slopes of each hidden layer."""
     if hasattr(weights, "hidden_layer_sizes"):
         if np.ravel(slopes).tolist() != [0, 1]:

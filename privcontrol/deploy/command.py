@@ -27,6 +27,8 @@ from typing import IO, Any
 from ..core.errors import PrivacyError
 from ..core.ledger import PrivacyLedger
 from ..core.release import step_size, step_sizes
+from ..designs.output_noise import OutputNoise
+from ..loop.loop import PrivateLoop
 from .files import load
 from .gateway import Gateway
 
@@ -231,7 +233,7 @@ def _places(epoch: float | None) -> set[str]:
     return {"index"} if epoch is None else {"index", "time"}
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """Return a value as a finite number."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
@@ -347,9 +349,9 @@ def _check(options: argparse.Namespace) -> None:
     print(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
 
 
-def _noise(design: Any) -> Any:
+def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:
     """Return a design's noise, which is the design itself or that of a loop."""
-    return getattr(design, "noise", design)
+    return design.private_noise if isinstance(design, PrivateLoop) else design
 
 
 def _publish(options: argparse.Namespace) -> None:
@@ -371,7 +373,7 @@ def _publish(options: argparse.Namespace) -> None:
 
 
 def _taken_up(
-    noise: Any, ledger: PrivacyLedger | None, options: argparse.Namespace
+    noise: OutputNoise, ledger: PrivacyLedger | None, options: argparse.Namespace
 ) -> Gateway:
     """Make the gateway of a state, or resume it where the state exists."""
     state = options.state
@@ -406,7 +408,7 @@ def _taken_up(
     return gateway
 
 
-def _drawn(noise: Any) -> tuple:
+def _drawn(noise: OutputNoise) -> tuple:
     """Return what decides the noise's values, without what is promised of them."""
     return noise.plant_data, noise.horizon, noise.family, noise.parts
 

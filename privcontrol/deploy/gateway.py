@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,9 @@ from ..designs.certify import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
 from ..noise.summed import sample_index
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LOG = logging.getLogger("privcontrol")
 
@@ -408,7 +411,7 @@ class Gateway:
                 rounded.append(self._rounded(values[i], enclosure, t, i))
             return np.array(rounded)
 
-    def publish_frame(self, frame: Any) -> Any:
+    def publish_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Publish a table of readings, a row for each sample from the next one on.
 
         Parameters
@@ -460,16 +463,15 @@ class Gateway:
     def _reading(self, y: ArrayLike | Mapping[str, float]) -> list[Rational]:
         """Return the reading as rational numbers."""
         names = self._noise.plant_data.outputs
-        reading: Any = y
         if isinstance(y, Mapping):
             if set(y) != set(names):
                 raise ValueError(
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
-            reading = [y[name] for name in names]
+            y = [y[name] for name in names]
         elif len(names) == 1 and real_array(y, "y").ndim == 0:
-            reading = [y]
-        exact, doubles = exact_data(reading, "y", self._resolution)
+            y = np.reshape(y, 1)
+        exact, doubles = exact_data(y, "y", self._resolution)
         if doubles.shape != (len(names),):
             raise ValueError(
                 f"y: expected shape ({len(names)},), one number for each output, got "
@@ -614,7 +616,7 @@ class Gateway:
         self._write(once=once)
 
     def _write(
-        self, entry: dict | None = None, *, forget: bool = False, **changes: Any
+        self, entry: dict | None = None, *, forget: bool = False, **changes: object
     ) -> None:
         """Keep an entry and changes of the state before they are used."""
         state = self._state | changes

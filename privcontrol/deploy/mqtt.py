@@ -17,11 +17,12 @@ import os
 import queue
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.reasoncodes import ReasonCode
 
 _LOG = logging.getLogger("privcontrol")
 _ENVIRONMENT = "PRIVCONTROL_MQTT_"
@@ -73,7 +74,7 @@ class Topic:
         self._reads = False
         self._sends = True
         self._messages: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
-        self._answers: queue.Queue[Any] = queue.Queue()
+        self._answers: queue.Queue[ReasonCode] = queue.Queue()
         self._client = Client(CallbackAPIVersion.VERSION2)
         self._client.username_pw_set(_setting("USER"), _password())
         if secure:
@@ -127,14 +128,19 @@ class Topic:
     # -- in the client's thread ------------------------------------------------------
 
     def _connected(
-        self, client: Client, data: Any, flags: Any, reason: Any, *_: Any
+        self,
+        client: Client,
+        data: object,
+        flags: object,
+        reason: ReasonCode,
+        *_: object,
     ) -> None:
         self._answers.put(reason)
         _LOG.info("broker: %s", reason)
         if self._reads and not reason.is_failure:
             client.subscribe(self._topic, qos=0)
 
-    def _arrived(self, client: Client, data: Any, message: MQTTMessage) -> None:
+    def _arrived(self, client: Client, data: object, message: MQTTMessage) -> None:
         if message.retain:
             return  # it was sent before this client was there
         try:
