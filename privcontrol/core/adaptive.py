@@ -17,7 +17,6 @@ from ._balls import RationalMatrix
 from ._linalg import (
     EPS,
     Seed,
-    column_norms,
     generator,
     instance_of,
     real_array,
@@ -357,11 +356,7 @@ class AdaptiveReleases:
             shown_before = np.zeros(1)
         shifts = self._moves.enlarged(*judged.shifts(self._moves))
         norm = self._family.shift_norm
-        if self._moves.is_ball:
-            sizes = np.array([self._moves.worst_shift(shifts, norm)])
-        else:
-            sizes = column_norms(shifts, norm)
-        sizes = sizes * (1 + EPS * (len(shifts) + 4))
+        sizes = self._moves.sizes(shifts, norm) * (1 + 2 * EPS)
         return matrix, judged, round_up(shown_before + sizes**norm, 2)
 
     def _stacked(self, release: Mechanism) -> Mechanism:

@@ -271,15 +271,18 @@ class Mechanism:
             shifts = self._padded_shifts(moves, solution, certified)
             return shifts, solution.errors
         solution = self._solution(moves)
-        if not self._is_sharp(solution):
-            finer = self._solution(moves, in_balls=True)
-            if self._error_of(finer) < self._error_of(solution):
-                solution = finer
-        left = solution.rest + solution.bounds
-        if self.noise.is_independent:
-            self._refuse_bare(moves, left[self.noise.factor == 0].any(axis=0))
+        bounds = self._bounds(solution)
         size = column_norms(solution.shifts).max()
-        error = self._error_of(solution)
+        if column_norms(bounds).max() > _SHARP * size:
+            finer = self._solution(moves, in_balls=True)
+            sharper = self._bounds(finer)
+            if column_norms(sharper).max() < column_norms(bounds).max():
+                solution = finer
+                bounds = sharper
+        if self.noise.is_independent:
+            left = solution.rest + solution.bounds
+            self._refuse_bare(moves, left[self.noise.factor == 0].any(axis=0))
+        error = column_norms(bounds).max()
         if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
             raise UncertifiableError(
                 "double precision cannot certify this noise by its covariance: the "
@@ -287,17 +290,12 @@ class Mechanism:
                 "noise of a plant has its own guarantee, certified in ball arithmetic: "
                 "noise.guarantee"
             )
-        return solution.shifts, solution.errors + shifts_within(self.noise, left)
+        return solution.shifts, bounds
 
-    def _error_of(self, solution: _Solution) -> float:
-        """Return the largest error of the shift of a move, for noise in every direction."""
+    def _bounds(self, solution: _Solution) -> NDArray:
+        """Bound the errors (r, M) of shifts, for noise in every direction."""
         left = solution.rest + solution.bounds
-        errors = solution.errors + shifts_within(self.noise, left)
-        return float(column_norms(errors).max())
-
-    def _is_sharp(self, solution: _Solution) -> bool:
-        size = float(column_norms(solution.shifts).max())
-        return self._error_of(solution) <= _SHARP * size
+        return solution.errors + shifts_within(self.noise, left)
 
     def _solution(self, moves: Moves, in_balls: bool = False) -> _Solution:
         """Solve Lambda u = s for the moves' responses s, in balls if that is quick.

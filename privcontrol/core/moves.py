@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -56,17 +56,14 @@ class Query(Protocol):
     def size(self) -> int: ...
 
     @property
-    def manifold(self) -> Any: ...
-
-    @property
     def response(self) -> NDArray: ...
 
     @property
     def rounding(self) -> NDArray: ...
 
-    def applied(self, data: NDArray) -> tuple[NDArray, NDArray]: ...
-
-    def magnified(self, errors: NDArray) -> NDArray: ...
+    def applied(
+        self, data: NDArray, errors: NDArray | None
+    ) -> tuple[NDArray, NDArray]: ...
 
     def ball_product(self, data: NDArray | Sequence) -> BallMatrix | None: ...
 
@@ -90,20 +87,28 @@ class Moves(ABC):
         """The moves, or the axes of the ball, in tangent coordinates (k, M)."""
 
     @abstractmethod
-    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        """Return the largest norm of the shift of a move, rounded up."""
+    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
+        """Return the norms (M,) of the moves' shifts, of a ball the largest (1,).
 
-    @abstractmethod
-    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        """Return the indices of `vectors` with the largest shifts, none of a ball."""
+        They are above the roundings of their sums.
+        """
 
     @abstractmethod
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
         """Return shifts as large as any within the bounds of their errors."""
 
-    @abstractmethod
+    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+        """Return the largest norm of the shift of a move, rounded up."""
+        return float(round_up(self.sizes(shifts, norm).max(), 2))
+
+    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+        """Return the indices of `vectors` with the largest shifts, none of a ball."""
+        return attaining(self.sizes(shifts, norm))
+
     def sensitivity(self, query: Query, norm: float = 2) -> float:
         """Return the largest norm of a query's response to a move, rounded up."""
+        responses = self.enlarged(*self.output_responses(query))
+        return self.worst_shift(responses, norm) if responses.any() else 0.0
 
     @property
     def moved(self) -> NDArray:
@@ -153,11 +158,8 @@ class FiniteMoves(Moves):
     def vectors(self) -> NDArray:
         return self.columns
 
-    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
-        return float(round_up(_norms_above(shifts, norm).max(), 2))
-
-    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
-        return attaining(_norms_above(shifts, norm))
+    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
+        return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
 
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
         return shifts + np.copysign(errors, shifts)
@@ -169,10 +171,7 @@ class FiniteMoves(Moves):
                 bounds = bounds + np.abs(query.response) @ self.errors
                 bounds = bounds + query.rounding @ self.errors
             return responses, bounds
-        responses, bounds = query.applied(self.data)
-        if self.errors is not None:
-            bounds = bounds + query.magnified(self.errors)
-        return responses, bounds
+        return query.applied(self.data, self.errors)
 
     def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         source = self.data if self.errors is None else self.rationals
@@ -202,12 +201,12 @@ class FiniteMoves(Moves):
         for part in self._blocks(query.size):
             responses, errors = part.output_responses(query)
             if (errors > _SHARP * np.abs(responses).max()).any():
-                balls, beyond = part.ball_responses(query)
+                balls, errors = part.ball_responses(query)
                 responses = upper_bounds(balls)
-                errors = beyond
-            sizes = _norms_above(np.abs(responses) + errors, norm)
-            largest = max(largest, float(sizes.max()))
-        return _positive_up(largest)
+            responses = np.abs(responses) + errors
+            if responses.any():
+                largest = max(largest, part.worst_shift(responses, norm))
+        return largest
 
     def _blocks(self, rows: int) -> Iterable[FiniteMoves]:
         """Cut the moves into blocks whose images of this many rows fit in memory."""
@@ -249,9 +248,9 @@ class EllipsoidMoves(Moves):
             return float(rows.max())
         return float(min(math.sqrt(len(image)) * np.linalg.norm(image, 2), rows.sum()))
 
-    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
         rounding = 1e-14 + 4 * EPS * len(shifts)
-        return float(round_up(self.largest(shifts, norm) * (1 + rounding)))
+        return np.array([self.largest(shifts, norm) * (1 + rounding)])
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
         return ()
@@ -260,29 +259,9 @@ class EllipsoidMoves(Moves):
         size = np.linalg.norm(shifts, 2)
         if not size:
             return errors
-        return shifts * (1 + np.linalg.norm(errors) / size)
+        # in every norm that is asked for
+        share = math.sqrt(len(shifts)) * np.linalg.norm(errors) / size
+        return shifts * (1 + share)
 
     def attained(self, indices: Sequence[int]) -> NDArray:
         return self.factor
-
-    def sensitivity(self, query: Query, norm: float = 2) -> float:
-        responses = query.response @ self.factor
-        value = self.largest(responses, norm)
-        bounds = query.rounding @ np.abs(self.factor)
-        errors = np.linalg.norm(bounds, axis=1)
-        value += float(np.linalg.norm(errors, norm))
-        terms = query.manifold.dimension + 1
-        rounding = 4 * EPS * terms
-        return _positive_up(value * (1 + rounding))
-
-
-def _norms_above(shifts: NDArray, norm: float) -> NDArray:
-    """Return norms (M,) of columns, above the roundings of their sums."""
-    return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
-
-
-def _positive_up(size: float) -> float:
-    """Round a size up, but leave nothing as it is."""
-    if size == 0:
-        return 0.0
-    return float(round_up(size, 2))

@@ -151,18 +151,22 @@ class LinearQuery(Frozen):
         moves = checked_adjacency(adjacency).moves(self.manifold)
         return moves.sensitivity(self, norm)
 
-    def applied(self, data: NDArray) -> tuple[NDArray, NDArray]:
-        """Return F v for data-space moves v (n, M), and bounds of the rounding errors."""
-        values = self.matrix @ data
-        return values, self._error_bounds(np.abs(data), values)
+    def applied(
+        self, data: NDArray, errors: NDArray | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """Return F v for data-space moves v (n, M), and bounds of the errors.
 
-    def magnified(self, errors: NDArray) -> NDArray:
-        """Bound F e (m, M) for data-space errors e with these bounds (n, M)."""
+        ``errors`` (n, M) are bounds of those of the moves.
+        """
+        values = self.matrix @ data
+        bounds = self._error_bounds(np.abs(data), values)
+        if errors is None:
+            return values, bounds
         matrix = self.matrix
         if isinstance(matrix, scipy.sparse.linalg.LinearOperator):
             matrix = matrix @ np.eye(self.manifold.size)
         rounding = 1 + EPS * (self.manifold.size + 4)
-        return abs(matrix) @ errors * rounding
+        return values, bounds + abs(matrix) @ errors * rounding
 
     def ball_product(
         self, data: NDArray | Sequence[Sequence[Rational]]

@@ -9,6 +9,7 @@ from privcontrol.core import (
     GaussianNoise,
     LinearQuery,
     Mechanism,
+    mechanism as mechanism_module,
 )
 
 
@@ -48,6 +49,28 @@ def test_shifts_are_those_of_rational_arithmetic(decades, sharp):
             gap = abs(flint.fmpq(*float(shifts[i, j]).as_integer_ratio()) - exact[i, j])
             assert gap <= flint.fmpq(*float(errors[i, j]).as_integer_ratio())
             assert errors[i, j] <= sharp * np.abs(shifts).max()
+
+
+@pytest.mark.parametrize("balls", [True, False])
+@pytest.mark.parametrize("decades", [0, 4, 8])
+def test_bounds_of_shifts_enclose_those_of_rational_arithmetic(
+    decades, balls, monkeypatch
+):
+    """In doubles, too, the bounds hold and are no more than the condition demands."""
+    if not balls:
+        monkeypatch.setattr(mechanism_module, "is_quick", lambda *lengths: False)
+    rng = np.random.default_rng(decades)
+    for _ in range(10):
+        factor = thin_factor(rng, 4, 4, decades)
+        query = rng.standard_normal((4, 6))
+        moves = rng.standard_normal((6, 9))
+        shifts, errors = shifts_of(factor, query, moves)
+        exact = rationals(factor).inv() * rationals(query) * rationals(moves)
+        truth = np.array([[int(x.p) / int(x.q) for x in row] for row in exact.tolist()])
+        off = np.abs(shifts - truth)
+        assert (off <= errors + 1e-15 * np.abs(truth)).all()
+        assert errors.max() <= 1e-12 * 10.0**decades * np.abs(shifts).max()
+        assert balls or off.max() > 0
 
 
 def test_large_and_wide_problems_stay_in_floating_point():
