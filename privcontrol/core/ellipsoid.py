@@ -241,7 +241,7 @@ def rough_shape(
     floor: float = 0.0,
     weights: NDArray | None = None,
     enough: float | None = None,
-    updates: int = 120,
+    updates: int = 300,
 ) -> RoughShape:
     """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
 

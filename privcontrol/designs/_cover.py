@@ -76,6 +76,10 @@ def covering_ellipsoid(
                 widest = _directions(vt[s > near].T, is_large)
                 violated.append(ball @ widest)
             factor = _enlarged(factor, ball)
+        sizes = np.linalg.norm(np.linalg.solve(factor, points), axis=0)
+        if (sizes > 1).any():  # no longer among those chosen
+            violated.append(points[:, sizes > 1])
+            factor = factor * sizes.max()
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:
             best = factor

@@ -48,6 +48,8 @@ _LEAST = 1e-150
 _MANY = 128
 #: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
 _MANY_MOVES = 1000
+#: Share of its gap at which a search ends, so rounding leaves it below that.
+_TRIED = 0.9
 #: Least relative price of a direction, and rounding of responses, in many dimensions.
 _LEAST_PRICE = 1e-6
 _ROUNDED = 1e-10
@@ -131,9 +133,11 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
 
     In hundreds of dimensions it is the cheapest one within the ``gap`` of the request.
     """
-    nearly = _nearly_cheapest(problem, responses)
-    if nearly is not None:
-        return nearly
+    tol = _tolerance(problem, responses)
+    if tol > _GAP:
+        nearly = _nearly_cheapest(problem, responses, tol)
+        if nearly is not None:
+            return nearly
     allowed = problem.allowed_beside_grid
     covered = [responses.points / allowed]
     covered += [ball / allowed for ball in responses.balls]
@@ -146,11 +150,6 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
     every = scipy.linalg.lstsq(basis, together)[0]
     points, *balls = np.split(every, ends[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    tol = _GAP
-    if len(basis) >= _MANY:
-        tol = max(tol, 0.9 * problem.request.gap)
-    elif together.shape[1] >= _MANY_MOVES:
-        tol = max(tol, 0.1 * problem.request.gap)
     found = covering_ellipsoid(points, balls, weight_factor, tol=tol)
     factor = found.factor
     if has_floor:
@@ -158,13 +157,23 @@ def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, fl
     return basis @ factor, found.lower_bound
 
 
+def _tolerance(problem: DesignProblem, responses: Responses) -> float:
+    """The relative gap at which the search for a covariance ends."""
+    size, moves = responses.points.shape
+    if size >= _MANY:
+        return max(_GAP, _TRIED * problem.request.gap)
+    if moves >= _MANY_MOVES:
+        return max(_GAP, 0.1 * problem.request.gap)
+    return _GAP
+
+
 def _nearly_cheapest(
-    problem: DesignProblem, responses: Responses
+    problem: DesignProblem, responses: Responses, tol: float
 ) -> tuple[NDArray, float] | None:
     """The same in many dimensions. None in few, or if it does not come within the gap."""
     size = len(responses.points)
     level = _even_floor(problem)
-    if size < _MANY or responses.balls or level is None:
+    if responses.balls or level is None:
         return None
     points = responses.points / problem.allowed_beside_grid
     span = _span(points)
@@ -176,9 +185,8 @@ def _nearly_cheapest(
     prices = np.abs(np.diag(triangle))
     if prices.min() < _LEAST_PRICE * prices.max():
         return None
-    gap = problem.request.gap
-    found = rough_shape(triangle.T @ (span.T @ points), 0.9 * gap, floor=level)
-    if not found.cost <= found.lower_bound * (1 + gap):
+    found = rough_shape(triangle.T @ (span.T @ points), tol, floor=level)
+    if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)
     beyond = variances * (1 + _MARGIN) ** 2 - level**2  # the first evaluation will do

@@ -34,6 +34,7 @@ from ..systems.linear import LinearSystem, impulse_energies, spectral_radius, su
 from ..systems.plant import Plant
 from .problem import DesignProblem, SizedNoise, price_of, white_cost
 from .request import Request
+from .robust import scaled_noise
 from .stationary import StationaryDesign, stationary_design
 
 #: Rounds of designs for smaller and smaller budgets.
@@ -76,7 +77,6 @@ def of_region(
         If no smaller budget makes the certified shift small enough.
     """
     request = problem.request
-    region: Any = request.region
     standing = request.standing
     allowed = request.allowed_shift
     target = allowed
@@ -91,9 +91,7 @@ def of_region(
         if count == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
         with piece(2 * count + 1, _USUAL_PIECES):
-            found = region.shift(sized.parts, request.adjacency, request.horizon)
-        grid = grid_shift(sized.parts, request.resolution, request.horizon)
-        shift = found.beside_grid(grid).gdp
+            shift = shift_in_region(request, sized.parts)
         if shift <= allowed:
             loss = PrivacyLoss.gaussian(shift, (), False)
             return replace(sized, loss=loss, lower_bound=lower_bound, attained=None)
@@ -105,6 +103,52 @@ def of_region(
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
+    )
+
+
+def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
+    """The certified shift of noise for all plants of a region and the sensor's grid."""
+    region: Any = request.region
+    found = region.shift(parts, request.adjacency, request.horizon)
+    grid = grid_shift(parts, request.resolution, request.horizon)
+    return found.beside_grid(grid).gdp
+
+
+def scaled_to_region(
+    problem: DesignProblem,
+    sized: SizedNoise,
+    gain: float,
+    size: Callable[[DesignProblem], SizedNoise],
+) -> SizedNoise:
+    """Noise that is larger by about a gain, floor and all, so it meets the budget.
+
+    Its bound is that of noise with this floor for the plants that stand for the region.
+    """
+    request = problem.request
+    allowed = request.allowed_shift
+
+    def evaluated(gain: float) -> tuple[PartsAndShift, float]:
+        parts = tuple(part.scaled(gain) for part in sized.parts)
+        shift = shift_in_region(request, parts)
+        return (parts, shift), shift / allowed
+
+    (parts, shift), gain, excess = scale_to_budget(evaluated, round_up(gain, 8))
+    if excess > 1:
+        raise UncertifiableError(
+            "models: the noise does not meet its budget when evaluated back; narrow the "
+            "region"
+        )
+    floor = parts[-1].white
+    least = size(replace(problem, request=replace(request.standing, floor=floor)))
+    return replace(
+        sized,
+        parts=parts,
+        loss=PrivacyLoss.gaussian(shift, (), False),
+        cost=sized.cost * gain**2,
+        noise=scaled_noise(sized.noise, gain),
+        lower_bound=min(least.lower_bound, least.cost),
+        attained=None,
+        tangent_factor=None,
     )
 
 

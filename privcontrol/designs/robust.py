@@ -20,7 +20,7 @@ from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.moves import attaining
-from ..core.noise import GaussianNoise
+from ..core.noise import GaussianNoise, Noise
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_loss, certified_shift
 from ..secrets._exact_design import structured_factor
@@ -61,6 +61,15 @@ class FlooredNoise(GaussianNoise):
     @property
     def factor(self) -> NDArray:  # type: ignore[override]
         return np.hstack([self.structured, np.diag(self.floor)])
+
+
+def scaled_noise(noise: Noise | None, gain: float) -> Noise | None:
+    """Gaussian noise that is larger by a gain, None of none."""
+    if noise is None:
+        return None
+    if isinstance(noise, FlooredNoise):
+        return FlooredNoise(noise.structured * gain, noise.floor * gain)
+    return GaussianNoise(noise.factor * gain)
 
 
 # -- several models without a floor ------------------------------------------------------

@@ -1,5 +1,6 @@
 """floor="auto": the cheapest floor for all models and the sensor's grid together."""
 
+import contextlib
 import warnings
 
 import control as ct
@@ -131,3 +132,27 @@ def test_the_warning_of_exact_models_names_the_call_that_changes_it():
             floor="auto",
             resolution=0.01,
         )
+
+
+STATE = pc.StateAdjacency({"x[0]": 1.0}, times=0)
+GUST = pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3)
+
+
+@pytest.mark.parametrize("secret", [STATE, GUST], ids=["state", "gust"])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_auto_floor_beats_every_floor_of_a_grid_in_a_box(secret, outputs):
+    C = np.array([[1.0, 0.5], [0.0, 2.0]])[:outputs]
+    sys = ct.ss([[0.9, 0.2], [-0.1, 0.8]], [[0.5], [1.0]], C, 0, 1.0)
+    box = pc.PlantBox(sys, A=[[0.05, 0.0], [0.025, 0.0]])
+    request = dict(horizon=8, budget=BUDGET, adjacency=secret, models=box)
+    noise = pc.design_output_noise(sys, floor="auto", **request)
+    costs = []
+    for floor in np.geomspace(0.2, 0.8, 4) * noise.std.max():
+        with contextlib.suppress(pc.PrivacyError, pc.UncertifiableError):
+            found = pc.design_output_noise(sys, floor=floor, **request)
+            costs.append(found.design.cost)
+    assert len(costs) > 2
+    assert noise.design.cost < 1.01 * min(costs)
+    assert noise.design.lower_bound < min(costs)
+    assert noise.guarantee.satisfies(BUDGET)
+    assert noise.guarantee_for(box.sampled(20, rng=0)).satisfies(BUDGET)
