@@ -340,11 +340,22 @@ _OF_VARYING: dict[str, Condition] = {
         request.resolution is not None and request.horizon == math.inf
     ),
 }
+
+
+def _is_one(request: Request) -> bool:
+    """Whether a region's plants answer to the secret as one, which needs no floor."""
+    return request.region is not None and request.region.is_one(request.adjacency)
+
+
 _OF_REGION: dict[str, Condition] = {
     "models: noise for all plants of a region needs Gaussian noise with a white floor "
     '(floor="auto" finds the cheapest one)': lambda request: (
         request.family.endswith("laplace")
-        or (request.family == "gaussian" and request.floor is None)
+        or (
+            request.family == "gaussian"
+            and request.floor is None
+            and not _is_one(request)
+        )
     ),
 }
 

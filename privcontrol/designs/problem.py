@@ -300,9 +300,10 @@ def _caveats(
     """What such noise does not hide."""
     endless = request.horizon == math.inf
     is_iid = request.family.startswith("iid-") and not endless
-    if is_iid or request.region is not None or (endless and request.models):
-        return ()
     has_floor = any(isinstance(part, White) for part in parts)
+    of_region = request.region is not None and (has_floor or request.drawn_afresh)
+    if is_iid or of_region or (endless and request.models):
+        return ()
     caveats = [NOT_FREE]
     if endless or is_dense(request.adjacency):
         caveats = ["the disturbance if the plant differs from the model"]

@@ -154,7 +154,8 @@ class Request(Saved, CheckedFields):
 
         So it is for a plant that may vary, and for models without a horizon.
         """
-        if self.region is not None and self.region.varying:
+        region = self.region
+        if region is not None and region.varying and not region.is_one(self.adjacency):
             return True
         return self.horizon == math.inf
 

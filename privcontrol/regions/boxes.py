@@ -1,4 +1,11 @@
-"""Boxes of plants: all plants whose entries are known to within half-widths."""
+"""Boxes of plants: all plants whose entries are known to within half-widths.
+
+The largest shift under all of them is bounded by boxes that are halved until bounds meet.
+The response to a hidden move is expanded to first order about the middle of a box. The norm
+in which privacy is measured is convex, so the linear part is worst at a corner, and
+the rest is bounded by matrices of absolute values. Where the bounds do not meet, the worst
+box is halved.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache, partial, reduce
+from itertools import product
 from typing import Any
 
 import control as ct
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import ByContent
@@ -22,8 +31,10 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
+from ..core._progress import piece
 from ..core.adjacency import Adjacency
-from ..noise.parts import NoisePart
+from ..core.errors import UncertifiableError
+from ..noise.parts import NoisePart, PartSum
 from ..noise.shift import Shift
 from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
@@ -31,8 +42,7 @@ from ..secrets.manifold import trajectory_manifold
 from ..secrets.secret import as_secret
 from ..systems.linear import LinearSystem, beside, queue_of
 from ..systems.plant import Plant
-from ..systems.powers import delayed_inputs, delayed_outputs
-from ._halving import MOST_ENTRIES, UncertainMoves, largest_shift, signs
+from ..systems.powers import FreeResponse, delayed_inputs, delayed_outputs
 from .region import (
     PlantRegion,
     checked_clauses,
@@ -43,6 +53,18 @@ from .region import (
     with_matrix,
 )
 
+#: Uncertain entries of which all corners are gone through.
+_MOST_ENTRIES = 8
+#: Boxes at which the search ends, with few entries and with more of them, and how many of
+#: these go through all of their corners.
+_MOST_BOXES = 65
+_MOST_WIDE_BOXES = 17
+_TURNED = 4
+#: Relative distance of the two bounds at which no box is halved any more.
+_SHARP = 1e-3
+#: Relative rounding of norms, and corners that are looked at together.
+_ROUNDED = 1e-12
+_AT_ONCE = 32
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
 #: Corners, drawn at random, that stand for all where there are too many, and for the
@@ -224,9 +246,9 @@ class PlantBox(ByContent, PlantRegion):
             If more than 8 entries are uncertain: there would be too many corners.
         """
         count = len(self.widths)
-        if count > MOST_ENTRIES:
+        if count > _MOST_ENTRIES:
             raise ValueError(
-                f"corners: expected at most {MOST_ENTRIES} uncertain entries, got {count}"
+                f"corners: expected at most {_MOST_ENTRIES} uncertain entries, got {count}"
             )
         return [self.at(corner * self.widths) for corner in signs(count)]
 
@@ -242,7 +264,7 @@ class PlantBox(ByContent, PlantRegion):
         """
         size = (positive_integer(count, "count"), len(self.widths))
         draws = generator(rng).uniform(-1, 1, size)
-        plants = self.corners() if len(self.widths) <= MOST_ENTRIES else []
+        plants = self.corners() if len(self.widths) <= _MOST_ENTRIES else []
         return plants + [self.at(offsets) for offsets in draws * self.widths]
 
     def _holds(self, plant: Plant) -> bool:
@@ -417,3 +439,414 @@ def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> Uncertai
         forwards=True,
         is_ball=part.norm == "l2",
     )
+
+
+# -- the largest shift, by halving -------------------------------------------------------
+
+
+def signs(count: int) -> NDArray:
+    """All rows (2^count, count) of -1 and 1."""
+    return np.array(list(product((-1.0, 1.0), repeat=count)))
+
+
+def largest_shift(
+    every: Sequence[UncertainMoves], parts: Sequence[NoisePart], horizon: int
+) -> tuple[float, float]:
+    """Return a certified upper bound of y under every plant, and one that is attained.
+
+    With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
+    what some plant attains, or there are 65 boxes. With more entries the corners are too
+    many. What all but the widest four move the outputs by is added up then.
+
+    Raises
+    ------
+    ValueError
+        If the noise has no white floor.
+    UncertifiableError
+        If the bound is not finite.
+    """
+    if not PartSum(parts).white.all():
+        raise ValueError(
+            "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
+        )
+    whitening = _Whitening.of(parts, horizon)
+    upper, lower = np.max([_halved(moves, whitening) for moves in every], axis=0)
+    return float(upper), float(lower)
+
+
+@dataclass(frozen=True, eq=False)
+class _Box:
+    """A box of offsets, what a plant in it attains, and bounds for all of them.
+
+    ``bounds`` are those of each hidden move, or of the whole ball of them. ``split`` is
+    the entry that moves the outputs most.
+    """
+
+    middle: NDArray
+    widths: NDArray
+    attained: float
+    bounds: NDArray
+    split: int
+
+    @property
+    def bound(self) -> float:
+        """The largest of the bounds."""
+        return float(self.bounds.max())
+
+    @property
+    def halves(self) -> list[tuple[NDArray, NDArray]]:
+        """Middles and half-widths of the two halves."""
+        step = np.zeros_like(self.widths)
+        step[self.split] = self.widths[self.split] / 2
+        narrow = self.widths - step
+        return [(self.middle - step, narrow), (self.middle + step, narrow)]
+
+
+def _halved(moves: UncertainMoves, whitening: _Whitening) -> tuple[float, float]:
+    """Return the bound for one part of an adjacency, and what some plant attains."""
+    entries = len(moves.widths)
+    most = _MOST_BOXES if entries <= _MOST_ENTRIES else _MOST_WIDE_BOXES
+    start = np.full(1 if moves.is_ball else moves.count, np.inf)
+    boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths, start)]
+    lower = boxes[0].attained
+    while True:
+        worst = max(boxes, key=lambda box: box.bound)
+        if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
+            break
+        boxes.remove(worst)
+        # what attains less everywhere in a box than something does decides nothing
+        counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
+        with piece(len(boxes), most):
+            for middle, widths in worst.halves:
+                half = _bounded(moves, whitening, middle, widths, counted)
+                lower = max(lower, half.attained)
+                boxes.append(half)
+    upper = max(worst.bound, lower)
+    if np.isfinite(upper):
+        return float(round_up(upper)), lower
+    raise UncertifiableError(
+        "models: the guarantee over the box cannot be certified down to what "
+        f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
+        "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
+    )
+
+
+@dataclass(frozen=True)
+class _Whitening:
+    """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
+
+    With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
+    the directions U by 1 / sqrt(1 + s^2).
+    """
+
+    floor: NDArray
+    directions: NDArray
+    shrink: NDArray
+
+    @classmethod
+    def of(cls, parts: Sequence[NoisePart], horizon: int) -> _Whitening:
+        floor = np.tile(PartSum(parts).white, horizon)
+        columns = PartSum(parts).responses(horizon).reshape(len(floor), -1)
+        white = columns / floor[:, None]
+        directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
+        shrink = 1 / np.sqrt(1 + sizes**2)
+        return cls(floor, directions, shrink)
+
+    def sizes(self, columns: NDArray) -> NDArray:
+        """Norms (.., M) of outputs (.., T p, M) in units of the floor, at least y."""
+        return np.linalg.norm(columns / self.floor[:, None], axis=-2)
+
+    def apply(self, columns: NDArray) -> NDArray:
+        """Columns whose norms are y, of outputs (.., T p, M)."""
+        white = columns / self.floor[:, None]
+        inside = self.directions.T @ white
+        return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
+
+    @property
+    def rounding(self) -> float:
+        """What floating point may add to those norms, over `sizes`."""
+        count = self.directions.shape[1] + 8
+        return float(32 * EPS * count * np.sqrt(len(self.floor)))
+
+    @property
+    def error(self) -> float:
+        """Relative error of the norms from rounded directions and sizes."""
+        largest = 1 / self.shrink.min(initial=1.0)
+        return 1e-12 + 16 * EPS * len(self.floor) * (1 + largest)
+
+
+def _bounded(
+    moves: UncertainMoves,
+    whitening: _Whitening,
+    middle: NDArray,
+    widths: NDArray,
+    before: NDArray,
+) -> _Box:
+    """Return a box with its bounds for moves that had positive ones in a larger box.
+
+    What the linear part has at a corner, less what it leaves out there, is attained.
+    """
+    left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
+    counted = slice(None) if moves.is_ball else np.flatnonzero(before)
+    responses = moves.outputs(linear)[:, :, counted]
+    sizes = whitening.sizes(responses)
+    beyond = whitening.sizes(moves.outputs(left_out)[:, counted])
+    rest = moves.joined(beyond + whitening.rounding * sizes.sum(axis=0))
+    widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
+    white, *slopes = whitening.apply(responses[[0, *(1 + widest)]])
+    turned = len(slopes) if len(slopes) <= _MOST_ENTRIES else _TURNED
+    attained = moves.worst_corner(white, slopes[:turned])
+    worst = attained + sum(moves.size(slope) for slope in slopes[turned:])
+    lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
+    bounds = np.zeros_like(before)
+    bounds[counted] = (worst + rest) * (1 + whitening.error)
+    split = int(widest[0]) if slopes else 0
+    return _Box(middle, widths, float(lower), bounds, split)
+
+
+# -- free responses of uncertain plants ---------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainMoves:
+    """Free responses C A^t V of a plant with uncertain entries, and when they begin.
+
+    Attributes
+    ----------
+    matrix, spread : ndarray, shape (n + p, n)
+        [A; C], and half-widths of its entries.
+    axes : ndarray, shape (n, q)
+        Scaled moves V of the state.
+    times : ndarray
+        Samples at which the state is moved.
+    forwards : bool
+        Whether the move changes nothing before its time. A state that is moved at a time
+        was another one before as well.
+    is_ball : bool
+        Whether any combination of the moves of Euclidean norm one is hidden.
+    """
+
+    matrix: NDArray
+    spread: NDArray
+    axes: NDArray
+    times: NDArray
+    horizon: int
+    forwards: bool = False
+    is_ball: bool = False
+
+    @property
+    def order(self) -> int:
+        """Number n of states."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def entries(self) -> tuple[NDArray, NDArray]:
+        """Rows and columns (k,) of the uncertain entries."""
+        rows, columns = np.nonzero(self.spread)
+        return rows, columns
+
+    @property
+    def widths(self) -> NDArray:
+        """Half-widths (k,) of the uncertain entries."""
+        return self.spread[self.entries]
+
+    @property
+    def count(self) -> int:
+        """Number M of moves."""
+        return len(self.times) * self.axes.shape[1]
+
+    @property
+    def back(self) -> int:
+        """Samples before the move that it changes."""
+        return 0 if self.forwards else int(self.times.max())
+
+    def size(self, columns: NDArray) -> NDArray:
+        """The norm of each column, or the largest one of a ball's."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(columns, 2) * (1 + _ROUNDED)])
+        return np.linalg.norm(columns, axis=0)
+
+    def worst_corner(self, middle: NDArray, slopes: Sequence[NDArray]) -> NDArray:
+        """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
+
+        Norms follow from inner products. The largest of all corners is at least the root of
+        the mean of their squares, so rounding is small beside it.
+        """
+        turns = signs(len(slopes))
+        if self.is_ball:
+            stacked = np.reshape(slopes, (-1, *middle.shape))
+            return _largest_norm(middle, stacked, turns)
+        columns = np.transpose([middle, *slopes], (2, 0, 1))
+        products = columns @ columns.swapaxes(1, 2)
+        every = np.column_stack([np.ones(len(turns)), turns])
+        squares = np.sum(every @ products * every, axis=2)
+        return np.sqrt(squares.max(axis=1)) * (1 + _ROUNDED)
+
+    def joined(self, errors: NDArray) -> NDArray:
+        """What errors (M,) of the columns add to those sizes."""
+        if self.is_ball:
+            return np.array([np.linalg.norm(errors)])
+        return errors
+
+    def outputs(self, long: NDArray) -> NDArray:
+        """Outputs (.., T p, M) of every move, from responses at t = -back .. forward."""
+        index = self.back - self.times + np.arange(self.horizon)[:, None]
+        frames = long[..., index, :, :]  # (.., sample, move, output, axis)
+        frames[..., index < 0, :, :] = 0.0
+        *others, _, _, outputs, _ = frames.shape
+        by_sample = frames.swapaxes(-3, -2)
+        return by_sample.reshape(*others, self.horizon * outputs, -1)
+
+
+def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
+    """The largest norm (1,) of middle + sum of +-slopes, all of shape (m, n).
+
+    The turns that raise the norm to first order lead to a corner. No other one is worse if
+    its Gram matrix is below the square of that norm.
+    """
+    if len(middle) < middle.shape[1]:
+        middle = middle.T
+        slopes = slopes.swapaxes(1, 2)
+    corner = middle
+    largest = 0.0
+    while True:
+        left, sizes, right = np.linalg.svd(corner, full_matrices=False)
+        if sizes[0] <= largest * (1 + _ROUNDED):
+            break
+        largest = float(sizes[0])
+        rises = left[:, 0] @ slopes @ right[0]
+        corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
+    above = np.eye(middle.shape[1]) * (1 + _ROUNDED)
+    for first in range(0, len(turns), _AT_ONCE):
+        corners = middle + np.tensordot(turns[first : first + _AT_ONCE], slopes, 1)
+        grams = corners.swapaxes(1, 2) @ corners
+        try:
+            np.linalg.cholesky(largest**2 * above - grams)
+        except np.linalg.LinAlgError:
+            worst = np.linalg.eigvalsh(grams)[:, -1].max()
+            largest = max(largest, float(np.sqrt(worst)))
+    return np.array([largest * (1 + 2 * _ROUNDED)])
+
+
+@lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes
+def _expanded(
+    moves: UncertainMoves, middle: tuple[float, ...], widths: tuple[float, ...]
+) -> tuple[NDArray, NDArray]:
+    """Responses (times, p, q) of moves about a point of a box, for t = -back .. forward.
+
+    The first array bounds what the first order leaves out in the box. The second one
+    (1 + k, times, p, q) has the response of the plant in the middle, and the slopes by
+    each uncertain entry, times its half-width. The derivative of A^t by an entry is the sum of A^(t-1-s) E A^s, E being one
+    there, and that of A^-t the sum of -A^(s-t) E A^(-s-1), for s = 0 .. t-1.
+    """
+    n = moves.order
+    back = moves.back
+    matrix = moves.matrix.copy()
+    matrix[moves.entries] += middle
+    A, C = np.split(matrix, [n])
+    forward = moves.horizon - 1 - int(moves.times.min())
+    start = np.hstack([np.eye(n), moves.axes])
+    free = FreeResponse(A, start, back, forward)
+    outputs = free.outputs(C)
+    states = free.states()
+    sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
+    reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
+    left_out = _left_out(moves, C, outputs, states, reach)
+    linear = np.zeros((1 + len(reach), *left_out.shape))
+    linear[0] = outputs[:, :, n:]
+    past = slice(back - 1, None, -1)
+    signal = states[:, :, n:]
+    for slope, row, column, width in zip(linear[1:], *moves.entries, reach):
+        enters = width * signal[:, column]
+        if row >= n:
+            slope[:, row - n] = enters
+        else:
+            leaves = outputs[:, :, row]
+            slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
+            if back:
+                slope[past] = -_convolved(leaves[past], enters[past])
+    return left_out, linear
+
+
+def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
+    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
+    samples = np.arange(len(kernel))
+    lags = samples[:, None] - samples
+    past = (lags >= 0)[:, :, None]
+    table = np.where(past, kernel[lags], 0.0)
+    return np.tensordot(table, signal, axes=(1, 0))
+
+
+def _left_out(
+    moves: UncertainMoves, C: NDArray, outputs: NDArray, states: NDArray, reach: NDArray
+) -> NDArray:
+    """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
+    n = moves.order
+    back = moves.back
+    spread = np.zeros_like(moves.spread)
+    spread[moves.entries] = reach
+    spread_A, spread_C = np.split(spread, [n])
+    # balls are known to 180 bits of the largest entry of their column
+    largest = np.abs(states).max(axis=1, keepdims=True)
+    sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
+    read = np.abs(outputs[:, :, :n]) * (1 + 1e-14)
+    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :n]
+    none = np.zeros((n, n))
+    future = _higher_orders(sizes[back:], read[back:], spread_A, none, spread_C)
+    if not back:
+        return future
+    orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
+    if orders is None:
+        past = np.full((back, *future.shape[1:]), np.inf)
+        return np.concatenate([past, future])
+    past = _higher_orders(sizes[back::-1], read[back::-1], *orders, spread_C)
+    return np.concatenate([past[:0:-1], future])
+
+
+def _orders_of_inverse(
+    inverse: NDArray, spread: NDArray
+) -> tuple[NDArray, NDArray] | None:
+    """Bounds of the first and higher orders of A^-1, from |A^-1| and the half-widths of A.
+
+    None if the half-widths are too large.
+    """
+    ratio = inverse @ spread
+    if not np.linalg.norm(ratio, 2) < 0.5:
+        return None
+    first = ratio @ inverse
+    series = np.abs(np.linalg.inv(np.eye(len(ratio)) - ratio))
+    higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
+    return first, higher
+
+
+def _higher_orders(
+    states: NDArray, read: NDArray, first: NDArray, higher: NDArray, moved: NDArray
+) -> NDArray:
+    """Bounds (T, p, q) of the second and higher orders of the responses of moves.
+
+    Sizes of S^t and of S^t V stand in ``states`` (T, n, n + q), those of C S^t in ``read``
+    (T, p, n). The step S is known to within a first and a higher order, C to within
+    ``moved``. With P, L and R the sizes of a state's value, first order and rest,
+
+        L(t) = sum |S^(t-1-s)| first P(s),
+        R(t) = sum |S^(t-1-s)| (first (L + R) + higher (P + L + R))(s),
+
+    and likewise for the outputs. What rounding adds to the slopes is counted as well.
+    """
+    samples, _, n = read.shape
+    kernel = np.concatenate([states[:, :, :n], read], axis=1)
+    values = states[:, :, n:]
+    forced = np.zeros_like(values)
+    out = np.zeros((samples, read.shape[1], values.shape[2]))
+    rounding = 4 * EPS * (samples + 8)
+    with np.errstate(over="ignore", invalid="ignore"):
+        entering = first @ values
+        for t, value in enumerate(values):
+            before = kernel[:t][::-1]
+            linear = np.tensordot(before, entering[:t], axes=((0, 2), (0, 1)))
+            rest = np.tensordot(before, forced[:t], axes=((0, 2), (0, 1)))
+            later = linear[:n] + rest[:n]
+            out[t] = rest[n:] + rounding * linear[n:] + moved @ later
+            forced[t] = first @ later + higher @ (value + later)
+    bounds = np.where(np.isfinite(out), out, np.inf)
+    return bounds * (1 + 1e-9)

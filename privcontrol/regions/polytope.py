@@ -123,6 +123,9 @@ class PlantPolytope(ByContent, PlantRegion):
             miss=checked_miss(self.miss),
         )
 
+    def _saved_fields(self) -> dict[str, object]:
+        return super()._saved_fields() | {"nominal": self.plant_data}
+
     def _described(self) -> bytes:
         vertices = sorted({plant.fingerprint for plant in self.vertices})
         return repr((vertices, self.varying, self.assumptions)).encode()
@@ -144,7 +147,7 @@ class PlantPolytope(ByContent, PlantRegion):
     ) -> Shift:
         # a plant that stays the same is also one of the smallest box around the polytope
         varied = super().shift
-        if self.varying or horizon == math.inf:
+        if self.varying or horizon == math.inf or len(self.vertices) == 1:
             return varied(parts, adjacency, horizon)
         box = box_around(self.vertices)
         return least_bound(

@@ -110,6 +110,10 @@ class PlantRegion(CheckedFields, Saved, ABC):
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Vertices of a polytope that contains all that the region knows of a secret."""
 
+    def is_one(self, adjacency: Adjacency) -> bool:
+        """Return whether all plants of the region answer to a secret as one."""
+        return len(self.plants(adjacency)) == 1
+
     def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Return a few plants of the region, from which a design for a secret starts."""
         return self.plants(adjacency)
@@ -137,7 +141,8 @@ class PlantRegion(CheckedFields, Saved, ABC):
             If the noise or the secret has no bound, with the reason.
         """
         plants = self.plants(adjacency)
-        return certified_shift(parts, adjacency, plants, horizon, varying=True)
+        several = not self.is_one(adjacency)
+        return certified_shift(parts, adjacency, plants, horizon, varying=several)
 
 
 def region_of(models: Any) -> PlantRegion | None:

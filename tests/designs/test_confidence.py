@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privcontrol.regions import confidence
-from privcontrol.regions.confidence import (
+from privcontrol.regions.identified import (
     energy_bound,
     first_samples,
     independent_intervals,
@@ -215,7 +214,8 @@ def test_parameters_share_the_probability_of_a_miss(monkeypatch):
     for _ in range(600):
         e = rng.normal(size=150)
         energy = float(np.sum(e[first_samples(regressors) :] ** 2))
-        monkeypatch.setattr(confidence, "energy_bound", lambda *_, known=energy: known)
+        bound = "privcontrol.regions.identified.energy_bound"
+        monkeypatch.setattr(bound, lambda *_, known=energy: known)
         hits += holds(
             sequential_intervals(regressors, regressors @ theta + e, 0.2), theta
         )

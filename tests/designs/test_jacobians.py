@@ -391,3 +391,37 @@ def test_the_probability_of_leaving_is_saved_with_the_noise(tmp_path):
             budget=pc.PrivacyBudget(epsilon=1.0, delta=5e-4),
             adjacency=pc.StateAdjacency({"a": 0.1}, times=0),
         )
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.3])
+def test_a_plant_with_constant_jacobians_is_hidden_as_a_linear_one(floor):
+    """Two runs differ by A^t z exactly, so noise of the linear plant hides them."""
+
+    def update(t, x, u, params):
+        return [0.75 * x[0] + 0.125 * x[1], 0.5 * x[1] + u[0] ** 2]
+
+    names = dict(states=["gap", "speed"], inputs=["force"], outputs=["gap"])
+    sys = ct.nlsys(update, lambda t, x, u, params: [x[0]], dt=1.0, **names)
+    region = {"gap": (-2, 2), "speed": (-2, 2), "force": (-1, 1)}
+    box = pc.jacobian_polytope(sys, region)
+    assert len(box.vertices) > 1  # as for a secret force
+    asked = dict(horizon=8, adjacency=pc.StateAdjacency({"gap": 1.0}), floor=floor)
+    asked["budget"] = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    noise = pc.design_output_noise(box.nominal, models=box, max_std=np.inf, **asked)
+    linear = pc.design_output_noise(box.nominal, models=[box.nominal], **asked)
+    assert noise.design.cost == pytest.approx(linear.design.cost, rel=1e-9)
+    scope = noise.guarantee.scope
+    assert box.clause in scope.assumptions and scope.caveats
+    # the worst of the differences of simulated runs spends what is promised, no more
+    covariance = noise.design.noise.covariance
+    z = np.linalg.solve(np.linalg.matrix_power(box.nominal.A, 3), [1.0, 0.0])
+    gaps = []
+    for x in (np.zeros(2), z / 100):  # differences are proportional to the move
+        states = []
+        for t in range(8):
+            states.append(x[0])
+            x = sys.dynamics(t, x, [0.3 * (-1) ** t])
+        gaps.append(states)
+    moved = 100 * np.diff(gaps, axis=0)[0]
+    shift = math.sqrt(moved @ np.linalg.pinv(covariance, rcond=1e-13) @ moved)
+    assert shift <= noise.guarantee.loss.gdp * (1 + 1e-6)
