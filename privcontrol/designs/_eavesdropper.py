@@ -83,7 +83,7 @@ class Eavesdropper:
         freeze_arrays(self)
 
     def error_covariance(self, t: int) -> NDArray:
-        """Covariance (n, n) of x(t) less its estimate, in products of the states' units.
+        """Return the covariance (n, n) of x(t) less its estimate, in the states' units.
 
         Under the flat prior a state that cannot be estimated has variance ``np.inf``, and
         its covariances are nan.
@@ -134,7 +134,7 @@ class Eavesdropper:
         return np.linalg.norm(frames, axis=2).T
 
     def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
-        """The estimate of the states from what was published.
+        """Return the estimate of the states from what was published.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Eavesdropper:
         return states.transpose(1, 2, 0)
 
     def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
-        """Signals (T, size, trials)."""
+        """Return signals (T, size, trials)."""
         signals = real_array(value, name, copy=False)
         if signals.ndim == 2:
             signals = signals[:, None]
@@ -188,7 +188,7 @@ class Eavesdropper:
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
-        """Plot the standard deviation of the error in each state, beside that of the prior.
+        """Plot the error's standard deviation in each state, beside that of the prior.
 
         ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
         ``units`` are labels.
@@ -294,7 +294,7 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
 
 
 def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
-    """Mean (n,) and root (n, n) of the covariance."""
+    """Return the mean (n,) and a root (n, n) of the covariance."""
     mean: ArrayLike = np.zeros(order)
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
         mean, prior = prior
@@ -315,7 +315,7 @@ def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
-    """Orthonormal columns of what the outputs see of x(0), and columns of the rest.
+    """Span what the outputs see of x(0), orthonormally, and the rest.
 
     n samples see all that any number of samples sees, which spares the rank decision the
     growth of A^t.
@@ -339,7 +339,7 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
 def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """The least-squares reading (k, T p) of seen^T x(0) from v, and a root of its error."""
+    """Read seen^T x(0) from v by least squares (k, T p), with a root of the error."""
     columns = plant.free_response(seen, noise.horizon)
     if noise.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
@@ -369,7 +369,7 @@ def _reading(
 def _updated(
     root: NDArray, seen_root: NDArray, error: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """The Kalman gain (n, k) on a reading, and a root of the error covariance after it.
+    """Return the Kalman gain (n, k) on a reading, and a root of the error after it.
 
     With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
     and e standard. The root is [root - gain seen_root, gain error], in which rounding is
@@ -391,6 +391,6 @@ def _updated(
 
 
 def _sizes(array: NDArray, axis: int) -> NDArray:
-    """Norms along an axis, one where they are zero."""
+    """Return norms along an axis, one where they are zero."""
     norms = np.linalg.norm(array, axis=axis)
     return np.where(norms > 0, norms, 1.0)

@@ -61,7 +61,7 @@ class FrequencyGrid:
 
     @classmethod
     def fitting(cls, poles: NDArray, longest: int = 1) -> FrequencyGrid:
-        """The grid on which functions with these poles are resolved to double precision.
+        """Return the grid that resolves functions with these poles to double precision.
 
         So are the spectra of shapes of at most ``longest`` samples, which oscillate.
         """
@@ -92,7 +92,7 @@ class FrequencyGrid:
 
     @cached_property
     def weights(self) -> NDArray:
-        """Weights (N/2 + 1,) with sum one of the mean over the circle of a real function."""
+        """Weights (N/2 + 1,), of sum one, of a real function's mean over the circle."""
         distances = np.abs(1 + self.warp * self._even)
         stretch = (1 - self.warp**2) / distances**2
         weights = stretch / self.count
@@ -100,19 +100,19 @@ class FrequencyGrid:
         return weights
 
     def mean(self, values: NDArray) -> NDArray:
-        """Mean over the circle of real parts, along the first axis."""
+        """Return the mean over the circle of real parts, along the first axis."""
         return np.tensordot(self.weights, values.real, 1)
 
     def coefficients(self, values: NDArray) -> NDArray:
-        """Real coefficients (N, ...) of the powers s^-k, from values at the points."""
+        """Return real coefficients (N, ...) of the powers s^-k, from values."""
         return np.fft.irfft(values, self.count, axis=0)
 
     def causal_coefficients(self, values: NDArray) -> NDArray:
-        """Those (N/2, ...) of the powers s^0, s^-1, ..."""
+        """Return those (N/2, ...) of the powers s^0, s^-1, ..."""
         return self.coefficients(values)[: self.count // 2]
 
     def values(self, coefficients: NDArray) -> NDArray:
-        """Values at the points of a series in s^-1 with real coefficients (at most N, ...)."""
+        """Return values of a series in s^-1 with real coefficients (at most N, ...)."""
         return np.fft.rfft(coefficients, self.count, axis=0)
 
 
@@ -142,7 +142,7 @@ class Responses(NamedTuple):
     def of(
         cls, secret: SecretInputs, system: LinearSystem, points: NDArray
     ) -> Responses:
-        """The responses of a system to all moves at points z (N,).
+        """Return the responses of a system to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be.
         """
@@ -161,7 +161,7 @@ class Responses(NamedTuple):
         return cls(np.concatenate(columns, axis=2), tuple(balls))
 
     def forms(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
-        """Mean squares (K,) of the columns, and the mean Gram matrix of each ball."""
+        """Return the columns' mean squares (K,), and each ball's mean Gram matrix."""
         forms = []
         for ball in self.balls:
             axes = self.columns[:, :, ball]
@@ -169,7 +169,7 @@ class Responses(NamedTuple):
         return grid.mean(np.sum(np.abs(self.columns) ** 2, axis=1)), forms
 
     def largest_square(self, grid: FrequencyGrid) -> float:
-        """The largest mean square of a move."""
+        """Return the largest mean square of a move."""
         return _largest(*self.forms(grid))
 
 
@@ -185,7 +185,7 @@ def best_spectrum(
     tol: float,
     updates: int = 500,
 ) -> BestSpectrum:
-    """The spectrum S of least mean tr(W S) that hides moves with responses g.
+    """Return the spectrum S of least mean tr(W S) that hides moves with responses g.
 
     For multipliers l_i >= 0 with sum one the cost is at least (mean tr K^1/2)^2,
     K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its
@@ -239,7 +239,7 @@ def best_spectrum(
 
 
 def _even_multipliers(responses: Responses) -> NDArray:
-    """Multipliers (K,) that are alike for all moves and balls."""
+    """Return multipliers (K,) that are alike for all moves and balls."""
     multipliers = np.ones(responses.columns.shape[2])
     for ball in responses.balls:
         multipliers[ball] /= ball.stop - ball.start
@@ -247,7 +247,7 @@ def _even_multipliers(responses: Responses) -> NDArray:
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:
-    """W^1/2, the same with small eigenvalues raised, and the inverse of that."""
+    """Return W^1/2, the same with small eigenvalues raised, and the inverse of that."""
     values, vectors = np.linalg.eigh(weight)
     roots = np.sqrt(np.maximum(values, 0.0))
     raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
@@ -259,7 +259,7 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
 
 
 def _adjoint(stack: NDArray) -> NDArray:
-    """Conjugate transposes of a stack of matrices."""
+    """Return conjugate transposes of a stack of matrices."""
     return stack.conj().swapaxes(-1, -2)
 
 
@@ -267,7 +267,7 @@ def _adjoint(stack: NDArray) -> NDArray:
 
 
 def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
-    """Coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
+    """Return coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
 
     M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
     from the outer factors of the diagonal, so a scalar spectrum is factored at once.
@@ -289,7 +289,7 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
 
 
 def _causal(coefficients: NDArray) -> NDArray:
-    """The part with nonnegative powers of s^-1, and half of the constant."""
+    """Return the part with nonnegative powers of s^-1, and half of the constant."""
     part = coefficients.copy()
     part[0] *= 0.5
     half = len(part) // 2
@@ -299,7 +299,7 @@ def _causal(coefficients: NDArray) -> NDArray:
 
 
 def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDArray]:
-    """Coefficients (N/2, r, r) of the outer M, and of the causal part of its phase.
+    """Factor a spectrum: the outer M (N/2, r, r), and the causal part of its phase.
 
     The phase is (W^*)^-1 M, with M M^* = S = W^* W.
     """
@@ -316,7 +316,7 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
 def balanced_realisation(
     coefficients: NDArray, phase: NDArray, most: int, negligible: float = 1e-10
 ) -> LinearSystem:
-    """A stochastically balanced realisation of the series M = sum of m_k s^-k.
+    """Return a stochastically balanced realisation of the series M = sum of m_k s^-k.
 
     Truncating it errs little relative to M, at every frequency, and leaves M and its
     inverse stable. The phase is (W^*)^-1 M, with M M^* = W^* W and W outer. Its causal part
@@ -345,7 +345,7 @@ def balanced_realisation(
 
 
 def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
-    """The block Hankel matrix of a series that is zero from some sample on, and the next."""
+    """Return the block Hankel matrix of a series that ends, and the next one."""
     _, outputs, inputs = series.shape
     padded = np.zeros((2 * length, outputs, inputs))
     padded[: len(series)] = series
@@ -356,19 +356,19 @@ def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
 
 
 def _length(coefficients: NDArray, negligible: float) -> int:
-    """Number of coefficients up to the last one that is not negligible."""
+    """Return the number of coefficients up to the last one that is not negligible."""
     sizes = np.abs(coefficients).max(axis=(1, 2))
     return 1 + int(np.flatnonzero(sizes > negligible * sizes.max())[-1])
 
 
 def truncated(system: LinearSystem, order: int) -> LinearSystem:
-    """The first states of a balanced realisation."""
+    """Return the first states of a balanced realisation."""
     A = system.A[:order, :order]
     return LinearSystem(A, system.B[:order], system.C[:, :order], system.D)
 
 
 def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
-    """The system in z of a system in s, where z = (s + b) / (1 + b s)."""
+    """Return the system in z of a system in s, where z = (s + b) / (1 + b s)."""
     A, B, C, D = system.matrices
     identity = np.eye(system.order)
     inverse = np.linalg.inv(identity + warp * A)
@@ -381,7 +381,7 @@ def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
 
 
 def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
-    """The largest singular values and their vectors, in decreasing order."""
+    """Return the largest singular values and their vectors, in decreasing order."""
     size = min(matrix.shape)
     if size <= max(_DENSE, 2 * count):
         left, values, right = scipy.linalg.svd(matrix, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Warn of noise that is large beside what its secret does, and refuse what is of no use.
+"""Warn of noise that is large beside what its secret does, and refuse useless noise.
 
 Noise that hides a state at any time of a long run may be thousands of times what the secret
 itself does to an output. Users who ask for that usually mean something else.
@@ -55,7 +55,7 @@ def check_size(
 
 
 def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
-    """Largest effects (p,) of a secret on each output.
+    """Return the largest effects (p,) of a secret on each output.
 
     They count for n + 1 samples of a plant with n states, after a change that lasts has
     ended. Moves of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
@@ -67,7 +67,7 @@ def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
 
 
 def _way_out(noise: OutputNoise) -> str:
-    """The mode that makes the noise large, and what to do about it."""
+    """Return the mode that makes the noise large, and what to do about it."""
     adjacency = noise.request.adjacency
     found: list[Mode] = []
     for part in adjacency.parts:
@@ -100,7 +100,7 @@ def _way_out(noise: OutputNoise) -> str:
 
 
 def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
-    """Limits (p,), infinite where there is none."""
+    """Return limits (p,), infinite where there is none."""
     outputs = plant.outputs
     if isinstance(max_std, Mapping):
         unknown = [str(name) for name in max_std if name not in outputs]
@@ -137,7 +137,7 @@ def _check_limit(noise: OutputNoise, limits: NDArray) -> None:
 
 
 def _looser_budget(noise: OutputNoise, ratio: float) -> str:
-    """A budget under which noise ``ratio`` times smaller is enough, in words."""
+    """Return a budget under which noise ``ratio`` times smaller is enough, in words."""
     request = noise.request
     loss = by_kind(noise.guarantee.loss)[0].repeated(request.releases)
     if noise.family == "laplace":

@@ -41,7 +41,7 @@ _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
 
 
 def own_loss(noise: SummedNoise) -> PrivacyLoss:
-    """The loss of noise for its own request, all models included."""
+    """Return the loss of noise for its own request, all models included."""
     request = noise.request
     plants = request.plants(noise.plant_data)
     return _loss_under(noise, request.adjacency, plants, request.region)
@@ -53,7 +53,7 @@ def _loss_under(
     plants: Sequence[Plant],
     region: PlantRegion | None,
 ) -> PrivacyLoss:
-    """The loss of noise as it is, under each of several plants or all of a region.
+    """Return the loss of noise as it is, under several plants or all of a region.
 
     That the plant may be outside the region is not counted.
     """
@@ -81,7 +81,7 @@ def _resolution_of(noise: SummedNoise) -> NDArray | None:
 
 
 def grid_of(noise: SummedNoise) -> float:
-    """What the grid of the sensor adds to every shift, zero without any."""
+    """Return what the grid of the sensor adds to every shift, zero without any."""
     return grid_shift(
         noise.parts, _resolution_of(noise), noise.horizon, family=noise.family
     )
@@ -91,7 +91,7 @@ def grid_of(noise: SummedNoise) -> float:
 
 
 def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
-    """The assumption that the plant is one of several."""
+    """Return the assumption that the plant is one of several."""
     models = "one given model" if count == 1 else f"one of {count} models"
     return f"{matrices} those of {nominal}{models}"
 
@@ -99,7 +99,7 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
 def models_guarantee(
     noise: SummedNoise, models: Models, *, adjacency: Adjacency | None = None
 ) -> PrivacyGuarantee:
-    """`OutputNoise.guarantee_for`.
+    """Return what `OutputNoise.guarantee_for` promises.
 
     For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
     its own move and Gamma the covariance of the noise, as it was designed for the nominal
@@ -141,7 +141,7 @@ def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
 
 
 def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
-    """The scope of a promise of the noise, of its own one if that is about the same."""
+    """Return the scope of a promise about an adjacency, its own one if that is it."""
     own = noise.guarantee.scope
     if noise.request is not None and adjacency == noise.request.adjacency:
         return own
@@ -156,7 +156,7 @@ def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
 
 
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
-    """A guarantee for a region, with the probability that it does not hold in delta.
+    """Add the probability that a region does not hold to the guarantee's delta.
 
     Where the region does not hold, nothing is promised.
     """
@@ -168,7 +168,7 @@ def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
 
 
 def _beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
-    """Another loss of noise, with the miss of the region that its guarantee counts."""
+    """Add the region's miss that a guarantee counts to another loss."""
     for other in by_kind(guarantee.loss)[1:]:
         loss = composed(loss, other)
     return loss
@@ -178,7 +178,7 @@ def _beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
 
 
 def recertified(noise: NoiseT, gain: float) -> NoiseT:
-    """Noise that was scaled by a gain, with the guarantee that it has now.
+    """Return noise that was scaled by a gain, with the guarantee that it has now.
 
     Its design keeps the certificate: cost and bound grow with the square of the gain.
     """
@@ -220,7 +220,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
 
 
 def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
-    """The guarantee of noise for readings on a grid that it was not designed for.
+    """Return the guarantee for readings on a grid that noise was not designed for.
 
     Noise that does not cover a full step at every output and sample keeps its promise for
     a sensor that does not round, and the guarantee says so.
@@ -243,7 +243,7 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
 
 
 def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
-    """The loss of noise and a grid together, None if the noise does not cover the grid."""
+    """Return the loss of noise and a grid, None if the noise does not cover it."""
     try:
         grid = grid_shift(noise.parts, steps, noise.horizon, family=noise.family)
     except PrivacyError:

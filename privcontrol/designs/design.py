@@ -265,7 +265,7 @@ class Design:
 
 
 def sized(problem: DesignProblem) -> SizedNoise:
-    """Noise for a problem, by the first design that suits it."""
+    """Return noise for a problem, by the first design that suits it."""
     design = next(design for design in DESIGNS if design.suits(problem))
     for reason, refuses in design.refusals.items():
         if refuses(problem.request):
@@ -285,7 +285,7 @@ def _is_driven(problem: DesignProblem) -> bool:
 
 
 def _correlated(problem: DesignProblem) -> SizedNoise:
-    """Noise of low order where that is nearly the best, or a dense design."""
+    """Return noise of low order where that is nearly the best, or a dense design."""
     with piece(0, 2):
         lasting = long_noise(problem)
     if lasting is not None:

@@ -147,7 +147,7 @@ class OutputNoise(SummedNoise, Saved):
         return self.total.signal(*self._entries(eta))
 
     def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
-        """Entries (trials, once) and (trials, T, width) of an array from `draw`."""
+        """Split an array from `draw` into (trials, once) and (trials, T, width)."""
         if not self.total.width:
             return eta, np.empty((len(eta), self.samples, 0))
         return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]
@@ -261,7 +261,7 @@ class OutputNoise(SummedNoise, Saved):
         return models_guarantee(self, models, adjacency=adjacency)
 
     def save(self, path: str | Path) -> None:
-        """Write the noise to a design file, from which `privcontrol.load` certifies it again.
+        """Write the noise to a design file, which `privcontrol.load` certifies again.
 
         The file is JSON with exact numbers. It is public: it says how large the noise is,
         and nothing of a draw. `ValueError` for a run of noise without a horizon.
@@ -283,7 +283,7 @@ class OutputNoise(SummedNoise, Saved):
 
 
 def _at_their_samples(first: NDArray, fresh: NDArray) -> NDArray:
-    """Entries (trials, T, channels), with those that are drawn once at the first sample."""
+    """Return entries (trials, T, channels), those drawn once at the first sample."""
     trials, samples, _ = fresh.shape
     once = np.zeros((trials, samples, first.shape[1]))
     once[:, 0] = first

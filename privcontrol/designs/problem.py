@@ -144,7 +144,7 @@ class DesignProblem:
         )
 
     def cost(self, columns: NDArray) -> float:
-        """tr(W B B^T) of output noise with the factor B (T p, r)."""
+        """Return tr(W B B^T) of output noise with the factor B (T p, r)."""
         return float(np.sum(self.weight_root(columns) ** 2))
 
 
@@ -172,7 +172,7 @@ class SizedNoise:
 def finished(
     problem: DesignProblem, sized: SizedNoise, request: Request
 ) -> OutputNoise:
-    """Output noise with the guarantee that its loss amounts to.
+    """Return output noise with the guarantee that its loss amounts to.
 
     ``request`` is the user's, of which the problem may leave out the probability that the
     region misses the plant.
@@ -231,7 +231,7 @@ def promised(
     parts: Sequence[NoisePart],
     loss: PrivacyLoss,
 ) -> PrivacyGuarantee:
-    """The guarantee of noise of some parts for what was requested.
+    """Return the guarantee of noise of some parts for what was requested.
 
     It is quoted at the budget's delta. All of it but the loss follows from the request and
     the parts. That the region of the request may miss the plant is counted here, and not
@@ -259,7 +259,7 @@ def promised(
 
 
 def is_dense(adjacency: Adjacency) -> bool:
-    """Whether it takes noise that is correlated over the whole horizon.
+    """Return whether it takes noise that is correlated over the whole horizon.
 
     So it does for disturbances, and for balls of states beside other moves.
     """
@@ -270,7 +270,7 @@ def is_dense(adjacency: Adjacency) -> bool:
 
 
 def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
-    """What is taken for granted of the plant."""
+    """Return what is taken for granted of the plant."""
     if request.region is not None:
         return tuple(request.region.clauses)
     matrices = "A and C"
@@ -285,7 +285,7 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
 
 
 def _of_run(request: Request) -> tuple[str, ...]:
-    """What is taken for granted of the run."""
+    """Return what is taken for granted of the run."""
     if request.horizon < math.inf:
         return RUN_ASSUMPTIONS
     return (
@@ -297,7 +297,7 @@ def _of_run(request: Request) -> tuple[str, ...]:
 def _caveats(
     plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
-    """What such noise does not hide."""
+    """Return what such noise does not hide."""
     endless = request.horizon == math.inf
     is_iid = request.family.startswith("iid-") and not endless
     has_floor = any(isinstance(part, White) for part in parts)
@@ -325,7 +325,7 @@ def _caveats(
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
-    """What structured noise S (n, r) does not cover and the outputs tell.
+    """Return what structured noise S (n, r) does not cover and the outputs tell.
 
     States are named if the outputs tell them, exactly, and no noise reaches them.
     """
@@ -363,7 +363,7 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
 
 
 def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
-    """The map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
+    """Return the map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
 
     An array of shape (p,) or (p, p) is the price of every sample's outputs.
     """
@@ -385,7 +385,7 @@ def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
 
 
 def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> float:
-    """tr(W diag(sizes^2)), by blocks of columns."""
+    """Return tr(W diag(sizes^2)), by blocks of columns."""
     if problem.weight is None:
         return float(np.sum(sizes**2))
     total = 0.0
@@ -396,7 +396,7 @@ def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> floa
 
 
 def price_of(weight: Weight, outputs: int) -> LinearSystem:
-    """H with the cost |H gamma|^2 of output noise, from prices of one sample or a loop."""
+    """Return H with the cost |H gamma|^2, from prices of one sample or a loop."""
     if isinstance(weight, Pricing):
         return weight.noise_weight(math.inf)
     if weight is None:

@@ -99,7 +99,7 @@ class Request(Saved, CheckedFields):
         return 0.0 if self.region is None else self.region.miss
 
     def without_miss(self) -> Request:
-        """The request with what the probability that its region misses leaves of delta.
+        """Return the request without the part of delta that its region's miss takes.
 
         Raises
         ------
@@ -131,11 +131,11 @@ class Request(Saved, CheckedFields):
         return bool(self.models) or self.region is not None
 
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
-        """The nominal plant and all models, under each of which moves must be hidden."""
+        """Return the nominal plant and all models, under which moves are hidden."""
         return (nominal, *self.models)
 
     def fingerprints(self, nominal: Plant) -> list[str]:
-        """Those of the models that a guarantee for the request is about."""
+        """Return those of the models that a guarantee for the request is about."""
         if self.region is not None:
             return [self.region.fingerprint]
         return [plant.fingerprint for plant in self.plants(nominal)]
@@ -161,7 +161,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def standing(self) -> Request:
-        """The request for plants that stand for its region, from which a design starts."""
+        """The request for plants that stand for its region, where a design starts."""
         if self.region is None:
             return self
         models = self.region.standing(self.adjacency)
@@ -169,7 +169,7 @@ class Request(Saved, CheckedFields):
 
 
 def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
-    """The adjacency, or all of a list of them as one."""
+    """Return the adjacency, or all of a list of them as one."""
     if isinstance(adjacency, (list, tuple)):
         adjacency = adjacency[0] if len(adjacency) == 1 else JointAdjacency(adjacency)
     if not isinstance(adjacency, Adjacency):
@@ -183,7 +183,7 @@ def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
 def _checked_models(
     models: Models, nominal: Plant
 ) -> tuple[tuple[Plant, ...], PlantRegion | None]:
-    """Plants of the nominal one's outputs and sampling time, or a region around it."""
+    """Return plants with the nominal one's outputs, or a region around it."""
     if isinstance(models, str):
         one_of(models, "models", ("exact",))
         return (), None
@@ -205,7 +205,7 @@ def _checked_models(
 
 
 def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
-    """Sizes (p,) from one number or one for each output, or None if they are zero."""
+    """Return sizes (p,) from one number or one per output, None if they are zero."""
     outputs = len(plant.C)
     sizes = real_array(value, name)
     if sizes.ndim == 0:
@@ -222,7 +222,7 @@ def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
 
 
 def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray | None:
-    """Standard deviations (p,), or None without a floor, or before it is chosen."""
+    """Return standard deviations (p,), None without a floor or before its choice."""
     is_chosen = isinstance(floor, str)
     sizes = None
     if is_chosen:
@@ -243,7 +243,7 @@ def _checked_factor(
     plant: Plant,
     request: Request,
 ) -> NDArray | None:
-    """S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
+    """Return S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
     if factor is None and covariance is None:
         return None
     if factor is not None and covariance is not None:
@@ -273,7 +273,7 @@ def _checked_factor(
 
 
 def _root_of(covariance: NDArray) -> NDArray:
-    """S (n, r) with S S^T the covariance, zero rows for states without noise."""
+    """Return S (n, r) with S S^T the covariance, zero rows for states without noise."""
     if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
         raise ValueError(
             "covariance: expected a symmetric matrix; pass (Sigma + Sigma.T) / 2"

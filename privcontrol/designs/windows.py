@@ -215,7 +215,7 @@ def design_windows(
 
 
 def _alone(window: NoiseForm, request: Request, weight: Weight) -> OutputNoise:
-    """The structured noise of a window, with what it alone tells of the run."""
+    """Return the structured noise of a window, with what it alone tells of the run."""
     plant = window.plant
     factor = np.asarray(window.factor)
     shift = _shift([window], request.adjacency, plant, request.horizon)
@@ -239,13 +239,13 @@ def _shift(
     plant: Plant,
     samples: int | None = None,
 ) -> Shift:
-    """The certified shift of windows of a run, by default of all its samples."""
+    """Return the certified shift of windows of a run, by default of all its samples."""
     run = samples or _length(windows)
     return Shift.joined([squares_of_windows(windows, adjacency, plant, run)])
 
 
 def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:
-    """The windows of one run of a plant, one after the other."""
+    """Return the windows of one run of a plant, one after the other."""
     windows: list[NoiseForm] = []
     for noise in noises:
         instance_of(noise, OutputNoise, "noises")
@@ -271,12 +271,12 @@ def _length(windows: Sequence[NoiseForm]) -> int:
 
 
 def _grid(noises: Sequence[OutputNoise]) -> float:
-    """What the sensor's grid adds to the shift of all windows, which is one vector."""
+    """Return what the sensor's grid adds to the shift of all windows together."""
     return float(np.linalg.norm([grid_of(noise) for noise in noises]))
 
 
 def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:
-    """What all noises were designed for, which must be about the whole run."""
+    """Return what all noises were designed for, which must be about the whole run."""
     known = [getattr(noise.request, "adjacency", None) for noise in noises]
     first = known[0]
     if first is None or any(other != first for other in known):

@@ -85,7 +85,7 @@ _UNDAMPED = 1e-9
 
 
 def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
-    """The secret that an adjacency describes, refused if the plant never forgets it."""
+    """Return the secret of an adjacency, refused if the plant never forgets it."""
     if any(part.times is not None for part in disturbances(adjacency)):
         raise ValueError(
             "times: without a horizon a disturbance may change at any time; leave "
@@ -106,7 +106,7 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
 def secrets_of(
     adjacency: Adjacency, vertices: Sequence[Plant]
 ) -> tuple[SecretInputs, ...]:
-    """The secret under each vertex, with the same states in all.
+    """Return the secret under each vertex, with the same states in all.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
 
 
 def _check_forgotten(plant: Plant, kept: NDArray) -> None:
-    """Refuse a plant some of whose kept states (n,) do not decay, by the mode's name."""
+    """Refuse a plant whose kept states (n,) do not all decay, by the mode's name."""
     A = plant.A[np.ix_(kept, kept)]
     radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
     if radius > 1 - _UNDAMPED:
@@ -163,7 +163,7 @@ def _check_forgotten(plant: Plant, kept: NDArray) -> None:
 
 
 def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
-    """A number that no privacy shift exceeds, over runs of any length.
+    """Return a number that no privacy shift exceeds, over runs of any length.
 
     ``noise`` is M, square with a nonsingular D. Signals of bounded energy ask for an M
     without states.
@@ -185,7 +185,7 @@ def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
 
 
 def joint_shift(first: float, second: float) -> float:
-    """The largest shift of a sum of two noises, each of which hides a secret.
+    """Return the largest shift of a sum of two noises, each of which hides a secret.
 
     1 / (s^T Gamma^-1 s) is superadditive in Gamma, so the squares of the reciprocals
     of the shifts add up for every move s.
@@ -194,7 +194,7 @@ def joint_shift(first: float, second: float) -> float:
 
 
 def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> float:
-    """A number that no privacy shift exceeds, from what is left of a secret.
+    """Return a number that no privacy shift exceeds, from what is left of a secret.
 
     ``left()`` is V = M^-1 G in balls of the working bits.
     """
@@ -214,7 +214,7 @@ def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> f
 
 
 def _is_known(square: Ball) -> bool:
-    """Whether the ball is finite and narrow."""
+    """Return whether the ball is finite and narrow."""
     if not square.is_finite():
         return False
     return bool(square.rad() <= square.abs_upper() * Ball((1, -_KNOWN_BITS)))
@@ -229,7 +229,7 @@ class WhitenedResponse:
 
     @classmethod
     def of(cls, system: LinearSystem) -> WhitenedResponse:
-        """V with its Gramian.
+        """Return V with its Gramian.
 
         Raises
         ------
@@ -253,7 +253,7 @@ class WhitenedResponse:
         raise ArithmeticError("the energy over all times is not seen to be finite")
 
     def squares(self, secret: SecretInputs) -> list[Ball]:
-        """The largest squared shifts of each ball, and of each group of signals."""
+        """Return the largest squared shift of each ball, and of each group."""
         squares = [self._ball_square(columns) for columns in secret.balls]
         for group in {moves.group for moves in secret.signals}:
             members = [moves for moves in secret.signals if moves.group == group]
@@ -261,14 +261,14 @@ class WhitenedResponse:
         return squares
 
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
-        """The largest squared shift of changes that may come together."""
+        """Return the largest squared shift of changes that may come together."""
         largest = _largest([self._largest_square(moves) for moves in members])
         if all(moves.events == 1 for moves in members) or not largest.is_finite():
             return largest
         return square_of_several(self.system, self.gramian, members, largest)
 
     def _largest_square(self, moves: SignalMoves) -> Ball:
-        """The largest squared shift of some changes of one input."""
+        """Return the largest squared shift of some changes of one input."""
         counted = []
         for shape in moves.shapes:
             energies = self._shape_energies(moves.column, shape)
@@ -276,7 +276,7 @@ class WhitenedResponse:
         return _largest(counted) * Ball(float(moves.radius)) ** 2
 
     def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
-        """Energies of the responses to every beginning of a shape, the whole one last."""
+        """Return the energy for every beginning of a shape, the whole one last."""
         _, entry, _, through = self.system.entered_by([column]).matrices
         state = BallMatrix(entry.nrows(), 1)
         during = Ball(0)
@@ -290,14 +290,14 @@ class WhitenedResponse:
         return energies
 
     def _ball_square(self, columns: Sequence[int]) -> Ball:
-        """The largest squared shift of an impulse of norm one at some inputs."""
+        """Return the largest squared shift of an impulse of norm one at some inputs."""
         _, entry, _, through = self.system.entered_by(columns).matrices
         later = entry.transpose() * self.gramian * entry
         return largest_eigenvalue(later + through.transpose() * through)
 
 
 def _largest(values: Sequence[Ball]) -> Ball:
-    """The ball that reaches highest, one of which nothing is known before all others."""
+    """Return the ball that reaches highest, or one of which nothing is known."""
     for value in values:
         if not value.is_finite():
             return value
@@ -385,7 +385,7 @@ def square_of_several(
 
 
 def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
-    """Return every change as a signal (L, q, S) over the longest one, and its input (S,)."""
+    """Return every change as a signal (L, q, S), and its input (S,)."""
     longest = max(len(shape) for moves in members for shape in moves.shapes)
     changes = []
     columns = []
@@ -407,7 +407,7 @@ def _by_lag(
     square: float,
     columns: NDArray,
 ) -> NDArray:
-    """Return bounds of |<s_a, s_b>| at each lag from ``first``, the last for all later ones.
+    """Bound |<s_a, s_b>| at each lag from ``first``, in the end for all later ones.
 
     With h_i(t) the response to change i, X its states when it is over, at t = L, Q the
     Gramian and W(s) = sum over t of (A^T)^t C^T h(t + s), which begins with W(L) = Q X,

@@ -89,7 +89,7 @@ _TOO_LONG = "models: the {} within the horizon; shorten the horizon"
 def shift_between(
     parts: Sequence[NoisePart], secrets: Sequence[SecretInputs], horizon: float
 ) -> float:
-    """A number that no privacy shift exceeds, for any sequence of vertices.
+    """Return a number that no privacy shift exceeds, for any sequence of vertices.
 
     ``secrets`` is one secret under each vertex of the plant. Noise that enters every
     vertex with the secret hides it there. A white floor beside filtered noise hides as well.
@@ -125,7 +125,7 @@ def shift_between(
 def _undone(
     part: NoisePart, secrets: tuple[SecretInputs, ...], floor: Undone | None
 ) -> Undone | None:
-    """How a part besides a floor is undone, None if it cannot be."""
+    """Return how a part besides a floor is undone, None if it cannot be."""
     if part.drive is None:
         return None
     response, shaping = part.drive
@@ -140,7 +140,7 @@ def _undone(
 
 
 def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
-    """Noise that enters the plant where a secret does, so the plant's zeros do not count.
+    """Undo noise that enters the plant where a secret does, whatever the plant's zeros.
 
     The secret's inputs are taken to be those of the noise, without what is between them
     and the outputs. None if there is no such part, or the secret enters elsewhere.
@@ -184,7 +184,7 @@ class Undone:
     response: LinearSystem | None = None
 
     def shift(self, horizon: float) -> float:
-        """A number that no privacy shift exceeds, for any sequence of vertices."""
+        """Bound every privacy shift, for any sequence of vertices."""
         if self.response is None:
             return self._shift(horizon, None)
         with working_bits(_BITS):
@@ -206,7 +206,7 @@ class Undone:
         return min(bounds)
 
     def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
-        """The certified shift for given gains of the free inputs."""
+        """Return the certified shift for given gains of the free inputs."""
         first = self.secrets[0]
         if len(self.secrets) == 1 and spectral_radius(first.system) < 1:
             if first.energies is None:
@@ -227,7 +227,7 @@ class Undone:
         return bound
 
     def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
-        """What is left of the secret after the noise is undone, with the working bits.
+        """Return what is left of the secret when the noise is undone, in balls.
 
         Noise that enters the plant leaves what its entries and the floor are shifted by.
         Any split of a change between the two bounds the shift. Signals that the noise's
@@ -246,7 +246,7 @@ class Undone:
 
 
 def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
-    """From the secret and from signals of the noise's plant to both signals' traces.
+    """Map the secret and the signals of the noise's plant to the traces of both.
 
     The first outputs are the signals that the noise's plant is given, which its entries
     hide. The others are what its outputs do not follow of the secret's, for the floor.
@@ -305,7 +305,7 @@ class VaryingSecret:
         return LinearSystem(*(np.mean(matrices, axis=0) for matrices in zip(*each)))
 
     def closed(self, gains: Sequence[NDArray]) -> VaryingSecret:
-        """The same with free inputs gains (f, n + q) times the state and the inputs.
+        """Close the free inputs with gains (f, n + q) of the state and the inputs.
 
         Each vertex has gains of its own. Between vertices the free inputs are the same
         weighted means as the matrices, so they still bound what is left.
@@ -327,7 +327,7 @@ class VaryingSecret:
         return VaryingSecret(tuple(vertices), self.secret)
 
     def transformed(self, basis: NDArray, size: float) -> VaryingSecret:
-        """The same in coordinates z = basis z', and with all sizes divided by ``size``."""
+        """Change to coordinates z = basis z', and divide all sizes by ``size``."""
         into = ball_matrix(basis)
         unit = 1 / Ball(size)
         moved = [transformed(vertex, into).scaled(unit) for vertex in self.vertices]
@@ -338,7 +338,7 @@ class VaryingSecret:
 
 
 def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDArray]]:
-    """Gains of the free inputs, for each vertex, with which little is left of a secret.
+    """Yield gains of the free inputs, for each vertex, that leave little of a secret.
 
     They are those of H-infinity control with the state and the secret known. With P the
     inverse of Y and W = K Y, K the gains of the state, the demands are linear in Y, W and
@@ -378,7 +378,7 @@ def _demands_on_gains(
     unknown: tuple[Any, Any, Any],
     square: Any,
 ) -> list[Any]:
-    """Demands on Y, W and L at a vertex, with at most ``square`` left of the secret."""
+    """Demand of Y, W and L at a vertex to leave at most ``square`` of the secret."""
     cp: Any = import_module("cvxpy")
     Y, W, L = unknown
     A, B, C, D = map(midpoints, vertex.matrices)
@@ -404,7 +404,7 @@ def _demands_on_gains(
 
 
 def varying_shift(secret: VaryingSecret) -> float:
-    """A number that no privacy shift exceeds, over runs of any length.
+    """Return a number that no privacy shift exceeds, over runs of any length.
 
     Raises
     ------
@@ -476,13 +476,13 @@ class Program:
         return cls(sizes, tuple(demands))
 
     def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
-        """E and F with the larger side E V E^T + t F of a demand."""
+        """Return E and F with the larger side E V E^T + t F of a demand."""
         size = demand.X.ncols()
         held = self.sizes.get(demand.held or "", 0)
         return np.eye(size, held), np.diag(np.arange(size) >= held) * 1.0
 
     def solve(self, margin: float) -> dict[str, NDArray] | None:
-        """Matrices that meet every demand with so much to spare, as the solver says."""
+        """Find matrices that meet every demand with so much to spare."""
         cp: Any = import_module("cvxpy")  # takes seconds
         t = cp.Variable()
         unknown = {}
@@ -505,7 +505,7 @@ class Program:
         return found
 
     def verified(self, found: dict[str, NDArray]) -> float | None:
-        """t, if the matrices are proven to meet every demand."""
+        """Return t, if the matrices are proven to meet every demand."""
         square = float(found["t"][0, 0])
         balls = {name: ball_matrix(found[name]) for name in self.sizes}
         if not all(map(is_positive_definite, balls.values())):
@@ -527,7 +527,7 @@ def _of_shape(
     name: str,
     sizes: dict[str, int],
 ) -> list[_Demand]:
-    """Demands for a change of one shape.
+    """Return demands for a change of one shape.
 
     The energy that is still to come with j values of the change left is a quadratic
     function of (z, 1), from j = 0, which is z^T P z, up to the start, where z = 0. Every
@@ -562,13 +562,13 @@ def _of_shape(
 def _is_proven(
     target: BallMatrix, value: BallMatrix, X: BallMatrix, Y: BallMatrix
 ) -> bool:
-    """Whether target > X^T value X + Y^T Y is certain."""
+    """Return whether target > X^T value X + Y^T Y is certain."""
     rest = target - X.transpose() * value * X - Y.transpose() * Y
     return is_positive_definite(rest)
 
 
 def _solve(problem: Any, tolerance: float) -> bool:
-    """Whether the solver of semidefinite programs returns numbers, good or not.
+    """Return whether the solver of semidefinite programs returns numbers, good or not.
 
     What it calls inaccurate is verified, or solved again.
     """
@@ -587,7 +587,7 @@ def _solve(problem: Any, tolerance: float) -> bool:
 
 
 def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
-    """A number that no privacy shift exceeds over so many samples, for any vertices.
+    """Bound every privacy shift over so many samples, for any sequence of vertices.
 
     Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
     every vertex. Each is the last right side plus what the other ones exceed it by, in
@@ -633,7 +633,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
 def _energies(
     vertices: tuple[LinearSystem, ...], columns: BallMatrix, samples: int
 ) -> Iterator[BallMatrix]:
-    """Verified X^T P_j X for j = 1 .. samples, of columns X (n, k) of states.
+    """Yield verified X^T P_j X for j = 1 .. samples, of columns X (n, k) of states.
 
     The coordinates are those in which the states of the mean plant after X have the
     identity as their sum of squares, up to faint directions.
@@ -664,7 +664,7 @@ def _energies(
 
 
 def _envelope(matrices: Sequence[NDArray]) -> NDArray:
-    """A symmetric matrix that is at least each of several ones."""
+    """Return a symmetric matrix that is at least each of several ones."""
     upper, *others = matrices
     for matrix in others:
         values, vectors = np.linalg.eigh(_symmetric(matrix - upper))
@@ -676,7 +676,7 @@ def _envelope(matrices: Sequence[NDArray]) -> NDArray:
 
 
 def _is_stable(A: NDArray) -> bool:
-    """Whether all eigenvalues lie inside the unit circle, as far as doubles tell."""
+    """Return whether all eigenvalues lie inside the unit circle, in doubles."""
     if not np.isfinite(A).all():
         return False
     sizes = np.abs(np.linalg.eigvals(A))
@@ -684,13 +684,13 @@ def _is_stable(A: NDArray) -> bool:
 
 
 def _root_diagonal(form: NDArray) -> NDArray:
-    """Roots (n,) of the diagonal of a quadratic form, one where it is zero."""
+    """Return roots (n,) of the diagonal of a quadratic form, one where it is zero."""
     diagonal = np.maximum(np.diag(form), 0.0)
     return np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
 
 
 def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
-    """Coordinates (n, n) in which a quadratic form is the identity, up to faint directions.
+    """Return coordinates (n, n) in which a form is the identity, but faint directions.
 
     States of given sizes (n,) are alike.
     """
@@ -699,7 +699,7 @@ def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
 
 
 def _principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
-    """Directions (n, n) of a quadratic form and its roots (n,), faint ones made larger."""
+    """Return a form's directions (n, n) and its roots (n,), faint ones made larger."""
     values, vectors = scipy.linalg.eigh(_symmetric(form))
     roots = np.sqrt(np.maximum(values, faint * values[-1]))
     return vectors, roots

@@ -120,7 +120,7 @@ def create_noise_iosystem(
 
 
 def numbered(prefix: str, count: int) -> list[str]:
-    """Names such as ``eta[0]``, ``eta[1]``."""
+    """Return names such as ``eta[0]``, ``eta[1]``."""
     return [f"{prefix}[{i}]" for i in range(count)]
 
 
@@ -134,7 +134,7 @@ def _named(
     published: str,
     states: Sequence[str] | None,
 ) -> ct.StateSpace:
-    """A system with names, which default to numbered ones."""
+    """Return a system with names, which default to numbered ones."""
     if name is None:
         name = default
     if not isinstance(name, str):
@@ -152,7 +152,7 @@ def _named(
 
 
 def _noise_system(noise: SummedNoise) -> LinearSystem:
-    """All parts as one system that starts at zero.
+    """Return all parts as one system that starts at zero.
 
     The first inputs are the entries that are drawn once. These are to enter at the first
     sample and to be zero after it.
@@ -171,7 +171,7 @@ def _noise_system(noise: SummedNoise) -> LinearSystem:
 
 
 def entering(noise: SummedNoise, fresh: NDArray) -> NDArray:
-    """What enters the system of the noise for ``fresh`` entries (trials, T, width)."""
+    """Return what enters the system for ``fresh`` entries (trials, T, width)."""
     none = fresh[..., :0]
     signals = []
     for part, _, own in shared_out(noise.parts, none, fresh):

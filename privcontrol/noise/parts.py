@@ -42,7 +42,7 @@ class NoisePart(ByContent, Saved, ABC):
     @property
     @abstractmethod
     def model(self) -> LinearSystem | None:
-        """xi+ = A xi + B eta, gamma = C xi + D eta of fresh entries, None without such a system."""
+        """xi+ = A xi + B eta, gamma = C xi + D eta of fresh entries, or None."""
 
     @property
     def _model(self) -> LinearSystem:
@@ -67,12 +67,12 @@ class NoisePart(ByContent, Saved, ABC):
         return self._model.input_count
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
-        """gamma as (trials, T, p)."""
+        """Return gamma as (trials, T, p)."""
         start = mapped(self.state_root, first)
         return self._model.run(start, fresh)[0]
 
     def stream(self, first: NDArray) -> Stream:
-        """What makes the next samples, beginning with the entries (once,) drawn once."""
+        """Begin a stream with the entries (once,) that are drawn once."""
         state = mapped(self.state_root, first)
 
         def advance(fresh: NDArray) -> NDArray:
@@ -84,7 +84,7 @@ class NoisePart(ByContent, Saved, ABC):
         return advance
 
     def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
-        """Responses (T, p, once) and (T, p, width) to entries at the first sample."""
+        """Respond to entries at the first sample, (T, p, once) and (T, p, width)."""
         model = self._model
         once = model.free_response(self.state_root, horizon)
         return (
@@ -93,7 +93,7 @@ class NoisePart(ByContent, Saved, ABC):
         )
 
     def responses(self, horizon: int) -> NDArray:
-        """Response (T, p, R) of the outputs to each entry of eta.
+        """Return the responses (T, p, R) of the outputs to each entry of eta.
 
         Entries that act on one output at one sample only stand in `white` instead.
         """
@@ -107,7 +107,7 @@ class NoisePart(ByContent, Saved, ABC):
         return np.zeros(len(self._model.D))
 
     def covariance(self, t: int, s: int) -> NDArray:
-        """Covariance (p, p) of gamma(t) and gamma(s) for entries of variance one."""
+        """Return the covariance (p, p) of gamma(t) and gamma(s), of unit entries."""
         once, fresh = self._impulses(max(t, s) + 1)
         shared = min(t, s)
         at_t = fresh[t - shared : t + 1]
@@ -117,14 +117,14 @@ class NoisePart(ByContent, Saved, ABC):
         return from_start + since
 
     def variances(self, horizon: int) -> NDArray:
-        """Variances (T, p) of the outputs for entries of variance one."""
+        """Return the variances (T, p) of the outputs for entries of variance one."""
         once, fresh = self._impulses(horizon)
         arrived = np.cumsum(np.sum(fresh**2, axis=2), axis=0)
         return np.sum(once**2, axis=2) + arrived
 
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem] | None:
-        """(G, Q) if the part is G Q nu with white nu and a square Q with a nonsingular D.
+        """(G, Q) of a part G Q nu with white nu and a square Q, whose D is nonsingular.
 
         G is a plant, or None for Q nu alone.
         """
@@ -132,7 +132,7 @@ class NoisePart(ByContent, Saved, ABC):
 
     @abstractmethod
     def scaled(self, gain: float) -> NoisePart:
-        """The same part, ``gain`` times as large."""
+        """Return the same part, ``gain`` times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ class Correlated(NoisePart):
 
 @dataclass(frozen=True, eq=False)
 class White(NoisePart):
-    """Independent noise of the given size at each output, drawn again at each sample."""
+    """Independent noise of a size for each output, drawn again at each sample."""
 
     scale: NDArray  # (p,)
 
@@ -299,7 +299,7 @@ class White(NoisePart):
 
 @dataclass(frozen=True, eq=False)
 class Filtered(NoisePart):
-    """White noise after a stable linear system, xi+ = A xi + B eta, gamma = C xi + D eta.
+    """White noise after a stable system, xi+ = A xi + B eta, gamma = C xi + D eta.
 
     It starts in its stationary law, unless it is told to start at rest. Then a run that is
     interrupted and begun again leaves no old change less hidden than a new one.
@@ -373,7 +373,7 @@ class Filtered(NoisePart):
         return self._map(_BLOCK)
 
     def _map(self, count: int) -> NDArray:
-        """From a state and the entries of so many samples to their outputs and the next."""
+        """Map a state and the entries of some samples to their outputs and the next."""
         A, B, C, D = self.system.matrices
         order = self.system.order
         every = np.eye(order + count * self.width)
@@ -383,6 +383,11 @@ class Filtered(NoisePart):
             rows.append(C @ state + D @ entries)
             state = A @ state + B @ entries
         return np.vstack([*rows, state])
+
+    def variances(self, horizon: int) -> NDArray:
+        if not self.starts_stationary:
+            return super().variances(horizon)
+        return np.tile(super().variances(1), (horizon, 1))
 
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
@@ -410,7 +415,7 @@ class PartSum(NoisePart):
     parts: Sequence[NoisePart]
 
     def part(self, kind: type[PartT]) -> PartT | None:
-        """The part of a kind, such as `Structured`, or None."""
+        """Return the part of a kind, such as `Structured`, or None."""
         return next((part for part in self.parts if isinstance(part, kind)), None)
 
     def consists_of(self, *kinds: type[NoisePart]) -> bool:
@@ -471,7 +476,7 @@ class PartSum(NoisePart):
 def shared_out(
     parts: Sequence[NoisePart], first: NDArray, fresh: NDArray
 ) -> Iterator[tuple[NoisePart, NDArray, NDArray]]:
-    """Each part with its own entries, which stand side by side on the last axis."""
+    """Yield each part with its own entries, side by side on the last axis."""
     once = width = 0
     for part in parts:
         own_first = first[..., once : once + part.once]

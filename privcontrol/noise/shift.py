@@ -62,13 +62,13 @@ class Shift:
 
     @classmethod
     def joined(cls, found: Iterable[tuple[NDArray, bool]]) -> Shift:
-        """The largest shift of moves of certified squares, and whether it is attained."""
+        """Return the largest shift of moves of certified squares."""
         every, exact = zip(*found)
         squares = np.concatenate(every)
         return cls(float(round_up(np.sqrt(squares.max()))), all(exact), squares)
 
     def beside_grid(self, grid: float) -> PrivacyLoss:
-        """The loss of the noise, with what a sensor's grid adds to every shift."""
+        """Return the loss, with what a sensor's grid adds to every shift."""
         if grid == 0:
             return PrivacyLoss.gaussian(self.value, (), self.exact)
         return PrivacyLoss.gaussian(float(round_up(self.value + grid)), (), False)
@@ -82,7 +82,7 @@ def certified_shift(
     *,
     varying: bool = False,
 ) -> Shift:
-    """How far Gaussian noise, as it is, hides a secret of some plants.
+    """Return how far Gaussian noise, as it is, hides a secret of some plants.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def certified_loss(
     family: str = "gaussian",
     resolution: NDArray | None = None,
 ) -> PrivacyLoss:
-    """The privacy loss of noise, as it is, for a secret of each of some plants.
+    """Return the privacy loss of noise, as it is, for a secret of each of some plants.
 
     ``resolution`` (p,) are the steps of the sensor's grid. For the rest see
     `certified_shift`.
@@ -150,7 +150,7 @@ def certified_loss(
 def _squares(
     parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant, horizon: int
 ) -> tuple[NDArray, bool]:
-    """Bounds of y^2 of all moves under one plant, and whether they are attained."""
+    """Bound y^2 of all moves under one plant, and say whether it is attained."""
     form = _form_of(parts, plant, horizon)
     changes = disturbances(adjacency)
     if form is not None and not changes:
@@ -171,7 +171,7 @@ def _squares(
 def squares_of_windows(
     windows: Sequence[NoiseForm], adjacency: Adjacency, plant: Plant, horizon: int
 ) -> tuple[NDArray, bool]:
-    """Bounds of y^2 of all moves of a run, and whether they are attained.
+    """Return bounds of y^2 of all moves of a run, and whether they are attained.
 
     The run's samples are published in windows, each with noise of its own.
     """
@@ -184,7 +184,7 @@ def squares_of_windows(
 def _form_of(
     parts: Sequence[NoisePart], plant: Plant, horizon: int
 ) -> NoiseForm | None:
-    """Structured noise, a floor, or both, None if there are other parts."""
+    """Return structured noise, a floor, or both, None if there are other parts."""
     factor = scale = None
     for part in parts:
         if isinstance(part, Structured):
@@ -203,7 +203,7 @@ def _independent_laplace(
     scale: NDArray,
     resolution: NDArray | None,
 ) -> PrivacyLoss:
-    """The loss of independent Laplace noise of scales (p,), under each of several plants.
+    """Return the loss of independent Laplace noise of scales (p,), under any plant.
 
     Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
     very many moves, only the sum of the shifts counts.
@@ -233,7 +233,7 @@ def _independent_laplace(
 def output_sizes(
     adjacency: Adjacency, plant: Plant, horizon: int, norm: int
 ) -> tuple[NDArray, bool]:
-    """Norms of the responses to the moves, or a bound for a ball, and whether attained."""
+    """Bound the norms of the responses to moves, and say whether they are attained."""
     if len(adjacency.parts) == 1 and not disturbances(adjacency):
         moves = adjacency.moves(trajectory_manifold(plant, horizon))
         if isinstance(moves, StateMoves):
@@ -254,7 +254,7 @@ def output_sizes(
 
 
 def triangular_root(factor: NDArray) -> NDArray:
-    """Lower triangular (m, m) with the covariance and zero rows of a factor (m, r)."""
+    """Return L (m, m), triangular, with the covariance and zero rows of a factor."""
     size = len(factor)
     noisy = factor.any(axis=1)
     (triangle,) = scipy.linalg.qr(factor[noisy].T, mode="r")
@@ -267,7 +267,7 @@ def triangular_root(factor: NDArray) -> NDArray:
 
 
 def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
-    """Upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
+    """Return upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
 
     Lambda (m, m) is triangular. A move of an output without noise is an error.
     """
@@ -282,7 +282,7 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     error = 2 * solution_error(lower)
 
     def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
-        """Lambda^-1 times columns, and bounds of the errors."""
+        """Return Lambda^-1 times columns, and bounds of the errors."""
         solved = scipy.linalg.solve_triangular(lower, columns[noisy], lower=True)
         return solved, error @ np.abs(solved)
 
@@ -300,7 +300,7 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
 
 
 def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
-    """Triangular root of parts parts^T + diag(floor^2), and its relative error bound.
+    """Return the root of parts parts^T + diag(floor^2), and its relative error.
 
     The root is right to about a unit in the last place of its largest entry.
     """
@@ -312,7 +312,7 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
 def dense_root(
     parts: Sequence[NoisePart], horizon: int
 ) -> tuple[NDArray | None, float]:
-    """Triangular root (T p, T p) of the covariance of a run, and its relative error bound.
+    """Return the root (T p, T p) of the covariance of a run, and its relative error.
 
     It is None if double precision does not prove that all changed outputs have noise.
     """
@@ -343,7 +343,7 @@ def grid_shift(
     horizon: float,
     family: str = "gaussian",
 ) -> float:
-    """What a sensor's grid adds to the shift of noise at most, zero without a grid.
+    """Bound what a sensor's grid adds to the shift of noise, zero without a grid.
 
     Two readings differ by up to a step h_i more than the outputs do, at each of T samples.
     Beside a white floor f that is at most the norm of all h_i / f_i. Filtered Gaussian
@@ -380,7 +380,7 @@ def grid_shift(
 def shift_of_resolution(
     resolution: NDArray | None, sizes: NDArray, horizon: int, norm: int
 ) -> float:
-    """What a sensor's grid adds to every shift at most, rounded up.
+    """Return what a sensor's grid adds to every shift at most, rounded up.
 
     Two readings on a grid h differ by up to h more than the outputs do, at each sample.
     Independent noise of the given sizes (p,) whitens that to (h / size) at each of T p

@@ -31,7 +31,7 @@ class Pricing(Protocol):
     """Something that prices output noise, such as a `PrivateLoop`."""
 
     def noise_weight(self, horizon: float) -> Any:
-        """The map of `weight_root_of`, without a horizon a `LinearSystem`."""
+        """Return the map of `weight_root_of`, without a horizon a `LinearSystem`."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -144,7 +144,7 @@ class SummedNoise(ByContent):
         return family_of(self.family)
 
     def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
-        """Standard entries (trials, once) and (trials, T, width) in time order."""
+        """Draw entries (trials, once) and (trials, T, width) in time order."""
         trials = positive_integer(trials, "trials")
         once, width = self.total.once, self.total.width
         count = once + self.samples * width
@@ -187,7 +187,7 @@ class SummedNoise(ByContent):
 
 
 def sample_index(index: int, name: str, horizon: float) -> int:
-    """A sample index within a horizon."""
+    """Return a sample index within a horizon."""
     if not 0 <= _whole(index, name) < horizon:
         raise ValueError(
             f"{name}: expected a sample index in 0 .. {horizon - 1}, got {index}"
