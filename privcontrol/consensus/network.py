@@ -200,9 +200,10 @@ class Network:
 
         Disagreement shrinks by this factor at every step (DPAM section 6.2).
         """
-        if len(self) <= DENSE_NODES:
-            values = scipy.linalg.eigvalsh(self.iteration.toarray() + 1 / len(self))
-            return float(max(abs(values[0]), abs(values[-2])))
+        n = len(self)
+        if n <= DENSE_NODES:
+            values = scipy.linalg.eigvalsh(self.iteration.toarray() - 1 / n)
+            return float(np.abs(values).max())
 
         def deviation(v: NDArray) -> NDArray:
             v = v.ravel()

@@ -224,7 +224,7 @@ def exposure_to(noise: AgentNoise, members: Sequence[int]) -> Exposure:
     """Return the exposure of the honest agents to one coalition."""
     n = len(noise.scales)
     honest = _Honest(noise, members)
-    is_small = _is_exact(len(honest.scales), len(honest.first))
+    is_small = _is_exact(noise, len(members))
     roots = np.zeros(n)
     if is_small:
         roots[honest.inside] = honest.exact_roots()
@@ -248,7 +248,7 @@ def exposure_to_any(
     n = len(noise.scales)
     roots = np.zeros(n)
     choice = np.zeros(n, dtype=int)
-    if not can_enumerate(noise, count):
+    if not _is_exact(noise, count, math.comb(len(noise.scales), count)):
         costs = [_star_costs(noise.scales, *noise.links, count)]
         everywhere = _spread_costs(noise, count)
         if everywhere is not None:
@@ -263,14 +263,10 @@ def exposure_to_any(
     return Exposure(roots, choice, coalitions, True)
 
 
-def can_enumerate(noise: AgentNoise, count: int) -> bool:
-    """Whether all coalitions of so many agents can be evaluated in some seconds."""
-    n = len(noise.scales)
-    return _is_exact(n - count, noise.network.edges, math.comb(n, count))
-
-
-def _is_exact(nodes: int, edges: int, times: int = 1) -> bool:
-    """Whether so many exact evaluations of a network of this size are feasible."""
+def _is_exact(noise: AgentNoise, count: int, times: int = 1) -> bool:
+    """Whether so many coalitions of some agents can be evaluated in some seconds."""
+    nodes = len(noise.scales) - count
+    edges = noise.network.edges
     work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
     return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
 
@@ -365,7 +361,7 @@ def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
     `count` agents; in large networks, the square of the bound.
     """
     costs: list[Costs] = []
-    if count == 0 or can_enumerate(noise, count):
+    if count == 0 or _is_exact(noise, count, math.comb(len(noise.scales), count)):
         for members in combinations(range(len(noise.scales)), count):
             costs.append(_Honest(noise, members).tree_costs())
     else:

@@ -23,8 +23,12 @@ from ..core._frozen import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
 from ..core.adjacency import Adjacency
 from ..secrets.disturbance import disturbances
-from ..systems._duals import NotEnclosedError, differentiate
-from ..systems.nonlinear import NonlinearPlant, entries_of
+from ..systems.nonlinear import (
+    NonlinearPlant,
+    NotEnclosedError,
+    differentiate,
+    entries_of,
+)
 from ..systems.plant import Plant
 from .polytope import PlantPolytope
 from .region import checked_miss, exception_of, matrix_of

@@ -34,7 +34,7 @@ from ..core._balls import (
 from ..core.adjacency import Adjacency
 from ..core.errors import NotRealizableError
 from ..systems.plant import Plant
-from ..systems.powers import exact_response
+from ..systems.powers import exact_response, rational_response
 from .manifold import TrajectoryManifold
 from .secret import Secret, as_secret
 
@@ -118,8 +118,8 @@ class NoiseForm:
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
         factor = rational_matrix(np.asarray(self.factor))
-        own = _rational_response(self.plant, factor, samples)
-        spans = _rational_response(model, spanning(), samples)
+        own = rational_response(self.plant, factor, samples)
+        spans = rational_response(model, spanning(), samples)
         both = zip(own.table(), spans.table())
         if RationalMatrix([left + right for left, right in both]).rank() > own.rank():
             raise NotRealizableError(LEAVES.format(name=model.name))
@@ -236,13 +236,6 @@ def _spanning(
     """Rational columns (n, k) whose span holds every move of the state at ``start``."""
     ahead = rational_matrix(manifold.plant.A) ** start
     return ahead * secret.spanning(manifold)
-
-
-def _rational_response(
-    plant: Plant, states: RationalMatrix, samples: int
-) -> RationalMatrix:
-    A = rational_matrix(plant.A)
-    return exact_response(A, rational_matrix(plant.C), states, samples)
 
 
 def _independent_rows(matrix: RationalMatrix) -> list[int]:

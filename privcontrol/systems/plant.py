@@ -174,28 +174,30 @@ class Plant(SampledSystem, LinearSystem):
             )
 
 
+#: What to do with other systems.
+_WAYS_TO_A_PLANT = {
+    ct.TransferFunction: "convert it with ct.ss(sys)",
+    ct.FrequencyResponseData: (
+        "fit a model to the frequency responses (FRD) first, or to recorded data with "
+        "identify_outputs"
+    ),
+    ct.NonlinearIOSystem: (
+        "for a nonlinear system pass box.nominal, and models=box to the design of its "
+        "noise, with box = jacobian_polytope(sys, region): a linearisation alone hides "
+        "nothing"
+    ),
+}
+
+
 def check_discrete(sys: object) -> None:
     """Refuse everything but a discrete-time StateSpace."""
-    if isinstance(sys, ct.TransferFunction):
-        raise ct.ControlArgument(
-            "sys: expected a StateSpace, got a TransferFunction; convert it with "
-            "ct.ss(sys)"
-        )
-    if isinstance(sys, ct.FrequencyResponseData):
-        raise ct.ControlArgument(
-            "sys: expected a StateSpace, got frequency responses (FRD); fit a model to "
-            "them first, or to recorded data with identify_outputs"
-        )
-    if not isinstance(sys, ct.InputOutputSystem):
-        raise ct.ControlArgument(
-            f"sys: expected a StateSpace, got {type(sys).__name__}; make one with "
-            "ct.ss(A, B, C, D, dt, states=[...], inputs=[...], outputs=[...])"
-        )
     if not isinstance(sys, ct.StateSpace):
+        way = "make one with ct.ss(A, B, C, D, dt, states=[...], inputs=[...], outputs=[...])"
+        for kind, advice in _WAYS_TO_A_PLANT.items():
+            if isinstance(sys, kind):
+                way = advice
         raise ct.ControlArgument(
-            f"sys: expected a StateSpace, got {type(sys).__name__}; for a nonlinear "
-            "system pass box.nominal, and models=box to the design of its noise, with "
-            "box = jacobian_polytope(sys, region): a linearisation alone hides nothing"
+            f"sys: expected a StateSpace, got {type(sys).__name__}; {way}"
         )
     unspecified = {0: "continuous time (dt = 0)", None: "unspecified time (dt = None)"}
     if sys.dt in unspecified:

@@ -96,18 +96,16 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
     for _ in later:
         following = (entering + among * following) * inverse
     past = following * inverse
-    step = [[0 * inverse[0, 0]] * len(A) for _ in A]
-    follow = [list(row) for row in step]
-    for column, j in enumerate(moved):
-        follow[j][j] = 1 + step[j][j]
-        for row, i in enumerate(moved):
-            step[i][j] = inverse[row, column]
-        for row, i in enumerate(later):
-            follow[i][j] = following[row, column]
-            step[i][j] = past[row, column]
-    if matrix is rational_matrix:
-        return RationalMatrix(step), RationalMatrix(follow)
-    return ball_matrix(step), ball_matrix(follow)
+    step = type(inverse)(len(A), len(A))
+    follow = type(inverse)(len(A), len(A))
+    for column, j in enumerate(moved.tolist()):
+        follow[j, j] = 1
+        for row, i in enumerate(moved.tolist()):
+            step[i, j] = inverse[row, column]
+        for row, i in enumerate(later.tolist()):
+            follow[i, j] = following[row, column]
+            step[i, j] = past[row, column]
+    return step, follow
 
 
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
@@ -129,9 +127,16 @@ def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
     """
     if plant.order > _MOST_RATIONAL_STATES:
         return None
+    every = rational_matrix(np.eye(plant.order))
+    return rational_response(plant, every, min(plant.order, horizon))
+
+
+def rational_response(
+    plant: Plant, states: RationalMatrix, samples: int
+) -> RationalMatrix:
+    """C A^t X (T p, r) of a plant, exactly."""
     A = rational_matrix(plant.A)
-    samples = min(plant.order, horizon)
-    return exact_response(A, rational_matrix(plant.C), A**0, samples)
+    return exact_response(A, rational_matrix(plant.C), states, samples)
 
 
 def exact_response(A: Matrix, C: Matrix, states: Matrix, samples: int) -> Matrix:
