@@ -212,7 +212,7 @@ def test_hostile_values_in_a_design_file_are_refused(kind, tmp_path):
     else:
         noise(kind, 4).save(path)
     whole = path.read_text()
-    chosen = random.Random(kind).choices(list(places(json.loads(whole))), k=50)
+    chosen = random.Random(kind).choices(list(places(json.loads(whole))), k=30)
     for place in chosen:
         data = json.loads(whole)
         for hostile in random.Random(str(place)).sample(HOSTILE, 2):

@@ -12,7 +12,7 @@ seeds. The weights in ``data/digits.npz`` come from ``data/train_digits.py``.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -51,6 +51,12 @@ WEIGHTS = Path(__file__).parents[1] / "data" / "digits.npz"
 def budget_of(epsilon, method) -> PrivacyBudget:
     """The budget under which noise has the size that a calibration rule gives it."""
     return PrivacyBudget(gdp=1 / gaussian_std(epsilon, DELTA, method=method))
+
+
+@cache
+def all_digits() -> tuple[NDArray, NDArray]:
+    """Pixels and labels of the 5,000 digits, which are read from text."""
+    return mnist_data()
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ class Classifiers:
             self.arrays = {name: array.astype(float) for name, array in arrays.items()}
         self.seed = seed
         self.noise_levels = self.arrays["input_noise"].tolist()
-        pixels, digits = mnist_data()
+        pixels, digits = all_digits()
         chosen = {
             part: self.arrays[part].astype(int) for part in ("validation", "test")
         }

@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from scipy.signal import correlate
 
 from ._balls import Ball, upper_float, working_bits
 from ._frozen import CheckedFields
@@ -243,11 +242,14 @@ class SLLConvolution(_Layer):
 
     def _overlaps(self) -> NDArray:
         """sum_s |(K_i * K_j)(s)| over all shifts s of one filter against another."""
-        m, channels, height, width = self.weight.shape
-        sizes = np.empty((m, m))
-        for i, j in np.ndindex(m, m):
-            shifted = correlate(self.weight[i], self.weight[j], method="direct")
-            sizes[i, j] = np.abs(shifted[channels - 1]).sum()
+        _, channels, height, width = self.weight.shape
+        around = [(0, 0), (0, 0), (height - 1,) * 2, (width - 1,) * 2]
+        padded = np.pad(self.weight, around)
+        shifted = np.lib.stride_tricks.sliding_window_view(
+            padded, (height, width), (2, 3)
+        )
+        common = np.tensordot(shifted, self.weight, axes=((1, 4, 5), (1, 2, 3)))
+        sizes = np.abs(common).sum(axis=(1, 2))
         sums = np.abs(self.weight).sum(axis=(2, 3))
         slack = (channels + 5) * (height * width + 2) * EPS
         return sizes + slack * (sums @ sums.T)
