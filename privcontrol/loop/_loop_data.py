@@ -100,13 +100,6 @@ class LoopData(Saved):
         """Whether the design has another filter for each noise."""
         return self.design is not None and (self.design.is_kalman or self.never_ends)
 
-    @property
-    def prior_mean(self) -> NDArray:
-        """The public mean (n,) of x(0), the point at rest without one."""
-        if self.design is None or self.design.initial_state is None:
-            return self.simulated.rest
-        return self.design.initial_state
-
     def _saved_fields(self) -> dict[str, object]:
         """Return plant, controller, noise, weights and names, for a design file.
 

@@ -26,15 +26,15 @@ from .checks import (
     fitting_plant,
     known_keywords,
     matrix,
+    present,
     secret_inputs,
     semidefinite,
 )
-from .controller import Gains, ObserverFeedback
+from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
 from .moments import Expected
 from .optimum import optimal_loop
-from .own_law import Function, OwnLaw, general_controller, law_of, linear_system
 from .side import LinearSide, NonlinearSide, linear_part
 
 FORMS = ("predictor", "filter")
@@ -185,7 +185,11 @@ def private_loop(
         law = law_of(controller, side, truth or side)
         loop = PrivateLoop(side, law, noise, weights, name, truth=truth)
         if isinstance(law, OwnLaw):
-            return _with_prior(loop, law, P0, initial_state)
+            prior = _prior(P0, initial_state, side.order)
+            design = OwnDesign("kalman", "filter", *prior, own=law)
+            loop = replace(loop, design=design)
+            warn_of_public_secret(loop)
+            return loop.with_noise(noise)
     if P0 is not None or initial_state is not None:
         raise ValueError(
             "P0, initial_state: they are for a controller that is a function or a "
@@ -268,14 +272,8 @@ def private_feedback(
             f"C: expected {p} inputs, one for each output of the plant, and {m} "
             f"outputs, got {error_law.ninputs} inputs and {error_law.noutputs} outputs"
         )
-    both = ct.ss(
-        error_law.A,
-        np.hstack([sign * error_law.B, error_law.B]),
-        error_law.C,
-        np.hstack([sign * error_law.D, error_law.D]),
-        error_law.dt,
-        states=error_law.state_labels,
-    )
+    error = np.hstack([sign * np.eye(p), np.eye(p)])
+    both = ct.ss(error_law * error, states=error_law.state_labels)
     return private_loop(
         sys,
         noise=noise,
@@ -287,22 +285,14 @@ def private_feedback(
     )
 
 
-def _with_prior(
-    loop: PrivateLoop,
-    law: OwnLaw,
-    P0: ArrayLike | None,
-    initial_state: ArrayLike | None,
-) -> PrivateLoop:
-    """The loop of the user's own controller with a public prior and an estimate."""
-    n = loop.side.plant.order
+def _prior(
+    P0: ArrayLike | None, initial_state: ArrayLike | None, n: int
+) -> tuple[NDArray | None, NDArray | None]:
+    """The covariance and the mean of x(0), None where they are not given."""
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
-    mean = None
-    if initial_state is not None:
-        mean = matrix(initial_state, "initial_state", (n,))
-    design = OwnDesign("kalman", "filter", covariance, mean, own=law)
-    loop = replace(loop, design=design)
-    warn_of_public_secret(loop)
-    return loop.with_noise(loop.noise)
+    if initial_state is None:
+        return covariance, None
+    return covariance, matrix(initial_state, "initial_state", (n,))
 
 
 def assembled(loop: PrivateLoop) -> PrivateLoop:
@@ -391,17 +381,16 @@ def driven_side(
             "controls: expected the names of the inputs that the controller drives, "
             f"got {type(controls).__name__}"
         )
+    places: dict[str | int, int] = {k: k for k in range(count)}
+    places |= {label: k for k, label in enumerate(plant.inputs)}
     driven = []
     for given in controls:
-        if isinstance(given, str) and given in plant.inputs:
-            driven.append(plant.inputs.index(given))
-        elif type(given) is int and 0 <= given < count:
-            driven.append(given)
-        else:
+        if type(given) not in (str, int) or given not in places:
             raise ValueError(
                 f"controls: {given!r} is no input of the plant; known inputs are "
                 f"{', '.join(plant.inputs)}"
             )
+        driven.append(places[given])
     if len(set(driven)) < len(driven):
         raise ValueError("controls: an input is named twice; name each once")
     return LinearSide(plant, tuple(driven))
@@ -519,20 +508,32 @@ def private_lqg(
         side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
     )
     weights.require()
-    tracked: list[int] = []
-    prices: list[float] = []
-    if integral is not None:
-        tracked, prices = _tracked(plant, integral, len(side.controls))
-    design = _checked_design(
-        plant, noise, len(tracked), P0, initial_state, estimator, terminal, form
-    )
-    design = replace(design, tracked=tuple(tracked), prices=tuple(prices))
-    if design.is_kalman and design.form == "filter" and side.through.any():
+    sums = {} if integral is None else _sums(side, integral)
+    if estimator is None:
+        estimator = "observer" if P0 is None else "kalman"
+    one_of(estimator, "estimator", ("kalman", "observer"))
+    if form is None:
+        form = "filter" if estimator == "kalman" else "predictor"
+    one_of(form, "form", FORMS)
+    if (estimator, form) == ("kalman", "filter") and side.through.any():
         raise ValueError(
             "form: the plant passes an input on at once, so what is published at t "
-            "would "
-            'depend on itself if the controller read it; pass form="predictor"'
+            "would depend on itself if the controller read it; pass "
+            'form="predictor"'
         )
+    last = None
+    if isinstance(terminal, str):
+        one_of(terminal, "terminal", ("dare",))
+    else:
+        if noise is None or noise.horizon == math.inf:
+            raise ValueError(
+                "terminal: without a horizon no state is the last one; pass "
+                '"dare", or noise with a horizon'
+            )
+        last = semidefinite(terminal, "terminal", side.order + len(sums))
+    prior = _prior(P0, initial_state, side.order)
+    followed = (tuple(sums), tuple(sums.values()))
+    design = LqgDesign(estimator, form, *prior, last, *followed)
     if codesign:
         _check_codesign(noise, design)
     if name is None:
@@ -543,45 +544,10 @@ def private_lqg(
         return optimal_loop(loop, positive_number(cap, "cap"), progress)
     warn_of_public_secret(loop)
     loop = assembled(loop)
-    if not design.is_kalman and not tracked and not loop.never_ends:
+    if not design.is_kalman and not sums and not loop.never_ends:
         # x(0) is as uncertain as it is without privacy noise, for any noise
         _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
     return loop
-
-
-def _checked_design(
-    plant: Plant,
-    noise: OutputNoise | None,
-    sums: int,
-    P0: ArrayLike | None,
-    initial_state: ArrayLike | None,
-    estimator: str | None,
-    terminal: ArrayLike | str,
-    form: str | None,
-) -> LqgDesign:
-    """The design that the arguments of `private_lqg` ask for."""
-    n = plant.order
-    if estimator is None:
-        estimator = "observer" if P0 is None else "kalman"
-    one_of(estimator, "estimator", ("kalman", "observer"))
-    if form is None:
-        form = "filter" if estimator == "kalman" else "predictor"
-    one_of(form, "form", FORMS)
-    covariance = None if P0 is None else semidefinite(P0, "P0", n)
-    mean = None
-    if initial_state is not None:
-        mean = matrix(initial_state, "initial_state", (n,))
-    if isinstance(terminal, str):
-        one_of(terminal, "terminal", ("dare",))
-        return LqgDesign(estimator, form, covariance, mean)
-    if noise is None or noise.horizon == math.inf:
-        raise ValueError(
-            'terminal: without a horizon no state is the last one; pass "dare", or '
-            "noise "
-            "with a horizon"
-        )
-    weight = semidefinite(terminal, "terminal", n + sums)
-    return LqgDesign(estimator, form, covariance, mean, weight)
 
 
 def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
@@ -605,7 +571,7 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     if loop.noise is None:
         return
     times = loop.noise.timepts
-    expected = Expected(P0, {"timepts": times})
+    expected = Expected(P0, times)
     cost = expected.cost(loop).total
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         idle = expected.cost(_idle(loop)).total
@@ -622,14 +588,17 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
 
 
 def _idle(loop: PrivateLoop) -> PrivateLoop:
-    """The same plant without control, u = 0, and without noise."""
-    nothing = np.zeros_like(loop.side.through.T)
-    still = ct.ss([], [], [], nothing, loop.side.plant.dt)
-    return replace(loop, law=general_controller(loop.side, still), noise=None, form="")
+    """The same loop without feedback, u = 0, and without noise."""
+    observer = present(loop.observer, "observer")
+    law = replace(observer, K=np.zeros_like(observer.K))
+    return replace(loop, law=law, noise=None)
 
 
-def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[float]]:
-    """Indices of the outputs with integral action, and the weights of their sums."""
+def _sums(
+    side: LinearSide, integral: str | Sequence[str] | Mapping[str, float]
+) -> dict[int, float]:
+    """The outputs with integral action, and the weights of their sums."""
+    names = side.plant.outputs
     if isinstance(integral, str):
         integral = [integral]
     if isinstance(integral, Sequence) and all(isinstance(one, str) for one in integral):
@@ -639,19 +608,17 @@ def _tracked(plant: Plant, integral: Any, inputs: int) -> tuple[list[int], list[
             "integral: expected names of outputs, or a mapping of names to weights, "
             f"got {type(integral).__name__}"
         )
-    if not integral or not set(integral) <= set(plant.outputs):
+    if not integral or not set(integral) <= set(names):
         raise ValueError(
-            "integral: expected names among the plant's outputs "
-            f"{', '.join(plant.outputs)}"
+            f"integral: expected names among the plant's outputs {', '.join(names)}"
         )
+    inputs = len(side.controls)
     if len(integral) > inputs:
         raise ValueError(
             f"integral: expected at most as many outputs as the {inputs} inputs that "
             f"are driven, got {len(integral)}: more cannot be held at will"
         )
-    tracked = []
-    prices = []
+    sums = {}
     for label, price in integral.items():
-        tracked.append(plant.outputs.index(label))
-        prices.append(positive_number(price, f"integral[{label!r}]"))
-    return tracked, prices
+        sums[names.index(label)] = positive_number(price, f"integral[{label!r}]")
+    return sums

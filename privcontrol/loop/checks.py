@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
 import control as ct
 import numpy as np
@@ -37,7 +37,9 @@ _SYNONYMS = {
     "ref": "reference",
 }
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 class RunSignals(TypedDict, total=False):
@@ -68,10 +70,10 @@ _PACKED = {
 }
 
 
-def known_keywords(function: Function) -> Function:
+def known_keywords(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """Decorate a function so that an unknown keyword lists the known ones.
 
-    Its signature shows the keywords that are packed into one, before the others.
+    Its signature shows the keywords that are packed into one.
     """
     signature = inspect.signature(function)
     shown: list[inspect.Parameter] = []
@@ -82,14 +84,10 @@ def known_keywords(function: Function) -> Function:
         packed = _PACKED[parameter.annotation]
         for name in packed.__annotations__:
             shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
-        if packed is RunSignals:
-            shown.sort(
-                key=lambda one: (one.kind, one.name not in packed.__annotations__)
-            )
     known = [parameter.name for parameter in shown if parameter.name != "self"]
 
     @wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Answer:
         for name in kwargs:
             if name not in known:
                 hint = ""
@@ -102,11 +100,11 @@ def known_keywords(function: Function) -> Function:
         return function(*args, **kwargs)
 
     checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]
+    return checked
 
 
-def present(value: NDArray | None, name: str) -> NDArray:
-    """A weight or covariance that the loop was given."""
+def present(value: Value | None, name: str) -> Value:
+    """Something that the loop was given."""
     if value is None:
         raise ValueError(f"{name}: the loop was not given it")
     return value

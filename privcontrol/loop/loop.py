@@ -21,9 +21,11 @@ from ..core._linalg import Seed, positive_integer, positive_number, real_array
 from ..core._shown import html_table
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
-from . import iosystem
+from . import cloud
 from ._loop_data import LoopData, refuse_moments
 from .checks import RunSignals, known_keywords
+from .cloud import OnlineController
+from .controller import UserLaw
 from .margins import knowledge, margins
 from .moments import (
     LoopCost,
@@ -32,9 +34,7 @@ from .moments import (
     steady_state_cost,
     steady_state_errors,
 )
-from .online import OnlineController
 from .optimum import Optimality, optimality
-from .own_law import UserLaw
 from .report import write_report
 from .signals import over_run
 from .simulation import simulate
@@ -116,7 +116,7 @@ class PrivateLoop(LoopData):
         Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is
         a function, or recalls all that was published.
         """
-        return iosystem.controller(self)
+        return cloud.controller(self)
 
     @property
     def system(self) -> ct.StateSpace | ct.NonlinearIOSystem:
@@ -127,7 +127,7 @@ class PrivateLoop(LoopData):
         controller's, and ``xi[i]`` of structured noise, whose eta is its draw at sample
         0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
-        return iosystem.whole_loop(self)
+        return cloud.whole_loop(self)
 
     @property
     def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
@@ -135,7 +135,7 @@ class PrivateLoop(LoopData):
 
         It is without the noise model.
         """
-        return iosystem.closed_loop(self)
+        return cloud.closed_loop(self)
 
     @known_keywords
     def simulate(

@@ -34,8 +34,7 @@ from ..secrets.modes import unseen_mode
 from ..systems.linear import LinearSystem, sum_of
 from ..systems.plant import Plant
 from .checks import Weights, present, root
-from .controller import Gains, Law, ObserverFeedback
-from .own_law import FunctionLaw, OwnLaw
+from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide
 
 #: A part of a sum below this many roundings of its terms is zero.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -21,7 +20,8 @@ from scipy.stats import chi2, norm
 
 from ..noise.parts import Structured, White
 from ._loop_data import LoopData
-from .lqg import Knowledge, knowledge_of
+from .checks import present
+from .lqg import DenseKnowledge, Knowledge, knowledge_of
 
 #: Shares of the probability for the privacy noise, and largest number of epochs, that
 #: are tried.
@@ -68,7 +68,7 @@ def predicted_covariances(loop: LoopData, samples: int) -> NDArray:
     return np.broadcast_to(found, (samples, *loop.side.plant.A.shape))
 
 
-def knowledge(loop: LoopData) -> Any:
+def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
     """What the filter of a loop knows. `ValueError` unless it knows prior and noise."""
     design = loop.design
     if design is None or not loop.knows_noise:
@@ -90,7 +90,7 @@ def _apart(
     """
     noise = loop.private_noise
     design = loop.known_design
-    factor: Any = noise.factor
+    factor = present(noise.factor, "factor")
     known = Knowledge.of(loop.side.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
     prior = np.eye(factor.shape[1])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..noise.parts import Filtered
 from ..systems.linear import output_variances
@@ -20,7 +19,6 @@ from .signals import LoopSignals, over_run
 #: Numbers that the response of one group of columns may take, so memory does not
 #: grow with their count.
 _GROUP = 4_000_000
-_DRAWN: dict[str, Any] = {"disturbance": "design", "measurement_noise": "design"}
 
 
 @dataclass(frozen=True)
@@ -238,6 +236,23 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
     return quiet, output_variances(sensed.after(model))
 
 
+def _drawn(
+    loop: LoopData,
+    timepts: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
+    initial_state: ArrayLike | str | None = None,
+) -> tuple[LoopData, LoopSignals]:
+    """A loop and its signals where disturbances are drawn by QN and RN."""
+    return over_run(
+        loop,
+        timepts,
+        reference,
+        initial_state=initial_state,
+        disturbance="design",
+        measurement_noise="design",
+    )
+
+
 def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
     """Return what a loop costs with its prior, QN and RN and zero reference.
 
@@ -245,7 +260,8 @@ def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
     """
     if loop.never_ends:
         return steady_state_cost(loop).total
-    cost = expected_cost(*over_run(loop, timepts, initial_state="design", **_DRAWN))
+    run = _drawn(loop, timepts, initial_state="design")
+    cost = expected_cost(*run)
     return cost.total + cost.terminal
 
 
@@ -253,16 +269,18 @@ def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
 class Expected:
     """What costs are expected over, with disturbances of QN and RN.
 
-    The initial state has the covariance P0, and the signals of a run are ``given`` as
-    to `PrivateLoop.cost`. Without P0 loops never stop, and costs are those of a sample
-    in steady state.
+    The initial state has the covariance P0, and runs are as `PrivateLoop.cost` takes
+    them. Without P0 loops never stop, and costs are those of a sample in steady state.
     """
 
     P0: NDArray | None = None
-    given: Mapping[str, Any] = field(default_factory=dict)
+    timepts: NDArray | None = None
+    reference: ArrayLike | None = None
+    initial_state: ArrayLike | None = None
 
     def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
-        over, signals = over_run(loop, **self.given, **_DRAWN)
+        run = (self.timepts, self.reference, self.initial_state)
+        over, signals = _drawn(loop, *run)
         return over, replace(signals, start=root(P0))
 
     def cost(self, loop: LoopData) -> LoopCost:

@@ -213,8 +213,8 @@ class NoiseProgram:
         passed = self.spread @ inverse
         bent = np.einsum("tmi,tmj->tij", passed, passed)
         size = X.size
-        curved = np.einsum("tij,tkl->ikjl", inverse, bent, optimize=True)
-        curved = (curved + curved.transpose(1, 0, 3, 2)).reshape(size, size)
+        pairs = np.tensordot(inverse, bent, ([0], [0])).transpose(0, 2, 1, 3)
+        curved = (pairs + pairs.transpose(1, 0, 3, 2)).reshape(size, size)
         return bent.sum(axis=0), curved
 
     def solved(self, cap: float) -> Solved:

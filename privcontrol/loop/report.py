@@ -20,6 +20,7 @@ from ..core._shown import time_axis, with_units
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
 from ._loop_data import LoopData
+from .checks import RunSignals
 from .moments import expected_cost, mean_square_errors
 from .signals import over_run
 
@@ -96,7 +97,7 @@ def _cost(loop: LoopData) -> str:
     """The expected cost by cause, if the loop has weights."""
     if loop.weights.Q is None or loop.weights.R is None:
         return "<p>The loop has no weights Q and R.</p>"
-    drawn = {}
+    drawn: RunSignals = {}
     if loop.weights.QN is not None:
         drawn["disturbance"] = "design"
     if loop.weights.RN is not None:

@@ -17,7 +17,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._frozen import ByContent
+from ..core._frozen import ByContent, freeze_arrays
 from ..core._linalg import product
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
@@ -73,15 +73,15 @@ class LinearSide(Side):
 
     @cached_property
     def rest(self) -> NDArray:
-        return np.zeros(self.order)
+        return np.broadcast_to(0.0, self.order)
 
     @cached_property
     def inputs(self) -> NDArray:
-        return np.zeros((len(self.controls), 1))
+        return np.broadcast_to(0.0, (len(self.controls), 1))
 
     @cached_property
     def outputs(self) -> NDArray:
-        return np.zeros((len(self.plant.C), 1))
+        return np.broadcast_to(0.0, (len(self.plant.C), 1))
 
     @cached_property
     def B(self) -> NDArray:
@@ -115,6 +115,9 @@ class NonlinearSide(Side):
     rest: NDArray
     held: NDArray
     outputs: NDArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
     @classmethod
     def of(

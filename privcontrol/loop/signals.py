@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import control as ct
 import numpy as np
@@ -124,16 +124,22 @@ def over_run(
     loop: LoopT,
     timepts: ArrayLike | None = None,
     reference: ArrayLike | None = None,
-    **signals: Any,
+    *,
+    target: ArrayLike | None = None,
+    trials: int | None = None,
+    **signals: Unpack[RunSignals],
 ) -> tuple[LoopT, LoopSignals]:
     """Return the loop for the samples of a run, with what drives it.
 
-    Further keywords are those of `LoopSignals.of`.
+    Keywords are those of `PrivateLoop.simulate` and `PrivateLoop.cost`. No signal may
+    differ by trial without ``trials``.
     """
     law = loop.law.for_reference(reference)
     if law is not loop.law:
         loop = replace(loop, law=law)
-    run = LoopSignals.of(loop, timepts, reference, **signals)
+    run = LoopSignals.of(
+        loop, timepts, reference, target=target, trials=trials, **signals
+    )
     noise = loop.noise
     if noise is not None and noise.horizon == math.inf:
         return replace(loop, noise=noise.over(run.samples)), run
@@ -148,10 +154,17 @@ def start_of(loop: LoopData) -> NDArray:
     """Return states (N,) of plant and controller at the mean of the prior."""
     n = loop.side.order
     start = np.zeros(loop.dynamics.size)
-    start[:n] = loop.prior_mean
+    start[:n] = prior_mean(loop)
     if loop.law.estimates:
-        start[n : 2 * n] = loop.prior_mean - loop.simulated.rest
+        start[n : 2 * n] = start[:n] - loop.simulated.rest
     return start
+
+
+def prior_mean(loop: LoopData) -> NDArray:
+    """Return the public mean (n,) of x(0), the point at rest without one."""
+    if loop.design is None or loop.design.initial_state is None:
+        return loop.simulated.rest
+    return loop.design.initial_state
 
 
 def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:

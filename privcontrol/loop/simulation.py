@@ -20,10 +20,9 @@ from ..designs.output_noise import OutputNoise
 from ..response import PrivateResponse
 from ._loop_data import LoopData
 from .checks import secret_inputs
-from .controller import Law, at_once
+from .cloud import input_labels, output_labels, state_labels
+from .controller import BlockLaw, Law, UserLaw, at_once
 from .dynamics import Drives, LoopDynamics
-from .iosystem import input_labels, output_labels, state_labels
-from .own_law import BlockLaw, UserLaw
 from .side import LinearSide, NonlinearSide
 from .signals import LoopSignals
 
@@ -175,7 +174,9 @@ def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
             "that a function could be given here; private_loop(controller=...) takes "
             "a function for any plant"
         )
-    return BlockLaw(loop.observer, controller, loop.side.plant.step)
+    observer = loop.observer
+    names = (observer.states, observer.references)
+    return BlockLaw(*names, observer, controller, loop.side.plant.step)
 
 
 def _limits(saturation: ArrayLike, loop: LoopData) -> NDArray:

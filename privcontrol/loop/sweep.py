@@ -476,12 +476,9 @@ def tradeoff(
         P0 = constant_filter(public.side, public.weights, None).covariance
     expected = Expected()
     if samples != math.inf:
-        given = {
-            "reference": reference,
-            "initial_state": initial_state,
-            "timepts": plant.step * np.arange(samples),
-        }
-        expected = Expected(semidefinite(P0, "P0", plant.order), given)
+        prior = semidefinite(P0, "P0", plant.order)
+        times = plant.step * np.arange(samples)
+        expected = Expected(prior, times, reference, initial_state)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, int(samples), kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant

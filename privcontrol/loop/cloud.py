@@ -1,24 +1,158 @@
-"""The cloud's side of a loop, a sample at a time."""
+"""The cloud's side of a loop, as it runs and as a system of python-control.
+
+Systems are those of loops and of their controllers. Where gains vary they are a
+``ct.nlsys`` that knows the time, else a ``ct.StateSpace``.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import TypeAlias
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import PrivacyError
+from ..noise.iosystem import create_noise_iosystem
+from ..systems.linear import LinearSystem, beside
 from ._loop_data import LoopData
-from .controller import Law, ObserverFeedback, answered, gain_at
-from .lqg import Step
+from .controller import Law, ObserverFeedback, answered, gain_at, indexed
+from .lqg import DenseKnowledge, Knowledge, Step
 from .margins import knowledge
-from .signals import start_of
+from .signals import prior_mean, start_of
+
+#: A loop, or its controller.
+System: TypeAlias = ct.StateSpace | ct.NonlinearIOSystem
+
+
+def input_labels(loop: LoopData) -> list[str]:
+    """Return labels of references, then of free inputs, then ``eta[i]``."""
+    labels = [*loop.law.references, *loop.side.free_labels]
+    if loop.noise is not None:
+        total = loop.noise.total
+        labels += indexed("eta", total.once + total.width)
+    return labels
+
+
+def output_labels(loop: LoopData) -> list[str]:
+    """Return ``yhat[i]``, then the labels of the inputs that the controller drives."""
+    return [*indexed("yhat", len(loop.side.outputs)), *loop.side.driven_labels]
+
+
+def state_labels(loop: LoopData) -> list[str]:
+    """Return the plant's labels, then the controller's (``xhat[i]`` of an observer)."""
+    return [*loop.side.plant.states, *loop.law.states]
+
+
+def closed_loop(loop: LoopData) -> System:
+    """Return the loop from references, free inputs and gamma to what it publishes."""
+    inputs = [*loop.law.references, *loop.side.free_labels]
+    inputs += indexed("gamma", len(loop.side.outputs))
+    outputs = output_labels(loop)
+    at = partial(_driven, loop)
+    return _named(loop, at, inputs, outputs, state_labels(loop), loop.name)
+
+
+def whole_loop(loop: LoopData) -> System:
+    """Return the loop after its noise model, from eta in the place of gamma."""
+    inputs = input_labels(loop)
+    states = state_labels(loop)
+    model = LinearSystem.gain(np.zeros((len(loop.side.outputs), 0)))
+    if loop.noise is not None:
+        noise = create_noise_iosystem(loop.noise)
+        model = LinearSystem(noise.A, noise.B, noise.C, noise.D)
+        states += noise.state_labels
+    others = np.eye(len(inputs) - model.input_count)
+    source = beside(LinearSystem.gain(others), model)
+    # the states of the noise come last
+    order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
+
+    def at(t: int) -> LinearSystem:
+        whole = _driven(loop, t).after(source)
+        A = whole.A[np.ix_(order, order)]
+        return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
+
+    return _named(loop, at, inputs, output_labels(loop), states, loop.name)
+
+
+def controller(loop: LoopData) -> System:
+    """Return the controller from yhat and references to the inputs that it drives."""
+    law = loop.law
+    if law.is_function:
+        raise ValueError(
+            "controller: this loop's controller is a function of the user's own, and "
+            "no linear system; loop.online() runs it, one sample after the other"
+        )
+    order = law.order
+    p = len(loop.side.plant.C)
+    through = loop.dynamics.side.through
+    units = np.eye(order + p + len(law.references))
+    memory, yhat, reference = np.split(units, [order, order + p])
+
+    def at(t: int) -> LinearSystem:
+        asked = answered(law, t, memory, yhat, reference, through)
+        sensed = yhat - through @ asked
+        after = law.follow(t, memory, sensed, asked, reference)
+        A, B = np.hsplit(after, [order])
+        C, D = np.hsplit(asked, [order])
+        return LinearSystem(A, B, C, D)
+
+    inputs = [*indexed("yhat", p), *law.references]
+    signals = (inputs, loop.side.driven_labels, list(law.states))
+    return _named(loop, at, *signals, f"{loop.side.plant.name}$controller")
+
+
+def _driven(loop: LoopData, t: int) -> LinearSystem:
+    """The loop at sample t from references, exogenous inputs and output noise."""
+    dynamics = loop.dynamics
+    return dynamics.at(t).entered_by(range(dynamics.places["noise"].stop))
+
+
+def _named(
+    loop: LoopData,
+    at: Callable[[int], LinearSystem],
+    inputs: list[str],
+    outputs: list[str],
+    states: list[str],
+    name: str,
+) -> System:
+    """The system of matrices at each sample, with names."""
+    loop.law.check_linear()
+    if loop.law.recalls:
+        raise ValueError(
+            "this loop's noise has no finite state, and its controller recalls all "
+            "that was published: it is no system of python-control; loop.online() runs "
+            "it"
+        )
+    labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
+    if not loop.law.varies:
+        return ct.ss(*at(0).matrices, loop.side.plant.dt, **labels)
+    kept = lru_cache(maxsize=2)(at)
+
+    def system(time: float) -> LinearSystem:
+        k = round(time / loop.side.plant.step)
+        if loop.noise is not None:
+            # python-control asks for the state after the last sample, too
+            k = min(max(k, 0), int(loop.noise.horizon) - 1)
+        return kept(k)
+
+    def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = system(t)
+        return now.A @ x + now.B @ u
+
+    def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = system(t)
+        return now.C @ x + now.D @ u
+
+    return ct.nlsys(update, read, dt=loop.side.plant.dt, **labels)
+
+
+# -- a sample at a time ----------------------------------------------------------------
 
 
 class OnlineController:
@@ -37,23 +171,21 @@ class OnlineController:
     """
 
     def __init__(self, loop: LoopData) -> None:
-        side = loop.side
+        side = loop.simulated
         self.time = 0
         self.estimate: NDArray | None = None
-        self._loop = loop
         self.law: Law = loop.law
+        self._loop = loop
+        self._side = side
         self._observer = loop.observer
         if loop.observer is not None:
-            self.estimate = loop.prior_mean
+            self.estimate = prior_mean(loop)
         self._horizon = math.inf if loop.noise is None else loop.noise.horizon
-        self._rest = loop.simulated.rest
-        self._outputs = loop.simulated.outputs
-        self._inputs = loop.simulated.inputs
         self._through = side.through if side.through.any() else None
         self._memory = start_of(loop)[side.order :, None]
         self._reading: NDArray | None = None
-        self._sensed: Any = None  # the reading without what the inputs add at once
-        self._change = np.zeros_like(self._inputs)  # of the inputs, from rest
+        self._sensed = side.outputs  # the reading without what inputs add at once
+        self._change = np.zeros_like(side.inputs)  # of the inputs, from rest
         self._silence = np.zeros((len(loop.law.references), 1))
         self._reference = self._silence
         # samples that were lost, after which gains that vary are others
@@ -107,14 +239,14 @@ class OnlineController:
             raise ValueError("applied: no input acted before the first sample")
         self._reading = None
         if yhat is not None:
-            given = _column(yhat, "yhat", len(self._outputs))
-            self._reading = given - self._outputs
+            given = _column(yhat, "yhat", len(self._side.outputs))
+            self._reading = given - self._side.outputs
         self._reference = self._silence
         if reference is not None or feedforward is not None:
             self._reference = self._given(reference, feedforward)
         self._change = self._decide(t)
         self.time = t + 1
-        return (self._change + self._inputs)[:, 0]
+        return (self._change + self._side.inputs)[:, 0]
 
     @property
     def covariance(self) -> NDArray:
@@ -128,17 +260,20 @@ class OnlineController:
             return known.covariances(math.inf)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
-        if self.law.recalls:
+        if isinstance(known, DenseKnowledge):
             return known.covariances(self._horizon)[self.time - 1]
         return known.covariance(self._filter(self.time - 1))
 
     @cached_property
-    def _known(self) -> Any:
+    def _known(self) -> Knowledge | DenseKnowledge:
         return knowledge(self._loop)
 
     @cached_property
     def _steps(self) -> Iterator[Step]:
-        return self._known.steps(sys.maxsize, self._lost)
+        known = self._known
+        if isinstance(known, DenseKnowledge):
+            raise ValueError("expected noise of a finite state")
+        return known.steps(sys.maxsize, self._lost)
 
     def _filter(self, t: int) -> Step:
         """The filter's step at sample t, never one before the last that it gave."""
@@ -161,7 +296,7 @@ class OnlineController:
         if reference is not None:
             given[:count] = _column(reference, "reference", count)
         if feedforward is not None:
-            given[count:] = _column(feedforward, "feedforward", len(self._inputs))
+            given[count:] = _column(feedforward, "feedforward", len(self._side.inputs))
         return given
 
     def _decide(self, t: int) -> NDArray:
@@ -174,28 +309,29 @@ class OnlineController:
             raise ValueError(
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
-        self._sensed = reading
         if reading is None and observer is not None and observer.varies:
             self._lost.add(t)
         if observer is not None and (self._lost or self._is_public):
             self.law = observer = self._with_gains(observer, t)
-        if reading is not None and self._through is not None:
-            given = (memory, reading, self._reference, self._through)
-            asked = answered(self.law, t, *given)
-            self._sensed = reading - self._through @ asked
+        if reading is not None:
+            self._sensed = reading
+            if self._through is not None:
+                given = (memory, reading, self._reference, self._through)
+                asked = answered(self.law, t, *given)
+                self._sensed = reading - self._through @ asked
         if observer is None:
             return self.law.decide(t, memory, self._sensed, self._reference)
         if reading is None:
             self._sensed = observer.expected(t, memory)
         estimate = observer.estimate(t, memory, self._sensed)
-        self.estimate = estimate[:, 0] + self._rest
+        self.estimate = estimate[:, 0] + self._side.rest
         return observer.feedback(t, estimate, memory, self._reference)
 
     def _follow(self, applied: ArrayLike | None) -> None:
         """Move on from the sample before, with the inputs that acted there."""
         change = self._change
         if applied is not None:
-            change = _column(applied, "applied", len(change)) - self._inputs
+            change = _column(applied, "applied", len(change)) - self._side.inputs
             if self._through is not None and self._reading is not None:
                 self._sensed = self._reading - self._through @ change
         given = (self._memory, self._sensed, change, self._reference)
