@@ -387,7 +387,7 @@ def test_noise_of_another_plant_is_refused():
         ({"RN": [[0, 1], [0, 0]]}, ct.ControlDimension, r"RN: expected shape \(1, 1\)"),
         ({"noise": "gaussian"}, TypeError, "noise: expected OutputNoise"),
         ({"gain": 1}, TypeError, "unexpected keyword argument 'gain'"),
-        ({"sys": ct.tf([1], [1, 1])}, ct.ControlArgument, "got a TransferFunction"),
+        ({"sys": ct.tf([1], [1, 1])}, ct.ControlArgument, "got TransferFunction"),
     ],
 )
 def test_bad_loops_say_what_was_expected(change, error, message):

@@ -76,7 +76,7 @@ def test_off_manifold_directions_are_refused():
         (
             ct.tf([1], [1, 0.5], 0.1),
             ct.ControlArgument,
-            r"got a TransferFunction; convert it with ct.ss",
+            r"got TransferFunction; convert it with ct.ss",
         ),
         (
             ct.ss([[-1.0]], [[1]], [[1]], 0),
