@@ -271,7 +271,11 @@ class _State(ExactPart):
     def __init__(self, part: Filtered) -> None:
         self.known: dict[int, list[Rational]] = {}
         self._part = part
-        self._onward = rational_matrix(part.system.A)
+        system = part.system
+        self._onward = rational_matrix(system.A)
+        self._gain = rational_matrix(system.C)
+        self._driven = system.B.tolist()
+        self._through = system.D.tolist()
         largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
         self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
 
@@ -303,13 +307,13 @@ class _State(ExactPart):
             )
 
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.start(t), self._part.system.D.tolist()
+        yield self.start(t), self._through
 
     def offset(self, t: int, entries: Entries) -> list[Rational]:
         """Return what the state adds to sample t."""
         state = self.before(t, entries)
         column = RationalMatrix(len(state), 1, state)
-        return (rational_matrix(self._part.system.C) * column).entries()
+        return (self._gain * column).entries()
 
     def before(self, t: int, entries: Entries) -> list[Rational]:
         """Return the state before sample t, from the last one that is known."""
@@ -318,13 +322,12 @@ class _State(ExactPart):
             still = [Rational(0)] * len(root)
             self.known[0] = self._rounded(still, root, self.first, entries)
         last = max(s for s in self.known if s <= t)
-        driven = self._part.system.B.tolist()
         while last < t:
             state = self.known[last]
             moved = (self._onward * RationalMatrix(len(state), 1, state)).entries()
             start = self.start(last)
             last += 1
-            self.known[last] = self._rounded(moved, driven, start, entries)
+            self.known[last] = self._rounded(moved, self._driven, start, entries)
         return self.known[t]
 
     def _rounded(
