@@ -21,14 +21,21 @@ from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.loss import PrivacyLoss
 from ..core.mechanism import Mechanism
+from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
 from ..noise.shift import Shift, squares_of_windows
 from ..secrets._exact_design import structured_factor
 from ..secrets._forms import NoiseForm
 from ..secrets.adjacency import StateAdjacency
-from ..secrets.manifold import RUN_ASSUMPTIONS, output_query, trajectory_manifold
+from ..secrets.manifold import (
+    RUN_ASSUMPTIONS,
+    TrajectoryManifold,
+    output_query,
+    trajectory_manifold,
+)
 from ..systems.plant import Plant
 from .certify import grid_of
 from .output_noise import OutputNoise
@@ -92,10 +99,10 @@ def windows_guarantee(
     if adjacency is None:
         adjacency = _common_adjacency(noises)
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    loss = _shift(windows, adjacency, plant).beside_grid(_grid(noises))
+    run = trajectory_manifold(plant, _length(windows))
+    loss = _loss(windows, adjacency, run, _grid(noises))
     fresh = "the noise of each window drawn once, for itself"
     assumptions = ("A and C exact", fresh, *RUN_ASSUMPTIONS[1:])
-    run = trajectory_manifold(plant, _length(windows))
     scope = Scope.of(adjacency, run, assumptions=assumptions)
     caveats = list(scope.caveats)
     for noise in noises:
@@ -173,7 +180,7 @@ def design_windows(
     grid = _grid(spent)
     left = np.array(allowed**2 * (1 - 1e-12))
     if published:
-        squares = _shift(published, adjacency, plant, run.horizon).squares
+        squares = _shift(published, adjacency, run).squares
         left = left - round_up((np.sqrt(squares) + grid) ** 2, 4)
     spent_moves = left <= _NOTHING_LEFT * allowed**2
     if spent_moves.any():
@@ -198,11 +205,11 @@ def design_windows(
         scaled = []
         for window in windows:
             scaled.append(replace(window, factor=np.asarray(window.factor) * size))
-        joint = _shift([*published, *scaled], adjacency, plant)
+        joint = _shift([*published, *scaled], adjacency, run)
         return scaled, joint.beside_grid(grid).gdp / allowed
 
     # all new windows shrink by what their joint guarantee leaves unused
-    used = _shift(windows, adjacency, plant, run.horizon).squares / left
+    used = _shift(windows, adjacency, run).squares / left
     shrink = float(round_up(np.sqrt(used.max() * (1 + 1e-14)), 2))
     windows, _, excess = scale_to_budget(evaluated, shrink)
     if excess > 1:
@@ -211,16 +218,18 @@ def design_windows(
             "fewer of them, or shorter ones"
         )
     request = Request(run.horizon, budget, adjacency)
-    return tuple(_alone(window, request, weight) for window in windows)
+    return tuple(_alone(window, request, run, weight) for window in windows)
 
 
-def _alone(window: NoiseForm, request: Request, weight: Weight) -> OutputNoise:
+def _alone(
+    window: NoiseForm, request: Request, run: TrajectoryManifold, weight: Weight
+) -> OutputNoise:
     """Return the structured noise of a window, with what it alone tells of the run."""
     plant = window.plant
     factor = np.asarray(window.factor)
-    shift = _shift([window], request.adjacency, plant, request.horizon)
     parts = (Structured(plant, factor),)
-    guarantee = promised(plant, request, parts, shift.beside_grid(0.0))
+    loss = _loss([window], request.adjacency, run, 0.0)
+    guarantee = promised(plant, request, parts, loss)
     # another window's noise is another release, which `windows_guarantee` counts
     end = window.start + window.horizon
     scope = replace(guarantee.scope, window=(window.start, end))
@@ -234,14 +243,24 @@ def _alone(window: NoiseForm, request: Request, weight: Weight) -> OutputNoise:
 
 
 def _shift(
+    windows: Sequence[NoiseForm], adjacency: Adjacency, run: TrajectoryManifold
+) -> Shift:
+    """Return the certified shift of windows of a run."""
+    squares = squares_of_windows(windows, adjacency, run.plant, run.horizon)
+    return Shift.joined([squares])
+
+
+def _loss(
     windows: Sequence[NoiseForm],
     adjacency: Adjacency,
-    plant: Plant,
-    samples: int | None = None,
-) -> Shift:
-    """Return the certified shift of windows of a run, by default of all its samples."""
-    run = samples or _length(windows)
-    return Shift.joined([squares_of_windows(windows, adjacency, plant, run)])
+    run: TrajectoryManifold,
+    grid: float,
+) -> PrivacyLoss:
+    """Return the loss of windows, with the moves that attain it where they are known."""
+    shift = _shift(windows, adjacency, run)
+    if grid or not shift.exact or adjacency.moves(run).is_ball:
+        return shift.beside_grid(grid)
+    return PrivacyLoss.gaussian(shift.value, attaining(np.sqrt(shift.squares)))
 
 
 def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:

@@ -101,6 +101,15 @@ def test_windows_designed_together_fill_one_budget(adjacency):
     assert sum(noise.design.cost for noise in noises) >= one.design.cost
 
 
+def test_sums_of_guarantees_of_windows_are_exact():
+    """Two runs with the same windows have the same worst moves, whose squares add."""
+    noise = cases.vehicle_noise(BOTH, horizon=10)
+    together = pc.windows_guarantee([noise, noise])
+    twice = together + together
+    assert twice.gdp == pytest.approx(np.sqrt(2) * together.gdp, rel=1e-12)
+    assert "gdp" in twice.exact
+
+
 def test_guarantees_of_windows_designed_together_do_not_add():
     first, second = pc.design_windows(
         pc.plants.vehicle(),
