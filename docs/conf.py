@@ -10,10 +10,11 @@ sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent)]
 matplotlib.use("Agg")
 # Cells show their figures, also where the environment asks for another backend.
 os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-# The kernels that run the pages find drawings.py too.
+# The kernels that run the pages find drawings.py too, and the processes that run the
+# scripts of the gallery find gallery_source.py.
 _BUILD = Path(__file__).parent / "_build"
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    [*sys.path[:2], os.environ.get("PYTHONPATH", "")]
 )
 
 # Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal. The backend is chosen
@@ -102,6 +103,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
     "plot_gallery": "True",
+    "parallel": True,  # as many processes as -j says
 }
 
 html_math_renderer = "mathml"

@@ -2,8 +2,9 @@
 
 Every page with cells is run, and written with what its cells print and draw to
 ``docs/rendered`` (Markdown and figures) and ``docs/notebooks`` (executed notebooks).
-With ``--check`` nothing is written: the pages are run again and compared with what is
-committed. Text has to agree, figures have to look alike.
+With ``--check`` nothing is written: the pages are compared with what is committed. Text
+has to agree, figures have to look alike. Pages that the site's build has run with this
+code are not run again.
 
     python docs/render.py                 all pages
     python docs/render.py cloud_control   one page
@@ -21,6 +22,7 @@ import matplotlib.image
 import nbformat
 import numpy as np
 import readme_figures
+from jupyter_cache import get_cache
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
 from nbformat import NotebookNode
@@ -65,9 +67,8 @@ def cells_of(text: str) -> list[NotebookNode]:
     return cells
 
 
-def executed(page: Path) -> NotebookNode:
-    """The notebook of a page, with the outputs of its cells."""
-    notebook = nbformat.v4.new_notebook(cells=cells_of(page.read_text("utf8")))
+def run(notebook: NotebookNode) -> None:
+    """Run the cells of a page."""
     start = nbformat.v4.new_code_cell(START, metadata={"tags": ["remove-cell"]})
     notebook.cells.insert(0, start)
     client = NotebookClient(
@@ -75,6 +76,36 @@ def executed(page: Path) -> NotebookNode:
     )
     client.execute()
     del notebook.cells[0]
+
+
+def built_pages() -> dict[Path, list[NotebookNode]]:
+    """The code cells of each page that the site's last build ran with this code."""
+    sys.path.append(str(DOCS / "_ext"))
+    from gallery_source import fingerprint
+
+    folder = DOCS / "_build" / "cells" / fingerprint()
+    if not folder.exists():
+        return {}
+    cache = get_cache(folder)
+    found = {}
+    for record in cache.list_cache_records():
+        cells = cache.get_cache_bundle(record.pk).nb.cells
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        found[Path(record.uri).resolve()] = code
+    return found
+
+
+def executed(page: Path, built: dict[Path, list[NotebookNode]]) -> NotebookNode:
+    """The notebook of a page, with the outputs of its cells."""
+    notebook = nbformat.v4.new_notebook(cells=cells_of(page.read_text("utf8")))
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    done = built.get(page.resolve(), [])
+    if [cell.source for cell in code] == [cell.source.strip() for cell in done]:
+        for cell, same in zip(code, done):
+            cell.outputs = same.outputs
+    else:
+        print("  is run")
+        run(notebook)
     for cell in notebook.cells:
         cell.pop("execution_count", None)
         cell.metadata = {k: v for k, v in cell.metadata.items() if k == "tags"}
@@ -170,9 +201,9 @@ def link(target: str, page: Path) -> str:
     return f"[{title}]({os.path.relpath(source, RENDERED)})"
 
 
-def write(page: Path, rendered: Path, notebooks: Path) -> None:
+def write(page: Path, rendered: Path, notebooks: Path, built: dict) -> None:
     """Run a page and write it with its results."""
-    notebook = executed(page)
+    notebook = executed(page, built)
     text, figures = as_markdown(notebook, page)
     (rendered / "figures").mkdir(parents=True, exist_ok=True)
     for old in (rendered / "figures").glob(f"{page.stem}_*.png"):
@@ -235,6 +266,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(environment)
     chosen = [p for p in pages() if not given.names or p.stem in given.names]
     problems = []
+    built = built_pages() if given.check else {}
     figures = Path(tempfile.mkdtemp()) if given.check else readme_figures.FIGURES
     if not given.names:
         readme_figures.draw_all(figures)
@@ -244,7 +276,7 @@ def main() -> None:
         notebooks = Path(folder) if given.check else NOTEBOOKS
         for page in chosen:
             print(page.relative_to(DOCS), flush=True)
-            write(page, rendered, notebooks)
+            write(page, rendered, notebooks, built)
             if given.check:
                 problems += differences(page, rendered)
     print("\n".join(problems))

@@ -1,11 +1,13 @@
-"""The documentation keeps its promises: cells run, every erratum and sharp edge is shown, every public name is there."""
+"""The documentation keeps its promises: errata, sharp edges and public names are there.
+
+Its build runs the cells of all pages, and an error in one ends it.
+"""
 
 import inspect
 import re
 import sys
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 import privcontrol as pc
@@ -42,21 +44,6 @@ def sections(page, mark):
             ),
         )
     )
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if cells(page.read_text(encoding="utf8"))],
-    ids=lambda p: p.stem,
-)
-def test_the_cells_of_a_page_run(page, monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(DOCS))
-    monkeypatch.chdir(tmp_path)
-    matplotlib.use("Agg")
-    namespace = {"__name__": "page"}
-    for source in cells(page.read_text(encoding="utf8")):
-        exec(compile(source, str(page), "exec"), namespace)
-    matplotlib.pyplot.close("all")
 
 
 def test_the_code_about_do_mpc_runs(capsys):

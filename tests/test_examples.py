@@ -64,7 +64,7 @@ def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
 def test_ci_runs_every_script():
     """By the documentation that it builds, and one that no page runs by itself."""
     steps = (ROOT / ".ci" / "run").read_text(encoding="utf8")
-    assert "readme_command docs" in steps
+    assert "readme_command docs" in steps and "docs/render.py --check" in steps
     assert "examples/agents/neighbourhood_meters.py" in steps
     assert 'SHOWN_ONLY = ("neighbourhood_meters",)' in GALLERY
     assert {script.stem for script in AGENTS} >= {"neighbourhood_meters"}
