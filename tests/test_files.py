@@ -144,7 +144,7 @@ def test_a_claim_that_is_better_than_the_noise_is_refused(path):
         loss = design.guarantee.loss
         loss = replace(loss, rows=(replace(loss.rows[0], square=Fraction(4, 25)),))
         claimed = replace(design.guarantee, loss=loss)
-        data["guarantee"]["loss"] = encoded(claimed.to_dict()["loss"])
+        data["guarantee"]["loss"] = claimed.to_dict()["loss"]
 
     design = noise("structured")
     design.save(path)
@@ -279,7 +279,10 @@ def in_loss(name, value):
 
 
 PROMISES = {
-    "square": in_loss("rows", [[[], "1/1000000", []]]),
+    "square": in_loss(
+        "rows",
+        [{"kind": "product", "shifts": [], "square": "1/1000000", "boxes": []}],
+    ),
     "kinds": in_loss("kinds", ["Laplace"]),
     "proportional": in_loss("proportional", False),
     "active": in_loss("moves", [[10**6]]),
@@ -343,7 +346,8 @@ def test_a_bound_cannot_pass_for_attained(path):
 def test_smaller_rows_of_a_laplace_loss_are_refused(kind, path):
     def lower(data):
         row = data["guarantee"]["loss"]["rows"][-1]
-        row[0][0][0] = encoded(0.9 * decoded(row[0][0][0]))
+        largest = row["shifts"][0]
+        largest[0] = encoded(0.9 * decoded(largest[0]))
 
     def drop(data):
         del data["guarantee"]["loss"]["rows"][-1]

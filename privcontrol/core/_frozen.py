@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
@@ -80,20 +79,6 @@ def freeze_arrays(record: Any) -> None:
 def array_identity(array: NDArray) -> tuple:
     """The shape and bytes of an array, with zeros of one sign."""
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
-
-
-def as_lists(value: object) -> Any:
-    """A field of tuples, texts and numbers in terms of JSON."""
-    if isinstance(value, (tuple, list)):
-        return [as_lists(entry) for entry in value]
-    return str(value) if isinstance(value, Fraction) else value
-
-
-def as_tuples(value: object) -> Any:
-    """What `as_lists` was given, with texts for fractions."""
-    if isinstance(value, list):
-        return tuple(as_tuples(entry) for entry in value)
-    return value
 
 
 def comparable(value: object) -> Any:

@@ -14,16 +14,15 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import reduce
 from numbers import Real
 from typing import Any
 
-from ._files import Saved
-from ._frozen import as_lists, as_tuples
-from ._linalg import one_of, positive_integer, positive_number
+from ._files import Saved, decode, encode
+from ._linalg import instance_of, one_of, positive_integer, positive_number
 from ._shown import html_table
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
@@ -43,8 +42,6 @@ from .loss import (
     exact_measures,
     family_in_words,
     float_up,
-    loss_from_dict,
-    loss_to_dict,
     one_coordinate,
     root_up,
     scaled,
@@ -53,7 +50,7 @@ from .manifold import AffineManifold
 
 
 @dataclass(frozen=True)
-class Scope:
+class Scope(Saved):
     """The subject of a guarantee. Two guarantees compose only if their scopes agree."""
 
     adjacency: str  # its public description
@@ -113,21 +110,13 @@ class Scope:
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
         return cls(description, words, _FOREIGN, radius=radius, constrained=False)
 
-    def to_dict(self) -> dict:
-        """Return a JSON-ready form, from which `from_dict` restores an equal scope."""
-        return {
-            field.name: as_lists(getattr(self, field.name)) for field in fields(self)
-        }
-
     @classmethod
-    def from_dict(cls, data: dict) -> Scope:
-        """Return the scope that `to_dict` wrote."""
-        values = {name: as_tuples(value) for name, value in data.items()}
-        words = ("adjacency", "statement", "domain")
-        if not all(isinstance(values[name], str) for name in words):
+    def _restored(cls, saved: dict[str, Any]) -> Scope:
+        texts = (saved["adjacency"], saved["statement"], saved["domain"])
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError("scope: expected texts, got something else")
-        json.loads(values["adjacency"])
-        return cls(**values)
+        json.loads(saved["adjacency"])
+        return cls(**saved)
 
     def told_from(self, other: Scope) -> str:
         """Return the adjacency in words, unless those do not tell it from the other one."""
@@ -351,6 +340,8 @@ class PrivacyGuarantee(Accounted, Saved):
     quoted_delta: float = field(default=1e-5, compare=False)
 
     def __post_init__(self) -> None:
+        instance_of(self.loss, PrivacyLoss, "loss")
+        instance_of(self.scope, Scope, "scope")
         positive_integer(self.releases, "releases")
         checked_delta(self.quoted_delta)
 
@@ -506,12 +497,7 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
-        return {
-            "loss": loss_to_dict(self.loss),
-            "scope": self.scope.to_dict(),
-            "releases": self.releases,
-            "quoted_delta": self.quoted_delta,
-        }
+        return dict(encode(self))
 
     @classmethod
     def from_dict(cls, data: dict) -> PrivacyGuarantee:
@@ -529,21 +515,21 @@ class PrivacyGuarantee(Accounted, Saved):
                 "data: expected the dictionary that to_dict wrote, got "
                 f"{type(data).__name__}"
             )
+        expected = (
+            "data: expected what PrivacyGuarantee.to_dict wrote, got something else"
+        )
         try:
-            scope = Scope.from_dict(data["scope"])
-            loss = loss_from_dict(data["loss"])
-            return cls(loss, scope, data["releases"], data["quoted_delta"])
+            found = decode(data)
         except _UNREADABLE as error:
-            raise ValueError(
-                "data: expected what PrivacyGuarantee.to_dict wrote, got something else "
-                f"({type(error).__name__})"
-            ) from error
-
-    _saved_fields = to_dict
+            raise ValueError(f"{expected} ({type(error).__name__})") from error
+        if not isinstance(found, cls):
+            raise ValueError(expected)
+        return found
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> PrivacyGuarantee:
-        return cls.from_dict(saved)
+        names = ("loss", "scope", "releases", "quoted_delta")
+        return cls(*(saved[name] for name in names))
 
     def __repr__(self) -> str:
         size = f"epsilon = {shown(self.epsilon(self.quoted_delta))}"

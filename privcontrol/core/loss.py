@@ -16,18 +16,19 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from ._frozen import as_lists, as_tuples
+from ._files import Saved, encode
 from ._linalg import (
     EPS,
+    instance_of,
     positive_integer,
     positive_number,
     real_array,
@@ -254,8 +255,13 @@ def _merged(counted: Iterable[tuple[Key, int]]) -> tuple[tuple[Key, int], ...]:
     return tuple(sorted(total.items(), reverse=True))
 
 
+@encode.register
+def _(value: Fraction) -> str:
+    return str(value)
+
+
 @dataclass(frozen=True)
-class Product:
+class Product(Saved):
     """What one hidden move costs in independent releases.
 
     Of black boxes only (epsilon, delta) is known. The worst of them fails openly with
@@ -270,6 +276,17 @@ class Product:
     square: Fraction = Fraction(0)
     #: ((epsilon, delta), count), largest first.
     boxes: tuple[tuple[tuple[float, float], int], ...] = ()
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Product:
+        square = str(saved["square"])
+        if "e" in square.lower() or Fraction(square) < 0:
+            raise ValueError("square: expected a fraction of integers >= 0")
+        for shift, count in saved["shifts"]:
+            positive_number(shift, "shift")
+            positive_integer(count, "count")
+        known = PrivacyLoss.black_box((*pair, count) for pair, count in saved["boxes"])
+        return cls(saved["shifts"], Fraction(square), known.rows[0].boxes)
 
     def __add__(self, other: Product) -> Product:
         return Product(
@@ -491,7 +508,7 @@ _KINDS = {GAUSSIAN: "square", LAPLACE: "shifts", BLACK_BOX: "boxes"}
 
 
 @dataclass(frozen=True)
-class PrivacyLoss:
+class PrivacyLoss(Saved):
     """The trade-off curve of releases, as what they cost each hidden move.
 
     Which move is worst depends on epsilon. So there is a row of independent coordinates
@@ -517,6 +534,19 @@ class PrivacyLoss:
     attained: bool = True  # whether every row is attained
     aligned: bool = True  # whether there is a row for every hidden move, in order
     proportional: bool = True  # whether y is linear in the size of the move
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> PrivacyLoss:
+        loss = cls(**saved)
+        if not loss.rows or len(loss.rows) != len(loss.moves):
+            raise ValueError(
+                f"rows: expected {len(loss.moves)}, at least one, got {len(loss.rows)}"
+            )
+        for row in loss.rows:
+            instance_of(row, Product, "rows")
+        if not loss.kinds or not set(loss.kinds) <= set(_KINDS):
+            raise ValueError(f"kinds: expected some of {', '.join(_KINDS)}")
+        return loss
 
     @classmethod
     def gaussian(
@@ -834,31 +864,3 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     slack = 8 * EPS * (1 + abs(quantile) + y)
     power = float(ndtr(quantile + y + slack)) * (1 + 16 * EPS)
     return min(power, 1.0)
-
-
-def loss_to_dict(loss: PrivacyLoss) -> dict:
-    """Return a JSON-ready form, from which `loss_from_dict` restores the loss."""
-    data = {field.name: as_lists(getattr(loss, field.name)) for field in fields(loss)}
-    rows = [[row.shifts, row.square, row.boxes] for row in loss.rows]
-    return data | {"rows": as_lists(rows)}
-
-
-def loss_from_dict(data: dict) -> PrivacyLoss:
-    """Return the loss that `loss_to_dict` wrote."""
-    values = {field.name: as_tuples(data[field.name]) for field in fields(PrivacyLoss)}
-    rows = []
-    for shifts, square, boxes in values["rows"]:
-        if "e" in str(square).lower() or Fraction(square) < 0:
-            raise ValueError("square: expected a fraction of integers >= 0")
-        for shift, count in shifts:
-            positive_number(shift, "shift")
-            positive_integer(count, "count")
-        known = PrivacyLoss.black_box((*pair, count) for pair, count in boxes)
-        rows.append(Product(shifts, Fraction(square), known.rows[0].boxes))
-    if not rows or len(rows) != len(values["moves"]):
-        raise ValueError(
-            f"rows: expected {len(values['moves'])}, at least one, got {len(rows)}"
-        )
-    if not values["kinds"] or not set(values["kinds"]) <= set(_KINDS):
-        raise ValueError(f"kinds: expected some of {', '.join(_KINDS)}")
-    return PrivacyLoss(**values | {"rows": tuple(rows)})

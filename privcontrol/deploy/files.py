@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._files import read
+from ..core._files import encode, read
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee
@@ -215,7 +215,7 @@ def _keeps(
 ) -> bool:
     """Return whether noise keeps what is claimed and what was asked for."""
     request: Request = noise.request
-    alike = claimed.scope.to_dict() == evaluated.scope.to_dict()
+    alike = encode(claimed.scope) == encode(evaluated.scope)
     alike &= claimed.releases == evaluated.releases
     losses = by_kind(claimed.loss), by_kind(evaluated.loss)
     if not alike or len(losses[0]) != len(losses[1]):

@@ -18,6 +18,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
+from privcontrol.core._files import decode, encode
 from privcontrol.core.loss import (
     LaplaceShift,
     PrivacyLoss,
@@ -26,8 +27,6 @@ from privcontrol.core.loss import (
     detection,
     exact_measures,
     gaussian_detection,
-    loss_from_dict,
-    loss_to_dict,
     scaled,
     worst_moves,
 )
@@ -486,7 +485,7 @@ def test_losses_survive_their_dictionaries():
         PrivacyLoss.black_box(((0.1, 1e-6, 3),)),
         composed(PrivacyLoss.gaussian(0.3), laplace(0.2)),
     ):
-        again = loss_from_dict(loss_to_dict(known))
+        again = decode(encode(known))
         assert again == known and scaled(again, Fraction(2)) == scaled(
             known, Fraction(2)
         )
