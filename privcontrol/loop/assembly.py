@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 
 import control as ct
 import numpy as np
@@ -35,7 +35,7 @@ from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
 from .moments import Expected
 from .optimum import optimal_loop
-from .side import LinearSide, NonlinearSide, linear_part
+from .side import LinearSide, NonlinearSide, OperatingPoint, linear_part
 
 FORMS = ("predictor", "filter")
 #: A move of which less than this part is known beforehand is hidden.
@@ -55,7 +55,7 @@ def private_loop(
     controller: ct.InputOutputSystem | Function | None = None,
     controls: Sequence[str | int] | None = None,
     form: str = "predictor",
-    operating_point: Any = None,
+    operating_point: OperatingPoint | None = None,
     P0: ArrayLike | None = None,
     initial_state: ArrayLike | None = None,
     name: str | None = None,
@@ -224,7 +224,7 @@ def private_feedback(
     *,
     sign: int = -1,
     controls: Sequence[str | int] | None = None,
-    operating_point: Any = None,
+    operating_point: OperatingPoint | None = None,
     name: str | None = None,
     **weights: Unpack[WeightOptions],
 ) -> PrivateLoop:

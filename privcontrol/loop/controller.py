@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, NoReturn, Self
@@ -741,7 +741,6 @@ def wiring(
 
     They are found by name where the names tell, else they stay as given.
     """
-    plant = side.plant
     p, m = side.through.shape
     if system.ninputs < p:
         raise ct.ControlDimension(
@@ -753,13 +752,16 @@ def wiring(
             f"controller: expected {m} outputs, one for each input that it drives, got "
             f"{system.noutputs}"
         )
-    inputs = list(range(system.ninputs))
-    outputs = list(range(m))
-    for names in (indexed("yhat", p), plant.outputs):
-        if set(names) <= set(system.input_labels):
-            first = [system.input_labels.index(name) for name in names]
-            inputs = first + [k for k in range(system.ninputs) if k not in first]
-    driven = side.driven_labels
-    if set(driven) == set(system.output_labels):
-        outputs = [system.output_labels.index(name) for name in driven]
-    return inputs, outputs
+    published = (side.plant.outputs, indexed("yhat", p))
+    inputs = _with_first(system.input_labels, *published)
+    return inputs, _with_first(system.output_labels, side.driven_labels)
+
+
+def _with_first(labels: list[str], *known: Sequence[str]) -> list[int]:
+    """Places of labels, those of the first names that are all among them in front."""
+    places = list(range(len(labels)))
+    for names in known:
+        if set(names) <= set(labels):
+            first = [labels.index(name) for name in names]
+            return first + [k for k in places if k not in first]
+    return places

@@ -6,6 +6,7 @@ the guarantee of the output noise is the guarantee of the loop, for any controll
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -181,8 +182,9 @@ class PrivateLoop(LoopData):
             by default.
         controller : callable, optional
             ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials)
-            (filtered in the filter form) and the reference (n, 1) returns the inputs
-            (m, trials), or (m,) for all trials alike, in place of -K (xhat - xd) + ud.
+            (filtered in the filter form) and the reference (n, 1), or (r, 1) with
+            integral action, returns the inputs (m, trials), or (m,) for all trials
+            alike, in place of -K (xhat - xd) + ud.
             It is called for whole blocks of trials, and must not know the secret. Loops
             of K and L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
@@ -359,20 +361,17 @@ class PrivateLoop(LoopData):
         tail = positive_number(probability, "probability")
         if tail >= 1:
             raise ValueError(f"probability: expected a number below 1, got {tail:g}")
-        if self.noise is not None and not self.never_ends:
-            longest = int(self.noise.horizon)
-            samples = (
-                longest if horizon is None else positive_integer(horizon, "horizon")
+        longest = math.inf if self.noise is None else self.noise.horizon
+        if horizon is None:
+            if longest == math.inf:
+                raise ValueError("horizon: expected the number of samples of a run")
+            horizon = int(longest)
+        samples = positive_integer(horizon, "horizon")
+        if samples > longest:
+            raise ValueError(
+                f"horizon: expected at most the {longest} samples of the noise, got "
+                f"{samples}"
             )
-            if samples > longest:
-                raise ValueError(
-                    f"horizon: expected at most the {longest} samples of the noise, "
-                    f"got {samples}"
-                )
-        elif horizon is None:
-            raise ValueError("horizon: expected the number of samples of a run")
-        else:
-            samples = positive_integer(horizon, "horizon")
         return margins(self, along, tail, samples)
 
     @cached_property

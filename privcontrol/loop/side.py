@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._frozen import ByContent, freeze_arrays
 from ..core._linalg import product
@@ -24,6 +24,9 @@ from ..regions.jacobian import JacobianPolytope, Region
 from ..systems.nonlinear import NonlinearPlant
 from ..systems.plant import Plant, SampledSystem
 from .checks import matrix
+
+#: The point about which a controller acts, a pair being (states, inputs).
+OperatingPoint: TypeAlias = ct.OperatingPoint | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +124,10 @@ class NonlinearSide(Side):
 
     @classmethod
     def of(
-        cls, sys: Any, controls: tuple[int, ...], operating_point: Any
+        cls,
+        sys: ct.NonlinearIOSystem,
+        controls: tuple[int, ...],
+        operating_point: OperatingPoint | None,
     ) -> NonlinearSide:
         """The plant at ``ct.OperatingPoint`` or (states, inputs), zero by default."""
         plant = NonlinearPlant.of(sys)
@@ -224,7 +230,7 @@ class NonlinearSide(Side):
         )
 
 
-def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
+def _point(given: OperatingPoint, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
     """States and inputs of an operating point."""
     if isinstance(given, ct.OperatingPoint):
         given = (given.states, given.inputs)
@@ -240,7 +246,7 @@ def _point(given: Any, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
     )
 
 
-def linear_part(sys: Any, noise: Any) -> Plant:
+def linear_part(sys: ct.NonlinearIOSystem, noise: OutputNoise | None) -> Plant:
     """The linear plant that a nonlinear plant's noise was designed for."""
     plant = NonlinearPlant.of(sys)
     if not isinstance(noise, OutputNoise):

@@ -185,6 +185,20 @@ def test_a_controller_callable_replaces_the_gain():
         loop.simulate(controller=loop.K, **setup)
 
 
+def test_a_controller_callable_gets_the_references_of_integral_action():
+    noise = cases.vehicle_noise(horizon=6)
+    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1, 1, noise, integral="y")
+    seen = []
+
+    def still(t, xhat, xd):
+        seen.append((t, xd.item()))
+        return [0.0]
+
+    followed = np.arange(6.0)[None]
+    loop.simulate(reference=followed, controller=still, rng=0)
+    np.testing.assert_allclose(seen, np.column_stack([noise.timepts, followed[0]]))
+
+
 def test_what_is_published_of_an_output_is_found_under_the_plants_label_too():
     plant = cases.random_plant(1, states=3)
     plant.set_outputs(["speed [Hz]", "s0"])  # s0 is a state as well
