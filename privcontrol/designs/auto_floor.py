@@ -37,7 +37,7 @@ _LOWEST, _HIGHEST, _SHARP = -math.log(1e3), math.log(30.0), 0.05
 _FLAT = 1e-4
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
-_FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.0, 0.1
+_FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
 
 
 def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
@@ -148,6 +148,8 @@ class _Search:
         try:
             with piece(next(self._numbers), self._expected):
                 sized = self._size(replace(self._problem, request=request))
+                if sized.cost >= self._lowest_cost:  # an excess is one or more
+                    return sized.cost
                 excess = self._excess_of(sized)
         except (PrivacyError, UncertifiableError) as error:
             self._refusal = error

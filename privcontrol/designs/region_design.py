@@ -45,6 +45,8 @@ _USUAL_PIECES = 4
 _SLOPES = (0.2, 2.0)
 #: Excess of scaled noise over its budget from which on it is given up.
 _HOPELESS = 10.0
+#: Relative size by which noise is scaled further, so its bound meets the budget at once.
+_ROUNDED = 1e-9
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
 
@@ -132,7 +134,7 @@ def scaled_to_region(
         shift = shift_in_region(request, parts)
         return (parts, shift), shift / allowed
 
-    (parts, shift), gain, excess = scale_to_budget(evaluated, round_up(gain, 8))
+    (parts, shift), gain, excess = scale_to_budget(evaluated, gain * (1 + _ROUNDED))
     if excess > 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "
