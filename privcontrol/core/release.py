@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from numbers import Rational as RationalNumber
 from typing import TypeVar
@@ -50,7 +51,7 @@ _HALF = Rational(1, 2)
 
 #: What an entry of eta is multiplied with.
 Factor = Rational | Ball | float
-_Rounded = TypeVar("_Rounded", float, Integer)
+Decision = TypeVar("Decision", float, Integer)
 
 
 # -- random bits ---------------------------------------------------------------------
@@ -177,8 +178,8 @@ def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | Non
 
 
 def _decided(
-    rule: Callable[[Rational], _Rounded], offset: Rational, ball: Ball
-) -> _Rounded | None:
+    rule: Callable[[Rational], Decision], offset: Rational, ball: Ball
+) -> Decision | None:
     """Round offset + ball by a rule, None if its ends are rounded to two numbers."""
     if not ball.is_finite():
         return None
@@ -363,25 +364,28 @@ def exact_release(
     for k in range(len(entries), width):
         entries[k] = entry(source[k])
     released = np.empty(len(values))
-    undecided = []
     for i, row in enumerate(rows):
         if row:
-            undecided.append(i)
+            decide = partial(rounding[i].ball, values[i])
+            released[i] = settled(row, entries, decide)
         else:
             released[i] = rounding[i].number(values[i])
-    while undecided:
-        totals = noise_balls([rows[i] for i in undecided], entries)
-        again = []
-        for i, total in zip(undecided, totals):
-            value = rounding[i].ball(values[i], total)
-            if value is None:
-                again.append(i)
-            else:
-                released[i] = value
-        for k in {k for i in again for k in rows[i]}:
-            entries[k].refine()
-        undecided = again
     return released
+
+
+def settled(
+    row: Mapping[int, Factor],
+    entries: Mapping[int, StandardEntry],
+    decide: Callable[[Ball], Decision | None],
+) -> Decision:
+    """Return what the noise of a row decides, after as many more bits as that takes."""
+    while True:
+        (noise,) = noise_balls([row], entries)
+        decision = decide(noise)
+        if decision is not None:
+            return decision
+        for k in row:
+            entries[k].refine()
 
 
 def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:

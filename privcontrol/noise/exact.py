@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import singledispatch
+from functools import partial, singledispatch
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ..core.release import (
     nearest_count,
     nearest_integer,
     noise_balls,
+    settled,
 )
 from ..systems.linear import LinearSystem, spectral_radius
 from .parts import Correlated, Driven, Filtered, NoisePart, Structured, White
@@ -337,13 +338,11 @@ class _State(ExactPart):
         state = []
         for value, own in zip(values, factors):
             row = _numbered(own, start)
-            count = None if row else nearest_integer(value / self._grid)
-            while count is None:
-                (ball,) = noise_balls([row], entries)
-                count = nearest_count(value, ball, self._grid)
-                if count is None:
-                    for number in row:
-                        entries[number].refine()
+            if row:
+                decide = partial(nearest_count, value, step=self._grid)
+                count = settled(row, entries, decide)
+            else:
+                count = nearest_integer(value / self._grid)
             state.append(count * self._grid)
         return state
 
