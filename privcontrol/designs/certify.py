@@ -97,7 +97,10 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
 
 
 def models_guarantee(
-    noise: SummedNoise, models: Models, *, adjacency: Adjacency | None = None
+    noise: SummedNoise,
+    models: Models,
+    *,
+    adjacency: Adjacency | Sequence[Adjacency] | None = None,
 ) -> PrivacyGuarantee:
     """Return what `OutputNoise.guarantee_for` promises.
 
@@ -130,7 +133,9 @@ def models_guarantee(
     return found if region is None else with_miss(found, region.miss)
 
 
-def _adjacency_of(noise: SummedNoise, adjacency: Adjacency | None) -> Adjacency:
+def _adjacency_of(
+    noise: SummedNoise, adjacency: Adjacency | Sequence[Adjacency] | None
+) -> Adjacency:
     if adjacency is None:
         if noise.request is None:
             raise ValueError(

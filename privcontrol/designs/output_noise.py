@@ -7,7 +7,7 @@ independent noise at each sample. It may not be used beyond its horizon, if it h
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,7 @@ class OutputNoise(SummedNoise, Saved):
         return plot_samples(self, samples, rng, ax, time_unit, units)
 
     def guarantee_for(
-        self, models: Any, *, adjacency: Adjacency | None = None
+        self, models: Any, *, adjacency: Adjacency | Sequence[Adjacency] | None = None
     ) -> PrivacyGuarantee:
         """Return the guarantee when the true plant is any of several models.
 
@@ -234,8 +234,8 @@ class OutputNoise(SummedNoise, Saved):
             Plants with the nominal plant's outputs and sampling time, and its state and
             input labels as far as the adjacency names them. The nominal plant is covered
             only if it is among them. For a box and a polytope the result is an upper bound.
-        adjacency : Adjacency, optional
-            Another secret than the one that the noise was designed for.
+        adjacency : Adjacency or list of Adjacency, optional
+            Another secret than the one that the noise was designed for, or several ones.
 
         Raises
         ------

@@ -213,3 +213,13 @@ def test_another_secret_can_be_asked_of_a_floored_noise():
     assert "one given model" in found.sentence
     with pytest.raises(pc.NotRealizableError):
         cases.vehicle_noise(horizon=20).guarantee_for([plant], adjacency=secret)
+
+
+def test_several_other_secrets_are_hidden_as_well_as_the_worst_of_them():
+    plant = pc.plants.vehicle()
+    noise = cases.vehicle_noise(horizon=20, floor=1.0)
+    secrets = [pc.StateAdjacency({"velocity": 0.2}), pc.InitialStateAdjacency(0.5)]
+    alone = [noise.guarantee_for([plant], adjacency=secret).gdp for secret in secrets]
+    together = noise.guarantee_for([plant], adjacency=secrets)
+    assert together.gdp == pytest.approx(max(alone), rel=1e-12)
+    assert abs(alone[0] - alone[1]) > 0.01
