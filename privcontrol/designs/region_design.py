@@ -168,12 +168,22 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
     task = _Task.of(problem)
     best = None
     refusal: Exception | None = None
+    begun: list[tuple[float, float, Candidate]] = []
     with piece(0, _USUAL_PIECES):
         candidates = list(task.candidates())
+    pieces = len(candidates) + 2
     for count, candidate in enumerate(candidates, start=1):
         try:
-            with piece(count, len(candidates) + 1):
-                sized = task.meeting(candidate)
+            with piece(count, pieces):
+                begun.append((*task.begun(candidate), candidate))
+        except UncertifiableError as error:
+            refusal = error
+    for least, size, candidate in sorted(begun, key=lambda each: each[0]):
+        if best is not None and best.cost <= least:
+            break  # what is left costs more
+        try:
+            with piece(pieces - 1, pieces):
+                sized = task.meeting(candidate, size)
         except UncertifiableError as error:
             refusal = error
             continue
@@ -283,25 +293,33 @@ class _Task:
                 filtered = Filtered(shaped.shaping, None, stationary)
                 yield ((filtered, 0.0, math.inf), *kept)
 
-    def meeting(self, candidate: Candidate) -> SizedNoise:
-        """The noise of a candidate, as small as the budget allows.
+    def parts(self, candidate: Candidate, size: float) -> tuple[NoisePart, ...]:
+        """The parts of a candidate of some size, as far as each may be scaled."""
+        return tuple(
+            part.scaled(float(np.clip(size, low, high)))
+            for part, low, high in candidate
+        )
+
+    def begun(self, candidate: Candidate) -> tuple[float, float]:
+        """The least cost of a candidate that meets the budget, and the least size.
 
         The shift of noise is inversely proportional to its size, except where a floor
-        keeps its own.
+        keeps its own, beside which the rest is larger still.
         """
+        shift = self.shift(self.parts(candidate, 1.0))
+        size = float(round_up(shift / self.allowed, 8))
+        return self.cost(self.parts(candidate, size)), size
+
+    def meeting(self, candidate: Candidate, size: float) -> SizedNoise:
+        """The noise of a candidate, of some size or a larger one that the budget asks."""
 
         def evaluated(size: float) -> tuple[PartsAndShift, float]:
-            scaled = []
-            for part, low, high in candidate:
-                scaled.append(part.scaled(float(np.clip(size, low, high))))
-            parts = tuple(scaled)
+            parts = self.parts(candidate, size)
             shift = self.shift(parts)
             return (parts, shift), shift / self.allowed
 
-        with piece(0, 2):
-            _, unit = evaluated(1.0)
         (parts, shift), _, excess = scale_to_budget(
-            evaluated, round_up(unit, 8), largest_excess=_HOPELESS
+            evaluated, size, largest_excess=_HOPELESS
         )
         if excess > 1:
             raise UncertifiableError(
@@ -324,31 +342,33 @@ class _Task:
         grid = grid_shift(parts, request.resolution, request.horizon)
         return float(round_up(found.value + grid))
 
-    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
-        """What is known of noise, whose cost is that of a sample if it has no end."""
-        if self.request.horizon < math.inf:
-            return self._finite(parts, loss)
-        first, *others = parts
-        if isinstance(first, White):
-            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
-        price = self._price()
-        models: Any = [part.model for part in parts]
-        cost = sum(
-            float(impulse_energies(price.after(model)).sum()) for model in models
-        )
-        design = self._design(first, loss, cost)
-        return SizedNoise((first, *others), loss, cost, filtered=design)
-
-    def _finite(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
+    def cost(self, parts: tuple[NoisePart, ...]) -> float:
+        """The cost of noise, that of a sample if it has no end."""
         problem = self.problem
         horizon = problem.horizon
+        if horizon == math.inf:
+            price = self._price()
+            models: Any = [part.model for part in parts]
+            return sum(
+                float(impulse_energies(price.after(model)).sum()) for model in models
+            )
         cost = 0.0
         for part in parts:
             cost += white_cost(problem, np.tile(part.white, horizon))
             if isinstance(part, Filtered):
                 responses = part.responses(horizon)
                 cost += problem.cost(responses.reshape(problem.query.size, -1))
-        noise = GaussianNoise(np.tile(parts[-1].white, horizon))
+        return cost
+
+    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
+        """What is known of noise."""
+        cost = self.cost(parts)
+        noise = None
+        if self.request.horizon < math.inf:
+            noise = GaussianNoise(np.tile(parts[-1].white, self.request.horizon))
+        elif isinstance(parts[0], White):
+            first = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
+            parts = (first, *parts[1:])
         design = self._design(parts[0], loss, cost)
         return SizedNoise(parts, loss, cost, noise, filtered=design)
 

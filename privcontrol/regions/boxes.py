@@ -587,10 +587,10 @@ def _bounded(
     What the linear part has at a corner, less what it leaves out there, is attained.
     """
     left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
-    counted = slice(None) if moves.is_ball else np.flatnonzero(before)
-    responses = moves.outputs(linear)[:, :, counted]
+    counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(before)
+    responses = moves.outputs(linear, counted)
     sizes = whitening.sizes(responses)
-    beyond = whitening.sizes(moves.outputs(left_out)[:, counted])
+    beyond = whitening.sizes(moves.outputs(left_out, counted))
     rest = moves.joined(beyond + whitening.rounding * sizes.sum(axis=0))
     widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
     white, *slopes = whitening.apply(responses[[0, *(1 + widest)]])
@@ -599,7 +599,7 @@ def _bounded(
     worst = attained + sum(moves.size(slope) for slope in slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
     bounds = np.zeros_like(before)
-    bounds[counted] = (worst + rest) * (1 + whitening.error)
+    bounds[before > 0] = (worst + rest) * (1 + whitening.error)
     split = int(widest[0]) if slopes else 0
     return _Box(middle, widths, float(lower), bounds, split)
 
@@ -688,14 +688,22 @@ class UncertainMoves:
             return np.array([np.linalg.norm(errors)])
         return errors
 
-    def outputs(self, long: NDArray) -> NDArray:
-        """Outputs (.., T p, M) of every move, from responses at t = -back .. forward."""
-        index = self.back - self.times + np.arange(self.horizon)[:, None]
-        frames = long[..., index, :, :]  # (.., sample, move, output, axis)
-        frames[..., index < 0, :, :] = 0.0
-        *others, _, _, outputs, _ = frames.shape
-        by_sample = frames.swapaxes(-3, -2)
-        return by_sample.reshape(*others, self.horizon * outputs, -1)
+    @cached_property
+    def places(self) -> NDArray:
+        """Where the outputs (T p, M) of moves stand in a flat response, -1 before a move."""
+        outputs = np.arange(len(self.matrix) - self.order)
+        directions = np.arange(self.axes.shape[1])
+        samples = self.back - self.times + np.arange(self.horizon)[:, None]
+        every = samples[:, None, :, None]
+        rows = every * len(outputs) + outputs[:, None, None]
+        places = np.where(every < 0, -1, rows * len(directions) + directions)
+        return places.reshape(-1, self.count)
+
+    def outputs(self, long: NDArray, counted: NDArray) -> NDArray:
+        """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
+        flat = long.reshape(*long.shape[:-3], -1)
+        none = np.zeros((*flat.shape[:-1], 1))
+        return np.append(flat, none, axis=-1)[..., self.places[:, counted]]
 
 
 def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
