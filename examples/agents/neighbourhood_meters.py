@@ -19,9 +19,11 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 
 import networkx as nx
@@ -153,8 +155,9 @@ def run(group, loads, folder, *, kills=0, missing=(), patience=120.0):
 
 def first_message(folder, node):
     """What a meter published first, by its file."""
-    line = (Path(folder) / f"meter_{node}").read_text().splitlines()[0]
-    return float.fromhex(json.loads(line)["message"])
+    with closing(sqlite3.connect(Path(folder) / f"meter_{node}")) as file:
+        (text,) = file.execute("SELECT text FROM entries WHERE number = 0").fetchone()
+    return float.fromhex(json.loads(text)["message"]["floats"][0])
 
 
 def report(title, group, loads, heard, nodes):

@@ -113,7 +113,11 @@ class PlantAdjacency(CheckedFields, Secret):
             )
 
     def _positions(
-        self, labels: tuple[str, ...], numbered: int, unknown: str
+        self,
+        labels: tuple[str, ...],
+        numbered: int,
+        unknown: str,
+        inputs: tuple[str, ...] = (),
     ) -> list[int]:
         """Positions among labels, of which the first so many may be given by number.
 
@@ -144,7 +148,13 @@ class PlantAdjacency(CheckedFields, Secret):
                     )
                 place = labels.index(name)
             elif not 0 <= place < numbered:
-                raise ValueError(f"{what}: {name!r} {unknown}")
+                hint = ""
+                if name in inputs:
+                    hint = (
+                        f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
+                        "what enters there"
+                    )
+                raise ValueError(f"{what}: {name!r} {unknown}{hint}")
             index.append(place)
         if len(set(index)) < len(index):
             raise ValueError(
@@ -272,11 +282,8 @@ class _OfStates(PlantAdjacency):
 
     def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
         """Positions and radii of the protected states."""
-        unknown = (
-            f"is no state of the plant; known states: {', '.join(plant.states)}; what "
-            "enters at an input is hidden by a DisturbanceAdjacency"
-        )
-        index = self._positions(plant.states, plant.order, unknown)
+        unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
+        index = self._positions(plant.states, plant.order, unknown, plant.inputs)
         return index, self._radii(len(index))
 
     def entering(self, plant: Plant) -> SecretInputs:
