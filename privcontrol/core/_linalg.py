@@ -6,7 +6,6 @@ Every rank, root and calibrated size in the package errs the same way, towards m
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from numbers import Real
 from pathlib import Path
@@ -202,14 +201,15 @@ def positive_number(value: object, name: str, *, zero: bool = False) -> float:
         value, (int, float, np.integer, np.floating)
     ):
         raise TypeError(f"{name}: expected a real number, got {type(value).__name__}")
-    if isinstance(value, int) and abs(value) > sys.float_info.max:
-        raise ValueError(f"{name}: expected a number that fits a double")
-    value = float(value)
-    is_zero = zero and value == 0
-    if not (np.isfinite(value) and (value > 0 or is_zero)):
+    try:
+        number = float(value)
+    except OverflowError:  # of an integer
+        number = math.inf
+    is_zero = zero and number == 0
+    if not (math.isfinite(number) and (number > 0 or is_zero)):
         least = ">= 0" if zero else "> 0"
-        raise ValueError(f"{name}: expected a finite number {least}, got {value}")
-    return value
+        raise ValueError(f"{name}: expected a finite number {least}, got {number}")
+    return number
 
 
 def positive_integer(value: object, name: str, *, zero: bool = False) -> int:

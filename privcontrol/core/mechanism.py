@@ -29,7 +29,7 @@ from ._balls import (
     rational_matrix,
     working_bits,
 )
-from ._linalg import EPS, column_norms, generator
+from ._linalg import EPS, column_norms, generator, positive_integer
 from .adjacency import Adjacency, checked_adjacency, listed
 from .errors import NotRealizableError, UncertifiableError, answer
 from .guarantee import PrivacyGuarantee, Scope
@@ -206,17 +206,11 @@ class Mechanism:
         column = RationalMatrix(len(exact), 1, exact)
         answers = exact_product(self.query.matrix, column).entries()
         family = self.noise.family
-        if size is None:
-            return exact_release(answers, factor, family, grid=grid)
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-            raise TypeError(
-                "size: expected None or an integer number of draws, got "
-                f"{type(size).__name__}"
-            )
-        released = np.empty((size, self.query.size))
+        draws = 1 if size is None else positive_integer(size, "size", zero=True)
+        released = np.empty((draws, self.query.size))
         for row in released:
             row[:] = exact_release(answers, factor, family, grid=grid)
-        return released
+        return released[0] if size is None else released
 
     def _data(
         self, x: ArrayLike, resolution: Step | Sequence[Step] | None

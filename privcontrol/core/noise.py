@@ -368,9 +368,7 @@ class Noise(Frozen, ABC):
         """
         if size is None:
             return self._draws(1, rng)[0]
-        if type(size) is int and size == 0:
-            return np.empty((0, self.size))
-        return self._draws(positive_integer(size, "size"), rng)
+        return self._draws(positive_integer(size, "size", zero=True), rng)
 
     def _draws(self, count: int, rng: Seed) -> NDArray:
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))

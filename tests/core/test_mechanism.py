@@ -120,7 +120,7 @@ def test_kernel_is_kept_as_given():
         ),
         (
             lambda: ONE.release([1.0], size=(4, 2)),
-            "size: expected None or an integer number of draws, got tuple",
+            "size: expected an integer, got tuple",
         ),
         (lambda: pc.GaussianNoise([[[1.0]]]), "factor: expected shape"),
         (lambda: pc.DirectionAdjacency([[0.0]]), "empty or zero column"),
