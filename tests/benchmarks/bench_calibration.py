@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 from benchmarks.measure import duration, peer
 from flint import arb, ctx
 
@@ -56,6 +57,7 @@ def _installed():
     return {name: function for name, function in made.items() if function is not None}
 
 
+@pytest.mark.peers
 def test_time(turns, table):
     rng = np.random.default_rng(0)
     epsilon, delta = rng.uniform(0.05, 5, 100_000), 10 ** rng.uniform(-12, -1, 100_000)
@@ -111,6 +113,7 @@ def _errors(function, budgets):
     return np.array(errors), refused
 
 
+@pytest.mark.peers
 def test_accuracy(table):
     rng = np.random.default_rng(1)
     daily = np.column_stack([rng.uniform(0.05, 5, 60), 10 ** rng.uniform(-10, -1, 60)])

@@ -4,6 +4,7 @@ import tracemalloc
 from itertools import combinations
 
 import numpy as np
+import pytest
 import scipy.linalg
 from benchmarks.measure import Turns, duration
 
@@ -47,6 +48,7 @@ def counted(moves):
     return entries.shape[1], np.abs(entries).max(initial=0.0)
 
 
+@pytest.mark.peers
 def test_against_one_by_one(turns, table):
     kernel = np.random.default_rng(0).standard_normal((60, 3))
     whole = pc.AffineManifold.from_kernel(kernel)

@@ -41,6 +41,7 @@ def plain_loop(loop, eta, start):
     return np.array(states).T, np.array(outputs).T
 
 
+@pytest.mark.peers
 def test_simulation(turns, table):
     loop, trials = vehicle_loop(), 20_000
     system, start = loop.system, np.array([-20.0, 0, 0, 0, 0, 0])[: loop.system.nstates]
@@ -106,6 +107,7 @@ def rod(points=100):
     return ct.ss(A, pick.T, pick, 0, 0.1, states=[f"s{i}" for i in range(points)])
 
 
+@pytest.mark.peers
 def test_large_plant(turns, table):
     trials, horizon = 1000, 1000
     plant, adjacency = rod(), pc.StateAdjacency(1.0, times=[0])

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 import scipy.sparse as sparse
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -136,6 +137,7 @@ def measured(case):
     return json.loads(done.stdout)
 
 
+@pytest.mark.peers
 def test_size(table):
     out = table(
         "Consensus: large networks",
@@ -214,6 +216,7 @@ def per_agent(weights, deviation, values, steps, rng):
     return x
 
 
+@pytest.mark.peers
 def test_ten_agents(turns, table):
     graph, values, steps, trials = ten_agent_graph(), ten_agent_values(), 50, 10_000
     consensus = private_consensus(graph, BUDGET, 1.0)

@@ -109,6 +109,7 @@ def cost_and_violation(points, precision):
 
 
 @pytest.mark.skipif(cp is None, reason="cvxpy not installed")
+@pytest.mark.peers
 def test_against_cvxpy(turns, table):
     out = table(
         "Noise design: against CVXPY with Clarabel",

@@ -244,6 +244,7 @@ def blt_for_lag(peer, pole, size, buffers):
 SIZES = {1_000: 3, 10_000: 4, 100_000: 5, 1_000_000: 5}
 
 
+@pytest.mark.peers
 def test_toeplitz_mechanisms(benchmark, table):
     jax = pytest.importorskip("jax")
     peer = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")

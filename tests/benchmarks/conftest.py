@@ -1,22 +1,28 @@
 """Benchmarks against named peers, each a table of times, ratios and accuracy from one run.
 
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m pytest tests/benchmarks/bench_*.py --tables docs/benchmarks.md
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m pytest tests/benchmarks/bench_*.py -m peers --tables docs/benchmarks.md
 
-Functions that are compared take turns, at least five each, so all see the same machine; wall and processor times
-are medians, ratios are those of the processor times. Without ``--tables`` the tables are only printed.
+writes the tables with peers; without ``-m peers`` all of them, and without ``--tables``
+they are only printed. Functions that are compared take turns, at least five each, so
+all see the same machine; wall and processor times are medians, ratios are those of the
+processor times.
 """
 
 import os
 import platform
+import re
 import sys
 import textwrap
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 from benchmarks.measure import Table, Turns
 
-MARKER = "<!-- What follows is written by the command below. -->\n"
+#: Around the command and the machine on the page.
+START = "<!-- What follows is written by the command below. -->\n"
+END = "<!-- Until here. -->\n"
 COMMAND = (__doc__ or "").splitlines()[2].strip()
 PACKAGES = (
     "privcontrol",
@@ -64,7 +70,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--tables",
         metavar="PAGE",
-        help="page whose part after its marker the tables replace",
+        help="page whose tables of these titles are replaced",
     )
 
 
@@ -72,12 +78,34 @@ def pytest_terminal_summary(terminalreporter, config):
     tables = config.stash.get(_TABLES, [])
     if not tables:
         return
-    text = "\n".join([_machine(), *(table.markdown() for table in tables)])
+    machine = _machine()
+    text = "\n".join([machine, *(table.markdown() for table in tables)])
     terminalreporter.write_line("\n" + text)
     if page := config.getoption("--tables", default=None):
         path = Path(page)
-        kept = path.read_text().split(MARKER)[0]
-        path.write_text(kept + MARKER + "\n" + text)
+        before, rest = path.read_text().split(START)
+        page = before + START + f"\n{machine}\n" + END + rest.split(END)[1]
+        for table in tables:
+            page = replaced(page, table)
+        path.write_text(page)
+
+
+def replaced(page, table):
+    """The page with this table where one of its title was, or at the end."""
+    old = re.search(
+        rf"^(##+) {re.escape(table.title)}\n.*?(?=^##|\Z)", page, re.M | re.S
+    )
+    new = table.markdown()
+    if old is None:
+        return f"{page}\n{new}"
+    parts = (
+        page[: old.start()],
+        old[1],
+        new.removeprefix("##"),
+        "\n",
+        page[old.end() :],
+    )
+    return "".join(parts).rstrip("\n") + "\n"
 
 
 def _machine():
@@ -98,7 +126,7 @@ def _machine():
     )
     threads = os.environ.get("OMP_NUM_THREADS", "not set")
     machine = (
-        f"{platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS "
+        f"Taken on {date.today()}: {platform.system()} on {name}, {os.cpu_count()} cores, OMP_NUM_THREADS "
         f"{threads}; Python {sys.version.split()[0]}, {', '.join(found)}."
     )
     return f"    {COMMAND}\n\n{textwrap.fill(machine, 88, break_on_hyphens=False)}\n"
