@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -481,41 +481,44 @@ def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMat
 # -- on a public box ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Activation:
-    """An increasing activation, whose slopes are largest at zero."""
+class _Activation(NamedTuple):
+    """An increasing activation, by its values and its slopes.
+
+    ``slopes(low, high)`` are floats below and above all slopes between these points.
+    """
 
     values: Callable[[NDArray], NDArray]
     value: Callable[[Ball], Ball]
-    slope: Callable[[Ball], Ball] | None = None
-
-    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
-        """Floats below and above all slopes on [low, high]."""
-        if self.slope is None:
-            return 1.0, 1.0
-        sizes = [abs(low), abs(high)]
-        near = Ball(0) if low <= 0 <= high else min(sizes)
-        least = -upper_float(-self.slope(max(sizes)))
-        greatest = upper_float(self.slope(near))
-        return max(least, 0.0), greatest
+    slopes: Callable[[Ball, Ball], tuple[float, float]]
 
 
-class _Relu(_Activation):
-    """The positive part, whose slope jumps from 0 to 1 at zero."""
-
-    def slopes(self, low: Ball, high: Ball) -> tuple[float, float]:
-        return float(low >= 0), float(high > 0)
+def _steepest_at_zero(
+    slope: Callable[[Ball], Ball], low: Ball, high: Ball
+) -> tuple[float, float]:
+    """Return floats below and above slopes that fall on both sides of zero."""
+    sizes = [abs(low), abs(high)]
+    near = Ball(0) if low <= 0 <= high else min(sizes)
+    least = -upper_float(-slope(max(sizes)))
+    return max(least, 0.0), upper_float(slope(near))
 
 
 _ACTIVATIONS = {
-    "relu": _Relu(lambda z: np.maximum(z, 0), lambda z: max(z, Ball(0))),
-    "tanh": _Activation(np.tanh, lambda z: z.tanh(), lambda z: 1 / z.cosh() ** 2),
+    "relu": _Activation(
+        lambda z: np.maximum(z, 0),
+        lambda z: max(z, Ball(0)),
+        lambda low, high: (float(low >= 0), float(high > 0)),
+    ),
+    "tanh": _Activation(
+        np.tanh,
+        lambda z: z.tanh(),
+        partial(_steepest_at_zero, lambda z: 1 / z.cosh() ** 2),
+    ),
     "logistic": _Activation(
         lambda z: 0.5 + 0.5 * np.tanh(z / 2),
         lambda z: (1 + (z / 2).tanh()) / 2,
-        lambda z: 1 / (z / 2).cosh() ** 2 / 4,
+        partial(_steepest_at_zero, lambda z: 1 / (z / 2).cosh() ** 2 / 4),
     ),
-    "identity": _Activation(lambda z: z, lambda z: z),
+    "identity": _Activation(lambda z: z, lambda z: z, lambda low, high: (1.0, 1.0)),
 }
 
 

@@ -44,18 +44,18 @@ class _Layer(CheckedFields, ABC):
         """Number of entries n."""
         return self.matrix.shape[0]
 
-    def _check_neurons(self, count: int) -> None:
-        """Read the bias and the scales of so many neurons."""
-        bias = real_array(self.bias, "bias", shape=(count,))
-        q = real_array(self.q, "q", shape=(count,))
+    def _weigh(self, alive: NDArray, terms: int) -> None:
+        """Read bias and scales, and set T^{-1}, rounded down.
+
+        It is zero for a neuron without weights.
+        """
+        bias = real_array(self.bias, "bias", shape=alive.shape)
+        q = real_array(self.q, "q", shape=alive.shape)
         if not (q > 0).all():
             raise ValueError(
                 "q: expected positive scales, got zero or negative ones; use q = exp(r)"
             )
         self._set(bias=bias, q=q)
-
-    def _weigh(self, alive: NDArray, terms: int) -> None:
-        """Set T^{-1}, rounded down, and zero for a neuron without weights."""
         rows = self._row_sums()
         shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
         inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
@@ -143,7 +143,6 @@ class SLLLayer(_Layer):
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=2)
         self._set(weight=weight)
-        self._check_neurons(weight.shape[1])
         self._weigh(np.asarray(weight.any(axis=0)), sum(weight.shape))
 
     def __repr__(self) -> str:
@@ -202,8 +201,7 @@ class SLLConvolution(_Layer):
         padding = self.padding
         if padding is None:
             padding = weight.shape[2] // 2
-        if padding != 0:
-            padding = positive_integer(padding, "padding")
+        padding = positive_integer(padding, "padding", zero=True)
         lengths = sequence_of(self.shape, "shape", "three lengths")
         shape = tuple(positive_integer(length, "shape") for length in lengths)
         if len(shape) != 3 or shape[0] != weight.shape[1]:
@@ -217,7 +215,6 @@ class SLLConvolution(_Layer):
                 f"with padding {padding} for filters {weight.shape[2:]}"
             )
         self._set(weight=weight, shape=shape, padding=padding)
-        self._check_neurons(len(weight))
         self._weigh(np.asarray(weight.any(axis=(1, 2, 3))), weight.size)
 
     def __repr__(self) -> str:
