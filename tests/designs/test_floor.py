@@ -291,3 +291,36 @@ def test_a_design_in_many_dimensions_ends_within_its_gap(floor):
     assert exact.lower_bound <= quick.cost <= 1.01 * quick.lower_bound
     assert quick.lower_bound <= exact.cost
     assert 0.999 * ALLOWED < quick.guarantee.gdp <= ALLOWED * (1 + 1e-12)
+
+
+def test_dense_noise_beside_floors_that_differ_hides_all_of_a_thousand_changes():
+    """Cutting planes for the floors must not lose the changes that held at first."""
+    T = 30
+    plant = cases.random_plant(1, states=3, inputs=1, outputs=2, radius=0.95)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=T,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency(0.5, duration=36),
+        floor=[1.0, 2.0],
+    )
+    covariance = noise.design.noise.covariance
+    impulse = np.zeros((T, 2))
+    state = 0.5 * plant.B[:, 0]
+    impulse[0] = 0.5 * plant.D[:, 0]
+    for t in range(1, T):
+        impulse[t] = plant.C @ state
+        state = plant.A @ state
+    changes = []
+    for start in range(T):
+        for end in range(start + 1, T + 1):
+            response = np.zeros((T, 2))
+            for entry in range(start, end):
+                response[entry:] += impulse[: T - entry]
+            changes.append(response.ravel())
+    whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.array(changes).T)
+    largest = np.linalg.norm(whitened, axis=0).max()
+    assert 0.99 * ALLOWED < largest <= ALLOWED * (1 + 1e-9)
+    floor = np.diag(np.tile([1.0, 4.0], T))
+    assert np.linalg.eigvalsh(covariance - floor).min() > -1e-9
+    assert noise.design.gap < 0.01
