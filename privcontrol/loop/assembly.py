@@ -42,7 +42,7 @@ FORMS = ("predictor", "filter")
 _KNOWN = 1e-9
 #: How far outside the unit circle rounding may throw the poles of a chain of
 #: integrators.
-_ROUNDED = 1e-6
+OUTSIDE = 1e-6
 
 
 @known_keywords
@@ -310,7 +310,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
         return loop
     poles = loop.poles()
     worst = poles[np.abs(poles).argmax()]
-    if np.abs(worst) > 1 + _ROUNDED:
+    if np.abs(worst) > 1 + OUTSIDE:
         if worst.imag == 0:
             worst = worst.real
         advice = "check the sign of the controller, u = controller (yhat, r)"

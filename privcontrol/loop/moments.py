@@ -198,8 +198,7 @@ def _squares(answers: NDArray) -> NDArray:
     return np.einsum("tkq,tkq->tk", answers, answers)
 
 
-# -- in steady state, and under the law of the design
-# ------------------------------------
+# -- in steady state, and under the law of the design ----------------------------------
 
 
 def steady_state_cost(loop: LoopData) -> LoopCost:

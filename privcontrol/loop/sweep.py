@@ -31,7 +31,7 @@ from ..designs.request import Request, joined
 from ..response import pandas
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.plant import Plant
-from .assembly import private_lqg
+from .assembly import OUTSIDE, private_lqg
 from .checks import known_keywords, semidefinite, span
 from .controller import Gains, ObserverFeedback
 from .loop import PrivateLoop
@@ -57,9 +57,6 @@ _FAR = 3.0
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 #: A loop may exceed its limits by this part, which is rounding.
 _ROUNDED = 1e-9
-#: How far outside the unit circle rounding may throw the poles of a chain of
-#: integrators.
-_OUTSIDE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -542,7 +539,7 @@ def _candidates(
         return [first]
     tried = [first]
     silent = _unmeasured(first)
-    if np.abs(silent.poles()).max() <= 1 + _OUTSIDE:
+    if np.abs(silent.poles()).max() <= 1 + OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)
