@@ -26,7 +26,6 @@ from .checks import (
     fitting_plant,
     known_keywords,
     matrix,
-    present,
     secret_inputs,
     semidefinite,
 )
@@ -568,13 +567,15 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
 
 def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     """`PrivacyWarning` where the loop costs more than no control at all."""
-    if loop.noise is None:
+    observer = loop.observer
+    if loop.noise is None or observer is None:
         return
     times = loop.noise.timepts
     expected = Expected(P0, times)
     cost = expected.cost(loop).total
+    still = replace(observer, K=np.zeros_like(observer.K))
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = expected.cost(_idle(loop)).total
+        idle = expected.cost(replace(loop, law=still, noise=None)).total
     if cost > idle:
         warnings.warn(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
@@ -585,13 +586,6 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
             PrivacyWarning,
             stacklevel=4,
         )
-
-
-def _idle(loop: PrivateLoop) -> PrivateLoop:
-    """The same loop without feedback, u = 0, and without noise."""
-    observer = present(loop.observer, "observer")
-    law = replace(observer, K=np.zeros_like(observer.K))
-    return replace(loop, law=law, noise=None)
 
 
 def _sums(

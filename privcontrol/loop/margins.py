@@ -37,7 +37,10 @@ def margins(
     loop: LoopData, direction: NDArray, probability: float, samples: int
 ) -> NDArray:
     """Margins (T,) of `PrivateLoop.margins`."""
-    variances = along(predicted_covariances(loop, samples), direction)
+    horizon = math.inf if loop.never_ends else samples
+    covariances = knowledge(loop).covariances(horizon, predicted=True)
+    shape = (samples, *loop.side.plant.A.shape)
+    variances = along(np.broadcast_to(covariances, shape), direction)
     best = norm.isf(probability / (2 * samples)) * np.sqrt(variances)
     noise = loop.noise
     if noise is None or not noise.total.consists_of(Structured, White):
@@ -59,13 +62,6 @@ def margins(
             if found[known].sum() < best[known].sum():
                 best = found
     return best
-
-
-def predicted_covariances(loop: LoopData, samples: int) -> NDArray:
-    """Return error covariances (T, n, n) of the predictions of a run."""
-    horizon = math.inf if loop.never_ends else samples
-    found = knowledge(loop).covariances(horizon, predicted=True)
-    return np.broadcast_to(found, (samples, *loop.side.plant.A.shape))
 
 
 def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
