@@ -73,7 +73,7 @@ _PACKED = {
 def known_keywords(function: Callable[P, Answer]) -> Callable[P, Answer]:
     """Decorate a function so that an unknown keyword lists the known ones.
 
-    Its signature shows the keywords that are packed into one.
+    Its signature shows the keywords that are packed into one, before the others.
     """
     signature = inspect.signature(function)
     shown: list[inspect.Parameter] = []
@@ -84,6 +84,10 @@ def known_keywords(function: Callable[P, Answer]) -> Callable[P, Answer]:
         packed = _PACKED[parameter.annotation]
         for name in packed.__annotations__:
             shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
+        if packed is RunSignals:
+            shown.sort(
+                key=lambda one: (one.kind, one.name not in packed.__annotations__)
+            )
     known = [parameter.name for parameter in shown if parameter.name != "self"]
 
     @wraps(function)
