@@ -82,12 +82,13 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
         return search.best
 
     def excess(sized: SizedNoise) -> float:
-        return shift_in_region(request, sized.parts) / request.allowed_shift
+        shift = shift_in_region(request, sized.parts, rough=True)
+        return shift / request.allowed_shift
 
     search = _Search(standing, size, start, numbers, expected, excess)
     highest = float((largest - search.logs).max()) + _ABOVE
     search.along_all(_BELOW, highest, _COARSE)
-    return scaled_to_region(problem, search.best, search.excess, size)
+    return scaled_to_region(problem, search.best, size)
 
 
 def _independent(problem: DesignProblem, size: Size) -> NDArray:
@@ -112,7 +113,6 @@ class _Search:
 
     best: SizedNoise
     logs: NDArray
-    excess: float
 
     def __init__(
         self,
@@ -159,7 +159,6 @@ class _Search:
             self._lowest_cost = cost
             self.best = sized
             self.logs = logs
-            self.excess = excess
         return cost
 
     def _height(self, logs: NDArray) -> float:

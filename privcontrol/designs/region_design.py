@@ -108,10 +108,12 @@ def of_region(
     )
 
 
-def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
+def shift_in_region(
+    request: Request, parts: Sequence[NoisePart], rough: bool = False
+) -> float:
     """The certified shift of noise for all plants of a region and the sensor's grid."""
     region: Any = request.region
-    found = region.shift(parts, request.adjacency, request.horizon)
+    found = region.shift(parts, request.adjacency, request.horizon, rough)
     grid = grid_shift(parts, request.resolution, request.horizon)
     return found.beside_grid(grid).gdp
 
@@ -119,10 +121,9 @@ def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
 def scaled_to_region(
     problem: DesignProblem,
     sized: SizedNoise,
-    gain: float,
     size: Callable[[DesignProblem], SizedNoise],
 ) -> SizedNoise:
-    """Noise that is larger by about a gain, floor and all, so it meets the budget.
+    """Noise that is larger, floor and all, by what it takes to meet the budget.
 
     Its bound is that of noise with this floor for the plants that stand for the region.
     """
@@ -134,7 +135,8 @@ def scaled_to_region(
         shift = shift_in_region(request, parts)
         return (parts, shift), shift / allowed
 
-    (parts, shift), gain, excess = scale_to_budget(evaluated, gain * (1 + _ROUNDED))
+    _, start = evaluated(1.0)
+    (parts, shift), gain, excess = scale_to_budget(evaluated, start * (1 + _ROUNDED))
     if excess > 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "

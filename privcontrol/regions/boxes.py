@@ -59,6 +59,7 @@ _MOST_ENTRIES = 8
 #: these go through all of their corners.
 _MOST_BOXES = 65
 _MOST_WIDE_BOXES = 17
+_MOST_ROUGH_BOXES = 9
 _TURNED = 4
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
@@ -306,7 +307,11 @@ class PlantBox(ByContent, PlantRegion):
         return with_matrix(self.sys, matrix)
 
     def shift(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
+        self,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool = False,
     ) -> Shift:
         # a plant that may vary is more, and its bound may still be the closer one
         varied = super().shift
@@ -315,7 +320,7 @@ class PlantBox(ByContent, PlantRegion):
         few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
         return least_bound(
             [
-                partial(halved, self, parts, adjacency, int(horizon)),
+                partial(halved, self, parts, adjacency, int(horizon), rough),
                 lambda: (varied(parts, adjacency, horizon).value, 0.0),
             ],
             enough=_CLOSE if few else _POOR,
@@ -334,11 +339,15 @@ def box_around(plants: Sequence[Plant]) -> PlantBox:
 
 
 def halved(
-    box: PlantBox, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: int
+    box: PlantBox,
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    horizon: int,
+    rough: bool = False,
 ) -> tuple[float, float]:
     """A bound of y for every plant of a box, and one that some plant attains."""
     moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
-    return largest_shift(moves, parts, horizon)
+    return largest_shift(moves, parts, horizon, rough)
 
 
 # -- hidden moves as free responses of uncertain plants ----------------------------------
@@ -450,12 +459,15 @@ def signs(count: int) -> NDArray:
 
 
 def largest_shift(
-    every: Sequence[UncertainMoves], parts: Sequence[NoisePart], horizon: int
+    every: Sequence[UncertainMoves],
+    parts: Sequence[NoisePart],
+    horizon: int,
+    rough: bool = False,
 ) -> tuple[float, float]:
     """Return a certified upper bound of y under every plant, and one that is attained.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
-    what some plant attains, or there are 65 boxes. With more entries the corners are too
+    what some plant attains, or there are 65 boxes, 9 for a rough bound. With more entries the corners are too
     many. What all but the widest four move the outputs by is added up then.
 
     Raises
@@ -470,7 +482,8 @@ def largest_shift(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
     whitening = _Whitening.of(parts, horizon)
-    upper, lower = np.max([_halved(moves, whitening) for moves in every], axis=0)
+    bounds = [_halved(moves, whitening, rough) for moves in every]
+    upper, lower = np.max(bounds, axis=0)
     return float(upper), float(lower)
 
 
@@ -502,10 +515,14 @@ class _Box:
         return [(self.middle - step, narrow), (self.middle + step, narrow)]
 
 
-def _halved(moves: UncertainMoves, whitening: _Whitening) -> tuple[float, float]:
+def _halved(
+    moves: UncertainMoves, whitening: _Whitening, rough: bool
+) -> tuple[float, float]:
     """Return the bound for one part of an adjacency, and what some plant attains."""
     entries = len(moves.widths)
     most = _MOST_BOXES if entries <= _MOST_ENTRIES else _MOST_WIDE_BOXES
+    if rough:
+        most = _MOST_ROUGH_BOXES
     start = np.full(1 if moves.is_ball else moves.count, np.inf)
     boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths, start)]
     lower = boxes[0].attained

@@ -143,7 +143,11 @@ class PlantPolytope(ByContent, PlantRegion):
         return self.vertices
 
     def shift(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
+        self,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool = False,
     ) -> Shift:
         # a plant that stays the same is also one of the smallest box around the polytope
         varied = super().shift
@@ -152,7 +156,7 @@ class PlantPolytope(ByContent, PlantRegion):
         box = box_around(self.vertices)
         return least_bound(
             [
-                partial(halved, box, parts, adjacency, int(horizon)),
+                partial(halved, box, parts, adjacency, int(horizon), rough),
                 lambda: (varied(parts, adjacency, horizon).value, 0.0),
             ]
         )

@@ -119,7 +119,11 @@ class PlantRegion(CheckedFields, Saved, ABC):
         return self.plants(adjacency)
 
     def shift(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
+        self,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool = False,
     ) -> Shift:
         """Certify how far Gaussian noise hides a secret of every plant of the region.
 
@@ -132,6 +136,8 @@ class PlantRegion(CheckedFields, Saved, ABC):
             Their sum is the noise.
         adjacency : Adjacency
         horizon : int or inf
+        rough : bool, optional
+            Whether a bound that takes less time will do, as to compare noises.
 
         Raises
         ------
