@@ -61,7 +61,8 @@ def chunk(loss, radius=1.0, norm=None):
 
 def foreign(epsilon, delta, radius=1.0):
     return PrivacyGuarantee.black_box(
-        PrivacyBudget(epsilon=epsilon, delta=delta), chunk(None, radius).scope
+        PrivacyBudget(epsilon=epsilon, delta=delta),
+        chunk(PrivacyLoss.gaussian(1.0), radius).scope,
     )
 
 
