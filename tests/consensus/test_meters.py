@@ -32,11 +32,11 @@ def group_of(graph):
     return private_consensus(graph, budget, radius=1.0, **options)
 
 
-def test_a_hundred_kills_change_no_message(example, tmp_path):
+def test_thirty_kills_change_no_message(example, tmp_path):
     graph, loads = example.neighbourhood()
     group = group_of(graph)
-    heard, killed = example.run(group, loads, tmp_path, kills=100)
-    assert killed == 100
+    heard, killed = example.run(group, loads, tmp_path, kills=30)
+    assert killed == 30
     assert all(len(messages) == 1 for messages in heard.values())
     y = np.array([example.first_message(tmp_path, node) for node in graph])
     for step in range(example.ROUNDS + 1):
