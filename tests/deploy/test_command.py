@@ -370,3 +370,11 @@ def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert indices(done.stdout) == [0]
+
+
+def test_a_loop_without_noise_is_refused_with_its_advice(tmp_path, capsys):
+    """It ended in an AttributeError."""
+    path = tmp_path / "loop.json"
+    pc.private_lqg(pc.plants.vehicle(), 1, 1, 1, 1).save(path)
+    assert main(["show", str(path)]) == 1
+    assert "the loop has no noise" in capsys.readouterr().err
