@@ -429,7 +429,7 @@ class PartSum(NoisePart):
             return None
         return reduce(sum_of, models)
 
-    @property
+    @cached_property
     def state_root(self) -> NDArray:
         return scipy.linalg.block_diag(*(part.state_root for part in self.parts))
 
