@@ -142,7 +142,7 @@ def enclosing_ellipsoid(
 
 @dataclass(frozen=True)
 class Shape:
-    """A factor in the coordinates of a `MoveBasis` whose unit ball holds every move.
+    """A factor (r, r) whose unit ball holds every move, in the coordinates of a basis.
 
     ``lower_bound`` is the least cost of any such factor.
     """

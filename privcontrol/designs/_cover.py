@@ -8,16 +8,14 @@ ellipsoid around the points so far is too narrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._progress import piece
-from ..core.ellipsoid import enclosing_ellipsoid
+from ..core.ellipsoid import Shape, enclosing_ellipsoid
 
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
@@ -30,21 +28,13 @@ _SHARPER = 0.1
 _DRIVER = "gesvd"
 
 
-@dataclass(frozen=True)
-class Cover:
-    """Factor (r, r) of an ellipsoid, and a lower bound of tr(W Sigma) of any other."""
-
-    factor: np.ndarray
-    lower_bound: float
-
-
 def covering_ellipsoid(
     points: NDArray,
     balls: Sequence[NDArray],
     weight_factor: NDArray,
     *,
     tol: float = 1e-9,
-) -> Cover:
+) -> Shape:
     """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).
 
     It has the least tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and
@@ -52,7 +42,7 @@ def covering_ellipsoid(
     """
     if not balls:
         found = enclosing_ellipsoid(points, weight_factor, tol=tol)
-        return Cover(found.factor, found.lower_bound)
+        return Shape(found.factor, found.lower_bound)
     is_large = len(points) > _LARGE
     rounds = _ROUNDS
     near = 1 - 1e-3
@@ -60,7 +50,7 @@ def covering_ellipsoid(
         rounds = _FEW_ROUNDS
         near = 1.0
     chosen = np.hstack([points, *(_axes(ball, weight_factor) for ball in balls)])
-    best: Any = None
+    best = balls[0]
     lower_bound = 0.0
     cheapest = np.inf
     sharpness = max(_COARSE, tol / 4)
@@ -90,7 +80,7 @@ def covering_ellipsoid(
         # the points that carry the ellipsoid so far give its bound again
         chosen = np.hstack([chosen[:, found.support], *violated])
         sharpness = max(tol / 4, _SHARPER * min(gap, sharpness))
-    return Cover(best, lower_bound)
+    return Shape(best, lower_bound)
 
 
 def _enlarged(factor: NDArray, ball: NDArray) -> NDArray:
