@@ -467,7 +467,7 @@ def _steepest(shifts: NDArray, norm: float) -> NDArray:
 def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
     """Return the log likelihood ratio against the moved noise, or what leaves its span."""
     shift = whiten(noise, image[:, None])
-    bare = image - times(noise, shift)[:, 0]
+    bare = image - times(noise.factor, shift)[:, 0]
     if np.linalg.norm(bare) > 1e-10 * np.linalg.norm(image):
         direction = bare / (bare @ bare)
         return lambda released: 0.5 - released @ direction

@@ -676,5 +676,5 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     directions = shifts / np.where(sizes > 0, sizes, 1.0)
     U, s, _ = scipy.linalg.svd(directions, full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
-    projected = times(noise, U[:, :rank])
+    projected = times(noise.factor, U[:, :rank])
     return Mechanism(mechanism.query, GaussianNoise(projected))

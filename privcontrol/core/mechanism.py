@@ -305,8 +305,8 @@ class Mechanism:
             errors = errors + beyond
         shifts = whiten(noise, responses)
         if not in_balls or noise.is_independent:
-            rest = np.abs(responses - times(noise, shifts))
-            magnified = times(type(noise)(np.abs(noise.factor)), np.abs(shifts))
+            rest = np.abs(responses - times(noise.factor, shifts))
+            magnified = times(np.abs(noise.factor), np.abs(shifts))
             terms = 1 if noise.is_independent else len(shifts)
             rounding = EPS * (terms + 3) * (magnified + np.abs(responses))
             return _Solution(shifts, np.zeros(shifts.shape), rest, errors + rounding)
@@ -400,9 +400,9 @@ class Mechanism:
         manifold = self.query.manifold
         response = self.query.response
         shifts = whiten(self.noise, response)
-        left = response - times(self.noise, shifts)
-        sizes = type(self.noise)(np.abs(self.noise.factor))
-        covered = times(sizes, np.abs(shifts)) + np.abs(response)
+        factor = self.noise.factor
+        left = response - times(factor, shifts)
+        covered = times(np.abs(factor), np.abs(shifts)) + np.abs(response)
         explained = _NAMED * covered + 2 * column_norms(self.query.rounding)
         told = (np.abs(left) > explained).any(axis=1)
         if not told.any():

@@ -527,11 +527,11 @@ def family_of(name: str) -> type[Noise]:
 # -- shifts --------------------------------------------------------------------------
 
 
-def times(noise: Noise, columns: NDArray) -> NDArray:
-    """Return Lambda u (m, M) for ``columns`` u (r, M)."""
-    if noise.is_independent:
-        return noise.factor[:, None] * columns
-    return noise.factor @ columns
+def times(factor: NDArray, columns: NDArray) -> NDArray:
+    """Return Lambda u (m, M) for ``columns`` u (r, M), of a factor (m, r) or (m,)."""
+    if factor.ndim == 1:
+        return factor[:, None] * columns
+    return factor @ columns
 
 
 def whiten(noise: Noise, responses: NDArray) -> NDArray:
