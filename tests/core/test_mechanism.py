@@ -12,6 +12,7 @@ import scipy.linalg
 import scipy.sparse
 
 import privcontrol as pc
+from privcontrol.core.moves import FiniteMoves
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ONE = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([2.0]))
@@ -426,6 +427,18 @@ def test_a_move_off_the_column_space_by_rounding_is_paid_for(deviation):
     claimed = mechanism.guarantee(pc.DirectionAdjacency(move)).gdp
     true = true_shift(factor, mechanism.padding, move[:, 0])
     assert true <= claimed <= float(true) * (1 + 1e-9)
+
+
+def test_moves_known_too_coarsely_for_the_padding_are_not_certified():
+    """Within its errors the move may leave the factor, and the padding hides little."""
+    mechanism = pc.Mechanism(
+        pc.LinearQuery(np.eye(2)), pc.GaussianNoise([[1.0], [1.0]])
+    )
+    moves = FiniteMoves(np.ones((2, 1)), errors=np.full((2, 1), 1e-3))
+    with pytest.raises(pc.UncertifiableError, match="cannot tell whether"):
+        mechanism.shifts(moves)
+    shifts, _ = mechanism.shifts(moves, certified=False)
+    assert 1e-3 / mechanism.padding[0] < shifts[0, 0] < 2e-3 / mechanism.padding[0]
 
 
 def test_a_move_off_the_column_space_by_more_than_rounding_is_uncovered():
