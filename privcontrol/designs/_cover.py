@@ -21,6 +21,10 @@ _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
 _USUAL_ROUNDS = 5
+#: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
+#: models, of which a few stand for many.
+_LATE = 10
+_LATE_GAP = 1e-4
 #: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
 _COARSE = 1e-4
 _SHARPER = 0.1
@@ -76,6 +80,8 @@ def covering_ellipsoid(
             cheapest = cost
         gap = cheapest / lower_bound - 1
         if gap <= tol or (not violated and sharpness <= tol / 4):
+            break
+        if count >= _LATE and len(balls) > 2 and gap <= _LATE_GAP:
             break
         # the points that carry the ellipsoid so far give its bound again
         chosen = np.hstack([chosen[:, found.support], *violated])
