@@ -145,6 +145,16 @@ class LoopData(Saved):
         """The recursion of plant and controller."""
         return LoopDynamics(self.side, self.law)
 
+    @cached_property
+    def cost_rows(self) -> Rows:
+        """Rows whose squares add up to the cost, and to that of the last state."""
+        each = self.weights.cost_root
+        n = self.side.order
+        last = np.zeros((len(each), n))
+        if self.design is not None:
+            last[:n] = root(regulation(self).terminal[:n, :n]).T
+        return Rows(each, last)
+
     def noise_weight(
         self, horizon: float
     ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
@@ -156,7 +166,7 @@ class LoopData(Saved):
         loop has no Q and R, or is not stable and the horizon infinite.
         """
         self.law.check_linear()
-        rows = cost_rows(self)
+        rows = self.cost_rows
         if not self.law.varies:
             rows = Rows(rows.each, 0 * rows.last)
         samples = span(horizon)
@@ -176,16 +186,6 @@ class LoopData(Saved):
 def regulation(loop: LoopData) -> Regulation:
     """Return the regulator's problem of a loop's design."""
     return Regulation.of(loop.side, loop.weights, loop.known_design)
-
-
-def cost_rows(loop: LoopData) -> Rows:
-    """Return rows whose squares add up to the cost, and to that of the last state."""
-    each = loop.weights.cost_root
-    n = loop.side.order
-    last = np.zeros((len(each), n))
-    if loop.design is not None:
-        last[:n] = root(regulation(loop).terminal[:n, :n]).T
-    return Rows(each, last)
 
 
 def refuse_moments(loop: LoopData, name: str) -> None:

@@ -371,6 +371,9 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
     """The pseudo-inverse of rows that are sums of terms of some sizes."""
     sizes = _sizes(terms)
     scaled = rows / sizes[:, None]
+    energy = float(np.sum(scaled**2))
+    if len(rows) == 1 and energy > (_ROUNDINGS * EPS) ** 2:
+        return rows.T / (energy * sizes**2)  # a third of the time of a design
     return scipy.linalg.pinv(scaled, atol=_ROUNDINGS * EPS, rtol=0) / sizes
 
 

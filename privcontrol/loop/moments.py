@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..noise.parts import Filtered
 from ..systems.linear import output_variances
-from ._loop_data import LoopData, cost_rows
+from ._loop_data import LoopData
 from .checks import root
 from .dynamics import AT_REST, Rows
 from .signals import LoopSignals, over_run
@@ -75,7 +75,7 @@ def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, N
 
 def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
     """Return the cost over the signals' samples."""
-    rows = cost_rows(loop)
+    rows = loop.cost_rows
     regulation = _mean_errors(loop, signals, rows, "reference") ** 2
     drawn = _fresh_variances(loop, rows, signals.roots, signals.samples)
     if len(signals.shared) > 1:

@@ -41,7 +41,7 @@ from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
-from ._loop_data import LoopData, cost_rows, regulation
+from ._loop_data import LoopData, regulation
 from .checks import root
 from .controller import ObserverFeedback
 from .dynamics import LoopDynamics
@@ -379,7 +379,7 @@ def least_cost(loop: LoopData) -> float:
     law = ObserverFeedback.of(loop.side, K, gains, design.form)
     columns = basis.reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
-    errors = dynamics.errors(cost_rows(loop), {"noise": columns}, noise.horizon)
+    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
     axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
@@ -435,7 +435,7 @@ def _endless_excess(loop: LoopData) -> float:
         return math.nan
     angles = np.linspace(0, np.pi, _FREQUENCIES)
     points = np.exp(1j * angles)
-    weight = loop.dynamics.steady(cost_rows(loop).each, {"noise": np.eye(1)})
+    weight = loop.dynamics.steady(loop.cost_rows.each, {"noise": np.eye(1)})
     spectrum, priced = (
         np.sum(np.abs(frequency_response(system, points)) ** 2, axis=(1, 2))
         for system in (finite_model(noise.total), weight)
