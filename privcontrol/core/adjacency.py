@@ -275,6 +275,7 @@ class ManifoldAdjacency(Adjacency):
         return radii
 
     def moves(self, manifold: AffineManifold) -> Moves:
+        manifold = checked_manifold(manifold)
         return manifold.circuit_moves(self.radii(manifold), self.charts)
 
     @property
@@ -406,10 +407,6 @@ class BallAdjacency(Adjacency):
             "radius": self.radius,
             "norm": str(self.norm),
         }
-
-    @classmethod
-    def read(cls, options: dict[str, Any]) -> BallAdjacency:
-        return cls(options["radius"], float(options["norm"]))
 
 
 def _box_corners(units: NDArray) -> NDArray | None:

@@ -97,7 +97,7 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
     """Find a cheap factor B (r, r) with ||B^{-1} p||_1 <= 1 for all points p (r, M).
 
     With L ``weight_factor`` (r, q) the cost is 2 tr(L L^T B B^T) (DPAM Theorem 2, eq.
-    (10)). Algorithm 2 of DPAM scales a given B, the columns of this one may point
+    (10)). Algorithm 2 of DPAM scales a given basis B, the columns of this one may point
     anywhere: a descent starts from the cheapest of some bases. A cross-polytope lies in
     an ellipsoid with the same B B^T, so 2 tr(L L^T Sigma) of the cheapest ellipsoid around
     the points is a lower bound.
@@ -130,7 +130,7 @@ def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> int:
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:
-    """Return C^+ times the largest ||C p||_1 (DPAM Algorithm 2, for a square C)."""
+    """Return the basis C^+ times the largest ||C p||_1 (DPAM Algorithm 2)."""
     size = np.linalg.norm(inverse, axis=0)
     scaled = scipy.linalg.pinv(inverse / size)
     pseudo_inverse = scaled / size[:, None]
