@@ -65,7 +65,7 @@ class TrialSignals(np.ndarray):
     def __array_finalize__(self, source: object) -> None:
         self.axis_names = ()  # reshaping moves the axes
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
         names = self.axis_names[: len(parts)]
         if not all(isinstance(part, (int, str, slice, list)) for part in parts):
@@ -86,7 +86,7 @@ class TrialSignals(np.ndarray):
         return f"TrialSignals(\n{text})"
 
 
-def _place(key: Any, names: Names | None) -> Any:
+def _place(key: object, names: Names | None) -> Any:
     """The key with every name replaced by its position."""
     if isinstance(key, list):
         return [_place(part, names) for part in key]
@@ -181,7 +181,7 @@ class PrivateResponse(ct.TimeResponseData):
         *,
         outputs: ArrayLike,
         states: ArrayLike | None = None,
-        inputs: object = None,
+        inputs: ArrayLike | tuple[ArrayLike, ...] | None = None,
         state_labels: Sequence[str] | None = None,
         output_labels: Sequence[str] | None = None,
         input_labels: Sequence[str] | None = None,
@@ -639,7 +639,9 @@ def trial_array(array: ArrayLike, name: str, shape: tuple[int, ...]) -> NDArray:
     return view
 
 
-def input_blocks(inputs: Any, trials: int, samples: int) -> list[NDArray]:
+def input_blocks(
+    inputs: ArrayLike | tuple[ArrayLike, ...] | None, trials: int, samples: int
+) -> list[NDArray]:
     """Blocks (signals, trials or 1, T or fewer) of inputs, from one array or several."""
     if inputs is None:
         return []
@@ -654,7 +656,9 @@ def input_blocks(inputs: Any, trials: int, samples: int) -> list[NDArray]:
     return blocks
 
 
-def distinct_labels(labels: Any, name: str, prefix: str, count: int) -> list[str]:
+def distinct_labels(
+    labels: Sequence[str] | None, name: str, prefix: str, count: int
+) -> list[str]:
     """So many distinct labels as a list, ``prefix[i]`` for None."""
     if labels is None:
         labels = [f"{prefix}[{i}]" for i in range(count)]

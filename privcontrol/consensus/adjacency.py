@@ -20,6 +20,7 @@ from ..core._linalg import one_of, positive_integer, real_array, round_up
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
+from ..core.manifold import AffineManifold
 from ..core.moves import FiniteMoves
 from ..core.noise import Noise
 
@@ -197,7 +198,7 @@ class NodeAdjacency(Adjacency):
         worst = int(np.linalg.norm(rows, axis=0).argmax())
         return family.loss_of_columns(rows, numbers, (numbers[worst],))
 
-    def moves(self, manifold: Any) -> FiniteMoves:
+    def moves(self, manifold: AffineManifold) -> FiniteMoves:
         """Return all moves as columns, for a general `Mechanism` on a small network.
 
         Raises
@@ -248,7 +249,7 @@ class NodeAdjacency(Adjacency):
             "one by the opposite amount"
         )
 
-    def caveats(self, manifold: Any) -> tuple[str, ...]:
+    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         """Return what the adjacency leaves open, such as several secrets at once."""
         if self.kind == "one":
             return (

@@ -12,7 +12,7 @@ import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +22,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..core._linalg import instance_of, one_of, real_array
+
+if TYPE_CHECKING:
+    import networkx
 
 #: Initial values by position, or by node.
 Values = ArrayLike | Mapping[Hashable, float]
@@ -233,7 +236,10 @@ def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
 
 
 def read_network(
-    graph: Any, *, weights: str = "given", weight: str = "weight"
+    graph: networkx.Graph | ArrayLike | sparse.sparray,
+    *,
+    weights: str = "given",
+    weight: str = "weight",
 ) -> Network:
     """Check a graph and give it weights.
 
@@ -283,7 +289,7 @@ def read_network(
 
 
 def _from_networkx(
-    graph: Any, weight: str, *, given: bool
+    graph: networkx.Graph, weight: str, *, given: bool
 ) -> tuple[tuple, sparse.csr_array]:
     """Nodes and weight matrix of a networkx graph, with unit weights by default."""
     import networkx as nx
@@ -320,7 +326,7 @@ def _from_networkx(
 
 def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
     """Weight matrix of a dense or sparse one, without its diagonal."""
-    given: Any = graph
+    given: sparse.sparray = graph
     if not sparse.issparse(given):
         given = sparse.csr_array(real_array(given, "graph", ndim=2))
     if given.ndim != 2 or given.shape[0] != given.shape[1]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from .errors import PrivacyError, UncertifiableError
+
+if TYPE_CHECKING:
+    from cvxpy import Expression, Problem
+    from cvxpy.constraints.constraint import Constraint
 
 #: Relative amount by which a returned covariance may miss a constraint.
 TOLERANCE = 1e-6
@@ -84,13 +88,15 @@ def cheapest_factor(
     return units[:, None] * lower, check
 
 
-def _largest(constraint: Any) -> float:
+def _largest(constraint: Constraint) -> float:
     """Return the largest number on either side of a constraint."""
     sides = [np.abs(side.value).max() for side in constraint.args if side.size]
     return float(max(sides, default=1.0))
 
 
-def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list[Any]:
+def _constraints(
+    constraints: Callable, covariance: Expression, cp: ModuleType
+) -> list[Any]:
     """Return the user's constraints, checked."""
     if not callable(constraints):
         raise TypeError(
@@ -117,9 +123,9 @@ def _constraints(constraints: Callable, covariance: Any, cp: ModuleType) -> list
     return list(own)
 
 
-def _solve(problem: Any, cp: ModuleType) -> None:
+def _solve(problem: Problem, cp: ModuleType) -> None:
     try:
-        problem.solve(solver=cp.CLARABEL)
+        problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
         status = problem.status
     except (cp.SolverError, ValueError) as error:
         status = type(error).__name__

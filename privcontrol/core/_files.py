@@ -14,10 +14,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +35,15 @@ class Saved:
     that wants others says so in both methods.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         _KINDS[cls.__name__.lower()] = cls
 
     def _saved_fields(self) -> dict[str, object]:
         """Return what a file holds of this object, by name."""
-        own: Any = self  # subclasses are dataclasses, this base is none
-        made_with = [field.name for field in fields(own) if field.init]
+        made_with = [field.name for field in fields(self) if field.init]
         return {name: getattr(self, name) for name in made_with}
 
     @classmethod

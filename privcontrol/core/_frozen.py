@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, NoReturn
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Compared:
@@ -32,9 +35,10 @@ class ByContent(Compared):
     not count.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+
     def _identity(self) -> tuple:
-        own: Any = self  # subclasses are dataclasses, this base is none
-        compared = [field.name for field in fields(own) if field.compare]
+        compared = [field.name for field in fields(self) if field.compare]
         return tuple(comparable(getattr(self, name)) for name in compared)
 
 
@@ -66,7 +70,7 @@ class Frozen(CheckedFields, Compared):
         self.__setattr__(name, None)
 
 
-def freeze_arrays(record: Any) -> None:
+def freeze_arrays(record: DataclassInstance) -> None:
     """Make the arrays of a frozen dataclass read-only copies."""
     for field in fields(record):
         value = getattr(record, field.name)

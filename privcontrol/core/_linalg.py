@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 EPS = np.finfo(float).eps
 
@@ -81,12 +81,12 @@ def _free_bytes() -> float:
     return math.inf
 
 
-def round_up(value: Any, ulps: int = 1) -> Any:
+def round_up(value: ArrayLike, ulps: int = 1) -> Any:
     """Return the float (array) `ulps` steps above `value`."""
-    value = np.asarray(value, float)
+    above = np.asarray(value, float)
     for _ in range(ulps):
-        value = np.nextafter(value, np.inf)
-    return value[()]
+        above = np.nextafter(above, np.inf)
+    return above[()]
 
 
 def smallest(
@@ -237,7 +237,7 @@ def one_of(value: object, name: str, known: tuple) -> Any:
     raise ValueError(f"{name}: expected one of {options}, got {got}")
 
 
-def instance_of(value: object, kind: Any, name: str, example: str = "") -> Any:
+def instance_of(value: object, kind: type, name: str, example: str = "") -> Any:
     """Return an object of a class, or raise an error that names what is expected."""
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
@@ -248,10 +248,12 @@ def instance_of(value: object, kind: Any, name: str, example: str = "") -> Any:
     return value
 
 
-def sequence_of(value: Any, name: str, what: str) -> list:
+def sequence_of(value: object, name: str, what: str) -> list:
     """Return the entries of a list, tuple, range, set or array as a list."""
-    known = isinstance(value, list | tuple | range | set | frozenset | np.ndarray)
-    if not known or (isinstance(value, np.ndarray) and value.ndim == 0):
+    known = (list, tuple, range, set, frozenset, np.ndarray)
+    if not isinstance(value, known) or (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    ):
         raise TypeError(
             f"{name}: expected a sequence of {what}, got {type(value).__name__}"
         )

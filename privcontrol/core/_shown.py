@@ -48,7 +48,7 @@ def time_axis(label: str, unit: str | None) -> str:
     return f"Time [{unit}]"
 
 
-def own_axes(ax: Axes | None) -> Axes:
+def own_axes(ax: object) -> Axes:
     """Return the given axes, or those of a new figure."""
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes

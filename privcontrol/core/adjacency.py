@@ -208,7 +208,7 @@ class ManifoldAdjacency(Adjacency):
     """
 
     radius: Any
-    charts: Any = "all"
+    charts: str | Sequence[Sequence[int]] = "all"
     entries: tuple[Entry, ...] | None = None
 
     def __post_init__(self) -> None:

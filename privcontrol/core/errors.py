@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class PrivacyError(ValueError):
@@ -96,7 +96,7 @@ class PrivacyWarning(UserWarning):
 
 
 def answer(
-    function: Callable, what: str, advice: str, *inputs: Any, **options: object
+    function: Callable, what: str, advice: str, *inputs: ArrayLike, **options: object
 ) -> Any:
     """Return ``function(*inputs, **options)``, or raise an error without its text.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -34,6 +34,9 @@ from ._balls import (
 )
 from ._frozen import CheckedFields
 from ._linalg import EPS, one_of, positive_number, real_array, round_up, sequence_of
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 #: Neurons up to which "sdp" is solved, within some minutes.
 MOST_NEURONS = 100
@@ -326,7 +329,7 @@ def _chained(weights: object) -> list[NDArray]:
     return matrices
 
 
-def _scikit_learn(model: Any) -> tuple[list[NDArray], tuple[float, float]]:
+def _scikit_learn(model: BaseEstimator) -> tuple[list[NDArray], tuple[float, float]]:
     """Return the matrices and the slopes of a fitted multi-layer perceptron."""
     if not hasattr(model, "coefs_"):
         raise ValueError(

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -343,7 +343,7 @@ class Noise(Frozen, ABC):
 
     @staticmethod
     @abstractmethod
-    def shape(basis: Any, rows: NDArray, *, counted: int | None = None) -> Shape:
+    def shape(basis: MoveBasis, rows: NDArray, *, counted: int | None = None) -> Shape:
         """Find a cheap factor whose unit ball holds every move of a ``basis``.
 
         ``rows`` (q, r) is H B for the basis responses B and the weight H^T H of the cost.

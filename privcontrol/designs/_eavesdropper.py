@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from .._figures import AxesLike
 from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core._shown import with_units
@@ -34,6 +35,9 @@ _REACHES = 1e-9
 #: A worse conditioned observation is not inverted, because the errors stated would have
 #: fewer than six digits.
 _CONDITION = 1e9
+
+#: A covariance, or a mean and a covariance.
+Prior = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,7 +137,11 @@ class Eavesdropper:
         frames = orbit(self.plant, self.prior_factor, self.horizon)
         return np.linalg.norm(frames, axis=2).T
 
-    def estimate(self, published: Any, inputs: ArrayLike | None = None) -> NDArray:
+    def estimate(
+        self,
+        published: ct.TimeResponseData | ArrayLike,
+        inputs: ArrayLike | None = None,
+    ) -> NDArray:
         """Return the estimate of the states from what was published.
 
         Parameters
@@ -184,7 +192,7 @@ class Eavesdropper:
     def plot(
         self,
         *,
-        ax: Any = None,
+        ax: AxesLike = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
@@ -217,7 +225,7 @@ class Eavesdropper:
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
-def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
+def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdropper:
     """Return the adversary who knows the model, the gains, and all of yhat and u.
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For
@@ -293,7 +301,7 @@ def eavesdropper(noise_or_loop: Any, *, prior: Any = None) -> Eavesdropper:
     return Eavesdropper(plant, noise.horizon, mean, gain @ reading, factor, blind, root)
 
 
-def _prior(prior: Any, order: int) -> tuple[NDArray, NDArray]:
+def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
     """Return the mean (n,) and a root (n, n) of the covariance."""
     mean: ArrayLike = np.zeros(order)
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:

@@ -16,6 +16,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
+from .._figures import AxesLike
 from ..core._files import Saved, write
 from ..core._linalg import Seed, positive_number
 from ..core._shown import html_table
@@ -26,6 +27,7 @@ from ..noise.noise_plot import plot_samples, plot_spectrum
 from ..noise.parts import Structured, White
 from ..noise.summed import Pricing, SummedNoise
 from .certify import models_guarantee, recertified
+from .request import Models
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -204,7 +206,7 @@ class OutputNoise(SummedNoise, Saved):
         samples: int = 5,
         rng: Seed = 0,
         loop: Pricing | None = None,
-        ax: Any = None,
+        ax: AxesLike = None,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
@@ -221,7 +223,10 @@ class OutputNoise(SummedNoise, Saved):
         return plot_samples(self, samples, rng, ax, time_unit, units)
 
     def guarantee_for(
-        self, models: Any, *, adjacency: Adjacency | Sequence[Adjacency] | None = None
+        self,
+        models: ct.StateSpace | Models,
+        *,
+        adjacency: Adjacency | Sequence[Adjacency] | None = None,
     ) -> PrivacyGuarantee:
         """Return the guarantee when the true plant is any of several models.
 

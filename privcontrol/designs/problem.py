@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +23,7 @@ from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
+from ..core.manifold import AffineManifold
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
@@ -237,7 +237,7 @@ def promised(
     the parts. That the region of the request may miss the plant is counted here, and not
     in the loss.
     """
-    data: Any
+    data: AffineManifold | EndlessData
     if request.horizon == math.inf:
         data = EndlessData(plant)
     else:

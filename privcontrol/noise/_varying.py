@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -54,6 +55,9 @@ from ..systems.linear import (
 )
 from ._endless import joint_shift, shift_behind, shift_of_system
 from .parts import NoisePart, PartSum
+
+if TYPE_CHECKING:
+    from cvxpy import Expression, Problem, Variable
 
 _BITS = 192
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
@@ -354,7 +358,7 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
     basis = _orthonormal(observability_gramian(mean), sizes, _FAINT_OF_GAINS)
     at_once = float(np.linalg.norm(weighted.D, 2))
     scaled = secret.transformed(basis, max(at_once, np.finfo(float).tiny))
-    cp: Any = import_module("cvxpy")  # takes seconds
+    cp: ModuleType = import_module("cvxpy")  # takes seconds
     Y = cp.Variable((secret.order, secret.order), symmetric=True)
     square = cp.Variable()
     constraints = []
@@ -376,10 +380,10 @@ def _demands_on_gains(
     secret: VaryingSecret,
     vertex: LinearSystem,
     unknown: tuple[Any, Any, Any],
-    square: Any,
+    square: Variable,
 ) -> list[Any]:
     """Demand of Y, W and L at a vertex to leave at most ``square`` of the secret."""
-    cp: Any = import_module("cvxpy")
+    cp: ModuleType = import_module("cvxpy")
     Y, W, L = unknown
     A, B, C, D = map(midpoints, vertex.matrices)
     inputs = secret.inputs
@@ -389,7 +393,7 @@ def _demands_on_gains(
     of_secret = through[:, :inputs] * secret.radii + free @ L @ np.diag(secret.radii)
     energy = square * np.eye(inputs)
 
-    def both(first: Any, second: Any) -> Any:
+    def both(first: Expression, second: Expression | NDArray) -> Expression:
         corner = np.zeros((first.shape[0], second.shape[0]))
         return cp.bmat([[first, corner], [corner.T, second]])
 
@@ -483,7 +487,7 @@ class Program:
 
     def solve(self, margin: float) -> dict[str, NDArray] | None:
         """Find matrices that meet every demand with so much to spare."""
-        cp: Any = import_module("cvxpy")  # takes seconds
+        cp: ModuleType = import_module("cvxpy")  # takes seconds
         t = cp.Variable()
         unknown = {}
         constraints = []
@@ -567,17 +571,19 @@ def _is_proven(
     return is_positive_definite(rest)
 
 
-def _solve(problem: Any, tolerance: float) -> bool:
+def _solve(problem: Problem, tolerance: float) -> bool:
     """Return whether the solver of semidefinite programs returns numbers, good or not.
 
     What it calls inaccurate is verified, or solved again.
     """
-    cp: Any = import_module("cvxpy")
+    cp: ModuleType = import_module("cvxpy")
     asked = dict(tol_gap_abs=tolerance, tol_gap_rel=tolerance, tol_feas=tolerance)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
         try:
-            problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)
+            problem.solve(  # type: ignore[no-untyped-call]
+                solver=cp.CLARABEL, max_iter=200, **asked
+            )
         except cp.SolverError:
             return False
     return problem.value is not None and np.isfinite(problem.value)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import control as ct
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from .._figures import (
@@ -82,7 +81,7 @@ def plot_samples(
 
 def plot_spectrum(
     noise: SummedNoise,
-    ax: Axes | None,
+    ax: AxesLike,
     loop: Pricing | None,
     time_unit: str | None,
     units: Mapping[str, str] | None,

@@ -110,7 +110,7 @@ class PlantBox(ByContent, PlantRegion):
     [0.999, 1.001]
     """
 
-    sys: Any
+    sys: ct.StateSpace | Plant
     A: Any = None
     C: Any = None
     B: Any = None
@@ -125,6 +125,7 @@ class PlantBox(ByContent, PlantRegion):
         plant = Plant.of(self.sys)
         self._set(
             sys=plant,
+            plant_data=plant,
             assumptions=checked_clauses(self.assumptions),
             miss=checked_miss(self.miss),
         )
@@ -149,7 +150,11 @@ class PlantBox(ByContent, PlantRegion):
 
     @classmethod
     def around(
-        cls, sys: Any, *, relative: float | None = None, absolute: float | None = None
+        cls,
+        sys: ct.StateSpace | Plant,
+        *,
+        relative: float | None = None,
+        absolute: float | None = None,
     ) -> PlantBox:
         """Return the box that knows every nonzero entry of A to D within an error.
 
@@ -197,10 +202,6 @@ class PlantBox(ByContent, PlantRegion):
     def _spread(self) -> NDArray:
         """Half-widths (n + p, n + m) of [A B; C D]."""
         return np.block([[self.A, self.B], [self.C, self.D]])
-
-    @property
-    def plant_data(self) -> Plant:
-        return self.sys
 
     @property
     def nominal(self) -> ct.StateSpace:
@@ -365,7 +366,7 @@ def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
         return _queued(part, box, horizon)
     matrix = np.vstack([box.sys.A, box.sys.C])
     spread = np.vstack([box.A, box.C])
-    moves: Any = part.moves(trajectory_manifold(box.sys, horizon))
+    moves = part.moves(trajectory_manifold(box.sys, horizon))
     if not isinstance(moves, StateMoves):
         if not as_secret(part).suits_any_plant:
             raise ValueError(

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import control as ct
 import numpy as np
@@ -420,7 +419,11 @@ def _names(
 
 
 def _runs(
-    signals: Any, inputs: Any, width: int | None, input_width: int | None, name: str
+    signals: object,
+    inputs: object,
+    width: int | None,
+    input_width: int | None,
+    name: str,
 ) -> list[tuple[NDArray, NDArray]]:
     """Runs as pairs of signals (p, T) and inputs (m, T)."""
     each = signals if isinstance(signals, (list, tuple)) else [signals]

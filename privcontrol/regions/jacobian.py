@@ -9,9 +9,8 @@ nonlinear one. Nothing is claimed for runs that leave the region.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise, product
-from typing import Any
 
 import control as ct
 import numpy as np
@@ -69,7 +68,7 @@ class Region(ByContent, Saved):
     units: tuple[str, ...]
 
     @classmethod
-    def of(cls, plant: NonlinearPlant, given: Any) -> Region:
+    def of(cls, plant: NonlinearPlant, given: object) -> Region:
         """The region from a mapping of names to (low, high) or (low, high, unit).
 
         Raises
@@ -153,9 +152,8 @@ class Region(ByContent, Saved):
         return ", ".join(np.array(self.names)[~self.bounded])
 
 
-def _bounds_of(name: str, bounds: Any) -> tuple[float, float, str]:
-    pair = isinstance(bounds, (tuple, list)) and len(bounds) in (2, 3)
-    if not pair:
+def _bounds_of(name: str, bounds: object) -> tuple[float, float, str]:
+    if not isinstance(bounds, (tuple, list)) or len(bounds) not in (2, 3):
         raise TypeError(
             f"region: expected (low, high) for {name!r}, got something else"
         )
@@ -200,11 +198,12 @@ class JacobianPolytope(PlantPolytope):
     ('certified', 4)
     """
 
-    plant: Any = field(default=None, compare=False)
-    region: Any = field(default=None, compare=False)
+    _: KW_ONLY
+    plant: NonlinearPlant | None = field(default=None, compare=False)
+    region: Region = field(compare=False)
     basis: str = CERTIFIED
     invariant: bool = False
-    parts: Any = field(default=None, compare=False)
+    parts: NDArray = field(compare=False)
     max_vertices: int = field(default=256, compare=False)
 
     def _saved_fields(self) -> dict[str, object]:
@@ -357,7 +356,7 @@ def jacobian_polytope(
 # -- the door ----------------------------------------------------------------------------
 
 
-def _checked_splits(box: Region, splits: Any) -> NDArray:
+def _checked_splits(box: Region, splits: int | Mapping[str, int]) -> NDArray:
     """Parts (n + m,) of each axis."""
     parts = np.ones(len(box.names), int)
     wide = box.bounded & (box.high > box.low)
@@ -377,7 +376,9 @@ def _checked_splits(box: Region, splits: Any) -> NDArray:
     return parts
 
 
-def _given_bounds(plant: NonlinearPlant, bounds: Any) -> NDArray:
+def _given_bounds(
+    plant: NonlinearPlant, bounds: Mapping[str, tuple[ArrayLike, ArrayLike]]
+) -> NDArray:
     """Bounds (2, n + p, n + m) of [[A, B], [C, D]] from those of its blocks."""
     n = plant.order
     m = len(plant.inputs)

@@ -39,10 +39,12 @@ _INSIDE = 1e-9
 class _Nominal:
     """The keyword ``nominal``, kept as ``plant_data`` and read as a StateSpace."""
 
-    def __get__(self, polytope: Any, owner: Any = None) -> Any:
+    def __get__(
+        self, polytope: PlantPolytope | None, owner: type | None = None
+    ) -> ct.StateSpace | None:
         return None if polytope is None else polytope.plant_data.statespace()
 
-    def __set__(self, polytope: Any, given: Any) -> None:
+    def __set__(self, polytope: PlantPolytope, given: object) -> None:
         polytope.__dict__["plant_data"] = given
 
 
@@ -99,10 +101,10 @@ class PlantPolytope(ByContent, PlantRegion):
     vertices: tuple[Any, ...]
     _: KW_ONLY
     varying: bool = True
-    nominal: Any = field(default=None, compare=False)
+    nominal: ct.StateSpace | None = field(default=None, compare=False)
     assumptions: tuple[str, ...] = ()
     miss: float = 0.0
-    plant_data: Any = field(init=False)
+    plant_data: Plant = field(init=False)
 
     def __post_init__(self) -> None:
         vertices = _plants_of(self.vertices)
@@ -230,7 +232,7 @@ class PlantPolytope(ByContent, PlantRegion):
 PlantPolytope.nominal = _Nominal()
 
 
-def _plants_of(vertices: Any) -> tuple[Plant, ...]:
+def _plants_of(vertices: object) -> tuple[Plant, ...]:
     """Vertices as plants that are alike in all but their matrices."""
     if isinstance(vertices, (str, ct.InputOutputSystem)) or not isinstance(
         vertices, Sequence

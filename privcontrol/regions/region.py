@@ -10,7 +10,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import control as ct
 import numpy as np
@@ -42,7 +41,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
     varying: bool
     assumptions: tuple[str, ...]
     miss: float
-    plant_data: Any  # the Plant to design for
+    plant_data: Plant  # the Plant to design for
 
     @property
     def fingerprint(self) -> str:
@@ -151,7 +150,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
         return certified_shift(parts, adjacency, plants, horizon, varying=several)
 
 
-def region_of(models: Any) -> PlantRegion | None:
+def region_of(models: object) -> PlantRegion | None:
     """The region that models are, or were identified with, None for other models."""
     region = getattr(models, "box", models)
     return region if isinstance(region, PlantRegion) else None
@@ -190,7 +189,7 @@ def is_alike(first: Plant, other: Plant) -> bool:
     return named == (other.states, other.inputs, other.outputs, other.dt)
 
 
-def checked_clauses(assumptions: Any) -> tuple[str, ...]:
+def checked_clauses(assumptions: object) -> tuple[str, ...]:
     """Clauses of a guarantee, as texts."""
     if isinstance(assumptions, str) or not isinstance(assumptions, (list, tuple)):
         raise TypeError(
@@ -202,7 +201,7 @@ def checked_clauses(assumptions: Any) -> tuple[str, ...]:
     return tuple(assumptions)
 
 
-def checked_miss(miss: Any) -> float:
+def checked_miss(miss: float) -> float:
     """The probability that a region does not hold."""
     miss = positive_number(miss, "miss", zero=True)
     if miss > 0.5:

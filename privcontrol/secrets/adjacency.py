@@ -224,9 +224,8 @@ class PlantAdjacency(CheckedFields, Secret):
         return f"{every} by at most {self.radius:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        own: Any = self  # subclasses are dataclasses, this base is none
         data: dict[str, Any] = {"type": type(self).__name__}
-        for each in fields(own):
+        for each in fields(self):
             value = getattr(self, each.name)
             if isinstance(value, tuple):
                 value = [np.asarray(part).tolist() for part in value]
