@@ -1,6 +1,7 @@
 """Manifolds, queries, noise and mechanisms: what is released, what is promised, and what is refused."""
 
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import control as ct
@@ -12,7 +13,6 @@ import scipy.linalg
 import scipy.sparse
 
 import privcontrol as pc
-from privcontrol.core.moves import FiniteMoves
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ONE = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([2.0]))
@@ -431,10 +431,10 @@ def test_a_move_off_the_column_space_by_rounding_is_paid_for(deviation):
 
 def test_moves_known_too_coarsely_for_the_padding_are_not_certified():
     """Within its errors the move may leave the factor, and the padding hides little."""
-    mechanism = pc.Mechanism(
-        pc.LinearQuery(np.eye(2)), pc.GaussianNoise([[1.0], [1.0]])
-    )
-    moves = FiniteMoves(np.ones((2, 1)), errors=np.full((2, 1), 1e-3))
+    query = pc.LinearQuery(np.eye(2))
+    mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [1.0]]))
+    moves = pc.DirectionAdjacency([[1.0], [1.0]]).moves(query.manifold)
+    moves = replace(moves, errors=np.full((2, 1), 1e-3))
     with pytest.raises(pc.UncertifiableError, match="cannot tell whether"):
         mechanism.shifts(moves)
     shifts, _ = mechanism.shifts(moves, certified=False)
