@@ -465,33 +465,6 @@ def test_independent_noise_for_a_ball_over_a_long_horizon_forms_no_identity():
     assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
 
 
-def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
-    """A basis that no factor in doubles could carry is given up before it is solved for."""
-    from privcontrol.secrets import _exact_design
-
-    solves = []
-    solve = _exact_design._Problem.move_basis
-
-    def counted(problem, horizon):
-        found = solve(problem, horizon)
-        if found is not None:
-            solves.append(np.abs(found.coordinates).max())
-        return found
-
-    monkeypatch.setattr(_exact_design._Problem, "move_basis", counted)
-    noise = pc.design_output_noise(
-        cases.random_plant(0, states=50),
-        horizon=20,
-        budget=cases.BUDGET,
-        adjacency=pc.StateAdjacency(1.0),
-        max_std=np.inf,
-        models="exact",
-    )
-    assert len(solves) == 1 and solves[0] <= 10
-    assert noise.design.gap < 1e-6
-    assert noise.guarantee.satisfies(cases.BUDGET)
-
-
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "iid-laplace"])
 @pytest.mark.parametrize("resolution", [0.0, 0.1])
 def test_a_secret_that_nothing_published_depends_on_is_refused(family, resolution):

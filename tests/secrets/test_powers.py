@@ -1,4 +1,7 @@
-"""The powers of a plant are known to 180 bits at every sample, or the work stops; never silently less."""
+"""Exact work on plants of many states and samples comes out whole, or stops.
+
+The powers of a plant are known to 180 bits at every sample, never silently less.
+"""
 
 import re
 
@@ -7,8 +10,10 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
+import privcontrol as pc
 from privcontrol.core import UncertifiableError
 from privcontrol.core._balls import midpoints, upper_bounds
+from privcontrol.secrets import _exact_design
 from privcontrol.systems import powers
 from privcontrol.systems.powers import FreeResponse
 
@@ -89,3 +94,28 @@ def test_a_long_horizon_takes_no_more_digits_than_its_modes_differ_by():
     """Interval bounds of step after step once grew with every sample."""
     A = np.asarray(cases.random_plant(0, states=3).A)
     assert FreeResponse(A, np.eye(3)[:, :1], 0, 3000).bits == powers._FIRST_BITS
+
+
+def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
+    """A basis that no factor in doubles could carry is given up before it is solved for."""
+    solves = []
+    solve = _exact_design._Problem.move_basis
+
+    def counted(problem, horizon):
+        found = solve(problem, horizon)
+        if found is not None:
+            solves.append(np.abs(found.coordinates).max())
+        return found
+
+    monkeypatch.setattr(_exact_design._Problem, "move_basis", counted)
+    noise = pc.design_output_noise(
+        cases.random_plant(0, states=50),
+        horizon=20,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0),
+        max_std=np.inf,
+        models="exact",
+    )
+    assert len(solves) == 1 and solves[0] <= 10
+    assert noise.design.gap < 1e-6
+    assert noise.guarantee.satisfies(cases.BUDGET)
