@@ -469,15 +469,15 @@ class Gateway:
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
             y = [y[name] for name in names]
-        elif len(names) == 1 and real_array(y, "y").ndim == 0:
+        shape = real_array(y, "y").shape
+        if not shape and len(names) == 1:
             y = np.reshape(y, 1)
-        exact, doubles = exact_data(y, "y", self._resolution)
-        if doubles.shape != (len(names),):
+        elif shape != (len(names),):
             raise ValueError(
                 f"y: expected shape ({len(names)},), one number for each output, got "
-                f"{doubles.shape}"
+                f"{shape}"
             )
-        return exact
+        return exact_data(y, "y", self._resolution)[0]
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken

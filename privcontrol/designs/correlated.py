@@ -253,10 +253,12 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fi
     most = (1 + _LARGEST_EXCESS) ** power
     found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
     if not excess <= 1:
+        floored = power == 2
+        ways = "protect fewer times or shorten the horizon"
         raise UncertifiableError(
             f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: "
-            "the hidden moves are too far apart in size for double precision; protect "
-            "fewer times, shorten the horizon, or add a white floor"
+            "the hidden moves are too far apart in size for double precision; "
+            + (ways if floored else f"{ways}, or add a white floor")
         )
     return found
 

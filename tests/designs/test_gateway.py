@@ -454,6 +454,15 @@ def test_states_whose_rounding_could_be_seen_are_refused():
         assert gateway.publish([1.0, 1.0]).shape == (2,)
 
 
+@pytest.mark.parametrize("reading", [1.0, [1.0, 2.0, 3.0], [[1.0], [2.0]]])
+def test_a_reading_of_another_size_is_refused_by_its_shape(reading):
+    design = noise("floored", plant=two_outputs())
+    gateway = pc.Gateway(design, resolution=0.001)
+    with pytest.raises(ValueError, match=r"y: expected shape \(2,\), one number"):
+        gateway.publish(reading)
+    assert gateway.publish([1.0, 2.0]).shape == (2,)
+
+
 def test_readings_on_a_coarser_grid_than_designed_for_are_refused():
     design = pc.design_output_noise(
         pc.plants.vehicle(),
