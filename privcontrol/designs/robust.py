@@ -25,6 +25,7 @@ from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_loss, certified_shift
 from ..secrets._exact_design import structured_factor
 from ..secrets.manifold import trajectory_manifold
+from ..systems.plant import Plant
 from ..systems.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
 from .problem import DesignProblem, SizedNoise, white_cost
@@ -275,10 +276,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     points: list[NDArray] = []
     balls: list[NDArray] = []
     for model in problem.plants:
-        free = model.free_response(np.eye(model.order), problem.horizon) / floor
-        inside = Q.T @ free
-        (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r")
-        outside = outside[: model.order]
+        inside, outside = _beside(Q, model, problem)
         manifold = trajectory_manifold(model, problem.horizon)
         for part in problem.request.adjacency.parts:
             moves = part.moves(manifold)
@@ -296,6 +294,17 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
             "needed"
         )
     return _Cover(basis, responses, core, every, tuple(balls))
+
+
+def _beside(
+    Q: NDArray, model: Plant, problem: DesignProblem
+) -> tuple[NDArray, NDArray]:
+    """Coordinates in Q of a model's whitened responses, and a root of what is beside it."""
+    free = model.free_response(np.eye(model.order), problem.horizon)
+    free = free / problem.floor[:, None]
+    inside = Q.T @ free
+    (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r", overwrite_a=True)
+    return inside, outside[: model.order].copy()
 
 
 def _seen_basis(problem: DesignProblem) -> NDArray:

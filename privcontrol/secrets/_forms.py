@@ -9,7 +9,7 @@ so no T x T matrix appears. Balls carry as many digits as the cancellation takes
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -43,6 +43,9 @@ _MOST_BITS = 1 << 12
 
 #: Makes columns that span the moves, where they are asked for.
 Spanning = Callable[[], RationalMatrix]
+
+#: Maps moves Z (n, M) to U and V with y^2 = U^T V.
+Sides = Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]
 
 LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which "
@@ -87,22 +90,15 @@ class NoiseForm:
     scale: NDArray | None
     start: int = 0
 
-    def sides_under(
-        self, model: Plant, spanning: Spanning
-    ) -> Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]:
-        """Return a map of moves Z (n', M) of a model's state to U and V with y^2 = U^T V.
+    def sides_under(self, model: Plant, spanning: Spanning) -> Callable[[], Sides]:
+        """Return what evaluates the map to `Sides` of moves of a model's state.
 
         It computes with balls of the working bits. Errors are those of `map_under`.
         """
         if self.scale is not None:
-            return lambda moves: (moves, self._beside_scale(model.A, model.C) * moves)
+            return lambda: partial(_beside, self._beside_scale(model.A, model.C))
         shifts = self.map_under(model, spanning)
-
-        def sides(moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
-            shift = shifts() * moves
-            return shift, shift
-
-        return sides
+        return lambda: partial(_alone, shifts())
 
     def map_under(self, model: Plant, spanning: Spanning) -> Callable[[], BallMatrix]:
         """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
@@ -156,6 +152,15 @@ class NoiseForm:
         return submatrix(total, other, other) - hidden
 
 
+def _beside(form: BallMatrix, moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+    return moves, form * moves
+
+
+def _alone(shifts: BallMatrix, moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+    shift = shifts * moves
+    return shift, shift
+
+
 def window_squares(
     windows: Sequence[NoiseForm], part: Adjacency, manifold: TrajectoryManifold
 ) -> NDArray:
@@ -164,30 +169,38 @@ def window_squares(
     The noises of windows are independent, so their squared shifts add up.
     """
     secret = as_secret(part)
-    every = []
+    forms = []
+    moved = []
     most = _BITS
     for window in windows:
-        vectors, bits = secret.balls_from(manifold, window.start, window.horizon)
+        blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
         spanning = partial(_spanning, secret, manifold, window.start)
-        every.append((window.sides_under(manifold.plant, spanning), vectors))
+        forms.append(window.sides_under(manifold.plant, spanning))
+        moved.append(blocks)
         most = max(most, bits)
     is_ball = part.moves(manifold).is_ball
 
-    def evaluate() -> list[Ball]:
-        found = [sides(vectors) for sides, vectors in every]
-        if is_ball:
-            grams = [left.transpose() * right for left, right in found]
-            return [largest_eigenvalue(reduce(operator.add, grams))]
-        squares = [_inner_products(left, right) for left, right in found]
-        return [sum(of_windows, Ball(0)) for of_windows in zip(*squares)]
+    def evaluate() -> Iterator[Ball]:
+        every = [form() for form in forms]
+        for block in zip(*(blocks() for blocks in moved)):
+            found = [sides(vectors) for sides, vectors in zip(every, block)]
+            if is_ball:
+                grams = [left.transpose() * right for left, right in found]
+                yield largest_eigenvalue(reduce(operator.add, grams))
+                continue
+            squares = [_inner_products(left, right) for left, right in found]
+            for of_windows in zip(*squares):
+                yield sum(of_windows, Ball(0))
 
     return certified(evaluate, most)
 
 
 def _inner_products(left: BallMatrix, right: BallMatrix) -> list[Ball]:
     """Those of each column of one matrix with the same column of another."""
-    pairs = zip(left.transpose().tolist(), right.transpose().tolist())
-    return [sum((x * y for x, y in zip(*pair)), Ball(0)) for pair in pairs]
+    count = left.ncols()
+    products = [x * y for x, y in zip(left.entries(), right.entries())]
+    rows = [products[first : first + count] for first in range(0, len(products), count)]
+    return [sum(column, Ball(0)) for column in zip(*rows)]
 
 
 def laplace_shifts(
@@ -205,29 +218,34 @@ def laplace_shifts(
             "models: expected an adjacency of single moves for Laplace noise"
         )
     secret = as_secret(part)
-    vectors, bits = secret.balls_from(manifold, window.start, window.horizon)
+    blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
     spanning = partial(_spanning, secret, manifold, window.start)
     shifts = window.map_under(manifold.plant, spanning)
     with working_bits(bits):
-        return upper_bounds(shifts() * vectors)
+        shift = shifts()
+        return np.hstack([upper_bounds(shift * vectors) for vectors in blocks()])
 
 
 def certified(
-    evaluate: Callable[[], Sequence[Ball]], bits: int = _BITS, tol: float = 1e-9
+    evaluate: Callable[[], Iterable[Ball]], bits: int = _BITS, tol: float = 1e-9
 ) -> NDArray:
     """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:
         with working_bits(bits):
             try:
-                balls = evaluate()
+                bounds = np.fromiter(map(_bounds, evaluate()), np.dtype((float, 2)))
             except ZeroDivisionError:  # these are too few bits
-                balls = [Ball("nan")]
-            values = np.array([upper_float(ball) for ball in balls])
-            widths = np.array([float((2 * ball.rad()).upper()) for ball in balls])
+                bounds = np.full((1, 2), np.inf)
+        values, widths = bounds.T
         sharp = np.isfinite(values).all() and (widths <= tol * values.max()).all()
         if sharp or bits >= _MOST_BITS:
             return np.maximum(values, 0.0)
         bits *= 2
+
+
+def _bounds(ball: Ball) -> tuple[float, float]:
+    """The upper end of a ball, and its width."""
+    return upper_float(ball), float((2 * ball.rad()).upper())
 
 
 def _spanning(

@@ -7,10 +7,10 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import cycle, product
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,10 +36,13 @@ from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
 from ..systems.plant import Plant
 from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
 from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
-from .secret import Responses, Secret, SecretInputs
+from .secret import Blocks, Responses, Secret, SecretInputs
 
 #: Numbers of windows of the free response that are copied at a time.
 _MOST_COPIED = 1 << 22
+
+#: Moves that are balls at a time.
+_BALLS_AT_ONCE = 1 << 12
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
@@ -400,11 +403,11 @@ class StateAdjacency(_OfStates):
 
     def balls_from(
         self, manifold: TrajectoryManifold, start: int, length: int
-    ) -> tuple[BallMatrix, int]:
+    ) -> tuple[Blocks, int]:
         if self.charts != "times":
             return super().balls_from(manifold, start, length)
         moves = self.moves_from(manifold, start, length)
-        return moves.matrix, moves.bits
+        return moves.blocks, moves.bits
 
     def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
         """Return a Krylov space of the inverse of A, which holds the moves at any time."""
@@ -546,8 +549,8 @@ class BallMoves(FiniteMoves):
 
 
 @dataclass(frozen=True, eq=False)
-class StateMoves(BallMoves):
-    """Moves mu_k A^-j e_k of the initial state.
+class StateMoves(FiniteMoves):
+    """Moves mu_k A^-j e_k of the initial state, from which ``columns`` are rounded.
 
     ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
     that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
@@ -562,6 +565,7 @@ class StateMoves(BallMoves):
     scales: NDArray
     start: int
     horizon: int
+    bits: int = field(kw_only=True)  # working precision of the balls
 
     @classmethod
     def of(
@@ -577,7 +581,7 @@ class StateMoves(BallMoves):
         back = max(int(times.max()) - start, 0)
         forward = max(start + horizon - 1 - int(times.min()), 0)
         axes = np.eye(plant.order)[:, index]
-        with piece(0, 3):
+        with piece(0, 2):
             free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
         count = len(index)
         times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
@@ -585,22 +589,33 @@ class StateMoves(BallMoves):
             first = np.flatnonzero(times == 0)
             times = np.append(times, times[first])
             sources = np.append(sources, count + sources[first])
-        with piece(1, 3):
-            states = free.columns(start - times, sources)
         scales = radii[sources % count]
-        with piece(2, 3):
-            matrix = _scaled_columns(states, scales, free.bits)
-            columns = midpoints(matrix)
+        columns = np.empty((plant.order, len(times)))
+        moving = np.zeros(plant.order, dtype=bool)
+        with piece(1, 2):
+            done = 0
+            for block in _in_blocks(free, start - times, sources, scales):
+                rounded = midpoints(block)
+                columns[:, done : done + block.ncols()] = rounded
+                done += block.ncols()
+                is_moved = [entry != 0 for entry in block.entries()]
+                moving |= np.reshape(is_moved, rounded.shape).any(axis=1)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
                 "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
                 "shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
+        # a rounded zero would pass for a state that never moves
+        if (moving & ~columns.any(axis=1)).any():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "below 1e-323: rescale the states, or protect earlier times "
+                "(StateAdjacency(times=...))"
+            )
         columns.flags.writeable = False
-        moves = cls(
+        return cls(
             columns,
-            matrix,
             free,
             times,
             sources,
@@ -610,15 +625,20 @@ class StateMoves(BallMoves):
             bits=free.bits,
             errors=_roundings(columns),
         )
-        silent = np.flatnonzero(~columns.any(axis=1)).tolist()
-        # a rounded zero would pass for a state that never moves
-        if any(ball != 0 for row in moves.balls(silent) for ball in row):
-            raise UncertifiableError(
-                f"hiding a move at t = {times.max()} needs a move of the initial state "
-                "below 1e-323: rescale the states, or protect earlier times "
-                "(StateAdjacency(times=...))"
-            )
-        return moves
+
+    def blocks(self) -> Iterator[BallMatrix]:
+        """The moves as balls, some columns (n, m) at a time."""
+        return _in_blocks(self.free, self.start - self.times, self.sources, self.scales)
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of the moves as a table of balls."""
+        chosen = [int(row) for row in rows]
+        table: list[list[Ball]] = [[] for _ in chosen]
+        for block in self.blocks():
+            entries = block.tolist()
+            for line, row in zip(table, chosen):
+                line += entries[row]
+        return table
 
     def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         """The responses from the plant's past and future, not from rounded moves."""
@@ -650,9 +670,7 @@ class StateMoves(BallMoves):
     def stretched(self, gains: NDArray) -> StateMoves:
         """The same moves, each times its own gain."""
         columns = real_array(self.columns * gains, "moves", copy=False)
-        matrix = _scaled_columns(self.matrix, gains, self.bits)
-        scales = self.scales * gains
-        return replace(self, columns=columns, matrix=matrix, scales=scales)
+        return replace(self, columns=columns, scales=self.scales * gains)
 
     def responses(self, C: NDArray, columns: NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
@@ -687,15 +705,18 @@ class StateMoves(BallMoves):
         return round_up(top * np.concatenate(sizes) * (1 + rounding))
 
 
+def _in_blocks(
+    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
+) -> Iterator[BallMatrix]:
+    """Scaled columns of a free response, as many at a time as fit in little memory."""
+    for first in range(0, len(times), _BALLS_AT_ONCE):
+        some = slice(first, first + _BALLS_AT_ONCE)
+        yield free.columns(times[some], sources[some], scales[some])
+
+
 def _roundings(columns: NDArray) -> NDArray:
     """Bounds of the errors of rounded numbers, of which zeros are exact."""
-    return np.where(columns == 0, 0.0, np.spacing(np.abs(columns)))
-
-
-def _scaled_columns(matrix: BallMatrix, scales: NDArray, bits: int) -> BallMatrix:
-    """The columns of a matrix (n, M), each times its own number."""
-    balls = [Ball(scale) for scale in scales.tolist()]
-    with working_bits(bits):
-        pairs = zip(matrix.entries(), cycle(balls))
-        entries = [entry * scale for entry, scale in pairs]
-    return BallMatrix(matrix.nrows(), matrix.ncols(), entries)
+    errors = np.abs(columns)
+    np.spacing(errors, out=errors)
+    errors[columns == 0] = 0.0
+    return errors

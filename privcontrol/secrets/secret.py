@@ -7,7 +7,7 @@ as inputs of a linear system, for runs of any length and for plants that vary.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -32,6 +32,9 @@ from .manifold import TrajectoryManifold, trajectory_manifold
 
 #: Lengths of a lasting change among which the shape of the noise is optimised.
 MOST_LENGTHS = 40
+
+#: Makes moves as balls, some columns (n, m) at a time.
+Blocks = Callable[[], Iterable[BallMatrix]]
 
 
 @dataclass(frozen=True)
@@ -313,17 +316,18 @@ class Secret(Adjacency):
 
     def balls_from(
         self, manifold: TrajectoryManifold, start: int, length: int
-    ) -> tuple[BallMatrix, int]:
+    ) -> tuple[Blocks, int]:
         """Return moves of a run as those of its state at ``start`` (n, M), and their bits.
 
         The run is of the trajectory ``manifold``; ``length`` samples are published from
-        ``start`` on.
+        ``start`` on. The moves come in blocks of columns, since many do not fit in memory.
         """
         plant = manifold.plant
         free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
         with working_bits(free.bits):
             initial = ball_matrix(self.moves(manifold).balls(range(plant.order)))
-            return free.at(start) * initial, free.bits
+            vectors = free.at(start) * initial
+        return lambda: [vectors], free.bits
 
     def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
         """Return rational columns (n, k) whose span holds every move of the first state."""

@@ -7,9 +7,8 @@ cost of microseconds a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -166,6 +165,8 @@ class FreeResponse:
                 "A^-t does not exist for moves of delayed inputs; protect the initial "
                 "state, or what enters the plant"
             )
+        self._A = A
+        self._forward = forward
         self.back = back
         self.bits = _FIRST_BITS
         self.axes = V
@@ -178,35 +179,46 @@ class FreeResponse:
                 if self.held:
                     following = ball_matrix(backward(A)[1]) * start
                     start = block_balls([[following, start]])
-                past, future = self._propagate(A, start, back, forward)
-            self._width = start.ncols()
-            reached = (self._samples(past), self._samples(future))
+                self._width = start.ncols()
+                past = self._past_of(start)
+                reached = (self._samples(past), 0)
+                if reached[0] == back:
+                    reached = (back, self._samples(self._future_of(start)))
             if reached == wanted:
-                self._blocks = [*past, start, *future]
+                self._start = start
+                self._known = [*past, start]
+                self._known_ends = _ends(self._known)
                 return
             self._refuse_hopeless(reached_before, reached, wanted)
             reached_before = reached
             self.bits *= 2
 
-    def _samples(self, blocks: list[BallMatrix]) -> int:
+    def _samples(self, blocks: Iterable[BallMatrix]) -> int:
         return sum(block.ncols() for block in blocks) // self._width
 
-    @staticmethod
-    def _propagate(
-        A: NDArray, V: BallMatrix, back: int, forward: int
-    ) -> tuple[list[BallMatrix], list[BallMatrix]]:
-        """A^-t V and A^t V for t = 1, 2, .., as far as they are accurate."""
-        past: list[BallMatrix] = []
-        future: list[BallMatrix] = []
-        count = V.ncols()
-        if back:
-            try:
-                past = _orbit(ball_matrix(backward(A)[0]), V, back * count)
-            except ZeroDivisionError:  # not invertible at this precision
-                pass
-        if sum(block.ncols() for block in past) == back * count:
-            future = _orbit(ball_matrix(A), V, forward * count)
-        return past, future
+    def _past_of(self, start: BallMatrix) -> list[BallMatrix]:
+        """A^-t V for t = 1, 2, .., as far as they are accurate."""
+        if not self.back:
+            return []
+        try:
+            step = ball_matrix(backward(self._A)[0])
+        except ZeroDivisionError:  # not invertible at this precision
+            return []
+        return list(_orbit(step, start, self.back * self._width))
+
+    def _future_of(self, start: BallMatrix) -> Iterator[BallMatrix]:
+        """A^t V for t = 1, 2, .., as far as they are accurate."""
+        return _orbit(ball_matrix(self._A), start, self._forward * self._width)
+
+    @cached_property
+    def _blocks(self) -> list[BallMatrix]:
+        """All states. Few ask for the future, which takes as much memory as the past."""
+        with working_bits(self.bits):
+            return [*self._known, *self._future_of(self._start)]
+
+    @cached_property
+    def _block_ends(self) -> NDArray:
+        return _ends(self._blocks)
 
     def _refuse_hopeless(
         self,
@@ -236,21 +248,27 @@ class FreeResponse:
         """Where each time stands: the past comes first, its latest time at its head."""
         return np.where(times < 0, -1 - times, self.back + times)
 
-    @cached_property
-    def _rows(self) -> list[list[Ball]]:
-        """The rows of all states side by side."""
-        tables = [block.tolist() for block in self._blocks]
-        return [list(chain.from_iterable(rows)) for rows in zip(*tables, strict=True)]
-
     def at(self, t: int) -> BallMatrix:
         """A^t V as balls (n, q)."""
         sources = np.arange(self._width)
-        return self.columns(np.full(self._width, t), sources)
+        times = np.full(self._width, t)
+        return self.columns(times, sources, np.ones(self._width))
 
-    def columns(self, times: NDArray, sources: NDArray) -> BallMatrix:
-        """Columns (n, M) of A^t V, each of its own time and source."""
-        places = (self._places(times) * self._width + sources).tolist()
-        return BallMatrix([[row[k] for k in places] for row in self._rows])
+    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+        """Columns (n, M) of A^t V, each of its own time and source, times its own number."""
+        places = self._places(times) * self._width + sources
+        is_past = not (times > 0).any()
+        every = self._known if is_past else self._blocks
+        ends = self._known_ends if is_past else self._block_ends
+        homes = np.searchsorted(ends, places, side="right")
+        within = places - np.append(0, ends)[homes]
+        blocks = [every[home] for home in homes.tolist()]
+        with working_bits(self.bits):
+            chosen = list(zip(blocks, within.tolist(), map(Ball, scales.tolist())))
+            rows = range(len(self.axes))
+            return BallMatrix(
+                [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
+            )
 
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
@@ -284,6 +302,11 @@ def response_to_shape(
     return np.concatenate(every, axis=2)
 
 
+def _ends(blocks: list[BallMatrix]) -> NDArray:
+    """Where each block ends when they stand side by side."""
+    return np.cumsum([block.ncols() for block in blocks])
+
+
 def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
     return UncertifiableError(
         f"A^t for t = {sign}1 .. {sign}{want} is beyond {_MOST_BITS}-bit arithmetic"
@@ -292,7 +315,7 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
     )
 
 
-def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> list[BallMatrix]:
+def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatrix]:
     """step start, step^2 start, .. side by side, up to the last accurate state.
 
     There are at most ``count`` columns. The states of a block, moved on by as many
@@ -306,21 +329,20 @@ def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> list[BallMatrix]:
         block = block_balls([[block, leap * block]])
         leap = leap * leap
     powers = [leap**0]
-    kept: list[BallMatrix] = []
-    for first in range(0, count, block.ncols()):
-        if len(kept) == len(powers):
+    for k, first in enumerate(range(0, count, block.ncols())):
+        if k == len(powers):
             powers += [leap * power for power in powers]
             leap = leap * leap
         if count - first < block.ncols():
             block = submatrix(block, rows, range(count - first))
-        latest = powers[len(kept)] * block
+        latest = powers[k] * block
         with working_bits(_KEPT_BITS):
             latest = latest * 1
         accurate = _accurate_columns(latest) // width * width
         if accurate < latest.ncols():
-            return [*kept, submatrix(latest, rows, range(accurate))]
-        kept.append(latest)
-    return kept
+            yield submatrix(latest, rows, range(accurate))
+            return
+        yield latest
 
 
 def _accurate_columns(matrix: BallMatrix) -> int:

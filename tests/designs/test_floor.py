@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -324,3 +325,16 @@ def test_dense_noise_beside_floors_that_differ_hides_all_of_a_thousand_changes()
     floor = np.diag(np.tile([1.0, 4.0], T))
     assert np.linalg.eigvalsh(covariance - floor).min() > -1e-9
     assert noise.design.gap < 0.01
+
+
+def test_a_long_horizon_holds_few_numbers_a_sample():
+    """Tables of Python balls would hold 900 bytes and more a sample."""
+    horizon = 20_000
+    tracemalloc.start()
+    try:
+        secret = pc.StateAdjacency({"position": 1.0})
+        cases.vehicle_noise(secret, horizon=horizon, floor=0.1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500 * horizon

@@ -188,6 +188,32 @@ def test_windows_with_a_white_floor_are_stacked_too():
     assert pc.windows_guarantee(noises).gdp == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.parametrize("shape", [{}, {"floor": 0.1}])
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_moves_in_blocks_have_the_shifts_of_all_moves_at_once(
+    monkeypatch, shape, at_once
+):
+    A = np.array([[0.9, 0.2, 0.0], [0.0, 0.8, 0.1], [0.1, 0.0, 0.7]])
+    plant = ct.ss(A, np.ones((3, 1)), [[1, 0, 1], [0, 1, 0]], 0, 1, name="mixed")
+    secret = pc.StateAdjacency({"x[0]": 1.0, "x[2]": 0.3})
+    request = {"budget": cases.BUDGET, "adjacency": secret, "max_std": np.inf, **shape}
+    noises = [pc.design_output_noise(plant, horizon=T, **request) for T in (5, 9)]
+    whole = pc.windows_guarantee(noises, adjacency=secret).gdp
+    monkeypatch.setattr("privcontrol.secrets.adjacency._BALLS_AT_ONCE", at_once)
+    assert pc.windows_guarantee(noises, adjacency=secret).gdp == whole
+    run = pc.trajectory_manifold(plant, 14)
+    moves = secret.moves(run)
+    np.testing.assert_array_equal(
+        np.array(moves.balls(range(3)), float), secret.moves(run).vectors
+    )
+    for t in range(14):
+        back = np.linalg.inv(np.linalg.matrix_power(A, t))
+        expected = back[:, [0, 2]] * [1.0, 0.3]
+        np.testing.assert_allclose(
+            moves.vectors[:, 2 * t : 2 * t + 2], expected, rtol=1e-9
+        )
+
+
 @pytest.mark.parametrize("lengths", [(3, 3), (2, 4)])
 def test_circuits_of_a_run_are_followed_through_its_windows(lengths):
     """Definition 4 over two windows, against dense covariances of both."""
