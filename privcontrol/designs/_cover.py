@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core._linalg import EPS
 from ..core._progress import piece
 from ..core.ellipsoid import Shape, enclosing_ellipsoid
 
@@ -23,8 +24,10 @@ _LARGE = 24
 _USUAL_ROUNDS = 5
 #: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
 #: models, of which a few stand for many.
-_LATE = 10
-_LATE_GAP = 1e-4
+_LATE = 4
+_LATE_GAP = 2e-5
+#: Directions of a ball that reach this far into the ellipsoid may come to touch it.
+_NEAR = 1 - 1e-2
 #: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
 _COARSE = 1e-4
 _SHARPER = 0.1
@@ -48,43 +51,50 @@ def covering_ellipsoid(
         found = enclosing_ellipsoid(points, weight_factor, tol=tol)
         return Shape(found.factor, found.lower_bound)
     is_large = len(points) > _LARGE
-    rounds = _ROUNDS
-    near = 1 - 1e-3
-    if is_large:
-        rounds = _FEW_ROUNDS
-        near = 1.0
-    chosen = np.hstack([points, *(_axes(ball, weight_factor) for ball in balls)])
+    rounds = _FEW_ROUNDS if is_large else _ROUNDS
+    held = points
+    units = [_axes(ball.T @ weight_factor) for ball in balls]
     best = balls[0]
     lower_bound = 0.0
     cheapest = np.inf
     sharpness = max(_COARSE, tol / 4)
     for count in range(rounds):
+        chosen = [held, *(ball @ unit for ball, unit in zip(balls, units))]
         with piece(count, _USUAL_ROUNDS):
-            found = enclosing_ellipsoid(chosen, weight_factor, tol=sharpness)
+            found = enclosing_ellipsoid(np.hstack(chosen), weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)
         factor = found.factor
-        violated = []
-        for ball in balls:
+        counts = [part.shape[1] for part in chosen]
+        weights = np.zeros(sum(counts))
+        weights[found.support] = found.weights
+        of_held, *of_units = np.split(weights, np.cumsum(counts)[:-1])
+        held = held[:, of_held > 0]
+        is_violated = False
+        for k, ball in enumerate(balls):
+            root = units[k] * np.sqrt(of_units[k])
             _, s, vt = _svd(np.linalg.solve(found.factor, ball))
-            if (s > 1).any():
-                widest = _directions(vt[s > near].T, is_large)
-                violated.append(ball @ widest)
+            added = [_axes(root)]
+            if s[0] > 1 + max(tol, sharpness) / 8:  # less is cheaply enlarged
+                is_violated = True
+                added.append(vt[s > 1].T)
+                if not is_large:
+                    added.append(_turns(root, vt[s > _NEAR].T, sharpness))
+            units[k] = np.hstack(added)
             factor = _enlarged(factor, ball)
         sizes = np.linalg.norm(np.linalg.solve(factor, points), axis=0)
         if (sizes > 1).any():  # no longer among those chosen
-            violated.append(points[:, sizes > 1])
+            is_violated = True
+            held = np.hstack([held, points[:, sizes > 1]])
             factor = factor * sizes.max()
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:
             best = factor
             cheapest = cost
         gap = cheapest / lower_bound - 1
-        if gap <= tol or (not violated and sharpness <= tol / 4):
+        if gap <= tol or (not is_violated and sharpness <= tol / 4):
             break
         if count >= _LATE and len(balls) > 2 and gap <= _LATE_GAP:
             break
-        # the points that carry the ellipsoid so far give its bound again
-        chosen = np.hstack([chosen[:, found.support], *violated])
         sharpness = max(tol / 4, _SHARPER * min(gap, sharpness))
     return Shape(best, lower_bound)
 
@@ -100,20 +110,32 @@ def _svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     return scipy.linalg.svd(matrix, full_matrices=False, lapack_driver=_DRIVER)
 
 
-def _axes(ball: NDArray, weight_factor: NDArray) -> NDArray:
-    """Boundary points of a ball that alone make the cheapest ellipsoid around it."""
-    _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
-    return ball @ vt.T
+def _axes(root: NDArray) -> NDArray:
+    """Orthonormal columns (q, k) that may carry the ellipsoid in place of others.
+
+    With the others times roots of their weights, ``root``, the axes of root root^T have
+    the same sum of u u^T and so prove the same bound. They are at most q.
+    """
+    axes, sizes, _ = _svd(root)
+    return axes[:, sizes >= EPS * sizes[0]]
 
 
-def _directions(vectors: NDArray, large: bool) -> NDArray:
-    """Unit vectors whose squares span those of a subspace, or a basis of a large one."""
-    directions = [vectors]
-    if not large:
-        for one, other in combinations(vectors.T[:, :, None], 2):
-            directions.append((one + other) / np.sqrt(2))
-            directions.append((one - other) / np.sqrt(2))
-    return np.hstack(directions)
+def _turns(root: NDArray, near: NDArray, least: float) -> NDArray:
+    """Unit vectors by which the matrix root root^T (q, q) of weights turns in a subspace.
+
+    They are the axes of the matrix in the span of ``near`` (q, k), and the sums and
+    differences of each two of them, each as long as the root of its weight, or of
+    ``least`` of the largest: between a large and a small axis, weights turn little.
+    """
+    inside = near.T @ root
+    values, axes = scipy.linalg.eigh(inside @ inside.T)
+    smallest = least * values[-1] if values[-1] > 0 else 1.0
+    scaled = near @ axes * np.sqrt(np.maximum(values, smallest))
+    directions = [scaled]
+    for one, other in combinations(scaled.T[:, :, None], 2):
+        directions += [one + other, one - other]
+    turned = np.hstack(directions)
+    return turned / np.linalg.norm(turned, axis=0)
 
 
 def remainder(factor: NDArray, ball: NDArray, least: float = 1e-7) -> NDArray:
