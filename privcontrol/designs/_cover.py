@@ -53,7 +53,10 @@ def covering_ellipsoid(
     is_large = len(points) > _LARGE
     rounds = _FEW_ROUNDS if is_large else _ROUNDS
     held = points
-    units = [_axes(ball.T @ weight_factor) for ball in balls]
+    units = []
+    for ball in balls:  # the axes alone make the cheapest ellipsoid around the ball
+        _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
+        units.append(vt.T)
     best = balls[0]
     lower_bound = 0.0
     cheapest = np.inf
