@@ -629,7 +629,8 @@ def _newton_matrix(it: _Iterate) -> NDArray:
     matrix = np.diag(it.slack)
     points = it.points * np.sqrt(np.sqrt(it.multiplier))
     for factor in _cauchy_factors(it.cost):
-        gram = (points * factor[:, None]).T @ points
+        # by SciPy's library as the factors: threads of two libraries hold each other up
+        gram = blas.dgemm(1.0, points * factor[:, None], points, trans_a=True).T
         gram *= gram
         matrix += gram
     return matrix
@@ -654,7 +655,7 @@ def _factorise(matrix: NDArray) -> NDArray:
     scale = matrix.trace() / size
     ridge = 0.0
     while True:
-        lower, info = lapack.dpotrf(matrix, lower=1)
+        lower, info = lapack.dpotrf(matrix.T, lower=1)  # symmetric, by columns
         if info == 0:
             return lower
         if not (np.isfinite(scale) and ridge < 1e-2):
