@@ -709,9 +709,12 @@ def _in_blocks(
     free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
 ) -> Iterator[BallMatrix]:
     """Scaled columns of a free response, as many at a time as fit in little memory."""
-    for first in range(0, len(times), _BALLS_AT_ONCE):
-        some = slice(first, first + _BALLS_AT_ONCE)
-        yield free.columns(times[some], sources[some], scales[some])
+    count = -(-len(times) // _BALLS_AT_ONCE)
+    for k in range(count):
+        some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)
+        with piece(k, count):
+            block = free.columns(times[some], sources[some], scales[some])
+        yield block
 
 
 def _roundings(columns: NDArray) -> NDArray:

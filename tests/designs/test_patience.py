@@ -57,7 +57,7 @@ VARYING = pc.PlantPolytope([FADING, OTHER])
     "plant, asked",
     [
         (None, dict(adjacency=POSITION, horizon=2000, models="exact")),
-        (None, dict(adjacency=POSITION, horizon=2000, floor=0.1)),
+        (None, dict(adjacency=POSITION, horizon=20_000, floor=0.1)),
         (None, dict(adjacency=GUST, horizon=150, floor=0.1)),
         (None, dict(adjacency=GUST, horizon=150)),
         (None, dict(adjacency=STILL, horizon=20, models=BOX, floor=0.3)),
