@@ -138,10 +138,13 @@ def no_arguments(_gallery_conf, script_vars):
 
 
 def written_figures(block, block_vars, gallery_conf):
-    """The PNG files that a script wrote since its last block, moved into the gallery."""
+    """The PNG files that a script wrote since its last block, moved into the gallery.
+
+    A script names its figures after itself: others run beside it, and write to the same folder.
+    """
     plt.close("all")
-    images = []
-    for written in sorted(Path(block_vars["src_file"]).parent.glob("*.png")):
+    script, images = Path(block_vars["src_file"]), []
+    for written in sorted(script.parent.glob(f"{script.stem}*.png")):
         image = Path(next(block_vars["image_path_iterator"]))
         shutil.move(written, image)
         images.append(str(image))
