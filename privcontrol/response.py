@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._figures import AxesLike, Panel, Style, draw_panels, quantile_pair
 from .core._linalg import positive_integer, real_array
-from .core._shown import time_axis, with_units
+from .core._objects import time_axis, with_units
 from .core.guarantee import SIMULATED, PrivacyGuarantee, released
 
 if TYPE_CHECKING:

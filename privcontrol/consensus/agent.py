@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, real_array
+from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, Snapshot
 from ..core.errors import PrivacyError
 from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release

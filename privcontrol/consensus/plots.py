@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._figures import COLORS as OKABE_ITO
 from ..core._linalg import instance_of, one_of, real_array
-from ..core._shown import own_axes
+from ..core._objects import own_axes
 from .error import step_count
 from .network import DENSE_NODES, Values
 from .noise import READOUTS

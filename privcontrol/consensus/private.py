@@ -21,7 +21,6 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..core._frozen import Frozen
 from ..core._linalg import (
     EPS,
     Seed,
@@ -32,7 +31,7 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
-from ..core._shown import html_table
+from ..core._objects import Frozen, html_table
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.guarantee import PrivacyGuarantee, Scope, released
 from ..core.loss import PrivacyLoss, checked_delta

@@ -2,7 +2,6 @@ from ._audit import (
     AuditResult as AuditResult,
     audit as audit,
 )
-from .adaptive import AdaptiveReleases as AdaptiveReleases
 from .adjacency import (
     Adjacency as Adjacency,
     BallAdjacency as BallAdjacency,
@@ -40,7 +39,7 @@ from .inference import (
     InputPerturbation as InputPerturbation,
     OutputPerturbation as OutputPerturbation,
 )
-from .ledger import PrivacyLedger as PrivacyLedger
+from .ledger import AdaptiveReleases as AdaptiveReleases, PrivacyLedger as PrivacyLedger
 from .lipschitz import (
     ClippedNetwork as ClippedNetwork,
     LipschitzBound as LipschitzBound,

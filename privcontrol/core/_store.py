@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
-from ._files import finished_file
+from ._objects import finished_file
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0

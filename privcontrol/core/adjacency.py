@@ -21,7 +21,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ._balls import rational_matrix
-from ._files import Saved
 from ._linalg import (
     EPS,
     instance_of,
@@ -30,6 +29,7 @@ from ._linalg import (
     real_array,
     sequence_of,
 )
+from ._objects import Saved
 from .errors import UncertifiableError
 from .manifold import AffineManifold
 from .moves import (

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr, ndtri
 
-from ._files import Saved
 from ._linalg import (
     EPS,
     one_of,
@@ -28,6 +27,7 @@ from ._linalg import (
     real_array,
     round_up,
 )
+from ._objects import Saved
 from .errors import PrivacyError, PrivacyWarning, UncertifiableError
 
 LARGEST_EPSILON = 1e4

@@ -21,9 +21,8 @@ from functools import reduce
 from numbers import Real
 from typing import Any
 
-from ._files import Saved, decode, encode
 from ._linalg import instance_of, one_of, positive_integer, positive_number
-from ._shown import html_table
+from ._objects import Saved, decode, encode, html_table
 from .adjacency import Adjacency
 from .budget import PrivacyBudget, checked_budget
 from .loss import (

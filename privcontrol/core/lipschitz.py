@@ -32,8 +32,8 @@ from ._balls import (
     upper_float,
     working_bits,
 )
-from ._frozen import CheckedFields
 from ._linalg import EPS, one_of, positive_number, real_array, round_up, sequence_of
+from ._objects import CheckedFields
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from ._files import Saved, encode
 from ._linalg import (
     EPS,
     instance_of,
@@ -35,6 +34,7 @@ from ._linalg import (
     round_up,
     smallest,
 )
+from ._objects import Saved, encode
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from ._balls import (
     upper_bounds,
     working_bits,
 )
-from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array, sequence_of
+from ._objects import Frozen, array_identity
 from .errors import UncertifiableError
 from .moves import FiniteMoves
 

@@ -26,7 +26,6 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from ._frozen import Frozen, array_identity
 from ._linalg import (
     EPS,
     Seed,
@@ -37,6 +36,7 @@ from ._linalg import (
     rank_tolerance,
     real_array,
 )
+from ._objects import Frozen, array_identity
 from .budget import PrivacyBudget, laplace_scale
 from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
 from .loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate

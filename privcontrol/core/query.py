@@ -23,8 +23,8 @@ from ._balls import (
     rational_matrix,
     working_bits,
 )
-from ._frozen import Frozen, array_identity
 from ._linalg import EPS, column_norms, one_of, rank_tolerance, real_array
+from ._objects import Frozen, array_identity
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .errors import PrivacyError, UncertifiableError
 from .manifold import AffineManifold, kernel_error

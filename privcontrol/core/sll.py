@@ -17,8 +17,8 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ._balls import Ball, upper_float, working_bits
-from ._frozen import CheckedFields
 from ._linalg import EPS, positive_integer, real_array, sequence_of
+from ._objects import CheckedFields
 from .lipschitz import LipschitzBound, checked_inputs, induced_norm
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._files import encode, read
+from ..core._objects import encode, read
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee

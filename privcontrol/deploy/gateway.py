@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._balls import Ball, Rational
-from ..core._files import as_path, decode, encode
 from ..core._linalg import instance_of, positive_integer, real_array, round_up
+from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, MemoryStore, Store
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee, released

@@ -18,9 +18,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import AxesLike
-from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, rank_tolerance, real_array
-from ..core._shown import with_units
+from ..core._objects import freeze_arrays, with_units
 from ..core.errors import UncertifiableError
 from ..noise.noise_plot import stacked_axes
 from ..noise.parts import Structured, White

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._figures import AxesLike
-from ..core._files import Saved, write
 from ..core._linalg import Seed, positive_number
-from ..core._shown import html_table
+from ..core._objects import Saved, html_table, write
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
 from ..noise.iosystem import entering, numbered

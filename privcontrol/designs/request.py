@@ -11,9 +11,8 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import Saved
-from ..core._frozen import CheckedFields
 from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core._objects import CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.noise import FAMILIES

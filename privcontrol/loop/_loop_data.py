@@ -16,8 +16,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import Saved
-from ..core._frozen import freeze_arrays
+from ..core._objects import Saved, freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
 from ..systems.linear import LinearSystem

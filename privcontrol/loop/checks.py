@@ -18,9 +18,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import Saved
-from ..core._frozen import freeze_arrays
 from ..core._linalg import positive_integer, real_array
+from ..core._objects import Saved, freeze_arrays
 from ..designs.output_noise import OutputNoise
 from ..secrets.disturbance import disturbances
 from ..systems.plant import Plant

@@ -25,9 +25,8 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import Saved
-from ..core._frozen import freeze_arrays
 from ..core._linalg import EPS, product, real_array
+from ..core._objects import Saved, freeze_arrays
 from ..noise.iosystem import numbered
 from ..systems.linear import reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._figures import finished_plot
 from ..core._linalg import real_array
-from ..core._shown import own_axes, with_units
+from ..core._objects import own_axes, with_units
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..secrets.disturbance import disturbances

@@ -17,9 +17,8 @@ from typing import Unpack
 import control as ct
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._files import write
 from ..core._linalg import Seed, positive_integer, positive_number, real_array
-from ..core._shown import html_table
+from ..core._objects import html_table, write
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
 from . import cloud

@@ -25,8 +25,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._files import Saved
 from ..core._linalg import EPS
+from ..core._objects import Saved
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White

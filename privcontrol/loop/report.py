@@ -15,8 +15,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ..core._files import finished_file
-from ..core._shown import time_axis, with_units
+from ..core._objects import finished_file, time_axis, with_units
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
 from ._loop_data import LoopData

@@ -17,8 +17,8 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import ByContent, freeze_arrays
 from ..core._linalg import product
+from ..core._objects import ByContent, freeze_arrays
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
 from ..systems.nonlinear import NonlinearPlant

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._figures import finished_plot
 from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
+from ..core._objects import own_axes, time_axis
 from ..core._progress import progress_bar
-from ..core._shown import own_axes, time_axis
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, kappa_inverse
 from ..core.loss import PrivacyLoss

@@ -20,7 +20,7 @@ from .._figures import (
     panel_axes,
 )
 from ..core._linalg import Seed, positive_integer
-from ..core._shown import own_axes, time_axis, with_units
+from ..core._objects import own_axes, time_axis, with_units
 from ..systems.linear import frequency_response
 from ..systems.plant import Plant
 from .summed import Pricing, SummedNoise

@@ -17,9 +17,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._files import Saved
-from ..core._frozen import ByContent
 from ..core._linalg import real_array
+from ..core._objects import ByContent, Saved
 from ..secrets.disturbance import causal_map, forced_outputs
 from ..systems.linear import LinearSystem, mapped, reachability_gramian, sum_of
 from ..systems.plant import Plant

@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._frozen import ByContent
 from ..core._linalg import Seed, check_memory, generator, positive_integer
+from ..core._objects import ByContent
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of

@@ -21,7 +21,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import ByContent
 from ..core._linalg import (
     EPS,
     Seed,
@@ -31,6 +30,7 @@ from ..core._linalg import (
     real_array,
     round_up,
 )
+from ..core._objects import ByContent
 from ..core._progress import piece
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError

@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from scipy.stats import beta, t as student
 
-from ..core._frozen import ByContent
 from ..core._linalg import (
     one_of,
     positive_integer,
@@ -39,6 +38,7 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
+from ..core._objects import ByContent
 from ..systems.plant import Plant
 from .boxes import PlantBox
 from .region import matrix_of, with_matrix

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
-from ..core._files import Saved
-from ..core._frozen import ByContent
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
+from ..core._objects import ByContent, Saved
 from ..core.adjacency import Adjacency
 from ..secrets.disturbance import disturbances
 from ..systems.nonlinear import (

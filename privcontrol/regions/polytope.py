@@ -13,8 +13,8 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import ByContent
 from ..core._linalg import Seed, generator, positive_integer, real_array
+from ..core._objects import ByContent
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift

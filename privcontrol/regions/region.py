@@ -15,9 +15,8 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._files import Saved
-from ..core._frozen import CheckedFields
 from ..core._linalg import positive_number, real_array
+from ..core._objects import CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart

@@ -26,8 +26,8 @@ from ..core._balls import (
     rational_matrix,
     working_bits,
 )
-from ..core._frozen import CheckedFields
 from ..core._linalg import EPS, one_of, real_array, round_up, sequence_of
+from ..core._objects import CheckedFields
 from ..core._progress import piece
 from ..core.adjacency import Radius, public_radius
 from ..core.errors import UncertifiableError

@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import Frozen, array_identity
 from ..core._linalg import (
     one_of,
     positive_integer,
@@ -27,6 +26,7 @@ from ..core._linalg import (
     real_array,
     sequence_of,
 )
+from ..core._objects import Frozen, array_identity
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves

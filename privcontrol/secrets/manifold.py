@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import array_identity
 from ..core._linalg import EPS, positive_integer, real_array
+from ..core._objects import array_identity
 from ..core.manifold import AffineManifold
 from ..core.moves import FiniteMoves
 from ..core.query import LinearQuery

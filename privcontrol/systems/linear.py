@@ -23,8 +23,7 @@ from ..core._balls import (
     block_balls,
     submatrix,
 )
-from ..core._files import Saved
-from ..core._frozen import ByContent
+from ..core._objects import ByContent, Saved
 
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any

@@ -24,8 +24,8 @@ from mpmath.ctx_iv import MPIntervalContext
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._frozen import comparable
 from ..core._linalg import one_of, positive_integer, positive_number
+from ..core._objects import comparable
 from .plant import SampledSystem
 
 _METHODS = ("rk4", "euler")

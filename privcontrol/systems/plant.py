@@ -14,8 +14,8 @@ from typing import Any
 import control as ct
 import numpy as np
 
-from ..core._frozen import ByContent
 from ..core._linalg import real_array
+from ..core._objects import ByContent
 from .linear import LinearSystem
 
 

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget, PrivacyGuarantee, loss as loss_module
-from privcontrol.core._files import decode, encode
+from privcontrol.core._objects import decode, encode
 from privcontrol.core.guarantee import Scope
 from privcontrol.core.loss import (
     PrivacyLoss,

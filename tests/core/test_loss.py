@@ -18,7 +18,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
-from privcontrol.core._files import decode, encode
+from privcontrol.core._objects import decode, encode
 from privcontrol.core.loss import (
     LaplaceShift,
     PrivacyLoss,

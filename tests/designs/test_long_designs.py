@@ -179,7 +179,7 @@ def test_an_interrupted_design_file_is_the_old_one_or_the_new_one(tmp_path):
     old, new = designed(), designed(floor=1.0)
     old.save(path)
     lines = 0
-    for _ in interruptions(lambda line: new.save(path), "core/_files.py", every=7):
+    for _ in interruptions(lambda line: new.save(path), "core/_objects.py", every=7):
         lines += 1
         assert list(tmp_path.iterdir()) == [path]
         assert pc.load(path) in (old, new)

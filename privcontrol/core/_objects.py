@@ -1,6 +1,7 @@
-"""Design files are JSON whose numbers are exact and whose content carries a digest.
+"""Our objects do not change, are equal by what they hold, and are saved and shown.
 
-A number with a fraction is ``{"float": "0x1.8p+1"}``, an array
+Design files are JSON whose numbers are exact and whose content carries a digest. A number
+with a fraction is ``{"float": "0x1.8p+1"}``, an array
 ``{"shape": [2, 1], "floats": [...]}`` in row-major order, and an object of a `Saved` class
 names it as ``kind`` before its fields. The first key of a file is ``schema``, the last one
 ``digest``: the SHA-256 sum of everything else as JSON with sorted keys and no spaces.
@@ -9,18 +10,111 @@ names it as ``kind`` before its fields. The first key of a file is ``schema``, t
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields
 from functools import singledispatch
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.axes import Axes
+
+
+# -- objects that do not change ------------------------------------------------------
+
+
+class Compared:
+    """Base of classes whose objects are equal if their `_identity` is."""
+
+    def _identity(self) -> tuple:
+        """The hashable facts that make two objects of this class equal."""
+        return (id(self),)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return self is other or self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._identity()))
+
+
+class ByContent(Compared):
+    """Base of frozen dataclasses (with ``eq=False``) that are equal if their fields are.
+
+    Arrays are equal if their shapes and entries are. Fields with ``compare=False`` do
+    not count.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+
+    def _identity(self) -> tuple:
+        compared = [field.name for field in fields(self) if field.compare]
+        return tuple(comparable(getattr(self, name)) for name in compared)
+
+
+class CheckedFields:
+    """Base of objects that do not change, and set the fields that they have checked.
+
+    A constructor, or ``__post_init__`` of a frozen dataclass, calls
+    ``self._set(name=value, ...)``.
+    """
+
+    def _set(self, **fields: object) -> None:
+        self.__dict__.update(fields)
+
+
+class Frozen(CheckedFields, Compared):
+    """Base of classes whose public promises rest on their fields.
+
+    Cached properties work. Setting or deleting an attribute after construction raises an
+    ``AttributeError``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(
+            f"{type(self).__name__} is immutable: guarantees rest on its {name}; "
+            "make another one"
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self.__setattr__(name, None)
+
+
+def freeze_arrays(record: DataclassInstance) -> None:
+    """Make the arrays of a frozen dataclass read-only copies."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value = value.copy()
+            value.flags.writeable = False
+            object.__setattr__(record, field.name, value)
+
+
+def array_identity(array: NDArray) -> tuple:
+    """The shape and bytes of an array, with zeros of one sign."""
+    return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
+
+
+def comparable(value: object) -> Any:
+    """A value that is equal to another one's if their contents are."""
+    if isinstance(value, np.ndarray):
+        return array_identity(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(comparable(part) for part in value)
+    return value
+
+
+# -- what files hold -----------------------------------------------------------------
 
 SCHEMA = 2
 
@@ -205,3 +299,59 @@ def sync_folder(path: str | Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+# -- what users see ------------------------------------------------------------------
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """Return labels and texts as a table of HTML."""
+    left = "style='text-align: left'"
+    lines = [
+        f"<tr><th {left}>{html.escape(label)}</th><td {left}>{html.escape(text)}</td></tr>"
+        for label, text in rows.items()
+    ]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def with_units(
+    names: Sequence[str],
+    units: Mapping[str, str] | None,
+    known: Collection[str] | None = None,
+) -> list[str]:
+    """Return names with their units, as in ``"T [K]"``, where ``units`` has one.
+
+    ``known`` are the names that may have units, by default those that are shown.
+    """
+    given = dict(units or {})
+    known = names if known is None else known
+    unknown = [str(name) for name in given if name not in known]
+    if unknown:
+        raise ValueError(
+            f"units: expected names among {', '.join(known)}, got {', '.join(unknown)}"
+        )
+    return [f"{name} [{given[name]}]" if name in given else name for name in names]
+
+
+def time_axis(label: str, unit: str | None) -> str:
+    """Return the label of a time axis, with the unit that the user counts dt in."""
+    if unit is None:
+        return label
+    if not isinstance(unit, str):
+        raise TypeError(f"time_unit: expected text such as 'h', got {unit!r}")
+    return f"Time [{unit}]"
+
+
+def own_axes(ax: object) -> Axes:
+    """Return the given axes, or those of a new figure."""
+    import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
+
+    if ax is None:
+        return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax: expected matplotlib Axes or None, got {type(ax).__name__}; "
+            "plt.subplots()[1] makes them"
+        )
+    return ax
