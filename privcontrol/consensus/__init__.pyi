@@ -1,25 +1,25 @@
-from .adjacency import NodeAdjacency as NodeAdjacency
-from .agent import (
-    Agent as Agent,
-    pair_keys as pair_keys,
-)
-from .error import (
-    MeanSquareErrorEstimate as MeanSquareErrorEstimate,
+from .accuracy import (
     optimal_consensus_epsilon as optimal_consensus_epsilon,
     optimal_consensus_error as optimal_consensus_error,
     optimal_consensus_scales as optimal_consensus_scales,
+    plot_error as plot_error,
+    plot_network as plot_network,
+)
+from .agent import (
+    Agent as Agent,
+    pair_keys as pair_keys,
 )
 from .network import (
     Network as Network,
     read_network as read_network,
 )
-from .plots import (
-    plot_error as plot_error,
-    plot_network as plot_network,
-)
+from .noise import NodeAdjacency as NodeAdjacency
 from .private import (
     PrivateConsensus as PrivateConsensus,
     private_consensus as private_consensus,
     worst_coalition as worst_coalition,
 )
-from .simulation import ConsensusResponse as ConsensusResponse
+from .simulation import (
+    ConsensusResponse as ConsensusResponse,
+    MeanSquareErrorEstimate as MeanSquareErrorEstimate,
+)

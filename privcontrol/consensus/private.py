@@ -38,29 +38,29 @@ from ..core.loss import PrivacyLoss, checked_delta
 from ..core.mechanism import Mechanism
 from ..core.noise import Noise, delta_to_quote, family_of
 from ..core.query import LinearQuery
-from .adjacency import MOVES, InitialValues, NodeAdjacency
 from .agent import Agent
-from .error import (
-    MeanSquareErrorEstimate,
-    deviation_from_mean,
-    estimated_error,
-    step_count,
-)
 from .network import WEIGHTS, Network, Values, fingerprint, read_network
 from .noise import (
+    MOVES,
     READOUTS,
     AgentNoise,
     Exposure,
+    InitialValues,
+    NodeAdjacency,
     ample_pairwise_std,
     exposure_to,
     exposure_to_any,
 )
 from .simulation import (
     ConsensusResponse,
+    MeanSquareErrorEstimate,
     consensus_response,
+    deviation_from_mean,
     entry_labels,
+    estimated_error,
     noise_labels,
     propagate,
+    step_count,
 )
 
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.

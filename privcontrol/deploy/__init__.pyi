@@ -1,7 +1,7 @@
 from .command import (
     Relay as Relay,
+    Topic as Topic,
     main as main,
 )
 from .files import load as load
 from .gateway import Gateway as Gateway
-from .mqtt import Topic as Topic

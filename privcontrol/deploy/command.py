@@ -7,6 +7,13 @@
 A source yields readings: texts (a JSON object, or a CSV row after a header), or
 mappings of output names to numbers. A sink is a function that takes a mapping with the
 index and what is published. Nothing here prints a reading.
+
+Topics of an MQTT broker have quality of service 0: a reading that comes late is of no
+use, and one that comes twice is refused. What the broker misses is a gap, and is never
+sent again. Who connects is said by the environment, so neither the list of processes
+nor a shell's history shows it: PRIVCONTROL_MQTT_USER, PRIVCONTROL_MQTT_PASSWORD or
+PRIVCONTROL_MQTT_PASSWORD_FILE, and for mqtts:// PRIVCONTROL_MQTT_CA (the system's
+authorities by default), PRIVCONTROL_MQTT_CERT and PRIVCONTROL_MQTT_KEY.
 """
 
 from __future__ import annotations
@@ -17,12 +24,14 @@ import json
 import logging
 import math
 import os
+import queue
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from ..core.errors import PrivacyError
 from ..core.ledger import PrivacyLedger
@@ -31,6 +40,10 @@ from ..designs.output_noise import OutputNoise
 from ..loop.loop import PrivateLoop
 from .files import load
 from .gateway import Gateway
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.reasoncodes import ReasonCode
 
 Reading = str | bytes | Mapping[str, Any]
 Sink = Callable[[dict[str, float]], object]
@@ -43,6 +56,15 @@ _TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 #: Longest reading, in characters.
 _LONGEST = 1 << 16
+
+#: How a place begins that is a topic of a broker.
+_TOPICS = ("mqtt://", "mqtts://")
+_ENVIRONMENT = "PRIVCONTROL_MQTT_"
+#: Seconds that a broker has for its first answer.
+_PATIENCE = 10.0
+#: Most readings that wait. Those that come then are lost.
+_MOST_WAITING = 1000
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class _Refused(Exception):
@@ -246,10 +268,144 @@ def _number(value: object) -> float:
 # -- sources and sinks ---------------------------------------------------------------
 
 
+class Topic:
+    """A topic of a broker: iterate over its messages, or send to it.
+
+    A lost connection is made again by itself.
+
+    Parameters
+    ----------
+    address : str
+        ``mqtt://host:port/topic``, or ``mqtts:`` with TLS. Without a user or password.
+    longest : int, optional
+        Of a longer message only the beginning is kept, one byte more than this.
+
+    Raises
+    ------
+    ValueError
+        If the address is no such thing.
+    PermissionError
+        On entering, if the broker refuses the user.
+    OSError
+        On entering, if the broker does not answer or cannot serve for now.
+    """
+
+    def __init__(self, address: str, *, longest: int = _LONGEST) -> None:
+        parts = urlsplit(address)
+        self._topic = parts.path.removeprefix("/")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError(
+                "address: expected no user and no password, which other users would "
+                f"see; set {_ENVIRONMENT}USER and {_ENVIRONMENT}PASSWORD_FILE"
+            )
+        if not parts.hostname or not self._topic or set(self._topic) & set("+#"):
+            raise ValueError("address: expected mqtt://host/topic without wildcards")
+        secure = parts.scheme == "mqtts"
+        if not secure and parts.hostname not in _LOOPBACK:
+            _LOG.warning("mqtt:// is not encrypted; use mqtts://")
+        self._host = parts.hostname
+        self._port = parts.port or (8883 if secure else 1883)
+        self._longest = longest
+        self._reads = False
+        self._sends = True
+        try:
+            from paho.mqtt.client import Client
+            from paho.mqtt.enums import CallbackAPIVersion
+        except ImportError as error:
+            raise ValueError(
+                f"{address}: MQTT needs paho-mqtt: pip install 'privcontrol[deploy]'"
+            ) from error
+        self._messages: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
+        self._answers: queue.Queue[ReasonCode] = queue.Queue()
+        self._client = Client(CallbackAPIVersion.VERSION2)
+        self._client.username_pw_set(_setting("USER"), _password())
+        if secure:
+            self._client.tls_set(_setting("CA"), _setting("CERT"), _setting("KEY"))
+        self._client.reconnect_delay_set(1, 8)
+        self._client.on_connect = self._connected
+        self._client.on_message = self._arrived
+
+    def __enter__(self) -> Self:
+        self._client.connect(self._host, self._port)
+        self._client.loop_start()
+        try:
+            reason = self._answers.get(timeout=_PATIENCE)
+        except queue.Empty:
+            self.__exit__()
+            raise TimeoutError(
+                "the broker accepts the connection and says nothing"
+            ) from None
+        if reason.is_failure:
+            self.__exit__()
+            passes = reason == "Server unavailable"
+            kind = ConnectionError if passes else PermissionError
+            raise kind(f"the broker refuses to serve: {reason}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._reads = True
+        self._client.subscribe(self._topic, qos=0)
+        while True:
+            yield self._messages.get()
+
+    def send(self, message: dict[str, float]) -> None:
+        """Send a message, or log that it is lost."""
+        sent = self._client.publish(self._topic, json.dumps(message), qos=0)
+        try:
+            sent.wait_for_publish(1.0)
+            reaches = sent.is_published()
+        except RuntimeError:  # the connection is gone, perhaps since a moment ago
+            reaches = False
+        if reaches != self._sends:
+            self._sends = reaches
+            said = (
+                "reaches the broker again" if reaches else "does not reach the broker"
+            )
+            _LOG.warning("sample %d %s", message["index"], said)
+
+    # -- in the client's thread ------------------------------------------------------
+
+    def _connected(
+        self,
+        client: Client,
+        data: object,
+        flags: object,
+        reason: ReasonCode,
+        *_: object,
+    ) -> None:
+        self._answers.put(reason)
+        _LOG.info("broker: %s", reason)
+        if self._reads and not reason.is_failure:
+            client.subscribe(self._topic, qos=0)
+
+    def _arrived(self, client: Client, data: object, message: MQTTMessage) -> None:
+        if message.retain:
+            return  # it was sent before this client was there
+        try:
+            self._messages.put_nowait(bytes(message.payload[: self._longest + 1]))
+        except queue.Full:
+            _LOG.warning("a reading was lost: %d are waiting", _MOST_WAITING)
+
+
+def _setting(name: str) -> str | None:
+    return os.environ.get(_ENVIRONMENT + name)
+
+
+def _password() -> str | None:
+    file = _setting("PASSWORD_FILE")
+    if file is None:
+        return _setting("PASSWORD")
+    return Path(file).read_text(encoding="utf-8").rstrip("\n")
+
+
 def _readings(place: str, names: set[str], stack: ExitStack) -> Iterable[Reading]:
     """Open a source: standard input, a topic of a broker, or a file."""
-    if _is_topic(place):
-        return _topic(place, stack)
+    if place.startswith(_TOPICS):
+        return stack.enter_context(Topic(place))
     if place.endswith(".parquet"):
         return _rows(place, names, stack)
     if place == "-":
@@ -259,8 +415,8 @@ def _readings(place: str, names: set[str], stack: ExitStack) -> Iterable[Reading
 
 def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
     """Open a sink: standard output, a topic of a broker, or a file that is appended to."""
-    if _is_topic(place):
-        return _topic(place, stack).send
+    if place.startswith(_TOPICS):
+        return stack.enter_context(Topic(place)).send
     # beside sys.stdout, whose last flush would fail where the reader has gone
     target = os.dup(sys.stdout.fileno()) if place == "-" else place
     file = stack.enter_context(
@@ -296,20 +452,6 @@ def _rows(place: str, names: set[str], stack: ExitStack) -> Iterator[Reading]:
     return (
         row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist()
     )
-
-
-def _is_topic(place: str) -> bool:
-    return place.startswith(("mqtt://", "mqtts://"))
-
-
-def _topic(place: str, stack: ExitStack) -> Any:
-    try:
-        from .mqtt import Topic
-    except ImportError as error:
-        raise ValueError(
-            f"{place}: MQTT needs paho-mqtt: pip install 'privcontrol[deploy]'"
-        ) from error
-    return stack.enter_context(Topic(place, longest=_LONGEST))
 
 
 # -- the command ---------------------------------------------------------------------
