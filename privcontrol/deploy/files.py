@@ -23,9 +23,8 @@ from ..core.noise import family_of
 from ..designs.certify import own_loss
 from ..designs.endless_design import is_attained
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import promised
+from ..designs.problem import StationaryDesign, promised
 from ..designs.request import Request
-from ..designs.stationary import StationaryDesign
 from ..loop.loop import PrivateLoop
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Driven, Filtered, Structured, White

@@ -37,7 +37,7 @@ from ..core.release import (
 from ..designs.certify import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
-from ..noise.summed import sample_index
+from ..noise.parts import sample_index
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,13 +17,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from .._figures import AxesLike
+from .._figures import AxesLike, control_style, panel_axes
 from ..core._linalg import EPS, rank_tolerance, real_array
-from ..core._objects import freeze_arrays, with_units
+from ..core._objects import freeze_arrays, time_axis, with_units
 from ..core.errors import UncertifiableError
-from ..noise.noise_plot import stacked_axes
-from ..noise.parts import Structured, White
-from ..noise.summed import sample_index
+from ..noise.parts import Structured, White, sample_index
 from ..systems.linear import orbit, response_from_rest, to_states
 from ..systems.plant import Plant
 from .output_noise import OutputNoise
@@ -205,7 +203,8 @@ class Eavesdropper:
         lines = np.empty((len(names), 1), object)
         title = "What an eavesdropper does not know"
         shown = np.where(np.isinf(self.std), np.nan, self.std)
-        with stacked_axes(ax, len(names), self.plant, title, time_unit) as axes:
+        with control_style():
+            axes = panel_axes(ax, len(names), 1, title)
             for k, name in enumerate(names):
                 axis = axes[k, 0]
                 lines[k, 0] = axis.plot(time, shown[k], label="eavesdropper")
@@ -216,6 +215,8 @@ class Eavesdropper:
                 axis.set_ylabel(f"error of\n{name}{blind}")
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
+            axes[-1, 0].set_xlabel(time_axis(self.plant.time_label, time_unit))
+            axes[0, 0].legend(loc="best")
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self) -> str:

@@ -23,8 +23,8 @@ from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
+from ..noise.parts import SummedNoise
 from ..noise.shift import certified_loss, grid_shift
-from ..noise.summed import SummedNoise
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import RUN_ASSUMPTIONS

@@ -1,31 +1,49 @@
-"""Design noise for a request without a horizon, and of low order for a long one."""
+"""Design noise without a horizon, and noise of low order for a long one.
+
+The noise is gamma = M nu with white nu, and M and its inverse are stable. It has a spectrum
+S = M M^*, its cost is the mean of tr(W S) over the circle, and it hides a move with response
+g(w) if the mean of g^* S^-1 g is at most y^2. This is the problem of the cheapest enclosing
+ellipsoid at every frequency, coupled by the means. The best spectrum is factored, and the
+Hankel matrix of the factor's phase gives a balanced realisation, of which the first states
+are kept (Kung 1978; Moore 1981). Cost and privacy shift are those of the M that is used, and
+the bound holds for any Gaussian noise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
 import scipy.linalg
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from ..core._linalg import EPS, round_up
+from ..core._progress import piece
+from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape
-from ..core.errors import PrivacyError, UncertifiableError
+from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..noise._endless import endless_secret, joint_shift
+from ..noise._endless import endless_secret, joint_shift, shift_behind
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import causal_map
 from ..secrets.secret import SecretInputs, as_secret
-from ..systems.linear import LinearSystem, impulse_energies, response_from_rest
-from .problem import DesignProblem, SizedNoise, Weight, price_of
-from .request import Request
-from .stationary import (
-    StationaryDesign,
-    stationary_design,
-    white_design,
-    white_shift,
+from ..systems.linear import (
+    LinearSystem,
+    frequency_response,
+    impulse_energies,
+    poles_of,
+    response_from_rest,
+    spectral_radius,
 )
+from .problem import DesignProblem, SizedNoise, StationaryDesign, Weight, price_of
+from .request import Request
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -39,6 +57,39 @@ _LEAST_SHARE = 1e-3
 _LIGHTEST = 1e-6
 #: Largest shift of noise beside a floor that almost suffices, over the allowed one.
 _MOST_LEFT = 1e3
+#: Orders from one up to below this are tried for changes at a distance.
+_LOW_ORDERS = 5
+#: Largest order that is looked for, and one up to which it mostly is found.
+_MOST_STATES = 48
+_USUAL_ORDER = 12
+#: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
+_FLOOR = 0.1
+#: Relative size of the last coefficients of a resolved factor, as a part of the gap.
+_RESOLVED = 1e-5
+#: Gap of the spectrum before it is realised, as a part of the whole gap.
+_OPTIMAL = 0.02
+_SMALLEST_GRID = 2**9
+_LARGEST_GRID = 2**16
+#: Points for each oscillation of a shape's spectrum, and how many they may make.
+_POINTS_OF_A_WAVE = 8
+_MOST_FOR_SHAPES = 2**13
+#: Relative size below which an eigenvalue of a spectrum counts as zero.
+_NOTHING = 1e-13
+#: Relative root of a price below which noise is not made cheaper still.
+_SMALLEST_PRICE = 1e-6
+#: Relative residual at which Wilson's iteration ends.
+_FACTORED = 1e-12
+#: Updates of multipliers that mostly do.
+_USUAL_UPDATES = 40
+#: Hankel singular values below this part of the largest are rounding.
+_ROUNDING = 1e-9
+#: Largest size of a Hankel matrix; what comes later is cut off.
+_LARGEST_HANKEL = 1200
+#: Size of a Hankel matrix up to which all of its singular values are computed.
+_DENSE = 500
+
+
+# -- designs -----------------------------------------------------------------------------
 
 
 def endless(problem: DesignProblem) -> SizedNoise:
@@ -231,3 +282,562 @@ def nuclear_norm_below(impulse: NDArray) -> float:
     products = np.cumsum(np.sum(phases * impulse, axis=(1, 2)))
     products = np.maximum(products, 0.0)
     return float(products @ products) * (1 - 1e-9)
+
+
+# -- without a horizon -------------------------------------------------------------------
+
+
+def stationary_design(
+    secret: SecretInputs,
+    allowed: float,
+    weight: LinearSystem,
+    *,
+    order: int | None = None,
+    gap: float = 0.01,
+) -> StationaryDesign:
+    """The cheapest noise without a horizon for a secret and an allowed privacy shift.
+
+    The cost is the mean square of H gamma, H the weight. The shaping has ``order`` states,
+    by default the least number within ``gap`` of the bound. A `PrivacyWarning` says that no
+    order reaches the gap. Changes at a distance may share less of a shaping of lower order,
+    and the cheapest one is taken.
+    """
+    if secret.energies is not None:
+        return _plant_driven(secret, secret.energies, allowed, weight)
+    response = None
+    problem = _Problem(secret, secret.system, weight)
+    if secret.inputs < len(secret.system.C):  # the noise enters with the secret
+        response = secret.system
+        hidden = LinearSystem.gain(np.eye(secret.inputs))
+        problem = _Problem(secret, hidden, weight.after(response))
+    with piece(0, 3):
+        grid, best, balanced = problem.optimum(min(gap, 1.0))
+    orders = range(balanced.order + 1)
+    if order is not None:
+        orders = range(min(order, balanced.order), balanced.order + 1)[:1]
+    candidates = (unwarped(truncated(balanced, k), grid.warp) for k in orders)
+    with piece(1, 3):
+        shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
+    with piece(2, 3):
+        sized = [problem.scaled(shaping, allowed)]
+    apart = any(moves.separation and moves.events > 1 for moves in secret.signals)
+    if order is None and apart:
+        for k in range(1, min(shaping.order, _LOW_ORDERS)):
+            lower = unwarped(truncated(balanced, k), grid.warp)
+            try:
+                lower = problem.cheapest([lower], grid, 0.0)
+                sized.append(problem.scaled(lower, allowed))
+            except UncertifiableError:
+                continue
+    shaping, shift = min(sized, key=lambda each: problem.cost(each[0]))
+    cost = problem.cost(shaping)
+    design = StationaryDesign(
+        shaping,
+        response,
+        secret.scaled_system,
+        shift,
+        cost,
+        min(best.lower_bound / allowed**2, cost),
+        best.multipliers,
+    )
+    several = any(moves.events > 1 for moves in secret.signals)
+    if order is None and not several and not design.gap <= gap:
+        warnings.warn(
+            f"the noise costs {design.gap:.2g} more than the lower bound, where gap={gap:g} was "
+            f"asked for: no order up to {balanced.order} comes closer in double precision",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    return design
+
+
+def _plant_driven(
+    secret: SecretInputs, radii: NDArray, allowed: float, weight: LinearSystem
+) -> StationaryDesign:
+    """The plant's response to white noise mu / y, for all signals of bounded energy.
+
+    Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
+    """
+    sizes = round_up(radii / allowed, 2)
+    shift = float(round_up((radii / sizes).max()))
+    shaping = LinearSystem.gain(np.diag(sizes))
+    cost = float(impulse_energies(weight.after(secret.system.after(shaping))).sum())
+    bound = cost * (1 - 1e-12)
+    return StationaryDesign(
+        shaping, secret.system, secret.scaled_system, shift, cost, bound
+    )
+
+
+def white_design(
+    secret: SecretInputs, allowed: float, weight: LinearSystem
+) -> StationaryDesign:
+    """Independent noise of one size, of whose optimum nothing is known."""
+    system = secret.system
+    problem = _Problem(secret, system, weight)
+    shaping = LinearSystem.gain(np.eye(len(system.C)))
+    unit = white_shift(secret, np.ones(len(system.C)))
+    if secret.energies is not None:
+        shaping = shaping.scaled(float(round_up(unit / allowed, 4)))
+        shift = allowed
+    else:
+        shaping, shift = problem.scaled(shaping.scaled(unit * (1 + 1e-12)), allowed)
+    cost = problem.cost(shaping)
+    return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
+
+
+def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
+    """A number that no shift of independent noise of some sizes (p,) exceeds."""
+    return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A secret, the system whose response shaped noise has to hide, and its price."""
+
+    secret: SecretInputs
+    hidden: LinearSystem
+    price: LinearSystem
+
+    def cost(self, shaping: LinearSystem) -> float:
+        """Mean cost of a sample."""
+        return float(impulse_energies(self.price.after(shaping)).sum())
+
+    def certified_shift(self, shaping: LinearSystem) -> float:
+        return shift_behind(shaping, replace(self.secret, system=self.hidden))
+
+    def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
+        """The best spectrum, and a balanced system for it in the grid's variable."""
+        poles = np.concatenate([poles_of(self.price), poles_of(self.hidden)])
+        grid = FrequencyGrid.fitting(poles, self.secret.longest)
+        price = frequency_response(self.price, grid.points)
+        adjoint = price.conj().swapaxes(1, 2)
+        weight = adjoint @ price
+        responses = Responses.of(self.secret, self.hidden, grid.points)
+        best = best_spectrum(grid, weight, responses, _OPTIMAL * gap)
+        factor, phase = _resolved_factors(grid, best.spectrum, gap)
+        negligible = _RESOLVED * gap
+        balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
+        return grid, best, balanced
+
+    def cheapest(
+        self, shapings: Iterable[LinearSystem], grid: FrequencyGrid, enough: float
+    ) -> LinearSystem:
+        """The cheapest of some shapings, or the first that costs no more than enough.
+
+        Each is scaled to a shift of one, which is a mean over the grid here.
+        """
+        least = np.inf
+        best = None
+        for shaping in shapings:
+            with piece(shaping.order, _USUAL_ORDER):
+                undone = shaping.inverse().after(self.hidden)
+            if max(spectral_radius(shaping), spectral_radius(undone)) >= 1:
+                continue
+            left = Responses.of(self.secret, undone, grid.points)
+            scaled = shaping.scaled(math.sqrt(left.largest_square(grid)))
+            cost = self.cost(scaled)
+            if cost < least:
+                least = cost
+                best = scaled
+            if least <= enough:
+                break
+        if best is None:
+            raise UncertifiableError(
+                "order: no noise of this order hides the secret, since its inverse is not "
+                "stable; ask for another order, or leave it out"
+            )
+        return best
+
+    def scaled(
+        self, shaping: LinearSystem, allowed: float
+    ) -> tuple[LinearSystem, float]:
+        """The shaping scaled until its certified shift is allowed, and that shift."""
+
+        def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+            scaled = shaping.scaled(size)
+            shift = self.certified_shift(scaled)
+            return (scaled, shift), shift / allowed
+
+        guess = float(round_up(1 / allowed, 2))
+        found, _, excess = scale_to_budget(evaluated, guess)
+        if excess > 1:
+            raise UncertifiableError(
+                "the noise does not meet its budget when evaluated back; ask for another "
+                "order"
+            )
+        return found
+
+
+def _resolved_factors(
+    grid: FrequencyGrid, spectrum: NDArray, gap: float
+) -> tuple[NDArray, NDArray]:
+    """`outer_factors` that end within the grid.
+
+    Where the spectrum almost vanishes, the coefficients decay slowly. If they do not end
+    within the grid, white noise is added.
+    """
+    factor, phase = outer_factors(grid, spectrum)
+    tail = max(_tail(factor), _tail(phase))
+    if tail < _RESOLVED * gap:
+        return factor, phase
+    means = np.diag(grid.mean(spectrum))
+    added = _FLOOR * gap * np.diag(means)
+    return outer_factors(grid, spectrum + added)
+
+
+def _tail(coefficients: NDArray) -> float:
+    """Largest of the last coefficients relative to all."""
+    if not np.isfinite(coefficients).all():
+        return np.inf
+    sizes = np.abs(coefficients)
+    last = sizes[-len(sizes) // 16 :]
+    return float(last.max() / sizes.max())
+
+
+# -- points on the unit circle -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FrequencyGrid:
+    """Points on the upper half of the unit circle, denser where slow poles need it.
+
+    With z = (s + b) / (1 + b s), points even in s are dense in z around 1 for b > 0. The
+    map sends the disc to itself, so causal stays causal and outer stays outer. A pole
+    p becomes (p - b) / (1 - b p). One number b brings 0.999 and 0 to plus and minus 0.956.
+    """
+
+    warp: float  # b, between -1 and 1
+    count: int  # N on the whole circle, a power of two
+
+    @classmethod
+    def fitting(cls, poles: NDArray, longest: int = 1) -> FrequencyGrid:
+        """Return the grid that resolves functions with these poles to double precision.
+
+        So are the spectra of shapes of at most ``longest`` samples, which oscillate.
+        """
+        poles = np.append(poles, 0.0)
+        tries = np.tanh(np.linspace(-6, 6, 601))[:, None]
+        radii = np.abs((poles - tries) / (1 - tries * poles)).max(axis=1)
+        best = int(radii.argmin())
+        warp = float(tries[best, 0])
+        widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
+        enough = min(_POINTS_OF_A_WAVE * longest * widest, _MOST_FOR_SHAPES)
+        count = _SMALLEST_GRID
+        while count < _LARGEST_GRID:
+            if radii[best] ** count <= EPS and count >= enough:
+                break
+            count *= 2
+        return cls(warp, count)
+
+    @property
+    def points(self) -> NDArray:
+        """z (N/2 + 1,) on the unit circle."""
+        return (self._even + self.warp) / (1 + self.warp * self._even)
+
+    @property
+    def _even(self) -> NDArray:
+        """s (N/2 + 1,), at even distances on the unit circle."""
+        angles = 2 * np.pi * np.arange(self.count // 2 + 1) / self.count
+        return np.exp(1j * angles)
+
+    @cached_property
+    def weights(self) -> NDArray:
+        """Weights (N/2 + 1,), of sum one, of a real function's mean over the circle."""
+        distances = np.abs(1 + self.warp * self._even)
+        stretch = (1 - self.warp**2) / distances**2
+        weights = stretch / self.count
+        weights[1:-1] *= 2  # the lower half of the circle
+        return weights
+
+    def mean(self, values: NDArray) -> NDArray:
+        """Return the mean over the circle of real parts, along the first axis."""
+        return np.tensordot(self.weights, values.real, 1)
+
+    def coefficients(self, values: NDArray) -> NDArray:
+        """Return real coefficients (N, ...) of the powers s^-k, from values."""
+        return np.fft.irfft(values, self.count, axis=0)
+
+    def causal_coefficients(self, values: NDArray) -> NDArray:
+        """Return those (N/2, ...) of the powers s^0, s^-1, ..."""
+        return self.coefficients(values)[: self.count // 2]
+
+    def values(self, coefficients: NDArray) -> NDArray:
+        """Return values of a series in s^-1 with real coefficients (at most N, ...)."""
+        return np.fft.rfft(coefficients, self.count, axis=0)
+
+
+# -- the best spectrum -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BestSpectrum:
+    """The spectrum of least cost for a privacy shift of one."""
+
+    spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
+    cost: float  # mean of tr(W S)
+    lower_bound: float  # of the cost of any spectrum that hides the moves
+    multipliers: NDArray  # of the single moves, which prove the bound
+
+
+class Responses(NamedTuple):
+    """Responses (N/2 + 1, r, K) to single moves, then to the axes of balls.
+
+    The columns O of a ball are those of its moves O a, |a| <= 1.
+    """
+
+    columns: NDArray
+    balls: tuple[slice, ...] = ()
+
+    @classmethod
+    def of(
+        cls, secret: SecretInputs, system: LinearSystem, points: NDArray
+    ) -> Responses:
+        """Return the responses of a system to all moves at points z (N,).
+
+        Several events count as if they were far apart, which they may be.
+        """
+        response = frequency_response(system, points)
+        columns = []
+        for moves in secret.signals:
+            size = moves.radius * np.sqrt(moves.events)
+            column = size * response[:, :, [moves.column]]
+            columns.append(column * moves.transforms(points)[:, None])
+        balls = []
+        count = sum(column.shape[2] for column in columns)
+        for index in secret.balls:
+            columns.append(response[:, :, list(index)])
+            balls.append(slice(count, count + len(index)))
+            count += len(index)
+        return cls(np.concatenate(columns, axis=2), tuple(balls))
+
+    def forms(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
+        """Return the columns' mean squares (K,), and each ball's mean Gram matrix."""
+        forms = []
+        for ball in self.balls:
+            axes = self.columns[:, :, ball]
+            forms.append(grid.mean(_adjoint(axes) @ axes))
+        return grid.mean(np.sum(np.abs(self.columns) ** 2, axis=1)), forms
+
+    def largest_square(self, grid: FrequencyGrid) -> float:
+        """Return the largest mean square of a move."""
+        return _largest(*self.forms(grid))
+
+
+def _largest(squares: NDArray, forms: list[NDArray]) -> float:
+    largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
+    return float(max([*squares, *largest]))
+
+
+def best_spectrum(
+    grid: FrequencyGrid,
+    weight: NDArray,
+    responses: Responses,
+    tol: float,
+    updates: int = 500,
+) -> BestSpectrum:
+    """Return the spectrum S of least mean tr(W S) that hides moves with responses g.
+
+    For multipliers l_i >= 0 with sum one the cost is at least (mean tr K^1/2)^2,
+    K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its
+    constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the multipliers are
+    scaled by their constraints until they are, those of a ball as Z^1/2 C Z^1/2, whose
+    axes the ball's columns follow. It ends at the relative gap ``tol``.
+    """
+    root, safe_root, inverse_root = _hermitian_roots(weight)
+    multipliers = _even_multipliers(responses)
+    power = 1.9  # two would be a Newton step if the moves shared no frequency
+    bound = 0.0
+    least = np.inf
+    for update in range(updates):
+        kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
+        with piece(update, _USUAL_UPDATES):
+            values, vectors = np.linalg.eigh(safe_root @ kernel @ safe_root)
+        roots = np.sqrt(np.maximum(values, 0.0))
+        reached = float(grid.mean(roots.sum(axis=1)))
+        if reached < bound:
+            power = 1.0
+        else:
+            bound = reached
+            bounding = (kernel, multipliers)
+        roots = np.maximum(roots, _NOTHING * roots.max())
+        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :]) @ safe_root
+        left = responses._replace(columns=whitening @ responses.columns)
+        squares, forms = left.forms(grid)
+        worst = _largest(squares, forms)
+        cost = float(grid.mean(roots.sum(axis=1))) * worst
+        if cost < least:
+            least = cost
+            middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
+        if least <= bound**2 * (1 + tol):
+            break
+        scaled = multipliers * (squares / worst) ** power
+        columns = responses.columns.copy()
+        for ball, form in zip(responses.balls, forms):
+            sizes = np.sqrt(multipliers[ball])
+            values, axes = np.linalg.eigh(form / worst * np.outer(sizes, sizes))
+            scaled[ball] = np.maximum(values, 0.0)
+            columns[:, :, ball] = columns[:, :, ball] @ axes
+        multipliers = scaled / scaled.sum()
+        responses = responses._replace(columns=columns)
+    spectrum = inverse_root @ middle @ inverse_root
+    # the bound is that of the true price, whose small eigenvalues are not raised
+    kernel, multipliers = bounding
+    values = np.maximum(np.linalg.eigvalsh(root @ kernel @ root), 0.0)
+    bound = float(grid.mean(np.sqrt(values).sum(axis=1)))
+    singles = responses.balls[0].start if responses.balls else len(multipliers)
+    return BestSpectrum(spectrum, least, min(bound**2, least), multipliers[:singles])
+
+
+def _even_multipliers(responses: Responses) -> NDArray:
+    """Return multipliers (K,) that are alike for all moves and balls."""
+    multipliers = np.ones(responses.columns.shape[2])
+    for ball in responses.balls:
+        multipliers[ball] /= ball.stop - ball.start
+    return multipliers / multipliers.sum()
+
+
+def _hermitian_roots(weight: NDArray) -> list[NDArray]:
+    """Return W^1/2, the same with small eigenvalues raised, and the inverse of that."""
+    values, vectors = np.linalg.eigh(weight)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
+    rows = _adjoint(vectors)
+    matrices = []
+    for sizes in (roots, raised, 1 / raised):
+        matrices.append((vectors * sizes[:, None, :]) @ rows)
+    return matrices
+
+
+def _adjoint(stack: NDArray) -> NDArray:
+    """Return conjugate transposes of a stack of matrices."""
+    return stack.conj().swapaxes(-1, -2)
+
+
+# -- factors of a spectrum ---------------------------------------------------------------
+
+
+def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
+    """Return coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
+
+    M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
+    from the outer factors of the diagonal, so a scalar spectrum is factored at once.
+    """
+    size = spectrum.shape[1]
+    factor = np.zeros_like(spectrum)
+    for i in range(size):
+        logarithm = grid.coefficients(0.5 * np.log(spectrum[:, i, i].real))
+        factor[:, i, i] = np.exp(grid.values(_causal(logarithm) * 2))
+    for _ in range(60):
+        left = np.linalg.solve(factor, spectrum)
+        ratio = _adjoint(np.linalg.solve(factor, _adjoint(left)))
+        residual = np.abs(ratio - np.eye(size)).max()
+        if residual < _FACTORED:
+            break
+        sum_of_halves = grid.coefficients(ratio + np.eye(size))
+        factor = factor @ grid.values(_causal(sum_of_halves))
+    return grid.causal_coefficients(factor)
+
+
+def _causal(coefficients: NDArray) -> NDArray:
+    """Return the part with nonnegative powers of s^-1, and half of the constant."""
+    part = coefficients.copy()
+    part[0] *= 0.5
+    half = len(part) // 2
+    part[half] *= 0.5
+    part[half + 1 :] = 0.0
+    return part
+
+
+def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDArray]:
+    """Factor a spectrum: the outer M (N/2, r, r), and the causal part of its phase.
+
+    The phase is (W^*)^-1 M, with M M^* = S = W^* W.
+    """
+    factor = spectral_factor(grid, spectrum)
+    transposed = spectral_factor(grid, spectrum.conj())
+    right = grid.values(transposed.swapaxes(1, 2))
+    phase = np.linalg.solve(_adjoint(right), grid.values(factor))
+    return factor, grid.causal_coefficients(phase)
+
+
+# -- systems of low order ----------------------------------------------------------------
+
+
+def balanced_realisation(
+    coefficients: NDArray, phase: NDArray, most: int, negligible: float = 1e-10
+) -> LinearSystem:
+    """Return a stochastically balanced realisation of the series M = sum of m_k s^-k.
+
+    Truncating it errs little relative to M, at every frequency, and leaves M and its
+    inverse stable. The phase is (W^*)^-1 M, with M M^* = W^* W and W outer. Its causal part
+    has the A and B of M, and its Hankel singular values are the canonical correlations of
+    past and future (Desai and Pal 1984; Green 1988). There are at most ``most`` states.
+    """
+    longest = max(_length(coefficients, negligible), _length(phase, negligible))
+    length = min(longest, _LARGEST_HANKEL // phase.shape[1])
+    hankel, following = _hankel_matrices(phase[1:length], length)
+    constant = coefficients[0]
+    if not hankel.any():
+        return LinearSystem.gain(constant)
+    left, values, right = _leading(hankel, most)
+    kept = values > _ROUNDING * values[0]
+    root = np.sqrt(values[kept])
+    rows = right[kept]
+    reach = root[:, None] * rows
+    onto_states = left[:, kept] / root
+    from_inputs = rows.T / root
+    later = np.hstack(list(coefficients[1:length]))
+    A = onto_states.T @ following @ from_inputs
+    _, inputs = constant.shape
+    B = reach[:, :inputs]
+    C = later @ from_inputs[: later.shape[1]]
+    return LinearSystem(A, B, C, constant)
+
+
+def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
+    """Return the block Hankel matrix of a series that ends, and the next one."""
+    _, outputs, inputs = series.shape
+    padded = np.zeros((2 * length, outputs, inputs))
+    padded[: len(series)] = series
+    rows = np.lib.stride_tricks.sliding_window_view(padded, length, axis=0)
+    blocks = rows.swapaxes(2, 3)  # of so many columns after each row
+    shape = (length * outputs, length * inputs)
+    return [blocks[first:][:length].reshape(shape) for first in (0, 1)]
+
+
+def _length(coefficients: NDArray, negligible: float) -> int:
+    """Return the number of coefficients up to the last one that is not negligible."""
+    sizes = np.abs(coefficients).max(axis=(1, 2))
+    return 1 + int(np.flatnonzero(sizes > negligible * sizes.max())[-1])
+
+
+def truncated(system: LinearSystem, order: int) -> LinearSystem:
+    """Return the first states of a balanced realisation."""
+    A = system.A[:order, :order]
+    return LinearSystem(A, system.B[:order], system.C[:, :order], system.D)
+
+
+def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
+    """Return the system in z of a system in s, where z = (s + b) / (1 + b s)."""
+    A, B, C, D = system.matrices
+    identity = np.eye(system.order)
+    inverse = np.linalg.inv(identity + warp * A)
+    shifted = A + warp * identity
+    dynamics = shifted @ inverse
+    entry = (1 - warp**2) * inverse @ B
+    reading = C @ inverse
+    fed_through = warp * reading @ B
+    return LinearSystem(dynamics, entry, reading, D - fed_through)
+
+
+def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
+    """Return the largest singular values and their vectors, in decreasing order."""
+    size = min(matrix.shape)
+    if size <= max(_DENSE, 2 * count):
+        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+    else:
+        start = np.ones(size)  # ARPACK would draw one at random
+        left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
+    order = np.argsort(-values)
+    largest = order[:count]
+    return left[:, largest], values[largest], right[largest]

@@ -21,10 +21,8 @@ from ..core._linalg import Seed, positive_number
 from ..core._objects import Saved, html_table, write
 from ..core.adjacency import Adjacency
 from ..core.guarantee import PrivacyGuarantee
-from ..noise.iosystem import entering, numbered
-from ..noise.noise_plot import plot_samples, plot_spectrum
-from ..noise.parts import Structured, White
-from ..noise.summed import Pricing, SummedNoise
+from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
+from ..noise.parts import Pricing, Structured, SummedNoise, White
 from .certify import models_guarantee, recertified
 from .request import Models
 

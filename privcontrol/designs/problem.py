@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,11 +27,10 @@ from ..core.manifold import AffineManifold
 from ..core.mechanism import Mechanism
 from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..noise.parts import Filtered, NoisePart, Structured, White
+from ..noise.parts import Filtered, NoisePart, Pricing, Structured, White
 from ..noise.shift import (
     shift_of_resolution,
 )
-from ..noise.summed import Pricing
 from ..secrets.disturbance import PlantQuery, query_of
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
@@ -45,7 +44,6 @@ from ..systems.powers import told_directions
 from .certify import model_clause, with_miss
 from .output_noise import OutputNoise
 from .request import Request
-from .stationary import StationaryDesign
 
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
@@ -146,6 +144,38 @@ class DesignProblem:
     def cost(self, columns: NDArray) -> float:
         """Return tr(W B B^T) of output noise with the factor B (T p, r)."""
         return float(np.sum(self.weight_root(columns) ** 2))
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryDesign:
+    """Noise without a horizon as it is realised, with its certificate.
+
+    ``response`` is the plant where the shaped noise enters it with the secret, and None
+    where the shaped noise is the output noise.
+    """
+
+    shaping: LinearSystem  # square with a stable inverse, from white noise
+    response: LinearSystem | None
+    secret: LinearSystem  # from secret inputs in units of their radii to the outputs
+    shift: float  # certified
+    cost: float  # of a sample in the stationary law, in the mean
+    lower_bound: float  # of the mean cost of any Gaussian noise of this shift
+    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))  # prove the bound
+
+    @property
+    def part(self) -> Filtered:
+        """The noise as a part of output noise, in its stationary law."""
+        return Filtered(self.shaping, self.response)
+
+    @property
+    def output(self) -> LinearSystem:
+        """From white noise to the output noise gamma."""
+        return self.part.system
+
+    @property
+    def gap(self) -> float:
+        """cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
 
 
 @dataclass(frozen=True)

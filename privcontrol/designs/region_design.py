@@ -32,10 +32,10 @@ from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, impulse_energies, spectral_radius, sum_of
 from ..systems.plant import Plant
-from .problem import DesignProblem, SizedNoise, price_of, white_cost
+from .endless_design import stationary_design
+from .problem import DesignProblem, SizedNoise, StationaryDesign, price_of, white_cost
 from .request import Request
 from .robust import scaled_noise
-from .stationary import StationaryDesign, stationary_design
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12

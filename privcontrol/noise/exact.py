@@ -37,8 +37,15 @@ from ..core.release import (
     settled,
 )
 from ..systems.linear import LinearSystem, spectral_radius
-from .parts import Correlated, Driven, Filtered, NoisePart, Structured, White
-from .summed import SummedNoise
+from .parts import (
+    Correlated,
+    Driven,
+    Filtered,
+    NoisePart,
+    Structured,
+    SummedNoise,
+    White,
+)
 
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
