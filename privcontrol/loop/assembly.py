@@ -20,21 +20,24 @@ from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.nonlinear import is_nonlinear
 from ..systems.plant import Plant
-from .checks import (
-    WeightOptions,
-    Weights,
-    fitting_plant,
-    known_keywords,
-    matrix,
-    secret_inputs,
-    semidefinite,
-)
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
 from .moments import Expected
 from .optimum import optimal_loop
-from .side import LinearSide, NonlinearSide, OperatingPoint, linear_part
+from .side import (
+    LinearSide,
+    NonlinearSide,
+    OperatingPoint,
+    WeightOptions,
+    Weights,
+    fitting_plant,
+    known_keywords,
+    linear_part,
+    matrix,
+    secret_inputs,
+    semidefinite,
+)
 
 FORMS = ("predictor", "filter")
 #: A move of which less than this part is known beforehand is hidden.

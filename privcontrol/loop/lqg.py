@@ -33,9 +33,8 @@ from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
 from ..systems.linear import LinearSystem, sum_of
 from ..systems.plant import Plant
-from .checks import Weights, present, root
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
-from .side import LinearSide
+from .side import LinearSide, Weights, present, root
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64

@@ -41,14 +41,12 @@ from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
-from ._loop_data import LoopData, regulation
-from .checks import root
 from .controller import ObserverFeedback
+from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
-from .margins import knowledge
-from .moments import expected_total, steady_state_cost
-from .signals import LoopT
+from .moments import expected_total, knowledge, steady_state_cost
+from .side import root
 
 #: Largest noise of a co-design, relative to what one move needs.
 CAP = 10.0

@@ -1,32 +1,324 @@
-"""Plants as the loop's recursion sees them, some inputs of which are driven.
+"""The plant's side of a loop, and what a user passes to one, checked once.
 
-Arrays of signals are (signals, runs). The controller and the noise of a loop around a
-nonlinear plant belong to a linearisation of it, and the nonlinear one is simulated. The
-guarantee is the one of the noise over the polytope of the plant's Jacobians, and says
-nothing of runs that leave its region.
+A plant is seen as the loop's recursion does, some inputs of which are driven. Arrays of
+signals are (signals, runs). The controller and the noise of a loop around a nonlinear
+plant belong to a linearisation of it, and the nonlinear one is simulated. The guarantee
+is the one of the noise over the polytope of the plant's Jacobians, and says nothing of
+runs that leave its region.
+
+Messages name shapes, types and public numbers. They never show an entry of a signal,
+nor the text of an exception that somebody else's code raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeAlias
+from functools import cached_property, wraps
+from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 import control as ct
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import product
-from ..core._objects import ByContent, freeze_arrays
+from ..core._linalg import positive_integer, product, real_array
+from ..core._objects import ByContent, Saved, freeze_arrays
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
+from ..secrets.disturbance import disturbances
 from ..systems.nonlinear import NonlinearPlant
 from ..systems.plant import Plant, SampledSystem
-from .checks import matrix
+
+#: What users of other libraries type, and what it is called here.
+_SYNONYMS = {
+    "seed": "rng",
+    "random_state": "rng",
+    "x0": "initial_state",
+    "X0": "initial_state",
+    "T": "timepts",
+    "t": "timepts",
+    "n_trials": "trials",
+    "ref": "reference",
+}
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+Value = TypeVar("Value")
+
+
+class RunSignals(TypedDict, total=False):
+    """The signals of a run, as `PrivateLoop.simulate` describes them."""
+
+    feedforward: ArrayLike | None
+    initial_state: ArrayLike | str | None
+    initial_estimate: ArrayLike | None
+    disturbance: ArrayLike | str | None
+    measurement_noise: ArrayLike | str | None
+    exogenous: Mapping[str, ArrayLike] | None
+
+
+class WeightOptions(TypedDict, total=False):
+    """Weights and covariances of a loop, as `private_loop` describes them."""
+
+    Q: ArrayLike | None
+    R: ArrayLike | None
+    QN: ArrayLike | None
+    RN: ArrayLike | None
+    G: ArrayLike | None
+    N: ArrayLike | None
+
+
+_PACKED = {
+    "Unpack[RunSignals]": RunSignals,
+    "Unpack[WeightOptions]": WeightOptions,
+}
+
+
+def known_keywords(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """Decorate a function so that an unknown keyword lists the known ones.
+
+    Its signature shows the keywords that are packed into one, before the others.
+    """
+    signature = inspect.signature(function)
+    shown: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            shown.append(parameter)
+            continue
+        packed = _PACKED[parameter.annotation]
+        for name in packed.__annotations__:
+            shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
+        if packed is RunSignals:
+            shown.sort(
+                key=lambda one: (one.kind, one.name not in packed.__annotations__)
+            )
+    known = [parameter.name for parameter in shown if parameter.name != "self"]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Answer:
+        for name in kwargs:
+            if name not in known:
+                hint = ""
+                if _SYNONYMS.get(name) in known:
+                    hint = f" (did you mean {_SYNONYMS[name]}?)"
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument "
+                    f"{name!r}{hint}; known are {', '.join(known)}"
+                )
+        return function(*args, **kwargs)
+
+    checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return checked
+
+
+def present(value: Value | None, name: str) -> Value:
+    """Something that the loop was given."""
+    if value is None:
+        raise ValueError(f"{name}: the loop was not given it")
+    return value
+
+
+def span(horizon: float) -> float:
+    """A number of samples, or infinity."""
+    if isinstance(horizon, float) and horizon == math.inf:
+        return math.inf
+    return positive_integer(horizon, "horizon")
+
+
+def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
+    """A finite read-only matrix of a shape, in which None is a free length.
+
+    A vector will do for a row or a column.
+    """
+    if isinstance(value, tuple) and any(np.ndim(part) == 2 for part in value):
+        raise TypeError(
+            f"{name}: expected an array, got a tuple; ct.dlqr and ct.dlqe return "
+            "three things: take [0]"
+        )
+    array = real_array(value, name)
+    if array.ndim == 1 and len(shape) == 2 and 1 in shape:
+        array = np.expand_dims(array, shape.index(1))
+    known = [want in (None, got) for want, got in zip(shape, array.shape)]
+    if array.ndim != len(shape) or not all(known):
+        expected = str(shape).replace("None", "any")
+        raise ct.ControlDimension(
+            f"{name}: expected shape {expected}, got {array.shape}"
+        )
+    return array
+
+
+def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
+    """A symmetric positive semidefinite matrix (size, size).
+
+    It is made of itself, its diagonal, or a multiple of the identity. ``hint`` ends the
+    message about another shape.
+    """
+    array = real_array(value, name)
+    if array.shape in ((), (size,)):
+        array = np.diag(np.broadcast_to(array, size))
+    if array.shape != (size, size):
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size}, {size}), got {array.shape}{hint}"
+        )
+    if not size:
+        return array
+    largest = np.abs(array).max()
+    if np.abs(array - array.T).max() > 1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2"
+        )
+    smallest = scipy.linalg.eigvalsh(array)[0]
+    if smallest < -1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue "
+            f"{smallest:.3g}"
+        )
+    return array
+
+
+def root(covariance: NDArray) -> NDArray:
+    """A square root M (size, size) with M M^T = covariance."""
+    values, vectors = scipy.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Weights(Saved):
+    """Cost weights and covariances of a loop: n states, m driven inputs, p outputs.
+
+    Attributes
+    ----------
+    Q, R, N : ndarray, shapes (n, n), (m, m), (n, m), or None
+    QN, RN : ndarray, shapes (q, q), (p, p), or None
+    G : ndarray, shape (n, q)
+    """
+
+    Q: NDArray | None
+    R: NDArray | None
+    N: NDArray | None
+    QN: NDArray | None
+    RN: NDArray | None
+    G: NDArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
+    @classmethod
+    def of(cls, n: int, p: int, m: int, **given: Unpack[WeightOptions]) -> Weights:
+        """The weights from what a user gave, where None stays None."""
+        entry = given.get("G")
+        G = np.eye(n) if entry is None else matrix(entry, "G", (n, None))
+        hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
+        Q = _given(given.get("Q"), "Q", n)
+        R = _given(given.get("R"), "R", m)
+        QN = _given(given.get("QN"), "QN (covariance of w)", G.shape[1], hint)
+        RN = _given(given.get("RN"), "RN", p)
+        N = _cross_weight(given.get("N"), Q, R)
+        return cls(Q, R, N, QN, RN, G)
+
+    def require(self) -> None:
+        """Refuse weights that an LQG design cannot do without."""
+        for name in ("Q", "R", "QN", "RN"):
+            if getattr(self, name) is None:
+                raise TypeError(f"{name}: expected a matrix or a number, got None")
+
+    @property
+    def cost(self) -> NDArray:
+        """[[Q, N], [N', R]] (n + m, n + m)."""
+        if self.Q is None or self.R is None:
+            raise ValueError(
+                "the loop has no cost: pass Q and R to private_loop, or a weight array "
+                "to the design"
+            )
+        cross = self.N
+        if cross is None:
+            cross = np.zeros((len(self.Q), len(self.R)))
+        return np.block([[self.Q, cross], [cross.T, self.R]])
+
+    @cached_property
+    def cost_root(self) -> NDArray:
+        """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u."""
+        return root(self.cost).T
+
+    @cached_property
+    def drive_roots(self) -> dict[str, NDArray]:
+        """Square roots of G QN G' and RN as far as given, by the drives' names."""
+        roots = {}
+        if self.QN is not None:
+            roots["disturbance"] = self.G @ root(self.QN)
+        if self.RN is not None:
+            roots["noise"] = root(self.RN)
+        return roots
+
+
+def _given(
+    value: ArrayLike | None, name: str, size: int, hint: str = ""
+) -> NDArray | None:
+    """The positive semidefinite matrix (size, size) that was given, or None."""
+    if value is None:
+        return None
+    return semidefinite(value, name, size, hint)
+
+
+def _cross_weight(
+    N: ArrayLike | None, Q: NDArray | None, R: NDArray | None
+) -> NDArray | None:
+    """The cross weight N (n, m), with which the cost stays convex."""
+    if N is None:
+        return None
+    if Q is None or R is None:
+        raise ValueError("N: a cross weight belongs to Q and R; pass them too")
+    cross = matrix(N, "N", (len(Q), len(R)))
+    whole = np.block([[Q, cross], [cross.T, R]])
+    semidefinite(whole, "[[Q, N], [N.T, R]]", len(whole))
+    return cross
+
+
+def fitting_plant(sys: ct.StateSpace | Plant, noise: OutputNoise | None) -> Plant:
+    """The plant of a loop, the noise's own where there is noise that belongs to it."""
+    plant = Plant.of(sys)
+    if noise is None:
+        return plant
+    check_noise(plant, noise)
+    return noise.plant_data
+
+
+def check_noise(plant: Plant, noise: OutputNoise) -> None:
+    """Refuse noise that was designed for another plant."""
+    if not isinstance(noise, OutputNoise):
+        raise TypeError(
+            "noise: expected OutputNoise from design_output_noise, got "
+            f"{type(noise).__name__}"
+        )
+    if noise.plant_data is plant:
+        return
+    different = noise.plant_data.differences(plant)
+    if different:
+        raise ValueError(
+            f"noise was designed for a plant with another {' and '.join(different)}:"
+            f" its guarantee would not hold here; design it for {plant.name}"
+        )
+
+
+def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
+    """The plant's inputs at which the noise hides a disturbance."""
+    request = getattr(noise, "request", None)
+    if request is None:
+        return []
+    hidden: list[str] = []
+    for part in disturbances(request.adjacency):
+        hidden.extend(part.signals(plant))
+    return [label for label in plant.inputs if label in hidden]
+
 
 #: The point about which a controller acts, a pair being (states, inputs).
 OperatingPoint: TypeAlias = ct.OperatingPoint | tuple[ArrayLike, ArrayLike]
+
+
+# -- plants ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,21 @@
-"""Monte-Carlo trials of a private loop, in blocks, from matrices that pickle."""
+"""Runs of a loop: Monte-Carlo trials, the cloud's side as it runs, and as a system.
+
+Trials are computed in blocks, from matrices that pickle. Systems of python-control are
+those of loops and of their controllers. Where gains vary they are a ``ct.nlsys`` that
+knows the time, else a ``ct.StateSpace``.
+"""
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from typing import TypeAlias
 
 import control as ct
 import numpy as np
@@ -15,16 +24,26 @@ from scipy.stats import binom
 
 from .._trials import run_trials
 from ..core._linalg import Seed, product, real_array
-from ..core.errors import PrivacyWarning
+from ..core.errors import PrivacyError, PrivacyWarning
 from ..designs.output_noise import OutputNoise
+from ..noise.iosystem import create_noise_iosystem
 from ..response import PrivateResponse
-from ._loop_data import LoopData
-from .checks import secret_inputs
-from .cloud import input_labels, output_labels, state_labels
-from .controller import BlockLaw, Law, UserLaw, at_once
+from ..systems.linear import LinearSystem, beside
+from .controller import (
+    BlockLaw,
+    Law,
+    ObserverFeedback,
+    UserLaw,
+    answered,
+    at_once,
+    gain_at,
+    indexed,
+)
+from .data import LoopData, LoopSignals, prior_mean, start_of
 from .dynamics import Drives, LoopDynamics
-from .side import LinearSide, NonlinearSide
-from .signals import LoopSignals
+from .lqg import DenseKnowledge, Knowledge, Step
+from .moments import knowledge
+from .side import LinearSide, NonlinearSide, secret_inputs
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
@@ -403,3 +422,338 @@ def _widened(given: NDArray, block: int) -> NDArray:
     """Signals (T, size, keep) of the first trials as those of a block."""
     missing = block - given.shape[2]
     return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")
+
+
+#: A loop, or its controller.
+System: TypeAlias = ct.StateSpace | ct.NonlinearIOSystem
+
+
+# -- as systems of python-control ------------------------------------------------------
+
+
+def input_labels(loop: LoopData) -> list[str]:
+    """Return labels of references, then of free inputs, then ``eta[i]``."""
+    labels = [*loop.law.references, *loop.side.free_labels]
+    if loop.noise is not None:
+        total = loop.noise.total
+        labels += indexed("eta", total.once + total.width)
+    return labels
+
+
+def output_labels(loop: LoopData) -> list[str]:
+    """Return ``yhat[i]``, then the labels of the inputs that the controller drives."""
+    return [*indexed("yhat", len(loop.side.outputs)), *loop.side.driven_labels]
+
+
+def state_labels(loop: LoopData) -> list[str]:
+    """Return the plant's labels, then the controller's (``xhat[i]`` of an observer)."""
+    return [*loop.side.plant.states, *loop.law.states]
+
+
+def closed_loop(loop: LoopData) -> System:
+    """Return the loop from references, free inputs and gamma to what it publishes."""
+    inputs = [*loop.law.references, *loop.side.free_labels]
+    inputs += indexed("gamma", len(loop.side.outputs))
+    outputs = output_labels(loop)
+    at = partial(_driven, loop)
+    return _named(loop, at, inputs, outputs, state_labels(loop), loop.name)
+
+
+def whole_loop(loop: LoopData) -> System:
+    """Return the loop after its noise model, from eta in the place of gamma."""
+    inputs = input_labels(loop)
+    states = state_labels(loop)
+    model = LinearSystem.gain(np.zeros((len(loop.side.outputs), 0)))
+    if loop.noise is not None:
+        noise = create_noise_iosystem(loop.noise)
+        model = LinearSystem(noise.A, noise.B, noise.C, noise.D)
+        states += noise.state_labels
+    others = np.eye(len(inputs) - model.input_count)
+    source = beside(LinearSystem.gain(others), model)
+    # the states of the noise come last
+    order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
+
+    def at(t: int) -> LinearSystem:
+        whole = _driven(loop, t).after(source)
+        A = whole.A[np.ix_(order, order)]
+        return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
+
+    return _named(loop, at, inputs, output_labels(loop), states, loop.name)
+
+
+def controller(loop: LoopData) -> System:
+    """Return the controller from yhat and references to the inputs that it drives."""
+    law = loop.law
+    if law.is_function:
+        raise ValueError(
+            "controller: this loop's controller is a function of the user's own, and "
+            "no linear system; loop.online() runs it, one sample after the other"
+        )
+    order = law.order
+    p = len(loop.side.plant.C)
+    through = loop.dynamics.side.through
+    units = np.eye(order + p + len(law.references))
+    memory, yhat, reference = np.split(units, [order, order + p])
+
+    def at(t: int) -> LinearSystem:
+        asked = answered(law, t, memory, yhat, reference, through)
+        sensed = yhat - through @ asked
+        after = law.follow(t, memory, sensed, asked, reference)
+        A, B = np.hsplit(after, [order])
+        C, D = np.hsplit(asked, [order])
+        return LinearSystem(A, B, C, D)
+
+    inputs = [*indexed("yhat", p), *law.references]
+    signals = (inputs, loop.side.driven_labels, list(law.states))
+    return _named(loop, at, *signals, f"{loop.side.plant.name}$controller")
+
+
+def _driven(loop: LoopData, t: int) -> LinearSystem:
+    """The loop at sample t from references, exogenous inputs and output noise."""
+    dynamics = loop.dynamics
+    return dynamics.at(t).entered_by(range(dynamics.places["noise"].stop))
+
+
+def _named(
+    loop: LoopData,
+    at: Callable[[int], LinearSystem],
+    inputs: list[str],
+    outputs: list[str],
+    states: list[str],
+    name: str,
+) -> System:
+    """The system of matrices at each sample, with names."""
+    loop.law.check_linear()
+    if loop.law.recalls:
+        raise ValueError(
+            "this loop's noise has no finite state, and its controller recalls all "
+            "that was published: it is no system of python-control; loop.online() runs "
+            "it"
+        )
+    labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
+    if not loop.law.varies:
+        return ct.ss(*at(0).matrices, loop.side.plant.dt, **labels)
+    kept = lru_cache(maxsize=2)(at)
+
+    def system(time: float) -> LinearSystem:
+        k = round(time / loop.side.plant.step)
+        if loop.noise is not None:
+            # python-control asks for the state after the last sample, too
+            k = min(max(k, 0), int(loop.noise.horizon) - 1)
+        return kept(k)
+
+    def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = system(t)
+        return now.A @ x + now.B @ u
+
+    def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = system(t)
+        return now.C @ x + now.D @ u
+
+    return ct.nlsys(update, read, dt=loop.side.plant.dt, **labels)
+
+
+# -- a sample at a time ----------------------------------------------------------------
+
+
+class OnlineController:
+    """The controller of a loop as it runs in the cloud, made by `PrivateLoop.online`.
+
+    It holds what is public: the model, the design, and what was published. For the same
+    readings it answers as `PrivateLoop.simulate` does.
+
+    Attributes
+    ----------
+    time : int
+        The sample that `step` takes next.
+    estimate : ndarray, shape (n,), or None
+        Of x at the last sample, after its reading; the prior's mean at first. None for
+        a controller without an observer.
+    """
+
+    def __init__(self, loop: LoopData) -> None:
+        side = loop.simulated
+        self.time = 0
+        self.estimate: NDArray | None = None
+        self.law: Law = loop.law
+        self._loop = loop
+        self._side = side
+        self._observer = loop.observer
+        if loop.observer is not None:
+            self.estimate = prior_mean(loop)
+        self._horizon = math.inf if loop.noise is None else loop.noise.horizon
+        self._through = side.through if side.through.any() else None
+        self._memory = start_of(loop)[side.order :, None]
+        self._reading: NDArray | None = None
+        self._sensed = side.outputs  # the reading without what inputs add at once
+        self._change = np.zeros_like(side.inputs)  # of the inputs, from rest
+        self._silence = np.zeros((len(loop.law.references), 1))
+        self._reference = self._silence
+        # samples that were lost, after which gains that vary are others
+        self._lost: set[int] = set()
+        self._is_public = loop.noise is None and loop.knows_noise
+        self._filtered = 0
+
+    def step(
+        self,
+        yhat: ArrayLike | None,
+        reference: ArrayLike | None = None,
+        *,
+        feedforward: ArrayLike | None = None,
+        applied: ArrayLike | None = None,
+    ) -> NDArray:
+        """Take what is published at this sample, and return the controller's inputs.
+
+        Parameters
+        ----------
+        yhat : array_like, shape (p,), float, or None
+            The published outputs. None is a sample that was lost: the prediction is
+            used.
+        reference : array_like, shape (n,) or (r,), optional
+            Public reference, as in `PrivateLoop.simulate`.
+        feedforward : array_like, shape (m,), optional
+            Public ud of loops whose reference is one for the states.
+        applied : array_like, shape (m,), optional
+            The inputs that really acted at the sample before, where they were limited.
+
+        Returns
+        -------
+        ndarray, shape (m,)
+
+        Raises
+        ------
+        PrivacyError
+            If the horizon has ended: what is published later nothing protects.
+        ValueError, control.ControlDimension
+            If a sample is lost to a controller that predicts nothing, a reference or
+            feedforward is given to one that takes none, or a shape does not fit.
+        """
+        t = self.time
+        if t >= self._horizon:
+            raise PrivacyError(
+                f"yhat: the noise covers {self._horizon} samples, and all of them are "
+                "taken; begin a run with loop.online(), with noise that is drawn again"
+            )
+        if t:
+            self._follow(applied)
+        elif applied is not None:
+            raise ValueError("applied: no input acted before the first sample")
+        self._reading = None
+        if yhat is not None:
+            given = _column(yhat, "yhat", len(self._side.outputs))
+            self._reading = given - self._side.outputs
+        self._reference = self._silence
+        if reference is not None or feedforward is not None:
+            self._reference = self._given(reference, feedforward)
+        self._change = self._decide(t)
+        self.time = t + 1
+        return (self._change + self._side.inputs)[:, 0]
+
+    @property
+    def covariance(self) -> NDArray:
+        """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
+
+        `ValueError` before the first reading, and for loops whose observer does not
+        know the noise.
+        """
+        known = self._known
+        if self._loop.never_ends:
+            return known.covariances(math.inf)
+        if not self.time:
+            raise ValueError("covariance: expected a sample first; call step")
+        if isinstance(known, DenseKnowledge):
+            return known.covariances(self._horizon)[self.time - 1]
+        return known.covariance(self._filter(self.time - 1))
+
+    @cached_property
+    def _known(self) -> Knowledge | DenseKnowledge:
+        return knowledge(self._loop)
+
+    @cached_property
+    def _steps(self) -> Iterator[Step]:
+        known = self._known
+        if isinstance(known, DenseKnowledge):
+            raise ValueError("expected noise of a finite state")
+        return known.steps(sys.maxsize, self._lost)
+
+    def _filter(self, t: int) -> Step:
+        """The filter's step at sample t, never one before the last that it gave."""
+        while self._filtered <= t:
+            self._step = next(self._steps)
+            self._filtered += 1
+        return self._step
+
+    def _given(
+        self, reference: ArrayLike | None, feedforward: ArrayLike | None
+    ) -> NDArray:
+        given = self._silence.copy()
+        count = len(given)
+        if self._loop.law.follows_states:
+            count = self._loop.side.plant.order
+        elif feedforward is not None:
+            raise ValueError(
+                "feedforward: only loops of an observer and a state feedback take one"
+            )
+        if reference is not None:
+            given[:count] = _column(reference, "reference", count)
+        if feedforward is not None:
+            given[count:] = _column(feedforward, "feedforward", len(self._side.inputs))
+        return given
+
+    def _decide(self, t: int) -> NDArray:
+        """The inputs that the controller asks for, in deviations from rest."""
+        observer = self._observer
+        reading = self._reading
+        memory = self._memory
+        predicts = observer is not None and not self.law.recalls
+        if reading is None and not predicts:
+            raise ValueError(
+                "yhat: this controller predicts nothing, and cannot do without a sample"
+            )
+        if reading is None and observer is not None and observer.varies:
+            self._lost.add(t)
+        if observer is not None and (self._lost or self._is_public):
+            self.law = observer = self._with_gains(observer, t)
+        if reading is not None:
+            self._sensed = reading
+            if self._through is not None:
+                given = (memory, reading, self._reference, self._through)
+                asked = answered(self.law, t, *given)
+                self._sensed = reading - self._through @ asked
+        if observer is None:
+            return self.law.decide(t, memory, self._sensed, self._reference)
+        if reading is None:
+            self._sensed = observer.expected(t, memory)
+        estimate = observer.estimate(t, memory, self._sensed)
+        self.estimate = estimate[:, 0] + self._side.rest
+        return observer.feedback(t, estimate, memory, self._reference)
+
+    def _follow(self, applied: ArrayLike | None) -> None:
+        """Move on from the sample before, with the inputs that acted there."""
+        change = self._change
+        if applied is not None:
+            change = _column(applied, "applied", len(change)) - self._side.inputs
+            if self._through is not None and self._reading is not None:
+                self._sensed = self._reading - self._through @ change
+        given = (self._memory, self._sensed, change, self._reference)
+        self._memory = self.law.follow(self.time - 1, *given)
+
+    def _with_gains(self, observer: ObserverFeedback, t: int) -> ObserverFeedback:
+        """The observer with the gains of sample t, other ones after a loss."""
+        step = self._filter(t)
+        correct = step.correct
+        if self._loop.form == "predictor":
+            correct = np.zeros_like(correct)
+        K = gain_at(observer.K, t)
+        return replace(observer, K=K, correct=correct, advance=step.advance)
+
+
+def _column(value: ArrayLike, name: str, size: int) -> NDArray:
+    array = np.asarray(value, float)
+    if array.shape not in ((size,), ()) or (array.ndim == 0 and size > 1):
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size},), got {array.shape}"
+        )
+    if not all(map(math.isfinite, array.ravel().tolist())):
+        raise ValueError(f"{name}: expected finite numbers")
+    return array.reshape(size, 1)

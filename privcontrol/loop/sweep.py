@@ -1,7 +1,8 @@
-"""The exact cost of an LQG loop against epsilon, for several designs of its noise.
+"""Curves to decide by: a loop's cost against epsilon, noise against the horizon.
 
 Structured and independent noise are comparable over the same horizon and for the same
-gains only. Of two given gains every design takes the better.
+gains only. Of two given gains every design takes the better. How the noise that privacy
+needs grows with the horizon is told mode by mode.
 """
 
 from __future__ import annotations
@@ -21,26 +22,30 @@ from numpy.typing import ArrayLike, NDArray
 from .._figures import finished_plot
 from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
-from ..core._objects import own_axes, time_axis
+from ..core._objects import own_axes, time_axis, with_units
 from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, kappa_inverse
+from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
 from ..response import pandas
-from ..secrets.modes import warn_of_costly_modes
+from ..secrets.disturbance import disturbances
+from ..secrets.manifold import output_query
+from ..secrets.modes import Mode, modes, warn_of_costly_modes
 from ..systems.plant import Plant
 from .assembly import OUTSIDE, private_lqg
-from .checks import known_keywords, semidefinite, span
 from .controller import Gains, ObserverFeedback
 from .loop import PrivateLoop
 from .lqg import constant_filter
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
+from .side import known_keywords, semidefinite, span
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 #: What the legend calls each design of a trade-off.
 DESIGNS = {
@@ -594,3 +599,174 @@ def _let_fall(
         cost = expected.cost(tried)
         if cost.total < known.total:
             found[looser] = (cost, tried)
+
+
+# -- noise against the horizon ---------------------------------------------------------
+
+_MODES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
+
+
+@dataclass(frozen=True)
+class HorizonGrowth:
+    """Sizes of the noise that an adjacency needs over horizons, for a shift of one.
+
+    They are in the outputs' units. Noise for a budget has 1/y times these sizes,
+    y = ``kappa_inverse(epsilon, delta)``.
+
+    Attributes
+    ----------
+    horizons : ndarray, shape (H,)
+    least_noise : ndarray, shape (H,)
+        Root mean square over samples and outputs below which no Gaussian noise hides
+        the adjacency; infinite where it exceeds double precision.
+    modes : tuple of Mode
+        The modes that protected moves excite and outputs see, the largest first, each
+        with its ``sizes`` (H,) and ``kind``. For an unstable mode they are also the
+        true error that the noise causes at the end of the horizon, for any controller.
+    step : float
+        The plant's dt, and 1 where that is not known.
+    outputs : tuple of str
+        Names of the plant's outputs.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> adjacency = pc.StateAdjacency({"position": 1.0})
+    >>> pc.horizon_growth(pc.plants.vehicle(), adjacency, [1, 10]).least_noise
+    array([1., 1.])
+    """
+
+    horizons: NDArray
+    least_noise: NDArray
+    modes: tuple[Mode, ...]
+    step: float
+    outputs: tuple[str, ...]
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """One sentence for each growing mode: what grows, why, what would help."""
+        last = int(self.horizons[-1])
+        sentences = []
+        for mode in self.modes:
+            if mode.kind != "bounded" and mode.growth > 2:
+                sentences.append(mode.explanation(last))
+        return tuple(sentences)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        time_unit: str | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> ct.ControlPlot:
+        """Plot the sizes over the horizon on logarithmic axes, or on ``ax``.
+
+        With ``time_unit="h"`` horizons are lengths of runs in the unit that dt is
+        counted in. ``units={"y": "K"}`` labels the sizes, if all outputs have one unit.
+        """
+        ax = own_axes(ax)
+        lengths = self.horizons
+        clock = "samples"
+        if time_unit is not None:
+            lengths = self.step * lengths
+            clock = time_unit
+        sizes = "units of the outputs"
+        with_units(self.outputs, units)  # refuses names that are unknown
+        given = dict(units or {})
+        if len(given) == len(self.outputs) and len(set(given.values())) == 1:
+            sizes = given[self.outputs[0]]
+        curves = [(self.least_noise, "k", "least noise (root mean square)")]
+        for mode in self.modes:
+            curves.append(
+                (mode.sizes, _MODES[mode.kind], f"{mode.kind} mode {mode.name}")
+            )
+        lines: list = []
+        for curve, style, label in curves:
+            shown = np.isfinite(curve) & (curve > 0)
+            lines += ax.loglog(lengths[shown], curve[shown], style, label=label)
+        lines[0].set_linewidth(2)
+        ax.set(
+            xlabel=f"Horizon T [{clock}]",
+            ylabel=f"Output noise for privacy shift y = 1\n[{sizes}]",
+        )
+        return finished_plot(ax, lines)
+
+    def __repr__(self) -> str:
+        first = self.horizons[0]
+        last = self.horizons[-1]
+        named = []
+        for mode in self.modes:
+            size = mode.sizes[-1]
+            named.append(f"{mode.kind} {mode.name}: {size:.3g}")
+        return f"HorizonGrowth(T = {first} .. {last}: {'; '.join(named)})"
+
+
+@known_keywords
+def horizon_growth(
+    sys: ct.StateSpace, adjacency: Adjacency, horizons: int | Sequence[int]
+) -> HorizonGrowth:
+    """Tell how noise that hides an adjacency grows with the horizon, by which modes.
+
+    Noise of bounded size hides a move at every time j of any horizon if and only if
+    A^-j v stays bounded, as far as outputs see it: not if v excites a contracting mode,
+    nor along a growing chain of integrators. An unstable mode that the noise excites
+    makes the true error grow like A^t xi, since the observer cannot tell the noise from
+    the state.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant.
+    adjacency : StateAdjacency or InitialStateAdjacency
+        On the plant's trajectories.
+    horizons : int or sequence of int
+        Increasing numbers of samples T.
+
+    Raises
+    ------
+    control.ControlArgument, TypeError, ValueError
+        If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the
+        plant's state, or the horizons do not increase.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    >>> pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 11, 21])
+    HorizonGrowth(T = 1 .. 21: contracting 0.5 (level): 1.05e+06)
+    """
+    plant = Plant.of(sys)
+    if not isinstance(adjacency, Adjacency):
+        raise TypeError(
+            "adjacency: expected an Adjacency such as StateAdjacency, got "
+            f"{type(adjacency).__name__}"
+        )
+    if disturbances(adjacency):
+        raise TypeError(
+            "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one "
+            "about a disturbance, of which modes of the state say little; for it there "
+            "is noise without a horizon, design_output_noise(..., horizon=np.inf)"
+        )
+    counts = np.atleast_1d(real_array(horizons, "horizons"))
+    whole = (counts == counts.round()).all() and counts.min(initial=1) >= 1
+    if counts.ndim != 1 or not counts.size or (np.diff(counts) <= 0).any() or not whole:
+        raise ValueError(
+            "horizons: expected increasing numbers of samples, such as [10, 100, 1000]"
+        )
+    samples = counts.astype(int)
+    least = [_least_noise(plant, adjacency, count) for count in samples.tolist()]
+    known = modes(plant, adjacency, samples)
+    largest_first = sorted(known, key=lambda mode: -mode.sizes[-1])
+    return HorizonGrowth(
+        samples, np.array(least), tuple(largest_first), plant.step, plant.outputs
+    )
+
+
+def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:
+    """sup ||O_T z|| / sqrt(T p), below which no noise has a shift of one."""
+    query = output_query(plant, horizon)
+    try:
+        largest = query.sensitivity(adjacency)
+    except UncertifiableError:
+        return np.inf
+    return largest / np.sqrt(horizon * len(plant.C))

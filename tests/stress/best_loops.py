@@ -20,9 +20,9 @@ import numpy as np
 from scipy.stats import norm
 
 import privcontrol as pc
+from privcontrol.loop.data import over_run
 from privcontrol.loop.moments import expected_cost
 from privcontrol.loop.optimum import NoiseProgram
-from privcontrol.loop.signals import over_run
 
 DRAWN = {
     "initial_state": "design",
