@@ -22,8 +22,7 @@ from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core._objects import freeze_arrays, time_axis, with_units
 from ..core.errors import UncertifiableError
 from ..noise.parts import Structured, White, sample_index
-from ..systems.linear import orbit, response_from_rest, to_states
-from ..systems.plant import Plant
+from ..systems.linear import Plant, orbit, response_from_rest, to_states
 from .output_noise import OutputNoise
 
 #: A blind direction that reaches a state with less than this part of its size does not

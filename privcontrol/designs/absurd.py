@@ -18,7 +18,7 @@ from ..core.errors import PrivacyError, PrivacyWarning
 from ..core.loss import PrivacyLoss, by_kind
 from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import as_secret
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .output_noise import OutputNoise
 from .request import one_per_output
 

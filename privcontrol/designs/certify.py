@@ -28,7 +28,7 @@ from ..noise.shift import certified_loss, grid_shift
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import RUN_ASSUMPTIONS
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .request import Models, joined
 
 NoiseT = TypeVar("NoiseT", bound=SummedNoise)

@@ -24,7 +24,7 @@ from ..core.budget import PrivacyBudget
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..noise.parts import Structured
 from ..secrets.disturbance import disturbances
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .absurd import check_size
 from .auto_floor import with_cheapest_floor
 from .correlated import correlated, driven, is_energy_ball

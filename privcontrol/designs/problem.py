@@ -38,8 +38,7 @@ from ..secrets.manifold import (
     trajectory_manifold,
 )
 from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import told_directions
 from .certify import model_clause, with_miss
 from .output_noise import OutputNoise

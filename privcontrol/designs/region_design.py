@@ -30,8 +30,13 @@ from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
-from ..systems.linear import LinearSystem, impulse_energies, spectral_radius, sum_of
-from ..systems.plant import Plant
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    impulse_energies,
+    spectral_radius,
+    sum_of,
+)
 from .endless_design import stationary_design
 from .problem import DesignProblem, SizedNoise, StationaryDesign, price_of, white_cost
 from .request import Request

@@ -19,7 +19,7 @@ from ..core.noise import FAMILIES
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import JointAdjacency
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 

@@ -23,9 +23,9 @@ from ..core.moves import attaining
 from ..core.noise import GaussianNoise, Noise
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_loss, certified_shift
-from ..secrets._exact_design import structured_factor
+from ..secrets.hiding import structured_factor
 from ..secrets.manifold import trajectory_manifold
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from ..systems.powers import seen_states
 from ._cover import covering_ellipsoid, remainder
 from .problem import DesignProblem, SizedNoise, white_cost

@@ -16,8 +16,8 @@ from ..core.loss import PrivacyLoss, worst_moves
 from ..core.moves import attaining
 from ..noise.parts import Structured, White
 from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
-from ..secrets._exact_design import TangentNoise, structured_factor
 from ..secrets.disturbance import disturbances
+from ..secrets.hiding import TangentNoise, structured_factor
 from ..systems.powers import tell_apart
 from .problem import DesignProblem, SizedNoise, white_cost
 from .robust import of_all_models

@@ -27,16 +27,15 @@ from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
 from ..noise.shift import Shift, squares_of_windows
-from ..secrets._exact_design import structured_factor
-from ..secrets._forms import NoiseForm
 from ..secrets.adjacency import StateAdjacency
+from ..secrets.hiding import NoiseForm, structured_factor
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
     output_query,
     trajectory_manifold,
 )
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .certify import grid_of
 from .output_noise import OutputNoise
 from .problem import Weight, promised, weight_root_of

@@ -18,8 +18,8 @@ from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
+from ..systems.linear import Plant
 from ..systems.nonlinear import is_nonlinear
-from ..systems.plant import Plant
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter

@@ -28,9 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import EPS, product, real_array
 from ..core._objects import Saved, freeze_arrays
 from ..noise.iosystem import numbered
-from ..systems.linear import reached_states
+from ..systems.linear import SampledSystem, reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
-from ..systems.plant import SampledSystem
 from .side import LinearSide, NonlinearSide
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.

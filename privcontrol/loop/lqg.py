@@ -31,8 +31,7 @@ from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
-from ..systems.linear import LinearSystem, sum_of
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant, sum_of
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, present, root
 

@@ -29,8 +29,8 @@ from ..core._objects import ByContent, Saved, freeze_arrays
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
 from ..secrets.disturbance import disturbances
+from ..systems.linear import Plant, SampledSystem
 from ..systems.nonlinear import NonlinearPlant
-from ..systems.plant import Plant, SampledSystem
 
 #: What users of other libraries type, and what it is called here.
 _SYNONYMS = {

@@ -34,7 +34,7 @@ from ..response import pandas
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import output_query
 from ..secrets.modes import Mode, modes, warn_of_costly_modes
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .assembly import OUTSIDE, private_lqg
 from .controller import Gains, ObserverFeedback
 from .loop import PrivateLoop

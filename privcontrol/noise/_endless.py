@@ -51,9 +51,8 @@ from ..secrets.secret import (
     secret_inputs,
     seen_of,
 )
-from ..systems.gain import largest_gain
-from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant
+from ..systems.powers import largest_gain
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)

@@ -31,8 +31,7 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of
 from ..secrets.disturbance import causal_map, forced_outputs
-from ..systems.linear import LinearSystem, mapped, reachability_gramian, sum_of
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant, mapped, reachability_gramian, sum_of
 
 #: Samples that a stream of filtered noise computes together.
 _BLOCK = 64

@@ -24,14 +24,13 @@ from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.moves import EllipsoidMoves
 from ..core.noise import family_of
-from ..secrets._forms import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances
+from ..secrets.hiding import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.manifold import trajectory_manifold
 from ..secrets.secret import Responses, all_responses, secret_inputs
-from ..systems.gain import largest_gain
-from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant
+from ..systems.powers import largest_gain
 from ._endless import largest_apart, secrets_of
 from ._varying import shift_between, undone_at_entry
 from .parts import Correlated, NoisePart, PartSum, Structured, White

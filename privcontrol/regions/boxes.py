@@ -40,8 +40,7 @@ from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.manifold import trajectory_manifold
 from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem, beside, queue_of
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant, beside, queue_of
 from ..systems.powers import FreeResponse, delayed_inputs, delayed_outputs
 from .region import (
     PlantRegion,

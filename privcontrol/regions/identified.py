@@ -39,7 +39,7 @@ from ..core._linalg import (
     sequence_of,
 )
 from ..core._objects import ByContent
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .boxes import PlantBox
 from .region import matrix_of, with_matrix
 

@@ -21,13 +21,13 @@ from ..core._linalg import EPS, instance_of, positive_integer, real_array
 from ..core._objects import ByContent, Saved
 from ..core.adjacency import Adjacency
 from ..secrets.disturbance import disturbances
+from ..systems.linear import Plant
 from ..systems.nonlinear import (
     NonlinearPlant,
     NotEnclosedError,
     differentiate,
     entries_of,
 )
-from ..systems.plant import Plant
 from .polytope import PlantPolytope
 from .region import checked_miss, exception_of, matrix_of
 

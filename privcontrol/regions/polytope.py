@@ -18,7 +18,7 @@ from ..core._objects import ByContent
 from ..core.adjacency import Adjacency
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .boxes import box_around, halved
 from .region import (
     PlantRegion,

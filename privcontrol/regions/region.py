@@ -21,7 +21,7 @@ from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift, certified_shift
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 
 
 class PlantRegion(CheckedFields, Saved, ABC):

@@ -33,7 +33,7 @@ from ..core.adjacency import Radius, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
 from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .secret import Blocks, Responses, Secret, SecretInputs

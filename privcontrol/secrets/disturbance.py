@@ -31,8 +31,7 @@ from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold
 from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
 from ..core.query import LinearQuery
-from ..systems.linear import LinearSystem
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency
 from .manifold import (

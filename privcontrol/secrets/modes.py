@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyWarning
-from ..systems.plant import Plant
+from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
 

@@ -25,8 +25,7 @@ from ..core._balls import (
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold
 from ..core.moves import Moves
-from ..systems.linear import LinearSystem, reached_states, response_from_rest
-from ..systems.plant import Plant
+from ..systems.linear import LinearSystem, Plant, reached_states, response_from_rest
 from ..systems.powers import FreeResponse
 from .manifold import TrajectoryManifold, trajectory_manifold
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import one_of, positive_integer, positive_number
 from ..core._objects import comparable
-from .plant import SampledSystem
+from .linear import SampledSystem
 
 _METHODS = ("rk4", "euler")
 

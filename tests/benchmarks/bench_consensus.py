@@ -27,7 +27,7 @@ from benchmarks.measure import duration, peak_gigabytes
 from privcontrol.consensus import private_consensus
 from privcontrol.consensus.simulation import trial_block
 from privcontrol.core import PrivacyBudget
-from privcontrol.plants.graphs import ten_agent_graph, ten_agent_values
+from privcontrol.plants import ten_agent_graph, ten_agent_values
 
 BUDGET = PrivacyBudget(epsilon=1, delta=1e-2)
 CASES = [(100_000, 1_000_000, 100, 100), (1_000_000, 5_000_000, 100, 10, 1)]

@@ -31,7 +31,7 @@ from privcontrol.core.manifold import (
     stretched,
 )
 from privcontrol.core.moves import FiniteMoves
-from privcontrol.secrets import circuits
+from privcontrol.secrets import manifold as trajectories
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
@@ -59,7 +59,7 @@ def trajectory_circuit_moves(A, horizon, radius, charts="all"):
     """The moves of trajectories, with one radius for all or some of states or times."""
     A = np.array(A, float)
     sizes = np.nan_to_num(np.broadcast_to(radius, (horizon, len(A))))
-    return [circuits.trajectory_circuit_moves(A, horizon, sizes, charts)]
+    return [trajectories.trajectory_circuit_moves(A, horizon, sizes, charts)]
 
 
 def stack(A, horizon):
