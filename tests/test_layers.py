@@ -17,10 +17,7 @@ LAYERS = [
     ["privcontrol.plants"],
     ["privcontrol.consensus"],
     ["privcontrol.loop"],
-    [
-        "privcontrol.response",
-        "privcontrol._trials",
-    ],
+    ["privcontrol.response"],
     ["privcontrol.designs"],
     ["privcontrol.regions"],
     ["privcontrol.noise"],
@@ -30,7 +27,7 @@ LAYERS = [
     ["privcontrol.core"],
 ]
 CORE = [
-    "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "query", "adjacency",
+    "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "adjacency",
     "manifold", "budget", "_linalg", "errors",
 ]  # fmt: skip
 STRANGERS = [("privcontrol.consensus", "privcontrol.loop")]

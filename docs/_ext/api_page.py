@@ -74,7 +74,6 @@ _GROUPS = (
     ),
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
-    ("privcontrol.core.sll", "1-Lipschitz networks", "Certified by construction."),
     (
         "privcontrol.core.errors",
         "Errors and warnings",

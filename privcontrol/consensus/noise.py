@@ -42,8 +42,7 @@ from ..core._linalg import EPS, one_of, positive_integer, real_array, round_up
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..core.manifold import AffineManifold
-from ..core.moves import FiniteMoves
+from ..core.manifold import AffineManifold, FiniteMoves
 from ..core.noise import GaussianNoise, Noise
 from .network import Network, unit_graph
 

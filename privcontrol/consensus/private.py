@@ -35,9 +35,8 @@ from ..core._objects import Frozen, html_table
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.guarantee import PrivacyGuarantee, Scope, released
 from ..core.loss import PrivacyLoss, checked_delta
-from ..core.mechanism import Mechanism
+from ..core.mechanism import LinearQuery, Mechanism
 from ..core.noise import Noise, delta_to_quote, family_of
-from ..core.query import LinearQuery
 from .agent import Agent
 from .network import WEIGHTS, Network, Values, fingerprint, read_network
 from .noise import (

@@ -24,7 +24,6 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
-from .._trials import run_trials
 from ..core._linalg import (
     Seed,
     generator,
@@ -34,7 +33,7 @@ from ..core._linalg import (
 )
 from ..core.errors import PrivacyWarning
 from ..core.guarantee import PrivacyGuarantee
-from ..response import PrivateResponse
+from ..response import PrivateResponse, run_trials
 from .noise import READOUTS, AgentNoise
 
 #: Mean-square error of states over that of messages, of which readers are told.

@@ -43,18 +43,15 @@ from .ledger import AdaptiveReleases as AdaptiveReleases, PrivacyLedger as Priva
 from .lipschitz import (
     ClippedNetwork as ClippedNetwork,
     LipschitzBound as LipschitzBound,
+    SLLConvolution as SLLConvolution,
+    SLLLayer as SLLLayer,
+    SLLNetwork as SLLNetwork,
     feedforward_lipschitz as feedforward_lipschitz,
     induced_norm as induced_norm,
 )
 from .manifold import AffineManifold as AffineManifold
-from .mechanism import Mechanism as Mechanism
+from .mechanism import LinearQuery as LinearQuery, Mechanism as Mechanism
 from .noise import (
     GaussianNoise as GaussianNoise,
     LaplaceNoise as LaplaceNoise,
-)
-from .query import LinearQuery as LinearQuery
-from .sll import (
-    SLLConvolution as SLLConvolution,
-    SLLLayer as SLLLayer,
-    SLLNetwork as SLLNetwork,
 )

@@ -20,19 +20,19 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._balls import rational_matrix
 from ._linalg import (
     EPS,
     instance_of,
     one_of,
     positive_number,
+    rational_matrix,
     real_array,
     sequence_of,
 )
 from ._objects import Saved
 from .errors import UncertifiableError
-from .manifold import AffineManifold
-from .moves import (
+from .manifold import (
+    AffineManifold,
     EllipsoidMoves,
     FiniteMoves,
     Moves,

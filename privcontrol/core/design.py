@@ -22,13 +22,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import rational_matrix
 from ._constrained import cheapest_factor
 from ._linalg import (
     one_of,
     positive_integer,
     positive_number,
     rank_tolerance,
+    rational_matrix,
     real_array,
     round_up,
     smallest,
@@ -39,10 +39,9 @@ from .ellipsoid import gaussian_shape, weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .loss import PrivacyLoss, scaled, worst_moves
-from .mechanism import Mechanism, checked_query, guarantee_of
-from .moves import Moves
+from .manifold import Moves
+from .mechanism import NO_NOISE, LinearQuery, Mechanism, checked_query, guarantee_of
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, laplace_shape, times
-from .query import NO_NOISE, LinearQuery
 from .release import Step, exact_product
 
 #: Relative excess over the budget beyond which a shape is refused, not enlarged.

@@ -19,7 +19,6 @@ from scipy.linalg import blas, lapack, qr
 from ._linalg import EPS, real_array
 from ._progress import piece
 from .errors import UncertifiableError
-from .query import MoveBasis
 
 #: Points per pass, so a pass stays in cache.
 _CHUNK = 16384
@@ -138,6 +137,15 @@ def enclosing_ellipsoid(
 
 
 # -- shapes for the designs ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MoveBasis:
+    """A basis of large volume among the moves, in which all have small coordinates."""
+
+    moves: NDArray  # the basis moves (k, r)
+    responses: NDArray  # the query's responses to them (m, r)
+    coordinates: NDArray  # all moves in that basis (r, M)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import Rational
 from ._linalg import (
     EPS,
+    Rational,
     Seed,
     generator,
     positive_integer,

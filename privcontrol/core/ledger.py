@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import RationalMatrix
 from ._linalg import (
     EPS,
+    RationalMatrix,
     Seed,
     generator,
     instance_of,
@@ -50,9 +50,8 @@ from .guarantee import (
     shown,
 )
 from .manifold import AffineManifold
-from .mechanism import FRESH, Mechanism, beside, padding_of
+from .mechanism import FRESH, LinearQuery, Mechanism, beside, padding_of
 from .noise import Noise, family_of
-from .query import LinearQuery
 from .release import (
     ENTRIES,
     SYSTEM_BITS,

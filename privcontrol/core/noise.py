@@ -38,10 +38,15 @@ from ._linalg import (
 )
 from ._objects import Frozen, array_identity
 from .budget import PrivacyBudget, laplace_scale
-from .ellipsoid import Shape, enclosing_ellipsoid, gaussian_shape, weight_triangle
+from .ellipsoid import (
+    MoveBasis,
+    Shape,
+    enclosing_ellipsoid,
+    gaussian_shape,
+    weight_triangle,
+)
 from .loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
-from .moves import Moves
-from .query import MoveBasis
+from .manifold import Moves
 
 #: Temperatures of the smoothed maximum.
 _TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)

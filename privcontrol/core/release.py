@@ -26,16 +26,17 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ._balls import (
+from ._linalg import (
     Ball,
     Integer,
     Rational,
     RationalMatrix,
+    one_of,
     rational,
     rational_matrix,
+    real_array,
     working_bits,
 )
-from ._linalg import one_of, real_array
 
 #: Bits of an entry of eta that are drawn at first. The nearest double needs 53 of them
 #: and as many more as the sum cancels, so one release in 2^60 asks for more.

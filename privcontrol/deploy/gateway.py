@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import Ball, Rational
-from ..core._linalg import instance_of, positive_integer, real_array, round_up
+from ..core._linalg import (
+    Ball,
+    Rational,
+    instance_of,
+    positive_integer,
+    real_array,
+    round_up,
+)
 from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, MemoryStore, Store
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError

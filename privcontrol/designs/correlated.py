@@ -22,7 +22,7 @@ from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..core.moves import attaining
+from ..core.manifold import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.shift import floored_root, shift_sizes, triangular_root

@@ -15,17 +15,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import RationalMatrix, rational_matrix
-from ..core._linalg import real_array
+from ..core._linalg import RationalMatrix, rational_matrix, real_array
 from ..core.adjacency import Adjacency
 from ..core.design import NoiseDesign, quoted, universal_share
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
-from ..core.manifold import AffineManifold
+from ..core.manifold import AffineManifold, Moves
 from ..core.mechanism import Mechanism
-from ..core.moves import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..noise.parts import Filtered, NoisePart, Pricing, Structured, White
 from ..noise.shift import (

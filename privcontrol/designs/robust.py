@@ -19,7 +19,7 @@ from ..core.budget import scale_to_budget
 from ..core.ellipsoid import weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
-from ..core.moves import attaining
+from ..core.manifold import attaining
 from ..core.noise import GaussianNoise, Noise
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_loss, certified_shift

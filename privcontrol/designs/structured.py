@@ -13,7 +13,7 @@ from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.errors import PrivacyError
 from ..core.loss import PrivacyLoss, worst_moves
-from ..core.moves import attaining
+from ..core.manifold import attaining
 from ..noise.parts import Structured, White
 from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
 from ..secrets.disturbance import disturbances

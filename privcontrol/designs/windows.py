@@ -22,8 +22,8 @@ from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
+from ..core.manifold import attaining
 from ..core.mechanism import Mechanism
-from ..core.moves import attaining
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
 from ..noise.shift import Shift, squares_of_windows

@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
-from .._trials import run_trials
 from ..core._linalg import Seed, product, real_array
 from ..core.errors import PrivacyError, PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.iosystem import create_noise_iosystem
-from ..response import PrivateResponse
+from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
 from .controller import (
     BlockLaw,

@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import finished_plot
-from .._trials import checked_executor
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._objects import own_axes, time_axis, with_units
 from ..core._progress import progress_bar
@@ -30,7 +29,7 @@ from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..designs.design import designed
 from ..designs.request import Request, joined
-from ..response import pandas
+from ..response import checked_executor, pandas
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import output_query
 from ..secrets.modes import Mode, modes, warn_of_costly_modes

@@ -28,17 +28,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     ball_matrix,
     enclosure,
     frobenius_norm,
     largest_eigenvalue,
+    round_up,
     upper_float,
     working_bits,
 )
-from ..core._linalg import EPS, round_up
 from ..core.adjacency import Adjacency
 from ..core.errors import PrivacyError, UncertifiableError
 from ..secrets.disturbance import disturbances

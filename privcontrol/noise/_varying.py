@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
     Ball,
     BallMatrix,
     ball_matrix,
@@ -35,11 +35,11 @@ from ..core._balls import (
     is_positive_definite,
     largest_eigenvalue,
     midpoints,
+    round_up,
     submatrix,
     upper_float,
     working_bits,
 )
-from ..core._linalg import round_up
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import (

@@ -14,7 +14,7 @@ from functools import partial, singledispatch
 
 import numpy as np
 
-from ..core._balls import (
+from ..core._linalg import (
     Ball,
     BallMatrix,
     Rational,

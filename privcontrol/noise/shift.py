@@ -22,7 +22,7 @@ from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
-from ..core.moves import EllipsoidMoves
+from ..core.manifold import EllipsoidMoves
 from ..core.noise import family_of
 from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances

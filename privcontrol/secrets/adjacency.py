@@ -16,23 +16,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     RationalMatrix,
     ball_matrix,
     block_balls,
     midpoints,
+    one_of,
     rational_matrix,
+    real_array,
+    round_up,
+    sequence_of,
     working_bits,
 )
-from ..core._linalg import EPS, one_of, real_array, round_up, sequence_of
 from ..core._objects import CheckedFields
 from ..core._progress import piece
 from ..core.adjacency import Radius, public_radius
 from ..core.errors import UncertifiableError
-from ..core.manifold import AffineManifold
-from ..core.moves import EllipsoidMoves, FiniteMoves, Moves, Query
+from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves, Query
 from ..systems.linear import Plant
 from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
 from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold

@@ -28,9 +28,8 @@ from ..core._linalg import (
 )
 from ..core._objects import Frozen, array_identity
 from ..core.adjacency import Adjacency, Radius
-from ..core.manifold import AffineManifold
-from ..core.moves import EllipsoidMoves, FiniteMoves, Moves
-from ..core.query import LinearQuery
+from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
+from ..core.mechanism import LinearQuery
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency

@@ -22,29 +22,30 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     RationalMatrix,
     ball_matrix,
     block_balls,
+    column_norms,
     diagonal_balls,
     identity_balls,
     largest_eigenvalue,
     midpoints,
     rational_matrix,
+    round_up,
     submatrix,
     upper_bounds,
     upper_float,
     working_bits,
 )
-from ..core._linalg import EPS, column_norms, round_up
 from ..core._progress import piece
 from ..core.adjacency import Adjacency
-from ..core.ellipsoid import Shape, gaussian_shape
+from ..core.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..core.moves import Moves
-from ..core.query import MoveBasis
+from ..core.manifold import Moves
 from ..systems.linear import Plant
 from ..systems.powers import exact_response, rational_response, seen_states
 from .adjacency import StateMoves

@@ -22,21 +22,24 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
+    EPS,
     Ball,
     Integer,
     IntegerMatrix,
     RationalMatrix,
+    positive_integer,
     rational_matrix,
+    real_array,
     working_bits,
 )
-from ..core._linalg import EPS, positive_integer, real_array
 from ..core._objects import array_identity
 from ..core.manifold import (
     MOST_SECONDS,
     ROUNDED,
     AffineManifold,
     Component,
+    FiniteMoves,
     Sparse,
     chart_moves,
     null_vector,
@@ -45,8 +48,7 @@ from ..core.manifold import (
     rounded,
     stretched,
 )
-from ..core.moves import FiniteMoves
-from ..core.query import LinearQuery
+from ..core.mechanism import LinearQuery
 from ..systems.linear import Plant, orbit, response_from_rest, to_states
 
 #: What every guarantee about the outputs of a run takes for granted.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
     BallMatrix,
     RationalMatrix,
     ball_matrix,
@@ -23,8 +23,7 @@ from ..core._balls import (
     working_bits,
 )
 from ..core.adjacency import Adjacency
-from ..core.manifold import AffineManifold
-from ..core.moves import Moves
+from ..core.manifold import AffineManifold, Moves
 from ..systems.linear import LinearSystem, Plant, reached_states, response_from_rest
 from ..systems.powers import FreeResponse
 from .manifold import TrajectoryManifold, trajectory_manifold

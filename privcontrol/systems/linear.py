@@ -20,14 +20,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
     Ball,
     BallMatrix,
     ball_matrix,
     block_balls,
+    real_array,
     submatrix,
 )
-from ..core._linalg import real_array
 from ..core._objects import ByContent, Saved
 
 #: An array, a ball matrix or a rational matrix.

@@ -24,7 +24,8 @@ import scipy.optimize
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._balls import (
+from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     RationalMatrix,
@@ -33,13 +34,14 @@ from ..core._balls import (
     identity_balls,
     is_positive_definite,
     midpoints,
+    one_of,
     rational_matrix,
+    real_array,
     submatrix,
     upper_bounds,
     upper_float,
     working_bits,
 )
-from ..core._linalg import EPS, one_of, real_array
 from ..core.errors import UncertifiableError
 from ..core.lipschitz import LipschitzBound, induced_norm
 from .linear import (

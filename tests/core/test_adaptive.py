@@ -24,7 +24,7 @@ from privcontrol.core import (
     PrivacyError,
     kappa,
 )
-from privcontrol.core._balls import Ball
+from privcontrol.core._linalg import Ball
 from privcontrol.core.release import ENTRIES, SeededBits
 
 DAYS = 4

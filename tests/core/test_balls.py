@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from privcontrol.core import _balls as balls
+from privcontrol.core import _linalg as balls
 
 
 def as_fraction(value):

@@ -26,11 +26,11 @@ from privcontrol.core import (
 from privcontrol.core.manifold import (
     ROUNDED,
     Component,
+    FiniteMoves,
     kernel_error,
     rounded,
     stretched,
 )
-from privcontrol.core.moves import FiniteMoves
 from privcontrol.secrets import manifold as trajectories
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])

@@ -17,7 +17,7 @@ import scipy.stats
 from release_oracle import FixedBits, correctly_rounded
 
 import privcontrol.core as pc
-from privcontrol.core._balls import Rational
+from privcontrol.core._linalg import Rational
 from privcontrol.core.release import (
     BitSource,
     exact_data,

@@ -13,7 +13,7 @@ import pytest
 from varying_cases import forced, whitening, worst_energy
 
 import privcontrol as pc
-from privcontrol.core._balls import ball_matrix, working_bits
+from privcontrol.core._linalg import ball_matrix, working_bits
 from privcontrol.noise._varying import Program, VaryingSecret
 from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem

@@ -17,8 +17,7 @@ from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import NotRealizableError, PrivacyError
-from privcontrol.core.manifold import kernel_error
-from privcontrol.core.moves import EllipsoidMoves, FiniteMoves
+from privcontrol.core.manifold import EllipsoidMoves, FiniteMoves, kernel_error
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 

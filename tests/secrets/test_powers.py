@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import UncertifiableError
-from privcontrol.core._balls import midpoints, upper_bounds
+from privcontrol.core._linalg import midpoints, upper_bounds
 from privcontrol.secrets import hiding
 from privcontrol.systems import powers
 from privcontrol.systems.powers import FreeResponse
