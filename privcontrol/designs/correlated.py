@@ -30,9 +30,9 @@ from ..secrets.disturbance import (
     disturbances,
 )
 from ..secrets.secret import Responses, all_responses, as_secret
-from ._cover import covering_ellipsoid, remainder
 from .endless_design import root_from_rest
 from .problem import DesignProblem, SizedNoise, white_cost
+from .robust import covering_ellipsoid, remainder
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.

@@ -26,13 +26,12 @@ from ..noise.parts import Structured
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant
 from .absurd import check_size
-from .auto_floor import with_cheapest_floor
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
 from .output_noise import OutputNoise
 from .own_shape import constrained_shape, own_shape
 from .problem import DesignProblem, SizedNoise, Weight, finished, is_dense
-from .region_design import of_region, of_varying_plant
+from .region_design import of_region, of_varying_plant, with_cheapest_floor
 from .request import Models, Request, joined
 from .robust import floored
 from .structured import independent, structured

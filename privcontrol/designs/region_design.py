@@ -5,6 +5,11 @@ all of it, and designed again for a smaller budget until that meets the one aske
 plant that varies, and without a horizon, noise is drawn again at every sample. It is
 filtered for the worst vertices, or white, whichever is cheaper, and scaled to the budget
 that is certified for every sequence of vertices.
+
+The cheapest white floor is searched for as well, for all models and the grid at once. A
+large floor costs by itself. A small one leaves much of the budget to what the models and
+the sensor's grid add, so the structured part grows. The cost of the best design for a
+given floor is convex in the floor's variances, so scipy's searches find the least one.
 """
 
 from __future__ import annotations
@@ -15,9 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import count
 from typing import Any
 
 import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
 
 from ..core._linalg import round_up
 from ..core._progress import piece
@@ -38,7 +46,14 @@ from ..systems.linear import (
     sum_of,
 )
 from .endless_design import stationary_design
-from .problem import DesignProblem, SizedNoise, StationaryDesign, price_of, white_cost
+from .problem import (
+    DesignProblem,
+    SizedNoise,
+    StationaryDesign,
+    is_dense,
+    price_of,
+    white_cost,
+)
 from .request import Request
 from .robust import scaled_noise
 
@@ -54,6 +69,17 @@ _HOPELESS = 10.0
 _ROUNDED = 1e-9
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
+#: Designs that a search along all outputs makes, and Powell's method for each output.
+_OF_A_SEARCH, _OF_POWELL = 12, 20
+_STEP = math.log(4.0)
+_MOST_STEPS = 40
+#: Logarithms of the least and largest floors that are tried, relative to the first one
+#: with a design, and how sharply the cheapest one is located among them.
+_LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
+_FLAT = 1e-4
+#: The same for a region, whose bounds take longer: the first one and the largest one
+#: relative to independent noise, and the least one relative to the first.
+_FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
@@ -62,6 +88,8 @@ _REMEMBERED = (
     "protect over a finite horizon with a white floor"
 )
 
+#: Sizes noise for a problem, whose floor is given.
+Size = Callable[[DesignProblem], SizedNoise]
 #: Parts of noise, each with its least and largest size.
 Candidate = tuple[tuple[NoisePart, float, float], ...]
 #: Parts of one size, and the shift that they leave.
@@ -90,20 +118,20 @@ def of_region(
     slope = 1.0
     lower_bound = math.nan
     tried: list[tuple[float, float]] = []
-    for count in range(_MOST_ROUNDS):
+    for rounds in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
         asked = replace(standing, budget=budget, releases=1)
-        with piece(2 * count, _USUAL_PIECES):
+        with piece(2 * rounds, _USUAL_PIECES):
             sized = size(replace(problem, request=asked))
-        if count == 0:
+        if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
-        with piece(2 * count + 1, _USUAL_PIECES):
+        with piece(2 * rounds + 1, _USUAL_PIECES):
             shift = shift_in_region(request, sized.parts)
         if shift <= allowed:
             loss = PrivacyLoss.gaussian(shift, (), False)
             return replace(sized, loss=loss, lower_bound=lower_bound, attained=None)
         tried.append((math.log(target), math.log(shift)))
-        if count > 0:  # the secant through the last two shifts
+        if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
         target *= (allowed / shift * (1 - 1e-9)) ** (1 / slope)
@@ -179,9 +207,9 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
     with piece(0, _USUAL_PIECES):
         candidates = list(task.candidates())
     pieces = len(candidates) + 2
-    for count, candidate in enumerate(candidates, start=1):
+    for number, candidate in enumerate(candidates, start=1):
         try:
-            with piece(count, pieces):
+            with piece(number, pieces):
                 begun.append((*task.begun(candidate), candidate))
         except UncertifiableError as error:
             refusal = error
@@ -400,3 +428,157 @@ def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:
     """The secrets of several plants as secrets of one, at inputs of their own."""
     system = reduce(sum_of, [secret.system for secret in secrets])
     return SecretInputs.side_by_side(secrets, system)
+
+
+# -- the cheapest floor ------------------------------------------------------------------
+#
+# For a region, noise is designed for the plants that stand for it, and scaled together with
+# its floor to what the region asks for. So a floor takes one design and one certified bound.
+
+
+def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
+    """Noise with the floor at which it is cheapest.
+
+    One search scales all outputs alike. With several outputs Powell's method follows, but
+    for dense noise in a region: it covers the plants that stand for that on its own.
+
+    Raises
+    ------
+    ValueError
+        If there are no models and no resolution. The cheapest floor is none then.
+    PrivacyError, UncertifiableError
+        If no floor gives a design, with the cause that the last design named.
+    """
+    request = problem.request
+    in_region = request.region is not None
+    has_grid = request.resolution is not None
+    if not request.has_models and not has_grid:
+        raise ValueError(
+            'floor: "auto" is the cheapest floor for models or for a resolution, and got '
+            "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
+            "it may be"
+        )
+    standing = replace(problem, request=request.standing)
+    is_covered = is_dense(request.adjacency) and request.factor is None
+    outputs = len(problem.plant.C)
+    apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
+    searches = 1 + (in_region and apart)
+    expected = _OF_A_SEARCH * searches + _OF_POWELL * outputs * apart
+    numbers = count(1)
+    with piece(0, expected):
+        largest = np.log(_independent(problem, size))
+    start = largest + _FIRST
+    if apart or not in_region:
+        search = _Search(standing, size, largest, numbers, expected)
+        search.along_all(_LOWEST, _HIGHEST, _FLOOR_SHARP)
+        if apart:
+            search.apart()
+        start = search.logs
+    if not in_region:
+        return search.best
+
+    def excess(sized: SizedNoise) -> float:
+        shift = shift_in_region(request, sized.parts, rough=True)
+        return shift / request.allowed_shift
+
+    search = _Search(standing, size, start, numbers, expected, excess)
+    highest = float((largest - search.logs).max()) + _ABOVE
+    search.along_all(_BELOW, highest, _COARSE)
+    return scaled_to_region(problem, search.best, size)
+
+
+def _independent(problem: DesignProblem, size: Size) -> NDArray:
+    """Sizes (p,) of the independent noise that hides the secret of the nominal plant."""
+    alone = replace(
+        problem.request,
+        family="iid-gaussian",
+        models=(),
+        region=None,
+        resolution=None,
+        factor=None,
+    )
+    (part,) = size(replace(problem, request=alone)).parts
+    return part.white
+
+
+class _Search:
+    """The cheapest noise so far, and the logarithms (p,) of its floor.
+
+    It costs what it does when it is larger by its ``excess``, floor and all.
+    """
+
+    best: SizedNoise
+    logs: NDArray
+
+    def __init__(
+        self,
+        problem: DesignProblem,
+        size: Size,
+        start: NDArray,
+        numbers: Iterator[int],
+        expected: int,
+        excess_of: Callable[[SizedNoise], float] = lambda sized: 1.0,
+    ) -> None:
+        """Raise the floor from a start until there is noise.
+
+        Designs have ``numbers``, of which so many are expected.
+        """
+        self._numbers = numbers
+        self._expected = expected
+        self._problem = problem
+        self._size = size
+        self._excess_of = excess_of
+        self._refusal: Exception | None = None
+        self._lowest_cost = math.inf
+        for _ in range(_MOST_STEPS):
+            if self._cost(start) < math.inf:
+                break
+            start = start + _STEP
+        else:
+            raise self._refusal or UncertifiableError("floor: no floor gives a design")
+        self._dear = 1e3 * self._lowest_cost
+
+    def _cost(self, logs: NDArray) -> float:
+        """Cost of the noise with the floor exp(logs), infinite if there is none."""
+        request = replace(self._problem.request, floor=np.exp(logs))
+        try:
+            with piece(next(self._numbers), self._expected):
+                sized = self._size(replace(self._problem, request=request))
+                if sized.cost >= self._lowest_cost:  # an excess is one or more
+                    return sized.cost
+                excess = self._excess_of(sized)
+        except (PrivacyError, UncertifiableError) as error:
+            self._refusal = error
+            return math.inf
+        cost = sized.cost * excess**2
+        if cost < self._lowest_cost:
+            self._lowest_cost = cost
+            self.best = sized
+            self.logs = logs
+        return cost
+
+    def _height(self, logs: NDArray) -> float:
+        """The cost, or a large number that falls towards the larger floors."""
+        slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
+        return min(self._cost(logs), float(self._dear * slope))
+
+    def along_all(self, low: float, high: float, sharp: float) -> None:
+        """Search for a factor of the floors of all outputs, between two logarithms."""
+        logs = self.logs
+        scipy.optimize.minimize_scalar(
+            lambda step: self._height(logs + step),
+            bounds=(low, high),
+            method="bounded",
+            options={"xatol": sharp},
+        )
+
+    def apart(self) -> None:
+        """Search for the floor of each output."""
+        bounds = np.column_stack([self.logs + _LOWEST, self.logs + _HIGHEST])
+        scipy.optimize.minimize(
+            self._height,
+            self.logs,
+            method="Powell",
+            bounds=bounds,
+            options={"xtol": _FLOOR_SHARP, "ftol": _FLAT},
+        )

@@ -1,4 +1,3 @@
-from .boxes import PlantBox as PlantBox
 from .identified import (
     IdentifiedPlant as IdentifiedPlant,
     identify_outputs as identify_outputs,
@@ -8,4 +7,4 @@ from .jacobian import (
     JacobianPolytope as JacobianPolytope,
     jacobian_polytope as jacobian_polytope,
 )
-from .polytope import PlantPolytope as PlantPolytope
+from .region import PlantBox as PlantBox, PlantPolytope as PlantPolytope

@@ -40,8 +40,7 @@ from ..core._linalg import (
 )
 from ..core._objects import ByContent
 from ..systems.linear import Plant
-from .boxes import PlantBox
-from .region import matrix_of, with_matrix
+from .region import PlantBox, matrix_of, with_matrix
 
 #: Residuals below this share of the data are taken for rounding.
 _ROUNDING = 1e-9

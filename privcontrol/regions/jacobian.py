@@ -28,8 +28,7 @@ from ..systems.nonlinear import (
     differentiate,
     entries_of,
 )
-from .polytope import PlantPolytope
-from .region import checked_miss, exception_of, matrix_of
+from .region import PlantPolytope, checked_miss, exception_of, matrix_of
 
 CERTIFIED, GIVEN = "certified", "given"
 

@@ -1,27 +1,62 @@
 """Regions: sets of plants of which the true one is one, and how far noise hides it there.
 
-A new kind of region is a class in a file of its own. It says which plants it holds and
-what a guarantee takes for granted. Designs, guarantees and files ask it nothing else.
+A new kind of region is a class. It says which plants it holds and what a guarantee takes
+for granted. Designs, guarantees and files ask it nothing else. Here are boxes of plants,
+whose entries are known to within half-widths, and the weighted means of given plants, one
+of them or others at every sample.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property, lru_cache, partial, reduce
+from typing import Any
 
 import control as ct
 import numpy as np
-from numpy.typing import NDArray
+import scipy.optimize
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import positive_number, real_array
-from ..core._objects import CheckedFields, Saved
+from ..core._linalg import (
+    EPS,
+    Seed,
+    generator,
+    positive_integer,
+    positive_number,
+    real_array,
+    round_up,
+)
+from ..core._objects import ByContent, CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift, certified_shift
-from ..systems.linear import Plant
+from ..secrets.adjacency import StateMoves
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.manifold import trajectory_manifold
+from ..secrets.secret import as_secret
+from ..systems.linear import LinearSystem, Plant, beside, queue_of
+from ..systems.powers import delayed_inputs, delayed_outputs
+from .halving import MOST_ENTRIES, UncertainMoves, largest_shift, signs
+
+#: Distance of a plant to the polytope, relative to the size of the matrices, up to which
+#: it counts as inside.
+_INSIDE = 1e-9
+#: Uncertain entries up to which a box is the polytope of its corners.
+_MOST_OF_POLYTOPE = 5
+#: Corners, drawn at random, that stand for all where there are too many, and for the
+#: dense designs of disturbances, whose time grows with the square of their number.
+_STANDING = 12
+_STANDING_DENSE = 3
+#: Factor between a bound and what some plant attains up to which no other bound is tried.
+#: The second one is for boxes of so many entries that the other bound is for a region
+#: much wider than the box.
+_CLOSE = 1.1
+_POOR = 10.0
 
 
 class PlantRegion(CheckedFields, Saved, ABC):
@@ -229,4 +264,616 @@ def with_matrix(plant: Plant, matrix: NDArray) -> Plant:
         B=real_array(matrix[:n, n:], "B"),
         C=real_array(matrix[n:, :n], "C"),
         D=real_array(matrix[n:, n:], "D"),
+    )
+
+
+# -- weighted means of plants -----------------------------------------------------------
+
+
+class _Nominal:
+    """The keyword ``nominal``, kept as ``plant_data`` and read as a StateSpace."""
+
+    def __get__(
+        self, polytope: PlantPolytope | None, owner: type | None = None
+    ) -> ct.StateSpace | None:
+        return None if polytope is None else polytope.plant_data.statespace()
+
+    def __set__(self, polytope: PlantPolytope, given: object) -> None:
+        polytope.__dict__["plant_data"] = given
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantPolytope(ByContent, PlantRegion):
+    """Hold all weighted means of given plants, its vertices.
+
+    The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
+    weights >= 0 that add up to one. A plant that varies may have other weights at every
+    sample, also such as depend on what was published before. A nonlinear plant is one: two
+    of its runs differ as a linear plant does that varies within the plant's Jacobians.
+
+    Parameters
+    ----------
+    vertices : sequence of StateSpace
+        Discrete-time plants with the same names of states, inputs and outputs and the same
+        sampling time.
+    varying : bool, optional
+        Whether the plant may change from sample to sample. If not, it is one plant of the
+        polytope for the whole run.
+    nominal : StateSpace, optional
+        The plant to design for; the mean of the vertices by default.
+    assumptions : sequence of str, optional
+        What must hold for the plant to be in the polytope, such as the region that a
+        nonlinear plant stays in. Every guarantee says it.
+    miss : float, optional
+        Probability that the plant is not in the polytope. Every guarantee adds it to delta.
+
+    Raises
+    ------
+    control.ControlArgument
+        If a vertex is not a discrete-time StateSpace.
+    control.ControlDimension
+        If the sizes of two vertices differ.
+    ValueError
+        If there is no vertex, or names or sampling times differ.
+    TypeError
+        If ``vertices`` is no sequence, or ``varying`` no bool.
+
+    Examples
+    --------
+    >>> import control as ct, privcontrol as pc
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> closed = ct.ss(0.9, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> window_open = ct.ss(0.8, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room = pc.PlantPolytope([closed, window_open])
+    >>> room
+    PlantPolytope(2 vertices, varying)
+    >>> half_open = ct.ss(0.85, 1.0, 1.0, 0.0, 300.0, **names)
+    >>> room.contains(half_open)
+    True
+    """
+
+    vertices: tuple[Any, ...]
+    _: KW_ONLY
+    varying: bool = True
+    nominal: ct.StateSpace | None = field(default=None, compare=False)
+    assumptions: tuple[str, ...] = ()
+    miss: float = 0.0
+    plant_data: Plant = field(init=False)
+
+    def __post_init__(self) -> None:
+        vertices = _plants_of(self.vertices)
+        if not isinstance(self.varying, (bool, np.bool_)):
+            raise TypeError(
+                f"varying: expected True or False, got {type(self.varying).__name__}"
+            )
+        weights = np.full(len(vertices), 1 / len(vertices))
+        nominal = _weighted(vertices, weights)
+        if self.plant_data is not None:
+            nominal = Plant.of(self.plant_data)
+            _check_alike(vertices[0], nominal, "nominal")
+        self._set(
+            vertices=vertices,
+            varying=bool(self.varying),
+            plant_data=nominal,
+            assumptions=checked_clauses(self.assumptions),
+            miss=checked_miss(self.miss),
+        )
+
+    def _saved_fields(self) -> dict[str, object]:
+        return super()._saved_fields() | {"nominal": self.plant_data}
+
+    def _described(self) -> bytes:
+        vertices = sorted({plant.fingerprint for plant in self.vertices})
+        return repr((vertices, self.varying, self.assumptions)).encode()
+
+    @property
+    def clause(self) -> str:
+        """The assumption of a guarantee for the polytope about the plant."""
+        count = len(self.vertices)
+        manner = "at every sample" if self.varying else "the same for the whole run"
+        exception = exception_of(self.miss)
+        return f"A, B, C and D between {count} given plants, {manner}{exception}"
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Return the vertices, for any secret."""
+        return self.vertices
+
+    def shift(
+        self,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool = False,
+    ) -> Shift:
+        # a plant that stays the same is also one of the smallest box around the polytope
+        varied = super().shift
+        if self.varying or horizon == math.inf or len(self.vertices) == 1:
+            return varied(parts, adjacency, horizon)
+        box = box_around(self.vertices)
+        return least_bound(
+            [
+                partial(halved, box, parts, adjacency, int(horizon), rough),
+                lambda: (varied(parts, adjacency, horizon).value, 0.0),
+            ]
+        )
+
+    def _holds(self, plant: Plant) -> bool:
+        columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
+        ones = np.ones(len(self.vertices))
+        largest = float(np.abs(columns).max())
+        scale = max(largest, np.finfo(float).tiny)
+        stacked = np.vstack([columns / scale, ones])
+        entries = matrix_of(plant).ravel() / scale
+        wanted = np.append(entries, 1.0)
+        weights, _ = scipy.optimize.nnls(stacked, wanted)
+        errors = stacked @ weights - wanted
+        distance = np.abs(errors).max()
+        return bool(distance <= _INSIDE)
+
+    def at(self, weights: ArrayLike) -> ct.StateSpace:
+        """Return the plant of given weights.
+
+        Parameters
+        ----------
+        weights : array_like, shape (number of vertices,)
+            Not negative, with the sum one.
+
+        Returns
+        -------
+        control.StateSpace
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative, or their sum is not one.
+        """
+        shares = real_array(weights, "weights", shape=(len(self.vertices),))
+        if (shares < 0).any() or abs(shares.sum() - 1) > 1e-9:
+            raise ValueError(
+                "weights: expected numbers >= 0 whose sum is 1, got a sum of "
+                f"{shares.sum():.6g} and a least one of {shares.min():.3g}"
+            )
+        return _weighted(self.vertices, shares).statespace()
+
+    def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
+        """Return the vertices, and plants inside drawn at random.
+
+        A guarantee for them covers these plants only.
+
+        Parameters
+        ----------
+        count : int
+        rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        list of control.StateSpace
+        """
+        source = generator(rng)
+        size = positive_integer(count, "count")
+        ones = np.ones(len(self.vertices))
+        plants = list(self.vertices)
+        for shares in source.dirichlet(ones, size):
+            plants.append(_weighted(self.vertices, shares))
+        return [plant.statespace() for plant in plants]
+
+    def __repr__(self) -> str:
+        manner = "varying" if self.varying else "constant"
+        return f"PlantPolytope({len(self.vertices)} vertices, {manner})"
+
+
+#: After the class is made: dataclasses would take it for the default.
+PlantPolytope.nominal = _Nominal()
+
+
+def _plants_of(vertices: object) -> tuple[Plant, ...]:
+    """Vertices as plants that are alike in all but their matrices."""
+    if isinstance(vertices, (str, ct.InputOutputSystem)) or not isinstance(
+        vertices, Sequence
+    ):
+        raise TypeError(
+            "vertices: expected a list of StateSpace, such as [closed, window_open], "
+            f"got {type(vertices).__name__}"
+        )
+    plants = tuple(Plant.of(vertex) for vertex in vertices)
+    if not plants:
+        raise ValueError("vertices: expected at least one plant, got none")
+    for plant in plants[1:]:
+        _check_alike(plants[0], plant, "vertices")
+    return plants
+
+
+def _check_alike(first: Plant, other: Plant, name: str) -> None:
+    """Make sure that two plants differ in their matrices only."""
+    if first.A.shape != other.A.shape or first.D.shape != other.D.shape:
+        raise ct.ControlDimension(
+            f"{name}: expected plants of the same size, got {first.order} and "
+            f"{other.order} states, {len(first.inputs)} and {len(other.inputs)} inputs, "
+            f"{len(first.outputs)} and {len(other.outputs)} outputs"
+        )
+    if not is_alike(first, other):
+        raise ValueError(
+            f"{name}: expected plants with the same dt and the same names of states, "
+            "inputs and outputs; pass states=, inputs= and outputs= to ct.ss"
+        )
+
+
+def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
+    """The mean plant with the names of the first one."""
+    every = np.array([matrix_of(plant) for plant in plants])
+    return with_matrix(plants[0], np.tensordot(weights, every, axes=1))
+
+
+# -- boxes -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PlantBox(ByContent, PlantRegion):
+    """Hold all plants whose matrices lie within half-widths of a nominal plant's.
+
+    The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        The middle, with n states, m inputs and p outputs.
+    A, C, B, D : array_like, shapes (n, n), (p, n), (n, m) and (p, m), optional
+        Half-widths, not negative; zero by default. B and D matter if a disturbance is
+        secret.
+    assumptions, miss : optional
+        As for a `PlantPolytope`.
+
+    Raises
+    ------
+    control.ControlDimension
+        If a half-width has another shape.
+    ValueError
+        If one is negative, or none is positive.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+    >>> [float(plant.A[0, 0]) for plant in box.corners()]
+    [0.999, 1.001]
+    """
+
+    sys: ct.StateSpace | Plant
+    A: Any = None
+    C: Any = None
+    B: Any = None
+    D: Any = None
+    _: KW_ONLY
+    assumptions: tuple[str, ...] = ()
+    miss: float = 0.0
+
+    varying = False
+
+    def __post_init__(self) -> None:
+        plant = Plant.of(self.sys)
+        self._set(
+            sys=plant,
+            plant_data=plant,
+            assumptions=checked_clauses(self.assumptions),
+            miss=checked_miss(self.miss),
+        )
+        for name in "ABCD":
+            given = getattr(self, name)
+            middle = getattr(plant, name)
+            widths = np.zeros_like(middle) if given is None else real_array(given, name)
+            if widths.shape != middle.shape:
+                raise ct.ControlDimension(
+                    f"{name}: expected half-widths of shape {middle.shape}, "
+                    f"got {widths.shape}"
+                )
+            if (widths < 0).any():
+                raise ValueError(
+                    f"{name}: expected half-widths >= 0, got a negative one"
+                )
+            self._set(**{name: widths})
+        if not self._spread.any():
+            raise ValueError(
+                "A, B, C, D: expected at least one uncertain entry, got none"
+            )
+
+    @classmethod
+    def around(
+        cls,
+        sys: ct.StateSpace | Plant,
+        *,
+        relative: float | None = None,
+        absolute: float | None = None,
+    ) -> PlantBox:
+        """Return the box that knows every nonzero entry of A to D within an error.
+
+        Parameters
+        ----------
+        sys : control.StateSpace
+            The middle.
+        relative : float, optional
+            Half-width of an entry, as a share of its size.
+        absolute : float, optional
+            Half-width in the entry's own unit; of both the larger one is taken.
+
+        Raises
+        ------
+        ValueError
+            If neither is given, or one is negative.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> box = pc.PlantBox.around(pc.plants.vehicle(), relative=1e-3)
+        >>> box.A
+        array([[0.001 , 0.0001],
+               [0.    , 0.001 ]])
+        """
+        if relative is None and absolute is None:
+            raise ValueError("relative, absolute: expected one of them, got neither")
+        plant = Plant.of(sys)
+        share = 0.0 if relative is None else positive_number(relative, "relative")
+        size = 0.0 if absolute is None else positive_number(absolute, "absolute")
+        matrix = matrix_of(plant)
+        widths = np.maximum(share * np.abs(matrix), size)
+        return cls._of(plant, np.where(matrix != 0, widths, 0.0))
+
+    @classmethod
+    def _of(cls, plant: Plant, spread: NDArray) -> PlantBox:
+        """The box around a plant with half-widths (n + p, n + m) of [A B; C D]."""
+        n = plant.order
+        upper, lower = np.split(spread, [n])
+        return cls(
+            plant, A=upper[:, :n], B=upper[:, n:], C=lower[:, :n], D=lower[:, n:]
+        )
+
+    @cached_property
+    def _spread(self) -> NDArray:
+        """Half-widths (n + p, n + m) of [A B; C D]."""
+        return np.block([[self.A, self.B], [self.C, self.D]])
+
+    @property
+    def nominal(self) -> ct.StateSpace:
+        """The plant in the middle."""
+        return self.sys.statespace()
+
+    def _described(self) -> bytes:
+        widths = self._spread + 0.0  # makes zeros positive
+        parts = (self.sys.fingerprint, self.assumptions, widths.tobytes())
+        return repr(parts).encode()
+
+    @property
+    def clause(self) -> str:
+        """The assumption of a guarantee for the box about the plant."""
+        names = [name for name in "ABCD" if name in "AC" or getattr(self, name).any()]
+        *others, last = names
+        count = len(self.widths)
+        box = f"{', '.join(others)} and {last} within a box of {count} intervals"
+        return box + exception_of(self.miss)
+
+    @property
+    def widths(self) -> NDArray:
+        """Half-widths (k,) of the uncertain entries, row by row of [A B; C D]."""
+        return self._spread[self._spread > 0]
+
+    def _mattering(self, adjacency: Adjacency) -> NDArray:
+        """Mask (n + p, n + m) of uncertain entries on which the response to a secret depends."""
+        secret: set[str] = set()
+        for part in disturbances(adjacency):
+            secret.update(part.signals(self.sys))
+        enters = [name in secret for name in self.sys.inputs]
+        return (self._spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
+
+    def at(self, offsets: ArrayLike) -> ct.StateSpace:
+        """Return the plant at given offsets of the uncertain entries from the middle."""
+        return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
+
+    def corners(self) -> list[ct.StateSpace]:
+        """Return the plants at the corners, as for ``models=box.corners()``.
+
+        Raises
+        ------
+        ValueError
+            If more than 8 entries are uncertain: there would be too many corners.
+        """
+        count = len(self.widths)
+        if count > MOST_ENTRIES:
+            raise ValueError(
+                f"corners: expected at most {MOST_ENTRIES} uncertain entries, got {count}"
+            )
+        return [self.at(corner * self.widths) for corner in signs(count)]
+
+    def sampled(self, count: int, rng: Seed = None) -> list[ct.StateSpace]:
+        """Return up to 256 corners and ``count`` plants drawn at random.
+
+        A guarantee for them is SAMPLED: it covers these plants only.
+
+        Parameters
+        ----------
+        count : int
+        rng : None, int, SeedSequence or Generator, optional
+        """
+        size = (positive_integer(count, "count"), len(self.widths))
+        draws = generator(rng).uniform(-1, 1, size)
+        plants = self.corners() if len(self.widths) <= MOST_ENTRIES else []
+        return plants + [self.at(offsets) for offsets in draws * self.widths]
+
+    def _holds(self, plant: Plant) -> bool:
+        distance = np.abs(matrix_of(plant) - matrix_of(self.sys))
+        return bool((distance <= self._spread).all())
+
+    def standing(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Return corners in the entries that matter to a secret, always the same ones."""
+        entries = self._mattering(adjacency)
+        count = int(entries.sum())
+        if count <= _MOST_OF_POLYTOPE:
+            return self.plants(adjacency)
+        standing = _STANDING_DENSE if disturbances(adjacency) else _STANDING
+        corners = generator(0).choice([-1.0, 1.0], size=(standing, count))
+        offsets = corners * self._spread[entries]
+        return tuple(self._moved(entries, offset) for offset in offsets)
+
+    def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
+        """Return vertices of a polytope around all that the box knows of a secret.
+
+        They are the corners of the entries that matter to it. With more than five such
+        entries they are two for each, of the cross-polytope around the box.
+        """
+        entries = self._mattering(adjacency)
+        widths = self._spread[entries]
+        count = len(widths)
+        sizes = np.abs(matrix_of(self.sys)[entries])
+        widths = widths + EPS * (sizes + count * widths)  # vertices are rounded
+        if count > _MOST_OF_POLYTOPE:
+            corners = count * np.vstack([np.eye(count), -np.eye(count)])
+        else:
+            corners = signs(count)
+        return tuple(self._moved(entries, corner * widths) for corner in corners)
+
+    def _moved(self, entries: NDArray, offsets: NDArray) -> Plant:
+        """The plant whose entries of a mask are moved by offsets."""
+        matrix = matrix_of(self.sys)
+        matrix[entries] += offsets
+        return with_matrix(self.sys, matrix)
+
+    def shift(
+        self,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool = False,
+    ) -> Shift:
+        # a plant that may vary is more, and its bound may still be the closer one
+        varied = super().shift
+        if horizon == math.inf:
+            return varied(parts, adjacency, horizon)
+        few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
+        return least_bound(
+            [
+                partial(halved, self, parts, adjacency, int(horizon), rough),
+                lambda: (varied(parts, adjacency, horizon).value, 0.0),
+            ],
+            enough=_CLOSE if few else _POOR,
+        )
+
+
+def box_around(plants: Sequence[Plant]) -> PlantBox:
+    """The smallest box that contains some plants, its half-widths rounded up."""
+    every = np.array([matrix_of(plant) for plant in plants])
+    low = every.min(axis=0)
+    high = every.max(axis=0)
+    middle = (low + high) / 2
+    widths = np.maximum(high - middle, middle - low)
+    widths = np.where(widths > 0, round_up(widths), 0.0)
+    return PlantBox._of(with_matrix(plants[0], middle), widths)
+
+
+def halved(
+    box: PlantBox,
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    horizon: int,
+    rough: bool = False,
+) -> tuple[float, float]:
+    """A bound of y for every plant of a box, and one that some plant attains."""
+    moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
+    return largest_shift(moves, parts, horizon, rough)
+
+
+# -- hidden moves as free responses of uncertain plants ----------------------------------
+
+
+@lru_cache(maxsize=4)
+def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
+    """The moves of one part of an adjacency.
+
+    A change of a disturbance is a free response as well: that of the plant with a queue of
+    the values to come, in which entries of B and D are entries of the dynamics and the
+    readout.
+    """
+    if isinstance(part, DisturbanceAdjacency):
+        return _queued(part, box, horizon)
+    matrix = np.vstack([box.sys.A, box.sys.C])
+    spread = np.vstack([box.A, box.C])
+    moves = part.moves(trajectory_manifold(box.sys, horizon))
+    if not isinstance(moves, StateMoves):
+        if not as_secret(part).suits_any_plant:
+            raise ValueError(
+                "models: a PlantBox is bounded for moves that do not depend on the plant, "
+                'such as those of a StateAdjacency with charts="times"; pass corners and '
+                "a list of plants for others"
+            )
+        return UncertainMoves(
+            matrix,
+            spread,
+            moves.vectors,
+            np.zeros(1, int),
+            horizon,
+            is_ball=moves.is_ball,
+        )
+    axes = moves.axes * moves.radii
+    every = UncertainMoves(matrix, spread, axes, moves.times, horizon)
+    return _without_delays(every) if every.back else every
+
+
+def _without_delays(moves: UncertainMoves) -> UncertainMoves:
+    """Return moves without delayed inputs, which they leave as they are.
+
+    Raises
+    ------
+    ValueError
+        If the box makes other states of the delayed inputs.
+    """
+    A = moves.matrix[: moves.order]
+    if delayed_outputs(A).any():
+        raise ValueError(
+            "models: a PlantBox with delayed outputs is bounded for times=0; leave the "
+            "delay of the outputs out, since what is published later is as private"
+        )
+    delays = delayed_inputs(A)
+    if moves.spread[: moves.order][delays][:, ~delays].any():
+        raise ValueError(
+            "models: a half-width makes a delayed input depend on other states, "
+            "so that these cannot be moved alone; leave its row of A out"
+        )
+    outputs = np.ones(len(moves.matrix) - moves.order, dtype=bool)
+    kept = np.ix_(np.append(~delays, outputs), ~delays)
+    return replace(
+        moves,
+        matrix=moves.matrix[kept],
+        spread=moves.spread[kept],
+        axes=moves.axes[~delays],
+    )
+
+
+def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> UncertainMoves:
+    """Moves of the plant with a queue for each secret signal, of its values to come."""
+    plant = box.sys
+    signals = part.signals(plant)
+    secret = part.system(plant)
+    places = [k for k, name in enumerate(signals) if name in plant.inputs]
+    columns = [plant.inputs.index(signals[k]) for k in places]
+    B = np.zeros_like(secret.B)
+    D = np.zeros_like(secret.D)
+    B[:, places] = box.B[:, columns]
+    D[:, places] = box.D[:, columns]
+    count = max(len(shape) for shape in part.shapes)
+    queue = reduce(beside, [queue_of(count)] * len(signals))
+    still = replace(queue, A=np.zeros_like(queue.A))
+    queued = secret.after(queue)
+    widths = LinearSystem(box.A, B, box.C, D).after(still)
+    axes = []
+    for k, radius in enumerate(part.radii(plant)):
+        for shape in part.shapes:
+            start = np.zeros(queued.order)
+            values = part.events * radius * shape
+            start[k * count : k * count + len(shape)] = values
+            axes.append(start)
+    return UncertainMoves(
+        np.vstack([queued.A, queued.C]),
+        np.vstack([widths.A, widths.C]),
+        np.column_stack(axes),
+        part.starts(horizon),
+        horizon,
+        forwards=True,
+        is_ball=part.norm == "l2",
     )

@@ -14,7 +14,7 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol.core import _progress, _store
 from privcontrol.core.guarantee import EXACTLY, released
-from privcontrol.designs import auto_floor, design, windows
+from privcontrol.designs import design, region_design, windows
 
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
 PACKAGE = Path(pc.__file__).parent
@@ -99,7 +99,7 @@ def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
         told.append(k / count)
         return nullcontext()
 
-    monkeypatch.setattr(auto_floor, "piece", piece)
+    monkeypatch.setattr(region_design, "piece", piece)
     plant = cases.random_plant(0, outputs=1)
     start = pc.StateAdjacency({"s0": 1.0}, times=0)
     designed(start, plant=plant, floor="auto", models=[plant])
