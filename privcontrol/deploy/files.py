@@ -20,9 +20,8 @@ from ..core.guarantee import PrivacyGuarantee
 from ..core.loss import BLACK_BOX, LAPLACE, PrivacyLoss, Product, by_kind
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
-from ..designs.certify import own_loss
 from ..designs.endless_design import is_attained
-from ..designs.output_noise import OutputNoise
+from ..designs.output_noise import OutputNoise, own_loss
 from ..designs.problem import StationaryDesign, promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop

@@ -40,8 +40,7 @@ from ..core.release import (
     step_size,
     step_sizes,
 )
-from ..designs.certify import guarantee_on_grid
-from ..designs.output_noise import OutputNoise
+from ..designs.output_noise import OutputNoise, guarantee_on_grid
 from ..noise.exact import ExactNoise
 from ..noise.parts import sample_index
 

@@ -38,8 +38,7 @@ from ..secrets.manifold import (
 from ..secrets.secret import as_secret
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import told_directions
-from .certify import model_clause, with_miss
-from .output_noise import OutputNoise
+from .output_noise import OutputNoise, model_clause, with_miss
 from .request import Request
 
 NOT_FREE = "what enters the plant during the run, such as a disturbance"

@@ -14,7 +14,7 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol.core import _progress, _store
 from privcontrol.core.guarantee import EXACTLY, released
-from privcontrol.designs import design, region_design, windows
+from privcontrol.designs import design, region_design
 
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
 PACKAGE = Path(pc.__file__).parent
@@ -116,7 +116,7 @@ def test_windows_are_counted(capsys, monkeypatch):
     )
     pc.design_windows(pc.plants.vehicle(), **options)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(windows, "SHORT", 0.0)
+    monkeypatch.setattr(design, "SHORT", 0.0)
     pc.design_windows(pc.plants.vehicle(), **options)
     assert "3/3" in capsys.readouterr().err
 
