@@ -294,8 +294,9 @@ class FileStore(Store):
             lock.acquire(blocking=False)
         except Timeout as error:
             raise OSError(
-                f"the {self.kind.name} at {str(self.path)!r} is used by another process; "
-                "only one may publish"
+                f"the {self.kind.name} at {str(self.path)!r} is open in another process, "
+                "or in this one a second time: close it there first, only one may "
+                "publish"
             ) from error
         self._held = lock
         # kept open, so no other file becomes the same one

@@ -292,15 +292,21 @@ def exact_data(
     values = [rational(value) for value in doubles.ravel().tolist()]
     if resolution is None:
         return values, doubles
-    steps = step_sizes(resolution, "resolution", len(values))
+    exact = on_steps(x, values, step_sizes(resolution, "resolution", len(values)))
+    nearest = np.array([nearest_double(value) for value in exact])
+    return exact, nearest.reshape(doubles.shape)
+
+
+def on_steps(
+    x: ArrayLike, values: list[Rational], steps: list[Rational]
+) -> list[Rational]:
+    """Return data on steps: integers are counts of them, other ``values`` are rounded."""
     given = np.asarray(x)
     if given.dtype.kind in "iu":
         counts = [Integer(count) for count in given.ravel().tolist()]
     else:
         counts = [nearest_integer(value / step) for value, step in zip(values, steps)]
-    exact = [count * step for count, step in zip(counts, steps)]
-    nearest = np.array([nearest_double(value) for value in exact])
-    return exact, nearest.reshape(doubles.shape)
+    return [count * step for count, step in zip(counts, steps)]
 
 
 # -- releases ------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from ..core.release import (
     StandardEntry,
     Step,
     exact_data,
+    on_steps,
     roundings,
     step_size,
     step_sizes,
@@ -271,6 +272,9 @@ class Gateway:
         self._identity = opening["identity"]
         self._note = opening["note"]
         self._resolution = opening["resolution"]
+        self._steps: list[Rational] | None = None
+        if self._resolution is not None:
+            self._steps = step_sizes(self._resolution, "resolution", noise.outputs)
         self._grid = opening["grid"]
         self._rounding = roundings(self._grid, noise.outputs)
         self._least_block = opening["block"] or _block_size(noise)
@@ -474,15 +478,14 @@ class Gateway:
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
             y = [y[name] for name in names]
-        shape = real_array(y, "y").shape
-        if not shape and len(names) == 1:
-            y = np.reshape(y, 1)
-        elif shape != (len(names),):
+        values, doubles = exact_data(y, "y")
+        is_number = len(names) == 1 and doubles.ndim == 0
+        if not is_number and doubles.shape != (len(names),):
             raise ValueError(
                 f"y: expected shape ({len(names)},), one number for each output, got "
-                f"{shape}"
+                f"{doubles.shape}"
             )
-        return exact_data(y, "y", self._resolution)[0]
+        return values if self._steps is None else on_steps(y, values, self._steps)
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken

@@ -19,7 +19,6 @@ import pytest
 from gateway_cases import noise
 
 import privcontrol as pc
-from privcontrol.core import _files
 from privcontrol.core._store import FileStore
 from privcontrol.core.guarantee import EXACTLY, released
 
@@ -187,6 +186,13 @@ def test_the_lock_survives_a_look_at_the_file(path):
             pc.Gateway.resume(path)
     finally:
         holder.communicate("")
+    pc.Gateway.resume(path).close()
+
+
+def test_a_gateway_that_is_open_here_is_not_said_to_be_elsewhere(path):
+    with Gateway(noise("structured"), path=path, block=4):
+        with pytest.raises(OSError, match="or in this one a second time: close it"):
+            pc.Gateway.resume(path)
     pc.Gateway.resume(path).close()
 
 
@@ -483,11 +489,9 @@ def test_concurrent_saves_leave_one_whole_file(tmp_path):
 def test_a_saved_file_is_synchronised_before_it_has_its_name(tmp_path, monkeypatch):
     calls = []
     fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: calls.append("fsync") or fsync(fd))
     monkeypatch.setattr(
-        _files.os, "fsync", lambda fd: calls.append("fsync") or fsync(fd)
-    )
-    monkeypatch.setattr(
-        _files.os, "replace", lambda a, b: calls.append("replace") or replace(a, b)
+        os, "replace", lambda a, b: calls.append("replace") or replace(a, b)
     )
     noise("structured").save(tmp_path / "noise.json")
     assert calls == ["fsync", "replace", "fsync"]
