@@ -12,14 +12,16 @@ A singular A has no such shifts, and its circuits are enumerated plainly.
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import comb
 
 import control as ct
 import numpy as np
 import scipy.sparse
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
@@ -40,7 +42,6 @@ from ..core.manifold import (
     AffineManifold,
     Component,
     FiniteMoves,
-    Sparse,
     chart_moves,
     null_vector,
     refuse_long,
@@ -50,6 +51,7 @@ from ..core.manifold import (
 )
 from ..core.mechanism import LinearQuery
 from ..systems.linear import Plant, orbit, response_from_rest, to_states
+from ..systems.powers import exact_response
 
 #: What every guarantee about the outputs of a run takes for granted.
 RUN_ASSUMPTIONS = (
@@ -312,17 +314,25 @@ def trajectory_circuit_moves(
     """
     n = len(A)
     exact = rational_matrix(A)
+    stack = exact_response(exact, exact**0, exact**0, horizon)
     if not isinstance(charts, str):
-        stack = _stack(_powers(exact, horizon))
-        return _first_state(chart_moves(stack, radii.ravel(), charts), n, n)
-    if n == 1 or exact.det() == 0 or (radii != radii[0]).any():
-        stack = _stack(_powers(exact, horizon))
+        columns = rounded(chart_moves(stack, radii.ravel(), charts), n)[0]
+    elif n == 1 or exact.det() == 0 or (radii != radii[0]).any():
         whole = Component(np.arange(horizon * n), stack, True, n)
         refuse_long([whole])
         moves = stretched(whole.circuits(), radii.ravel())
-        return _first_state(moves, horizon * n, n)
-    # an estimate; integers grow with the horizon
+        columns = rounded(moves, horizon * n)[0][:n]
+    else:
+        columns = _shared_moves(exact, horizon, radii[0])
+        return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
+    return FiniteMoves(columns, errors=np.abs(columns) * ROUNDED)
+
+
+def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
+    """Return the worst moves (n, M) of all shifts of the sets that start at time 0."""
+    n = A.nrows()
     sets = comb(n * horizon, n - 1) - comb(n * (horizon - 1), n - 1)
+    # an estimate; integers grow with the horizon
     seconds = sets * n * horizon * (4e-6 + 5e-8 * horizon)
     if seconds > MOST_SECONDS:
         raise ValueError(
@@ -330,37 +340,6 @@ def trajectory_circuit_moves(
             f"entries) would take more than {MOST_SECONDS:g} seconds: use a shorter "
             'horizon, or the block charts of StateAdjacency(..., charts="times")'
         )
-    columns = _shared_moves(exact, horizon, radii[0])
-    return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
-
-
-def _first_state(moves: Iterable[Sparse], size: int, n: int) -> FiniteMoves:
-    """Exact moves of so many entries as moves of x(0)."""
-    initial = rounded(moves, size)[0][:n]
-    return FiniteMoves(initial, errors=np.abs(initial) * ROUNDED)
-
-
-def _powers(A: RationalMatrix, count: int) -> list[tuple[IntegerMatrix, Integer]]:
-    """Return the powers A^0, A^1, ... as integers and their common denominators."""
-    step, denominator = A.numer_denom()
-    powers = [(step**0, denominator**0)]
-    for _ in range(count - 1):
-        whole, common = powers[-1]
-        powers.append((whole * step, common * denominator))
-    return powers
-
-
-def _stack(powers: list[tuple[IntegerMatrix, Integer]]) -> RationalMatrix:
-    """Return the kernel of the trajectories, the powers below each other."""
-    rows = []
-    for whole, common in powers:
-        rows += (RationalMatrix(whole) / common).tolist()
-    return RationalMatrix(rows)
-
-
-def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
-    """Return the worst moves (n, M) of all shifts of the sets that start at time 0."""
-    n = A.nrows()
     future = _powers(A, horizon)
     rows = [row for whole, _ in future for row in whole.tolist()]
     last = []
@@ -372,28 +351,28 @@ def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
         if direction is not None:
             last.append(held[-1] // n)
             directions.append(direction)
-    past = _powers(A.inv(), horizon)
-    states = _states([*past[:0:-1], *future], directions)
-    protected = radius > 0
+    states = _states([*_powers(A.inv(), horizon)[:0:-1], *future], directions)
+    protected = states[:, radius > 0]
     with np.errstate(over="ignore", under="ignore"):
-        loads = np.abs(states[:, protected]) / radius[protected, None]
-    moving = states[:, protected] != 0
-    refuse_range(loads[moving])
-    least = np.where(moving, loads, np.inf).min(axis=1, initial=np.inf)
-    origin = horizon - 1
-    before = np.minimum.accumulate(least[origin::-1])
-    after = np.minimum.accumulate(least[origin:])
-    found = []
-    for shift in range(horizon):
-        # the window from -shift to horizon - 1 - shift
-        smallest = np.minimum(before[shift], after[origin - shift])
-        seen = (np.array(last) + shift < horizon) & (smallest < np.inf)
-        first = states[origin - shift][:, seen]
-        with np.errstate(over="ignore", under="ignore"):
-            moves = first * ((1 + _ROUNDED / 4) / smallest[seen])
+        loads = np.abs(protected) / radius[radius > 0, None]
+        refuse_range(loads[protected != 0])
+        loads[protected == 0] = np.inf
+        least = loads.min(axis=1, initial=np.inf)
+        # row s of each is about the window from -s to horizon - 1 - s
+        smallest = sliding_window_view(least, horizon, axis=0).min(axis=2)[::-1]
+        shifts = np.arange(horizon)[:, None]
+        seen = (np.array(last) + shifts < horizon) & (smallest < np.inf)
+        first = states[horizon - 1 :: -1].swapaxes(0, 1)[:, seen]
+        moves = first * ((1 + _ROUNDED / 4) / smallest[seen])
         refuse_range(moves[first != 0])
-        found.append(moves)
-    return np.hstack(found)
+    return moves
+
+
+def _powers(A: RationalMatrix, count: int) -> list[tuple[IntegerMatrix, Integer]]:
+    """Return the powers A^0, A^1, ... as integers and their common denominators."""
+    step, denominator = A.numer_denom()
+    wholes = accumulate([step] * (count - 1), operator.mul, initial=step**0)
+    return [(whole, denominator**t) for t, whole in enumerate(wholes)]
 
 
 def _states(
