@@ -32,10 +32,11 @@ HERE = Path(__file__).parent
 
 
 class Deployment:
-    """The three processes of a run."""
+    """The three processes of a run. What the gateway says is kept, and printed at the end."""
 
     def __init__(self, folder, wires, samples, period):
         self._folder = folder
+        self._log = folder / "gateway.log"
         self._wires = wires
         self._arguments = [str(folder), str(samples), str(period)]
         self._running = {}
@@ -52,6 +53,7 @@ class Deployment:
         for process in self._running.values():
             process.kill()
             process.wait()
+        print(self._log.read_text(), end="", file=sys.stderr)
 
     def _start(self, user, script, hears, says):
         command = [sys.executable, str(HERE / script), *self._arguments]
@@ -63,9 +65,10 @@ class Deployment:
         command += [f"{folder}/loop.json", "--state", f"{folder}/gateway.sqlite"]
         command += ["--ledger", f"{folder}/ledger.sqlite", "--most-lost", "300"]
         command += ["--resolution", "0.001", "--grid", "0.001"]
-        self._running["gateway"] = self._wires.start(
-            "gateway", command, "readings", "published"
-        )
+        with self._log.open("a") as log:
+            self._running["gateway"] = self._wires.start(
+                "gateway", command, "readings", "published", stderr=log
+            )
 
     def kill_in_mid_run(self, count):
         """Kill the gateway when the cloud has taken so many samples, and start it again."""
@@ -88,6 +91,8 @@ class Deployment:
             if self._running[user].wait(timeout=patience):
                 sys.exit(f"{user}: the process failed")
         gateway = self._running["gateway"]
+        # on a busy machine it may still be starting
+        wait_until(lambda: "resumed at sample" in self._log.read_text(), gateway)
         gateway.terminate()
         gateway.wait(timeout=30)
 
