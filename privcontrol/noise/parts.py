@@ -31,7 +31,14 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of
 from ..secrets.disturbance import causal_map, forced_outputs
-from ..systems.linear import LinearSystem, Plant, mapped, reachability_gramian, sum_of
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    mapped,
+    reachability_gramian,
+    sum_of,
+    to_states,
+)
 
 #: Samples that a stream of filtered noise computes together.
 _BLOCK = 64
@@ -118,14 +125,22 @@ class NoisePart(ByContent, Saved, ABC):
         return np.zeros(len(self._model.D))
 
     def covariance(self, t: int, s: int) -> NDArray:
-        """Return the covariance (p, p) of gamma(t) and gamma(s), of unit entries."""
-        once, fresh = self._impulses(max(t, s) + 1)
-        shared = min(t, s)
-        at_t = fresh[t - shared : t + 1]
-        at_s = fresh[s - shared : s + 1]
-        since = np.einsum("kpq,krq->pr", at_t, at_s)
-        from_start = once[t] @ once[s].T
-        return from_start + since
+        """Return the covariance (p, p) of gamma(t) and gamma(s), of unit entries.
+
+        It is C A^(t - s) P C^T with the covariance P of xi(s), and what gamma(s) shares
+        with xi(s + 1) of the entries of sample s.
+        """
+        if t < s:
+            return self.covariance(s, t).T
+        model = self._model
+        A, B, C, D = model.matrices
+        begun = np.linalg.matrix_power(A, s) @ self.state_root
+        entered = to_states(model).free_response(B, s).reshape(s, *B.shape)
+        P = begun @ begun.T + np.einsum("kiq,kjq->ij", entered, entered)
+        if t == s:
+            return C @ P @ C.T + D @ D.T
+        onward = A @ P @ C.T + B @ D.T
+        return C @ np.linalg.matrix_power(A, t - s - 1) @ onward
 
     def variances(self, horizon: int) -> NDArray:
         """Return the variances (T, p) of the outputs for entries of variance one."""
