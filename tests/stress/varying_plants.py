@@ -31,7 +31,7 @@ BATCH = 20_000
 
 def undone(noise, outputs):
     """M^-1 applied to outputs (pairs, T, p), from rest."""
-    shaping = noise.parts[0].square
+    shaping = noise.parts[0].shaping
     inverse = shaping.inverse()
     state = np.zeros((len(outputs), inverse.order))
     total = np.zeros(len(outputs))
