@@ -44,3 +44,21 @@ def test_errors_of_moves_in_data_space_count_in_their_responses():
     assert (bounds >= np.abs(query.matrix) @ errors).all()
     _, exact = type(SINGLE)(data, data=data).output_responses(query)
     assert (exact < 1e-12).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_one_norm_of_a_balls_image_is_bounded_closely(seed):
+    """The largest 1-norm of B u is that of B^T s over signs s: all 4096 of them."""
+    rng = np.random.default_rng(seed)
+    states = int(rng.integers(1, 5))
+    step = rng.standard_normal((states, states))
+    step *= 0.95 / np.abs(np.linalg.eigvals(step)).max()
+    state = np.eye(states)
+    image = np.zeros((12, states))  # the last rows stay zero
+    for t in range(11):
+        image[t] = rng.standard_normal(states) @ state if seed % 2 else state[0]
+        state = step @ state
+    signs = 1.0 - 2.0 * np.indices((2,) * 12).reshape(12, -1)
+    largest = np.linalg.norm(image.T @ signs, axis=0).max()
+    claimed = pc.BallAdjacency(1.0).moves(SPACE).largest(image, 1)
+    assert largest * (1 - 1e-12) <= claimed <= largest * 1.04
