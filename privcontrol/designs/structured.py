@@ -48,7 +48,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
     with piece(0, 2):
         moves = problem.moves
     with piece(1, 2):
-        tangent = _tangent_noise(problem, problem.allowed)
+        tangent = tangent_noise(problem, problem.allowed)
     if problem.request.models:
         return of_all_models(problem, tangent.factor)
     part = Structured(problem.plant, tangent.factor)
@@ -72,7 +72,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
     )
 
 
-def _tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
+def tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
     """S of the least cost that hides every move with a shift of ``allowed``."""
     family = problem.family
     moves = problem.moves

@@ -460,9 +460,10 @@ def private_lqg(
         in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
         Choose the noise too, for the same request. Over a horizon that needs P0. The
-        noise is then the best one for this loop among those of std at most ``cap``/y in
-        every direction, y the privacy shift of the budget, and `PrivateLoop.optimality`
-        has its certified gap. Without a horizon observer and noise change in turns.
+        noise is then the best one for this loop among those of at most ``cap`` times
+        the std, in every direction, of the request's noise of least variance, and
+        `PrivateLoop.optimality` has its certified gap. Without a horizon observer and
+        noise change in turns. The loop never costs more than without.
     cap : float, optional
     P0 : array_like, shape (n, n) or (n,), or float, optional
         Public covariance of x(0), its diagonal, or a multiple of I.

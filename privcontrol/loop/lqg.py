@@ -561,7 +561,7 @@ class LqgDesign(Saved):
     prices : tuple of float
         Weights of their sums.
     cap : float
-        Largest noise of a co-design, relative to what one move needs.
+        Largest noise of a co-design, relative to the noise of least variance.
     """
 
     estimator: str

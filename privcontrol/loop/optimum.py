@@ -24,6 +24,8 @@ outputs.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,12 +35,15 @@ from numpy.typing import NDArray
 
 from ..core._linalg import rank_tolerance
 from ..core._progress import progress_bar
+from ..core.errors import UncertifiableError
 from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
 from ..designs.design import designed
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
+from ..designs.structured import tangent_noise
 from ..secrets.disturbance import disturbances
+from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response
 from .controller import ObserverFeedback
@@ -48,7 +53,7 @@ from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import expected_total, knowledge, steady_state_cost
 from .side import root
 
-#: Largest noise of a co-design, relative to what one move needs.
+#: Largest noise of a co-design, relative to the noise of least variance.
 CAP = 10.0
 #: Relative gap at which the barrier ends, and the factor by which its weight falls.
 _GAP = 2e-7
@@ -60,6 +65,8 @@ _CONVERGED = 1e-15
 _NEAR = 1e-3
 #: A barrier that explains less than this part of the gap has no more to give.
 _LEAST = 1e-3
+#: A gap above this part of the value says that rounding has led the search astray.
+_LOST = 1e-2
 #: Part of the way to the boundary where the search starts.
 _INSIDE = 0.5
 #: Turns at most, and the part of the cost below which a turn is the last one.
@@ -81,7 +88,8 @@ class Optimality:
     cost : float
         Expected cost of the loop.
     lower_bound : float
-        Least cost of any noise of std at most ``cap``/y in every direction.
+        Least cost of any noise of at most ``cap`` times the std, in every direction, of
+        the request's noise of least variance.
     excess : float
         The relative distance to any noise at all is at most this.
     """
@@ -110,7 +118,8 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
         return _in_turns(loop, progress)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
-    return loop.with_noise(designed(request, loop.side.plant, factor=factor))
+    best = loop.with_noise(designed(request, loop.side.plant, factor=factor))
+    return min(best, loop, key=expected_total)  # the noise given may exceed the cap
 
 
 def _check_gaussian(noise: OutputNoise) -> None:
@@ -135,6 +144,11 @@ class Solved:
     capped: float
     uncapped: float
 
+    @property
+    def gap(self) -> float:
+        """How far the point may be above the least one."""
+        return self.value - self.capped
+
 
 @dataclass(frozen=True, eq=False)
 class NoiseProgram:
@@ -144,7 +158,7 @@ class NoiseProgram:
     ----------
     basis : ndarray, shape (n, r)
         U, of which every move is a combination with a coefficient vector of length at
-        most 1.
+        most 1. U / y is the noise of least variance.
     moves : ndarray, shape (r, s)
         The coefficients c_i.
     shift : float
@@ -172,10 +186,13 @@ class NoiseProgram:
         design = loop.known_design
         plant = loop.side.plant
         problem = DesignProblem(plant, noise.request)
-        basis = problem.moves.vectors
+        shift = problem.allowed
+        # moves of very different sizes are of size one in the least noise of the outputs
+        factor = tangent_noise(problem, shift).factor
+        basis = factor * shift
         moves = np.eye(basis.shape[1])
         if not problem.moves.is_ball:
-            basis, moves = _basis_of_moves(basis)
+            moves = coordinates_in(factor, problem.moves) / shift
         samples = noise.horizon
         _, prices = regulation(loop).gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
@@ -185,7 +202,6 @@ class NoiseProgram:
         for t, (_, after) in enumerate(known.told_of(basis, samples)):
             errors, seen[t] = after
             spread[t] = prices[t] @ errors
-        shift = problem.allowed
         return cls(
             basis,
             moves,
@@ -217,25 +233,41 @@ class NoiseProgram:
 
     def solved(self, cap: float) -> Solved:
         """The optimum over X >= I / cap^2, to a certified gap."""
-        least = cap**-2
-        r, count = self.moves.shape
         if self.is_ball:
-            value = self.value(np.eye(r))
-            return Solved(np.eye(r), value, value, value)
+            whole = np.eye(len(self.moves))
+            value = self.value(whole)
+            return Solved(whole, value, value, value)
+        best = None
+        # what is singular or not finite ends the search
+        with suppress(np.linalg.LinAlgError, ValueError):
+            for found in self._minima(cap**-2):
+                if best is None or found.gap < best.gap:
+                    best = found
+        if best is None or best.gap > _LOST * best.value:
+            raise UncertifiableError(
+                "codesign: the hidden moves differ so much in size that double precision "
+                "does not find the noise that costs least; protect fewer times, "
+                "StateAdjacency(times=...), or shorten the horizon. codesign=False keeps "
+                "the noise that is given"
+            )
+        return best
+
+    def _minima(self, least: float) -> Iterator[Solved]:
+        """Yield minima with the barrier, of smaller and smaller weights."""
+        r, count = self.moves.shape
         X = (least + _INSIDE * (1 - least)) * np.eye(r)
         weight = max(self.value(X), np.finfo(float).tiny) / (count + r)
-        best = None
-        while True:
+        gap = 0.0
+        while weight * (count + r) >= _LEAST * gap:
             for _ in range(_STEPS):
                 X, decrement = self._newton(X, weight, least)
                 if decrement <= _CONVERGED:
                     break
             found = self._bounded(X, weight, least)
-            gap = found.value - found.capped
-            if best is None or gap < best.value - best.capped:
-                best = found
-            if gap <= _GAP * found.value or weight * (count + r) < _LEAST * gap:
-                return best
+            yield found
+            gap = found.gap
+            if gap <= _GAP * found.value:
+                return
             weight *= _COOLING
 
     def _left(self, X: NDArray) -> NDArray:
@@ -288,17 +320,6 @@ class NoiseProgram:
             capped=value - (float(capped) - here),
             uncapped=value - (float(prices.sum()) - here),
         )
-
-
-def _basis_of_moves(vectors: NDArray) -> tuple[NDArray, NDArray]:
-    """Columns that span the moves, and coefficients of length at most one."""
-    _, triangle, order = scipy.linalg.qr(vectors, mode="economic", pivoting=True)
-    pivots = np.abs(np.diag(triangle))
-    rank = np.count_nonzero(pivots > rank_tolerance(vectors, pivots))
-    basis = vectors[:, np.sort(order[:rank])]
-    moves = scipy.linalg.lstsq(basis, vectors)[0]
-    longest = np.linalg.norm(moves, axis=0).max()
-    return basis * longest, moves / longest
 
 
 def optimality(loop: LoopData) -> Optimality:

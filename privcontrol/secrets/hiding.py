@@ -163,6 +163,15 @@ def structured_factor(
     return TangentNoise(full, shifts, lower_bound, problem.is_padded)
 
 
+def coordinates_in(factor: NDArray, moves: Moves) -> NDArray:
+    """Return S^-1 z (r, M) of every hidden move, S a factor of `structured_factor`."""
+    rows = np.flatnonzero(factor.any(axis=1))
+    with working_bits(moves.bits):
+        return midpoints(
+            ball_matrix(factor[rows]).solve(ball_matrix(moves.balls(rows)))
+        )
+
+
 def _uncertified(
     plant: Plant, moves: Moves, horizon: int, largest_response: float
 ) -> UncertifiableError:

@@ -455,6 +455,42 @@ def whole_cost(loop):
     return cost.total + cost.terminal
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_codesign_never_costs_more_however_far_apart_the_moves_are(seed):
+    """Modes that contract make moves of later samples up to 1e11 times as large."""
+    rng = np.random.default_rng(seed)
+    states = 6 if seed == 0 else int(rng.integers(1, 7))
+    plant = random_plant(seed, states, radius=[0.95, 0.95, 1.05][seed % 3])
+    noise = pc.design_output_noise(
+        plant,
+        horizon=20,
+        adjacency=pc.StateAdjacency(1.0, times=None if seed == 0 else range(6)),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        models="exact",
+        max_std=np.inf,
+    )
+    given = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1)
+    best = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
+    assert whole_cost(best) <= whole_cost(given)
+    assert best.guarantee.satisfies(noise.request.budget)
+    if seed == 0:
+        assert whole_cost(best) < 0.99 * whole_cost(given)
+
+
+def test_a_codesign_that_double_precision_cannot_find_says_what_to_do():
+    plant = random_plant(0, 6)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=100,
+        adjacency=pc.StateAdjacency(1.0),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        models="exact",
+        max_std=np.inf,
+    )
+    with pytest.raises(pc.UncertifiableError, match="protect fewer times"):
+        pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed):
     plant, asked = small_request(seed, 2, 5)
