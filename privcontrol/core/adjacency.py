@@ -384,7 +384,8 @@ class BallAdjacency(Adjacency):
         """
         size, dimension = units.shape
         triangle = scipy.linalg.qr(units, mode="r")[0][:dimension]
-        directions = triangle / np.linalg.norm(triangle, axis=0)
+        lengths = np.linalg.norm(triangle, axis=0)
+        directions = triangle / lengths
         condition = np.linalg.cond(directions)
         error = 8 * EPS * dimension * condition
         if error > _LARGEST_BALL_ERROR:
@@ -394,7 +395,8 @@ class BallAdjacency(Adjacency):
                 "(DirectionAdjacency)"
             )
         wider = math.sqrt(size) if self.norm == math.inf else 1.0
-        factor = wider * (1 + error) * scipy.linalg.inv(triangle)
+        inverse = scipy.linalg.inv(directions) / lengths[:, None]
+        factor = wider * (1 + error) * inverse
         return EllipsoidMoves(factor, exact=self.norm == 2)
 
     @property

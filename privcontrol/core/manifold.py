@@ -202,7 +202,10 @@ class FiniteMoves(Moves):
         return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
 
     def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
-        return shifts + np.copysign(errors, shifts)
+        grown = np.abs(shifts) + errors
+        # an error below a unit of rounding would vanish in this sum
+        above = np.where(errors > 0, round_up(grown), grown)
+        return np.copysign(above, shifts)
 
     def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         if self.data is None:

@@ -626,7 +626,9 @@ class Mechanism:
         factor = self.noise.factor
         if self.noise.is_independent:
             return int(np.count_nonzero(factor))
-        return int(np.linalg.matrix_rank(factor))
+        sizes = column_norms(factor.T)
+        noisy = sizes > 0
+        return int(np.linalg.matrix_rank(factor[noisy] / sizes[noisy, None]))
 
     def _published(self) -> tuple[str, ...]:
         """Return what is published exactly, for the guarantee's text."""

@@ -382,21 +382,24 @@ class Noise(Frozen, ABC):
         return eta @ self.factor.T
 
     @cached_property
-    def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Column scales (r,) and the singular value decomposition of factor / scales.
+    def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
+        """Units of rows (m, 1) and columns (r, 1), and the SVD of the factor in them.
 
-        The scales are one where columns depend on each other, because the least shift
-        belongs to the factor as it is.
+        Entries far apart in size are told apart in units of their own. The columns' are
+        one where columns depend on each other, because the least shift belongs to the
+        factor as it is.
         """
-        norms = column_norms(self.factor)
+        rows = column_norms(self.factor.T)[:, None]
+        rows[rows == 0] = 1.0
+        factor = self.factor / rows
+        norms = column_norms(factor)[:, None]
         norms[norms == 0] = 1.0
-        for scale in (norms, np.ones_like(norms)):
-            scaled = self.factor / scale
-            U, s, vt = scipy.linalg.svd(scaled, full_matrices=False)
-            large = s > rank_tolerance(self.factor, s)
-            if np.count_nonzero(large) == len(scale):
+        for columns in (norms, np.ones_like(norms)):
+            U, s, vt = scipy.linalg.svd(factor / columns.T, full_matrices=False)
+            large = s > rank_tolerance(factor, s)
+            if np.count_nonzero(large) == len(columns):
                 break
-        return scale, U[:, large], s[large], vt[large]
+        return rows, columns, U[:, large], s[large], vt[large]
 
     def __repr__(self) -> str:
         draws = self.factor.shape[-1]
@@ -544,25 +547,25 @@ def whiten(noise: Noise, responses: NDArray) -> NDArray:
     if noise.is_independent:
         sizes = np.where(noise.factor == 0, np.inf, noise.factor)
         return responses / sizes[:, None]
-    scale, U, s, vt = noise._decomposition
-    coordinates = (U.T @ responses) / s[:, None]
-    return vt.T @ coordinates / scale[:, None]
+    rows, columns, U, s, vt = noise._decomposition
+    coordinates = U.T @ (responses / rows) / s[:, None]
+    return vt.T @ coordinates / columns
 
 
 def shifts_within(noise: Noise, bounds: NDArray) -> NDArray:
     """Bound the least shifts (r, M) of responses within ``bounds`` (m, M)."""
     if noise.is_independent:
         return np.abs(whiten(noise, bounds)) * (1 + EPS)
-    scale, U, s, vt = noise._decomposition
+    rows, columns, U, s, vt = noise._decomposition
     if len(s) < noise.size:  # rounding hides whether there is noise in some direction
         unknown = np.where(bounds.any(axis=0), np.inf, 0.0)
-        return np.tile(unknown, (len(scale), 1))
-    scales = scale[:, None]
-    inverse = (vt.T / s) @ U.T / scales
+        return np.tile(unknown, (len(columns), 1))
+    scaled = bounds / rows
+    inverse = (vt.T / s) @ U.T
     condition = s[0] / s[-1]
-    relative = 8 * EPS * (len(scale) + 8) * condition
-    rounding = relative * column_norms(bounds) / s[-1] / scales
-    return np.abs(inverse) @ bounds + rounding
+    relative = 8 * EPS * (len(columns) + 8) * condition
+    rounding = relative * column_norms(scaled) / s[-1]
+    return (np.abs(inverse) @ scaled + rounding) / columns
 
 
 def delta_to_quote(family: type[Noise], budgets: Iterable[PrivacyBudget]) -> float:

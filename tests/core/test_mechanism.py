@@ -288,18 +288,19 @@ def test_entries_named_as_published_exactly_are_those_that_releases_determine(se
 
 
 def nearly_flat(size, apart=3e-12):
-    """A factor whose first two columns differ by so much."""
+    """A factor whose first two columns differ by so much, in whatever units."""
     factor = np.eye(size)
-    factor[:2, :2] = [[1.0, 1.0], [0.0, apart]]
+    factor[:2, :2] = [[1.0, 1.0], [1.0, 1.0 + apart]]
     return pc.GaussianNoise(factor)
 
 
 def test_noise_that_double_precision_cannot_resolve_is_evaluated_exactly():
     mechanism = pc.Mechanism(pc.LinearQuery(np.eye(2)), nearly_flat(2))
     y = mechanism.guarantee(pc.DirectionAdjacency(np.eye(2))).gdp
-    assert (
-        np.sqrt(2) / 3e-12 <= y <= np.sqrt(2) / 3e-12 * (1 + 1e-13)
-    )  # the second move is (-1, 1) / 3e-12 of the noise
+    apart = (1.0 + 3e-12) - 1.0
+    # the first move is (1 + apart, -1) / apart of the noise
+    exact = np.hypot(1.0 + apart, 1.0) / apart
+    assert exact * (1 - 1e-15) <= y <= exact * (1 + 1e-13)
 
 
 def test_noise_beyond_double_precision_and_too_large_for_exact_arithmetic_is_refused():

@@ -1,5 +1,8 @@
 """Sets of moves: enlarged shifts are at least as large as all within their errors."""
 
+import warnings
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -18,6 +21,59 @@ def test_enlarged_shifts_of_single_moves_are_the_largest_within_the_errors(norm)
     corners = shifts + errors * rng.choice([-1.0, 1.0], (5000, 3, 4))
     sizes = np.linalg.norm(corners, ord=norm, axis=1)
     assert sizes.max() <= claimed <= sizes.max() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [1e-17, 1e-30, 1e-3])
+def test_errors_below_a_unit_of_rounding_are_not_lost(share):
+    """Pure epsilon adds the decimals that Python prints: these must not be too low either."""
+    rng = np.random.default_rng(3)
+    shifts = rng.standard_normal((50, 4))
+    errors = share * rng.random((50, 4))
+    enlarged = SINGLE.enlarged(shifts, errors)
+    assert (np.sign(enlarged) == np.sign(shifts)).all()
+    triples = zip(shifts.flat, errors.flat, enlarged.flat)
+    for shift, error, found in triples:
+        assert Fraction(repr(float(abs(found)))) >= Fraction(abs(shift)) + Fraction(
+            error
+        )
+    np.testing.assert_array_equal(SINGLE.enlarged(shifts, 0 * errors), shifts)
+
+
+def test_pure_epsilon_is_at_least_the_exact_1_norm_of_every_shift():
+    """By elimination in fractions, for noise whose rows are in far units."""
+    rng = np.random.default_rng(197)
+    for _ in range(30):
+        units = 10.0 ** rng.uniform(-8, 8, (3, 1))
+        factor = units * rng.standard_normal((3, 3))
+        query = pc.LinearQuery(units * rng.standard_normal((3, 4)))
+        noise = pc.LaplaceNoise(factor)
+        moves = np.eye(4)
+        claimed = pc.Mechanism(query, noise).guarantee(pc.DirectionAdjacency(moves))
+        rows = [
+            list(map(Fraction, row))
+            for row in np.hstack([factor, query.matrix]).tolist()
+        ]
+        for i in range(3):
+            rows[i] = [entry / rows[i][i] for entry in rows[i]]
+            for j in {0, 1, 2} - {i}:
+                rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i])]
+        largest = max(sum(abs(row[3 + k]) for row in rows) for k in range(4))
+        assert (
+            largest <= Fraction(claimed.epsilon(0.0)) <= largest * Fraction("1.000001")
+        )
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1.0, 1e20])
+def test_a_ball_on_directions_of_very_different_length_is_placed_without_a_warning(
+    unit,
+):
+    """The manifold is all of the plane, so its ball has radius 1 whatever the kernel's units."""
+    kernel = np.array([[1.0, unit], [-1.0, 2 * unit]])
+    query = pc.LinearQuery([[3.0, 4.0]], pc.AffineManifold.from_kernel(kernel))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = query.sensitivity(pc.BallAdjacency(1.0))
+    assert 5 <= found <= 5 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("norm", [1, 2])
