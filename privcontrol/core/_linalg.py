@@ -127,7 +127,7 @@ def smallest(
             return math.inf
         low = high
         high = min(2 * high, limit)
-    while high - low > tolerance * high:
+    while high - low > tolerance * high + 1e-300:  # no number is between subnormals
         middle = 0.5 * (low + high)
         if meets(middle):
             high = middle

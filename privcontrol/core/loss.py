@@ -13,6 +13,7 @@ budget to the last digit are neither refused nor let through.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
@@ -52,11 +53,16 @@ _EVALUATED = 64
 #: Points of a discretised loss within a standard deviation, and the most of all.
 _RESOLUTION = 1024
 _POINTS = 1 << 17
-#: What the rounding errors of a Fourier transform may take from a delta.
+#: What the rounding errors of a Fourier transform may take from a delta, and what they
+#: may take for each release, whose number is the power of the transform. Against exact
+#: binomial sums of up to 3e7 releases they came to .4 EPS for each.
 _TRANSFORM = 1e-12
+_POWER = 8 * EPS
+#: Of more releases these errors leave nothing to gain.
+_CONVOLVED = 10**7
 #: The tail of a discretised loss that is counted as failure.
 _TAIL = 1e-15
-#: Epsilon above which no smaller one is looked for.
+#: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
 _LARGEST = 1e6
 #: Doubles are multiples of a smaller power of two than this one.
 _FINEST = 1100
@@ -72,6 +78,8 @@ def decimal(value: float) -> Fraction:
 
 def float_up(value: Fraction) -> float:
     """Return the smallest float that, read as a decimal, is not below a rational."""
+    if value > sys.float_info.max:
+        return math.inf
     nearest = float(value)
     if decimal(nearest) >= value:
         return nearest
@@ -394,7 +402,7 @@ class Product(Saved):
             return self.failing()
         if self._closed:
             one, _ = self.coordinates[0]
-            return float(one.delta(epsilon))
+            return min(float(one.delta(epsilon)), 1.0)
         bounds = [1.0, float(kappa_upper(epsilon, self.gdp))]
         if not self.square:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
@@ -408,14 +416,17 @@ class Product(Saved):
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
         least = self.ceiling(epsilon)
-        if self._closed or epsilon >= self.pure:
+        count = sum(n for _, n in self.coordinates)
+        errors = max(_TRANSFORM, _POWER * count)
+        if self._closed or epsilon >= self.pure or least <= errors:
+            return least
+        if count > _CONVOLVED or self.zcdp > _LARGEST:
             return least
         distribution = _distribution(self)
         if distribution is None:
             return least
-        sharper = float(distribution.get_delta_for_epsilon(epsilon))
-        sharper = max(sharper * (1 + 1e-9) + _TRANSFORM, SMALLEST_DELTA)
-        return min(least, self.failing(sharper))
+        sharper = max(float(distribution.get_delta_for_epsilon(epsilon)), 0.0)
+        return min(least, self.failing(sharper * (1 + 1e-9) + errors))
 
 
 def _sum_up(parts: list[float], order: float = 1.0) -> float:

@@ -410,6 +410,39 @@ def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
         assert many.delta(epsilon) <= total * (1 + mp.mpf(2e-3))
 
 
+@pytest.mark.parametrize("epsilon", [2.49, 2.97, 3.44])
+def test_deltas_of_a_million_answers_are_above_the_rounding_of_their_transform(epsilon):
+    """The losses lie on the grid, so nothing but the margin covers the rounding errors."""
+    count, answer = 1_686_304, 3 / 2**13
+    with mp.workdps(30):
+        p = 1 / (1 + mp.exp(-mp.mpf(answer)))
+        k = int((count + epsilon / answer) // 2) + 1
+        ways = mp.loggamma(count + 1) - mp.loggamma(k + 1) - mp.loggamma(count - k + 1)
+        mass = mp.exp(ways + k * mp.log(p) + (count - k) * mp.log(1 - p))
+        total = mp.mpf(0)
+        for _ in range(6 * int(math.sqrt(count))):
+            total += mass * -mp.expm1(epsilon - (2 * k - count) * answer)
+            mass *= p / (1 - p) * (count - k) / (k + 1)
+            k += 1
+    delta = PrivacyLoss.black_box(((answer, 0.0, count),)).delta(epsilon)
+    assert total <= delta <= total + 1e-8
+
+
+def test_counts_of_any_size_are_answered_at_once():
+    began = time.process_time()
+    epsilon = laplace(1e-3).repeated(10**9).epsilon(1e-5)
+    limit = PrivacyLoss.gaussian(1e-3 * math.sqrt(1e9)).epsilon(1e-5)
+    assert limit <= epsilon <= 1.6 * limit
+    assert time.process_time() - began < 1
+
+
+def test_losses_of_the_smallest_and_the_largest_shifts_are_probabilities():
+    assert laplace(5e-324, 5e-324).delta(0.0) <= 1e-12
+    assert laplace(5e-324, 5e-324).epsilon(1e-300) <= 1e-323
+    assert 1 - 1e-12 <= laplace(1e3).delta(0.0) <= 1
+    assert laplace(1e308, 1e308).delta(0.0) == 1
+
+
 # --- the rest -------------------------------------------------------------------------------------------------------
 
 
