@@ -225,11 +225,13 @@ class ManifoldAdjacency(Adjacency):
                 "array of radii"
             )
         entries = sequence_of(self.entries, "entries", "indices or names")
-        for entry in entries:
+        for k, entry in enumerate(entries):
             if not isinstance(entry, (int, str, np.integer)):
                 raise TypeError(
                     f"entries: expected indices or names, got {type(entry).__name__}"
                 )
+            if isinstance(entry, np.integer):
+                entries[k] = int(entry)
         object.__setattr__(self, "entries", tuple(entries))
 
     def _protected(self, size: int) -> tuple[Sequence[Entry], Sequence[float]]:

@@ -586,6 +586,9 @@ _MOST_SPARSE = 16
 #: Relative distance from the tangent space that still counts as tangent.
 _TANGENT = 1e-9
 
+#: Lengths of a kernel's columns, and their reciprocals, that leave room for squares.
+_LONGEST = 1e140
+
 
 class AffineManifold(Frozen):
     """Describe the x with D x + b = 0, as an eavesdropper knows too (DPAM Definition 3).
@@ -666,8 +669,8 @@ class AffineManifold(Frozen):
         rank = int(np.sum(sizes > rank_tolerance(ties, sizes)))
         condition = float(sizes[0] / sizes[rank - 1]) if rank else 0.0
         origin = -scipy.linalg.lstsq(ties, offset)[0]
-        scale = np.linalg.norm(offset) + np.linalg.norm(ties) * np.linalg.norm(origin)
-        if np.linalg.norm(ties @ origin + offset) > 1e3 * EPS * max(ties.shape) * scale:
+        scale = _length(offset) + _length(ties.ravel()) * _length(origin)
+        if _length(ties @ origin + offset) > 1e3 * EPS * max(ties.shape) * scale:
             raise ValueError(
                 "D x + b = 0 has no solution: the constraints contradict each other"
             )
@@ -703,7 +706,13 @@ class AffineManifold(Frozen):
             raise ValueError(
                 f"N: expected at least one column, got an array of shape {kernel.shape}"
             )
-        lengths = np.maximum(np.linalg.norm(kernel, axis=0), np.finfo(float).tiny)
+        lengths = column_norms(kernel)
+        lengths[lengths == 0] = 1.0
+        if not ((1 / _LONGEST < lengths) & (lengths < _LONGEST)).all():
+            raise ValueError(
+                f"N: expected columns of lengths between {1 / _LONGEST:g} and "
+                f"{_LONGEST:g}, got shorter or longer ones; rescale them"
+            )
         sizes = scipy.linalg.svdvals(kernel / lengths)
         if len(sizes) < kernel.shape[1] or sizes[-1] <= rank_tolerance(kernel, sizes):
             raise ValueError(
@@ -857,7 +866,8 @@ class AffineManifold(Frozen):
         point = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
-            return _length(D @ point + b)
+            with np.errstate(over="ignore"):
+                return _length(D @ point + b)
         Q, _ = self._orthonormal
         move = point - self.origin
         return _length(move - Q @ (Q.T @ move))
@@ -868,9 +878,8 @@ class AffineManifold(Frozen):
         scale = _length(point) + _length(self.origin)
         if self._constraint is not None:
             D, b = self._constraint
-            terms = np.linalg.norm(D) * scale
-            scale = float(terms + np.linalg.norm(b))
-        return self.residual(point) <= rtol * scale
+            scale = _length(D.ravel()) * scale + _length(b)
+        return self.residual(point) <= rtol * scale < math.inf
 
     def project(self, x: ArrayLike) -> NDArray:
         """Return the point of the manifold that is nearest to x (n,) in the 2-norm.

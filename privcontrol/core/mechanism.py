@@ -260,10 +260,11 @@ def _checked_matrix(F: Any) -> Any:
     if scipy.sparse.issparse(F):
         matrix = F.tocsr(copy=True)
         real_array(matrix.data, "F", copy=False)
+        matrix = matrix.astype(float, copy=False)
         matrix.data.flags.writeable = False
-        return matrix
-    matrix = real_array(F, "F")
-    if matrix.ndim != 2:
+    else:
+        matrix = real_array(F, "F")
+    if len(matrix.shape) != 2 or not all(matrix.shape):
         raise ValueError(
             f"F: expected shape (m, n), got {matrix.shape}; write a single published "
             "entry as [[...]]"

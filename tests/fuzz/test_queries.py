@@ -380,3 +380,55 @@ def test_a_query_across_the_rounded_kernel_is_bounded_by_the_true_one():
     query = pc.LinearQuery(row[None], manifold)
     assert abs(float(query.response[0, 0])) < 1e-15 < 1e-9 < exact
     assert exact <= Fraction(query.sensitivity(pc.BallAdjacency(1.0)))
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+@pytest.mark.parametrize("unit", [5e-324, 1e-310, 1e-200, 1e200])
+def test_a_kernel_that_doubles_cannot_square_is_refused(norm, unit):
+    """A box on a kernel of 5e-324 had a sensitivity of zero, as if nothing could move."""
+    kernel = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="lengths between"):
+        pc.AffineManifold.from_kernel(unit * kernel)
+    near = pc.AffineManifold.from_kernel(1e-130 * kernel)
+    exact = {1: np.sqrt(0.5), 2: 1.0, np.inf: np.sqrt(2)}[norm]
+    found = pc.LinearQuery(np.eye(3), near).sensitivity(
+        pc.BallAdjacency(1.0, norm=norm)
+    )
+    assert exact * (1 - 1e-15) <= found <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e160, 1e200, 1e307])
+def test_points_off_a_manifold_in_huge_units_are_off_it(unit):
+    """The square of an offset above 1e154 is no double, so every point seemed to be on it."""
+    for constraint, offset in (([[1.0, 1.0]], [unit]), ([[unit, unit]], [0.0])):
+        manifold = pc.AffineManifold(constraint, offset)
+        assert not manifold.contains([0.0, 1.0])
+        assert not manifold.contains([1e-3 * unit, 0.0])
+    assert pc.AffineManifold([[1.0, 1.0]], [unit]).contains([-unit, 0.0])
+    with pytest.raises(ValueError, match="contradict"):
+        pc.AffineManifold([[1.0, 1.0], [1.0, 1.0]], [unit, -unit])
+
+
+def test_entries_of_an_array_are_protected_like_those_of_a_list():
+    query = pc.LinearQuery(np.eye(3), pc.AffineManifold([[1.0, 1.0, 1.0]]))
+    listed = pc.ManifoldAdjacency(1.0, entries=[0, 1])
+    counted = pc.ManifoldAdjacency(1.0, entries=np.array([0, 1]))
+    assert counted == listed and hash(counted) == hash(listed)
+    assert pc.design_gaussian(query, counted, BUDGET).guarantee.to_dict()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array])
+def test_queries_that_publish_nothing_are_refused(kind):
+    for shape in ((0, 2), (2, 0)):
+        with pytest.raises(ValueError, match="expected shape"):
+            pc.LinearQuery(kind(np.zeros(shape)))
+
+
+def test_sparse_integers_are_read_as_numbers():
+    """The absolute value of -128 in eight bits is -128."""
+    F = np.array([[-128, 1], [3, 127]])
+    query = pc.LinearQuery(scipy.sparse.csr_array(F.astype(np.int8)))
+    assert (query.rounding >= 0).all()
+    assert query.sensitivity(pc.DirectionAdjacency([[2.0], [-2.0]])) >= np.hypot(
+        258, 248
+    )
