@@ -52,7 +52,7 @@ def draw_errors(ax, graph, values):
         ("shared noise", shared, "#0072B2"),
     ):
         response = agents.simulate(values, STEPS, trials=TRIALS, rng=0)
-        kind = {"readouts": ("message",), "bound": False, "label": name, "color": color}
+        kind = {"readouts": ("message",), "label": name, "color": color}
         plot_error(agents, values, STEPS, response=response, ax=ax, **kind)
         limit = agents.limit_mean_square_error()
         print(

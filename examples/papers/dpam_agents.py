@@ -44,7 +44,6 @@ def error_figure(family):
             )
             style = {
                 "response": response,
-                "bound": readout == "state",
                 "color": color,
                 "ax": axis,
             }

@@ -1,7 +1,5 @@
 from .accuracy import (
     optimal_consensus_epsilon as optimal_consensus_epsilon,
-    optimal_consensus_error as optimal_consensus_error,
-    optimal_consensus_scales as optimal_consensus_scales,
     plot_error as plot_error,
     plot_network as plot_network,
 )

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.container import ErrorbarContainer
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +28,6 @@ from ..core._linalg import (
     round_up,
 )
 from ..core._objects import own_axes
-from ..core.budget import PrivacyBudget, checked_budget
 from ..core.loss import checked_delta
 from ..core.noise import family_of
 from .network import DENSE_NODES, Values
@@ -44,19 +42,6 @@ NAMED_NODES = 30
 
 #: A readout keeps its colour in all figures.
 COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
-
-#: Whose loss is to be least: the worst node's, or that of all nodes together.
-OBJECTIVES = ("worst", "total")
-
-
-def _error_per_variance(nodes: int, readout: str) -> float:
-    """Limit of the total error over the sum of all nodes' noise variances."""
-    one_of(readout, "readout", READOUTS)
-    if positive_integer(nodes, "nodes") < 2:
-        raise ValueError(f"nodes: expected at least two, got {nodes}")
-    if readout == "message":
-        return 1 / nodes
-    return 1 - 1 / nodes
 
 
 def optimal_consensus_epsilon(
@@ -105,7 +90,9 @@ def optimal_consensus_epsilon(
     """
     mse = positive_number(mse, "mse")
     radius = positive_number(radius, "radius")
-    per_variance = _error_per_variance(nodes, readout)
+    one_of(readout, "readout", READOUTS)
+    if positive_integer(nodes, "nodes") < 2:
+        raise ValueError(f"nodes: expected at least two, got {nodes}")
     law = family_of(family)
     delta = checked_delta(delta)
     if law.needs_delta and delta == 0:
@@ -113,7 +100,7 @@ def optimal_consensus_epsilon(
             "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
             "family='laplace'"
         )
-    variance = mse / (nodes * per_variance)
+    variance = mse if readout == "message" else mse / (nodes - 1)
     shift = radius / math.sqrt(variance / law.unit_variance)
     if not math.isfinite(shift):
         raise ValueError(
@@ -121,95 +108,6 @@ def optimal_consensus_epsilon(
             "than 1e308 times as large"
         )
     return law.loss_of_size(float(round_up(shift, 4))).epsilon(delta)
-
-
-def optimal_consensus_error(
-    budget: PrivacyBudget,
-    nodes: int,
-    radius: float,
-    *,
-    family: str = "gaussian",
-    readout: str = "message",
-) -> float:
-    """Return the least total mean-square error in the limit that a budget allows.
-
-    It is the inverse of `optimal_consensus_epsilon`.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget
-        Laplace noise meets (epsilon, 0) and makes no use of a delta.
-    nodes, radius, family, readout
-        As for `optimal_consensus_epsilon`.
-
-    Examples
-    --------
-    >>> from privcontrol.core import PrivacyBudget
-    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> round(optimal_consensus_error(budget, 10, 1.0), 4)
-    3.5264
-    """
-    checked_budget(budget)
-    per_variance = _error_per_variance(nodes, readout)
-    radius = positive_number(radius, "radius")
-    law = family_of(family)
-    scale = float(round_up(radius / law.allowed_shift(budget)))
-    return float(per_variance * law.unit_variance * nodes * scale * scale)
-
-
-def optimal_consensus_scales(
-    mse: float,
-    radii: ArrayLike,
-    *,
-    objective: str = "worst",
-    family: str = "gaussian",
-    readout: str = "message",
-) -> NDArray:
-    """Return noise scales of unequal nodes that reach an accuracy at the least loss.
-
-    That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
-    together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
-    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian sigma_i is
-    in proportion to mu_i^p with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
-    total).
-
-    Parameters
-    ----------
-    mse : float
-        Total mean-square error in the limit, in squared units of the initial values.
-    radii : array_like, shape (n,)
-        mu_i: how far each node's initial value may move.
-    objective : {"worst", "total"}, optional
-    family, readout
-        As for `optimal_consensus_epsilon`.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        For ``PrivateConsensus(network, scales, adjacency, family=family)``.
-
-    Examples
-    --------
-    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="worst").round(3)
-    array([1.291, 1.291, 5.164])
-    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="total").round(3)
-    array([2.236, 2.236, 4.472])
-    """
-    mse = positive_number(mse, "mse")
-    moves = real_array(radii, "radii", ndim=1)
-    n = len(moves)
-    law = family_of(family)
-    factor = law.unit_variance * _error_per_variance(n, readout)
-    if not (moves > 0).all():
-        raise ValueError(
-            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that "
-            "are not"
-        )
-    power = 1.0
-    if one_of(objective, "objective", OBJECTIVES) == "total":
-        power = law.shift_norm / (law.shift_norm + 2)
-    scales = (moves / moves.max()) ** power
-    return scales * math.sqrt(mse / factor / float(scales @ scales))
 
 
 # -- figures ----------------------------------------------------------------------------
@@ -222,7 +120,6 @@ def plot_error(
     *,
     response: ConsensusResponse | None = None,
     readouts: Sequence[str] = READOUTS,
-    bound: bool = True,
     label: str = "",
     color: str | None = None,
     ax: Axes | None = None,
@@ -241,8 +138,7 @@ def plot_error(
     response : ConsensusResponse, optional
         Its mean squared errors are drawn as points with bars of two standard errors.
     readouts : sequence of {"message", "state"}, optional
-    bound : bool, optional
-        Draw DPAM Proposition 1 (iii), the bound on the limit of the state readout.
+        With states the bound of their limit is drawn, DPAM Proposition 1 (iii).
     label : str, optional
         Name of the run in the legend, before each curve's.
     color : str, optional
@@ -266,26 +162,49 @@ def plot_error(
             f"{type(readouts).__name__}"
         )
     readouts = [one_of(readout, "readouts", READOUTS) for readout in readouts]
-    instance_of(bound, bool, "bound")
+    values = consensus.network.initial_values(initial_values, consensus.dimension)
     time = np.arange(step_count(steps) + 1)
-    curves = [_error(consensus, initial_values, steps, readout) for readout in readouts]
+    shown = slice(0, steps + 1, max(1, steps // 20))
     ax = own_axes(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     prefix = f"{label}: " if label else ""
-    for readout, (curve, band) in zip(readouts, curves):
+    for readout in readouts:
         shade = color or COLORS[readout]
-        (line,) = ax.plot(time, curve, color=shade, linewidth=1.4)
-        line.set_label(f"{prefix}{readout} readout")
-        if len(readouts) > 1 and readout == "state":
-            line.set_linestyle("dashed")
-        if band is not None:
+        is_beside = len(readouts) > 1 and readout == "state"
+        options: dict[str, Any] = {"readout": readout}
+        if len(consensus.network) <= DENSE_NODES:
+            curve = consensus.mean_square_error(values, steps, **options)
+        else:
+            found = consensus.estimate_mean_square_error(
+                values, steps, rng=0, **options
+            )
+            curve = found.value
+            band = (_positive(found.lower), _positive(found.upper))
             ax.fill_between(time, *band, color=shade, alpha=0.25, lw=0)
+        ax.plot(
+            time,
+            _positive(curve),
+            color=shade,
+            linestyle="dashed" if is_beside else "solid",
+            linewidth=1.4,
+            label=f"{prefix}{readout} readout",
+        )
         if response is not None:
-            points = _draw_measured(ax, response, readout, steps, shade)
+            mean, error = response.mean_square_error(readout)
+            points = ax.errorbar(
+                response.steps[shown],
+                _positive(mean[shown]),
+                2 * error[shown],
+                color=shade,
+                fmt="o",
+                markersize=3,
+                linewidth=0.8,
+                markerfacecolor="white",
+            )
             if readout == readouts[-1]:
                 plural = "s" * (response.ntraces != 1)
                 points.set_label(f"{prefix}over {response.ntraces} trial{plural}")
-    if bound:
+    if "state" in readouts:
         ax.axhline(
             consensus.dimension * consensus.noise.variance.sum(),
             color=color or COLORS["state"],
@@ -297,38 +216,6 @@ def plot_error(
     ax.margins(x=0)
     ax.legend(fontsize="small", frameon=False)
     return ax
-
-
-def _error(
-    consensus: PrivateConsensus, initial_values: Values, steps: int, readout: str
-) -> tuple[NDArray, NDArray | None]:
-    """The exact error and no band, or an estimate and its band (2, steps + 1)."""
-    if len(consensus.network) <= DENSE_NODES:
-        exact = consensus.mean_square_error(initial_values, steps, readout=readout)
-        return _positive(exact), None
-    found = consensus.estimate_mean_square_error(
-        initial_values, steps, readout=readout, rng=0
-    )
-    band = np.stack([found.lower, found.upper])
-    return _positive(found.value), _positive(band)
-
-
-def _draw_measured(
-    ax: Axes, response: ConsensusResponse, readout: str, steps: int, color: str
-) -> ErrorbarContainer:
-    """Draw mean squared errors of some 20 steps, with two standard errors."""
-    shown = slice(0, steps + 1, max(1, steps // 20))
-    mean, error = response.mean_square_error(readout)
-    return ax.errorbar(
-        response.steps[shown],
-        _positive(mean[shown]),
-        2 * error[shown],
-        color=color,
-        fmt="o",
-        markersize=3,
-        linewidth=0.8,
-        markerfacecolor="white",
-    )
 
 
 def _positive(curve: NDArray) -> NDArray:

@@ -132,10 +132,6 @@ class Agent:
                 size = noise.pairwise_std if is_lower else -noise.pairwise_std
                 self._shared[neighbour] = (size, key)
         private = real_array(value, "value")
-        if private.ndim > 1 or not private.size:
-            raise ValueError(
-                f"value: expected one number or vector, got shape {private.shape}"
-            )
         self._shape = private.shape
         self._value = private.ravel()
         self._published: list[NDArray] = []

@@ -278,7 +278,11 @@ def read_network(
         nodes = range(matrix.shape[0])
     _check_undirected_and_connected(matrix)
     if weights != "given":
-        matrix = _by_degree(matrix, weights)
+        degree = np.diff(matrix.indptr)
+        largest = np.maximum(np.repeat(degree, degree), degree[matrix.indices])
+        if weights == "max-degree":
+            largest = degree.max()
+        matrix.data[:] = 1.0 / (1.0 + largest)
     diagonal = 1.0 - matrix.sum(axis=1)
     # ten weights of 0.1 leave an agent nothing of its own
     diagonal[np.abs(diagonal) < _ROUNDING] = 0.0
@@ -370,17 +374,6 @@ def _check_undirected_and_connected(matrix: sparse.csr_array) -> None:
         )
 
 
-def _by_degree(matrix: sparse.csr_array, weights: str) -> sparse.csr_array:
-    """Metropolis or maximum-degree weights on the same edges."""
-    degree = np.diff(matrix.indptr)
-    if weights == "max-degree":
-        largest = degree.max()
-    else:
-        largest = np.maximum(np.repeat(degree, degree), degree[matrix.indices])
-    matrix.data[:] = 1.0 / (1.0 + largest)
-    return matrix
-
-
 def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
     """Refuse an averaging matrix with a second eigenvalue not inside the unit circle.
 
@@ -389,10 +382,16 @@ def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
     its own value and the graph is bipartite.
     """
     smallest = 0.0
-    if diagonal.min() < 0:
-        smallest = _smallest_eigenvalue(iteration)
-    elif not diagonal.any() and _is_bipartite(iteration):
-        smallest = -1.0
+    if diagonal.min() < 0 and len(diagonal) > DENSE_NODES:
+        smallest = _lanczos(iteration, "SA")
+    elif diagonal.min() < 0:
+        smallest = scipy.linalg.eigvalsh(iteration.toarray())[0]
+    elif not diagonal.any():
+        # two copies of a bipartite graph, with every edge led from one to the other,
+        # fall apart
+        double = sparse.block_array([[None, iteration], [iteration, None]])
+        if connected_components(double, directed=False, return_labels=False) == 2:
+            smallest = -1.0
     if smallest <= -1 + _ROUNDING:
         raise ValueError(
             "graph: averaging does not converge on these weights: I - L has the "
@@ -401,23 +400,8 @@ def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
         )
 
 
-def _smallest_eigenvalue(iteration: sparse.csr_array) -> float:
-    if iteration.shape[0] <= DENSE_NODES:
-        return scipy.linalg.eigvalsh(iteration.toarray(), subset_by_index=[0, 0])[0]
-    return _lanczos(iteration, "SA")
-
-
 def _lanczos(matrix: sparse.csr_array | LinearOperator, which: str) -> float:
     """The extreme eigenvalue of a large symmetric matrix that `which` names."""
     start = np.random.default_rng(0).standard_normal(matrix.shape[0])
     options = {"v0": start, "tol": 1e-9, "return_eigenvectors": False}
     return float(eigsh(matrix, k=1, which=which, **options)[0])
-
-
-def _is_bipartite(matrix: sparse.csr_array) -> bool:
-    """Whether the nodes of a connected graph split into two sides without inner edges.
-
-    Then two copies of the graph, with every edge led from one to the other, fall apart.
-    """
-    double = sparse.block_array([[None, matrix], [matrix, None]])
-    return connected_components(double, directed=False, return_labels=False) == 2

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -381,9 +381,8 @@ class AgentNoise:
         """Variances (k,) of the noise along the columns of a matrix (n, k)."""
         variance = self.own_variance @ vectors**2
         if self.pairwise_std:
-            received = unit_graph(*self.links, len(self.scales)) @ vectors
-            flows = self.degrees[:, None] * vectors - received
-            shared = (vectors * flows).sum(axis=0)
+            incidence = self._incidence(*self.links)
+            shared = (vectors * (incidence @ incidence.T @ vectors)).sum(axis=0)
             variance += self.pairwise_std**2 * np.maximum(shared, 0.0)
         return variance
 
@@ -404,31 +403,19 @@ class AgentNoise:
     ) -> tuple[NDArray, NDArray | None]:
         """Draw gamma (n, count), and standard entries (count, entries) to be kept."""
         noise = self.family.standard(rng, (len(self.scales), count))
-        kept = []
-        if keep:
-            kept.append(noise.T.copy())
+        kept = [noise.T.copy()] if keep else []
         noise *= self.scales[:, None]
         if self.pairwise_std:
-            for delta in self._add_shared(noise, rng):
+            first, second = self.links
+            step = max(1, _PART_NUMBERS // count)
+            for start in range(0, len(first), step):
+                part = slice(start, start + step)
+                incidence = self._incidence(first[part], second[part])
+                delta = self.family.standard(rng, (incidence.shape[1], count))
+                noise += self.pairwise_std * (incidence @ delta)
                 if keep:
                     kept.append(delta.T.copy())
-        if not keep:
-            return noise, None
-        return noise, np.hstack(kept)
-
-    def _add_shared(
-        self, noise: NDArray, rng: np.random.Generator
-    ) -> Iterator[NDArray]:
-        """Add what neighbours share, and yield its standard entries part by part."""
-        first, second = self.links
-        count = noise.shape[1]
-        step = max(1, _PART_NUMBERS // count)
-        for start in range(0, len(first), step):
-            part = slice(start, start + step)
-            incidence = self._incidence(first[part], second[part])
-            delta = self.family.standard(rng, (incidence.shape[1], count))
-            yield delta
-            noise += self.pairwise_std * (incidence @ delta)
+        return noise, np.hstack(kept) if keep else None
 
     def as_gaussian(self) -> AgentNoise:
         """Gaussian noise of the same variances."""

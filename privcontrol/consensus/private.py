@@ -29,7 +29,6 @@ from ..core._linalg import (
     positive_integer,
     positive_number,
     real_array,
-    round_up,
 )
 from ..core._objects import Frozen, html_table
 from ..core.budget import PrivacyBudget, checked_budget
@@ -293,10 +292,15 @@ class PrivateConsensus(Frozen):
         >>> round(both.epsilon(1e-2), 3)
         1.586
         """
-        adjacency = self.adjacency
+        everybody = self.adjacency
         if moves is not None:
-            adjacency = adjacency.with_moves(moves)
+            everybody = everybody.with_moves(moves)
         members = self._positions_of(coalition)
+        n = len(self.network)
+        if members or self.pairwise_std:
+            is_shared = self.pairwise_std > 0
+            _check_hidden(len(members or ()), n, everybody.kind, is_shared)
+        adjacency = everybody
         if node is not None:
             place = self.network.position(node)
             if members and place in members:
@@ -305,57 +309,14 @@ class PrivateConsensus(Frozen):
                     "knows its own value"
                 )
             has_names = not isinstance(self.nodes, range)
-            adjacency = adjacency.of_node(place, str(node), has_names)
-        return self._guarantee(adjacency, members)
-
-    @cached_property
-    def _exposure(self) -> Exposure:
-        return exposure_to_any(self.noise, self.coalition or 0)
-
-    def _positions_of(
-        self, coalition: Sequence[Hashable] | None
-    ) -> tuple[int, ...] | None:
-        """Positions of the members of a coalition, None where it may be any."""
-        if coalition is None:
-            return None
-        if isinstance(coalition, str) or not isinstance(coalition, Sequence):
-            raise TypeError(
-                "coalition: expected a list of nodes, got "
-                f"{type(coalition).__name__}; [] for an eavesdropper alone"
-            )
-        members = [self.network.position(node, "coalition") for node in coalition]
-        if len(set(members)) < len(members):
-            raise ValueError("coalition: expected each node once, got one twice")
-        return tuple(sorted(members))
-
-    def _named(self, members: Sequence[int] | None) -> str:
-        """A coalition in words, empty where it may be any."""
-        if members is None:
-            return ""
-        if not members:
-            return "an eavesdropper alone"
-        names = [str(self.nodes[i]) for i in members]
-        if len(names) > _NAMED:
-            rest = f"and {len(names) - _NAMED} more [{fingerprint(names)}]"
-            names = [*names[:_NAMED], rest]
-        return f"an eavesdropper with the agents {', '.join(names)}"
-
-    def _guarantee(
-        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
-    ) -> PrivacyGuarantee:
-        """The guarantee for an adjacency, towards certain or any allowed agents."""
-        n = len(self.network)
+            adjacency = everybody.of_node(place, str(node), has_names)
         towards = self._named(members)
-        if members or self.pairwise_std:
-            is_shared = self.pairwise_std > 0
-            _check_hidden(len(members or ()), n, adjacency.kind, is_shared)
         loss: PrivacyLoss
         if self.pairwise_std:
-            loss, adversary = self._shared_loss(adjacency, members)
+            loss, adversary = self._shared_loss(everybody, adjacency, members)
             assumptions = (adversary, *_PAIRWISE, *_COMMON)
         else:
-            law = self.noise.family
-            loss = adjacency.loss(law, self.scales, members or ())
+            loss = adjacency.loss(self.noise.family, self.scales, members or ())
             assumptions = (_MESSAGES_ONLY, *_COMMON)
         if adjacency.is_named:
             domain = InitialValues(1, coalition=towards, node=adjacency.label)
@@ -375,11 +336,45 @@ class PrivateConsensus(Frozen):
         guarantee = PrivacyGuarantee(loss, scope, 1, self.quoted_delta)
         return released(guarantee, _RELEASED)
 
+    @cached_property
+    def _exposure(self) -> Exposure:
+        return exposure_to_any(self.noise, self.coalition or 0)
+
+    def _positions_of(
+        self, coalition: Sequence[Hashable] | None
+    ) -> tuple[int, ...] | None:
+        """Positions of the members of a coalition, None where it may be any."""
+        if coalition is None:
+            return None
+        if isinstance(coalition, str) or not isinstance(coalition, Sequence):
+            raise TypeError(
+                "coalition: expected a list of nodes, got "
+                f"{type(coalition).__name__}; [] for an eavesdropper alone"
+            )
+        members = {self.network.position(node, "coalition") for node in coalition}
+        if len(members) < len(coalition):
+            raise ValueError("coalition: expected each node once, got one twice")
+        return tuple(sorted(members))
+
+    def _named(self, members: Sequence[int] | None) -> str:
+        """A coalition in words, empty where it may be any."""
+        if members is None:
+            return ""
+        if not members:
+            return "an eavesdropper alone"
+        names = [str(self.nodes[i]) for i in members]
+        listed = ", ".join(names[:_NAMED])
+        if len(names) > _NAMED:
+            listed += f", and {len(names) - _NAMED} more [{fingerprint(names)}]"
+        return f"an eavesdropper with the agents {listed}"
+
     def _shared_loss(
-        self, adjacency: NodeAdjacency, members: tuple[int, ...] | None
+        self,
+        everybody: NodeAdjacency,
+        adjacency: NodeAdjacency,
+        members: tuple[int, ...] | None,
     ) -> tuple[PrivacyLoss, str]:
         """The loss of shared noise, and the adversary in words."""
-        everybody = self.adjacency.with_moves(adjacency.kind)
         node = adjacency.node
         exposure = self._exposure
         if members is not None:
@@ -882,17 +877,14 @@ def _independent_scales(
 ) -> NDArray:
     """Least noise with which every move, rounded up, stays within what is allowed."""
     radii = adjacency.radii(nodes)
+    allowed = allowed * (1 - 8 * EPS)  # for rounding
     if adjacency.kind != "one":
-        # shifts of two nodes add in the norm of the family; a little is for rounding
-        share = 2 ** (-1 / law.shift_norm) * (1 - 8 * EPS)
-        allowed = allowed[:1] * share
+        # shifts of two nodes add in the norm of the family
+        allowed = allowed[:1] * 2 ** (-1 / law.shift_norm)
     if adjacency.kind == "known-total":
         # another node's larger radius may have to hide behind this node's noise
         radii = np.full(nodes, radii.max())
-    scales = radii / allowed
-    while (short := round_up(radii / scales) > allowed).any():
-        scales[short] = np.nextafter(scales[short], np.inf)
-    return scales
+    return radii / allowed
 
 
 def _shared_noise(

@@ -445,28 +445,19 @@ def _rate_bound(
 def trace_interval(
     mean: NDArray, largest: ArrayLike, probes: int, log_odds: float
 ) -> tuple[NDArray, NDArray]:
-    """Ends of the interval of traces that do not exclude a mean over so many probes.
+    """Ends of an interval of the trace behind a mean over so many probes.
 
-    By Chernoff's bound a mean r T of trace T, with eigenvalues of at most a, has a
-    probability of at most exp(-m k (r - 1 - log r) / 2) for m probes and k = max(1, T /
-    a), on its side of r = 1.
+    A mean over m probes exceeds the trace T, with eigenvalues of at most a, by 2 F
+    sqrt(x / m) + 2 min(a, T) x / m, or falls below it by 2 F sqrt(x / m), each with a
+    probability of at most exp(-x); F^2 <= T min(a, T) is the sum of the squared
+    eigenvalues (Laurent, Massart 2000, lemma 1).
     """
-    tiny = np.finfo(float).tiny
-    surplus = 2 * log_odds / probes
-
-    def is_excluded(trace: NDArray) -> NDArray:
-        ratio = np.maximum(mean, tiny) / np.maximum(trace, tiny)
-        counted = np.maximum(1, trace / largest)
-        return counted * (ratio - 1 - np.log(ratio)) > surplus
-
-    def end(outer: NDArray) -> NDArray:
-        """Excluded end of an interval from the mean to where exclusion is certain."""
-        inner = mean
-        for _ in range(64):
-            middle = 0.5 * (inner + outer)
-            out = is_excluded(middle)
-            inner = np.where(out, inner, middle)
-            outer = np.where(out, middle, outer)
-        return outer
-
-    return end(np.zeros_like(mean)), end(mean * math.exp(1 + surplus))
+    step = math.sqrt(log_odds / probes)
+    spread = step * np.sqrt(largest)
+    root = np.sqrt(np.maximum(mean - spread**2, 0.0))
+    lower = np.maximum(root - spread, 0.0) ** 2
+    lower = np.maximum(lower, mean / (1 + 2 * step + 2 * step**2))
+    upper = (spread + np.sqrt(spread**2 + mean)) ** 2
+    if step < 0.5:
+        upper = np.minimum(upper, mean / (1 - 2 * step))
+    return lower, upper

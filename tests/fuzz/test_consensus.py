@@ -193,26 +193,6 @@ CALLS = {
             "readout": "message",
         },
     ),
-    "optimal_consensus_error": (
-        consensus.optimal_consensus_error,
-        {
-            "budget": BUDGET,
-            "nodes": 5,
-            "radius": 1.0,
-            "family": "gaussian",
-            "readout": "message",
-        },
-    ),
-    "optimal_consensus_scales": (
-        consensus.optimal_consensus_scales,
-        {
-            "mse": 1.0,
-            "radii": np.ones(5),
-            "objective": "worst",
-            "family": "gaussian",
-            "readout": "message",
-        },
-    ),
     "ConsensusResponse.squared_error": (
         response().squared_error,
         {"readout": "message"},
@@ -229,7 +209,6 @@ CALLS = {
             "steps": 3,
             "response": response(),
             "readouts": ("message",),
-            "bound": True,
         },
     ),
     "plot_network": (
