@@ -15,7 +15,9 @@ moves, and a budget for the whole run.
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR
 from functools import partial
@@ -567,7 +569,9 @@ class AdaptiveReleases:
     fresh : bool, optional
         Whether each release draws its own eta. If not, it is drawn once, at the first
         release, and release t brings its factor Lambda_t (m_t, r), always with the same r.
-        The draw stays in this object: a copy or a pickle publishes nothing more.
+
+    The draw and what is left of the budget stay in this object: a copy, a pickle and a
+    fork publish nothing more.
 
     Attributes
     ----------
@@ -630,9 +634,11 @@ class AdaptiveReleases:
             )
         self._D = manifold.D
         self._fresh = instance_of(fresh, bool, "fresh")
-        self._eta: list[StandardEntry] | None = None
+        self._eta: list[StandardEntry] = []
         self._source: BitSource = SYSTEM_BITS
         self._stack: Mechanism | None = None
+        self._owner = os.getpid()
+        self._turn = threading.Lock()
         self._family = family_of(family)
         self._manifold = manifold
         self._adjacency = checked_adjacency(adjacency)
@@ -649,11 +655,8 @@ class AdaptiveReleases:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_eta": None, "_source": SYSTEM_BITS, "_moves": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._moves = self._adjacency.moves(self._manifold)
+        kept = set(self.__dict__) - {"_eta", "_source", "_moves", "_turn"}
+        return {name: self.__dict__[name] for name in kept} | {"_owner": None}
 
     @property
     def published(self) -> tuple[NDArray, ...]:
@@ -751,9 +754,26 @@ class AdaptiveReleases:
         ValueError
             If F or the noise does not fit; or if only some releases of one draw have rng.
         PrivacyError
-            If this is a copy of a run whose noise was drawn once.
+            If this is a copy of a run, or that of a process before a fork.
         """
-        matrix, judged, shown = self._with(F, noise)
+        if self._owner != os.getpid():
+            raise PrivacyError(
+                "this copy of a run has neither its noise nor its budget; publish with the "
+                "object that made the first release, in its own process"
+            )
+        with self._turn:
+            return self._release(F, noise, rng, grid)
+
+    def _release(
+        self,
+        F: ArrayLike,
+        noise: Noise,
+        rng: int | np.random.SeedSequence | np.random.Generator | None,
+        grid: Step | None,
+    ) -> NDArray:
+        """Publish F x + gamma, while no other thread does."""
+        data = self._data  # all that is there now
+        matrix, judged, shown = self._with(F, noise, len(data))
         size = self._size(shown)
         if size > self._limit:
             raise BudgetExceededError(
@@ -766,7 +786,7 @@ class AdaptiveReleases:
         # What fails from here on counts as published.
         self._shown = shown
         self._stack = judged
-        data = self._data[len(self._data) - matrix.shape[1] :]
+        data = data[len(data) - matrix.shape[1] :]
         if self._fresh:
             mechanism = Mechanism(LinearQuery(matrix), noise)
             answer = mechanism.release(data, rng=rng, grid=grid)
@@ -793,11 +813,6 @@ class AdaptiveReleases:
                 self._source = SeededBits(generator(rng))
             entry = ENTRIES[self._family.family]
             self._eta = [entry(self._source) for _ in range(count)]
-        if self._eta is None:
-            raise PrivacyError(
-                "this copy does not hold the noise of its run; publish with the object "
-                "that made the first release"
-            )
         if isinstance(self._source, SeededBits) != (rng is not None):
             raise ValueError(
                 "rng: a run that draws its noise once is released exactly, without rng, "
@@ -816,15 +831,17 @@ class AdaptiveReleases:
             noise.family,
             grid=grid,
             source=self._source,
-            eta=self._eta or (),
+            eta=self._eta,
         )
 
-    def _with(self, F: ArrayLike, noise: Noise) -> tuple[NDArray, Mechanism, NDArray]:
+    def _with(
+        self, F: ArrayLike, noise: Noise, count: int
+    ) -> tuple[NDArray, Mechanism, NDArray]:
         """Return F, what a release is judged by, and what moves would have shown after it.
 
-        It is judged by itself, or by all releases so far where they share a draw.
+        It is about the first ``count`` entries, and is judged by itself, or by all releases
+        so far where they share a draw.
         """
-        count = len(self._data)
         horizon = self._manifold.horizon
         width = count if horizon is None else self._manifold.size // horizon
         matrix = real_array(F, "F", shape=(None, min(width, count)))

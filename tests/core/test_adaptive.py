@@ -1,7 +1,11 @@
 """Releases of one run with public answers in between (DPAM eq. (11))."""
 
+import copy
 import math
+import os
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -368,12 +372,12 @@ def test_the_draw_stays_in_its_object():
     noise = GaussianNoise([[20.0]])
     run.release([[1.0]], noise, rng=0)
     run.extend([100.0], offset=[0.0])
-    copy = pickle.loads(pickle.dumps(run))
-    assert copy._eta is None
+    other = pickle.loads(pickle.dumps(run))
+    assert not hasattr(other, "_eta")
     assert "Entry" not in repr(run)
-    assert copy.spent == run.spent
+    assert other.spent == run.spent
     with pytest.raises(PrivacyError, match="this copy"):
-        copy.release(last_entry(2), noise, rng=0)
+        other.release(last_entry(2), noise, rng=0)
     with pytest.raises(ValueError, match="rng"):
         run.release(last_entry(2), noise)
     with pytest.raises(ValueError, match="number of columns, 1, got shape"):
@@ -383,6 +387,59 @@ def test_the_draw_stays_in_its_object():
     assert run.release(last_entry(2), noise, rng=0) == pytest.approx(run.published[0])
     with pytest.raises(TypeError, match="fresh"):
         AdaptiveReleases(STOCK, SECRET, BUDGET, fresh=1)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_copy_has_no_budget_of_its_own(fresh):
+    run = AdaptiveReleases(STOCK, SECRET, BUDGET, fresh=fresh)
+    run.extend([100.0])
+    noise = GaussianNoise([[12.0]])
+    for other in (copy.copy(run), copy.deepcopy(run), pickle.loads(pickle.dumps(run))):
+        assert other.remaining == run.remaining
+        assert other.guarantee == run.guarantee
+        with pytest.raises(PrivacyError, match="this copy"):
+            other.release([[1.0]], noise, rng=0)
+    assert run.release([[1.0]], noise, rng=0).shape == (1,)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_has_no_budget_of_its_own():
+    run = AdaptiveReleases(STOCK, SECRET, BUDGET)
+    run.extend([100.0])
+    child = os.fork()
+    if child == 0:
+        try:
+            run.release([[1.0]], GaussianNoise([[12.0]]))
+        except PrivacyError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+class Slow(AdaptiveReleases):
+    """Takes its time between what a release would show and its record."""
+
+    def _size(self, shown):
+        time.sleep(0.02)
+        return super()._size(shown)
+
+
+def test_threads_share_the_budget():
+    """Each release shows .5: four of them fill the budget of 1, whoever makes them."""
+    run = Slow(STOCK, SECRET, BUDGET)
+    run.extend([100.0])
+    refused = []
+
+    def published(_):
+        try:
+            return run.release([[1.0]], GaussianNoise([[20.0 * (1 + 1e-9)]]))
+        except BudgetExceededError as error:
+            refused.append(error)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(published, range(8)))
+    assert len(run.published) == 4
+    assert len(refused) == 4
 
 
 def test_a_trajectory_comes_sample_by_sample():
