@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS, round_up
+from ..core._objects import ByContent
 from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape
@@ -40,7 +42,6 @@ from ..systems.linear import (
     impulse_energies,
     poles_of,
     response_from_rest,
-    spectral_radius,
 )
 from .problem import DesignProblem, SizedNoise, StationaryDesign, Weight, price_of
 from .request import Request
@@ -62,6 +63,8 @@ _LOW_ORDERS = 5
 #: Largest order that is looked for, and one up to which it mostly is found.
 _MOST_STATES = 48
 _USUAL_ORDER = 12
+#: Problems whose shapings are kept.
+_KEPT = 8
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
 _FLOOR = 0.1
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
@@ -305,32 +308,20 @@ def stationary_design(
     if secret.energies is not None:
         return _plant_driven(secret, secret.energies, allowed, weight)
     response = None
-    problem = _Problem(secret, secret.system, weight)
+    problem = _Problem(secret, weight, order, gap)
     if secret.inputs < len(secret.system.C):  # the noise enters with the secret
         response = secret.system
-        hidden = LinearSystem.gain(np.eye(secret.inputs))
-        problem = _Problem(secret, hidden, weight.after(response))
-    with piece(0, 3):
-        grid, best, balanced = problem.optimum(min(gap, 1.0))
-    orders = range(balanced.order + 1)
-    if order is not None:
-        orders = range(min(order, balanced.order), balanced.order + 1)[:1]
-    candidates = (unwarped(truncated(balanced, k), grid.warp) for k in orders)
-    with piece(1, 3):
-        shaping = problem.cheapest(candidates, grid, best.lower_bound * (1 + gap))
-    with piece(2, 3):
-        sized = [problem.scaled(shaping, allowed)]
-    apart = any(moves.separation and moves.events > 1 for moves in secret.signals)
-    if order is None and apart:
-        for k in range(1, min(shaping.order, _LOW_ORDERS)):
-            lower = unwarped(truncated(balanced, k), grid.warp)
-            try:
-                lower = problem.cheapest([lower], grid, 0.0)
-                sized.append(problem.scaled(lower, allowed))
-            except UncertifiableError:
-                continue
-    shaping, shift = min(sized, key=lambda each: problem.cost(each[0]))
-    cost = problem.cost(shaping)
+        hidden = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
+        problem = _Problem(hidden, weight.after(response), order, gap)
+    with piece(0, 2):
+        best, most, (first, *others) = _shapings_for(problem)
+    with piece(1, 2):
+        sized = [problem.scaled(first, allowed)]
+    for shaping in others:
+        with suppress(UncertifiableError):
+            sized.append(problem.scaled(shaping, allowed))
+    shaping, shift = min(sized, key=lambda each: _mean_cost(problem.price, each[0]))
+    cost = _mean_cost(problem.price, shaping)
     design = StationaryDesign(
         shaping,
         response,
@@ -344,7 +335,7 @@ def stationary_design(
     if order is None and not several and not design.gap <= gap:
         warnings.warn(
             f"the noise costs {design.gap:.2g} more than the lower bound, where gap={gap:g} was "
-            f"asked for: no order up to {balanced.order} comes closer in double precision",
+            f"asked for: no order up to {most} comes closer in double precision",
             PrivacyWarning,
             stacklevel=2,
         )
@@ -361,7 +352,7 @@ def _plant_driven(
     sizes = round_up(radii / allowed, 2)
     shift = float(round_up((radii / sizes).max()))
     shaping = LinearSystem.gain(np.diag(sizes))
-    cost = float(impulse_energies(weight.after(secret.system.after(shaping))).sum())
+    cost = _mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
     return StationaryDesign(
         shaping, secret.system, secret.scaled_system, shift, cost, bound
@@ -372,17 +363,14 @@ def white_design(
     secret: SecretInputs, allowed: float, weight: LinearSystem
 ) -> StationaryDesign:
     """Independent noise of one size, of whose optimum nothing is known."""
-    system = secret.system
-    problem = _Problem(secret, system, weight)
-    shaping = LinearSystem.gain(np.eye(len(system.C)))
-    unit = white_shift(secret, np.ones(len(system.C)))
-    if secret.energies is not None:
-        shaping = shaping.scaled(float(round_up(unit / allowed, 4)))
-        shift = allowed
-    else:
-        shaping, shift = problem.scaled(shaping.scaled(unit * (1 + 1e-12)), allowed)
-    cost = problem.cost(shaping)
-    return StationaryDesign(shaping, None, secret.scaled_system, shift, cost, math.nan)
+    outputs = len(secret.system.C)
+    unit = white_shift(secret, np.ones(outputs))
+    size = float(round_up(unit / allowed, 4))
+    shaping = LinearSystem.gain(size * np.eye(outputs))
+    cost = _mean_cost(weight, shaping)
+    return StationaryDesign(
+        shaping, None, secret.scaled_system, allowed, cost, math.nan
+    )
 
 
 def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
@@ -390,55 +378,92 @@ def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
     return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)
 
 
+@lru_cache(maxsize=_KEPT)
+def _shapings_for(
+    problem: _Problem,
+) -> tuple[BestSpectrum, int, list[LinearSystem]]:
+    """The best spectrum, the largest order, and shapings one of which is the cheapest.
+
+    They are those of every budget, so a sweep over budgets finds them again.
+    """
+    with piece(0, 2):
+        best, balanced = problem.optimum()
+    orders = range(balanced.order + 1)
+    if problem.order is not None:
+        orders = range(min(problem.order, balanced.order), balanced.order + 1)[:1]
+    warp = problem.grid.warp
+    candidates = (unwarped(truncated(balanced, k), warp) for k in orders)
+    enough = best.lower_bound * (1 + problem.gap)
+    with piece(1, 2):
+        shapings = [problem.cheapest(candidates, enough)]
+    signals = problem.secret.signals
+    apart = any(moves.separation and moves.events > 1 for moves in signals)
+    if problem.order is None and apart:
+        for k in range(1, min(shapings[0].order, _LOW_ORDERS)):
+            lower = unwarped(truncated(balanced, k), warp)
+            with suppress(UncertifiableError):
+                shapings.append(problem.cheapest([lower], 0.0))
+    return best, balanced.order, shapings
+
+
+def _mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:
+    """Mean cost of a sample of shaped noise."""
+    return float(impulse_energies(price.after(shaping)).sum())
+
+
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """A secret, the system whose response shaped noise has to hide, and its price."""
+class _Problem(ByContent):
+    """A secret that shaped noise has to hide, the price of that noise, and its options."""
 
     secret: SecretInputs
-    hidden: LinearSystem
     price: LinearSystem
+    order: int | None
+    gap: float
 
-    def cost(self, shaping: LinearSystem) -> float:
-        """Mean cost of a sample."""
-        return float(impulse_energies(self.price.after(shaping)).sum())
+    @cached_property
+    def grid(self) -> FrequencyGrid:
+        """The frequencies at which the secret's responses and the price are resolved."""
+        poles = [poles_of(self.price), poles_of(self.secret.system)]
+        return FrequencyGrid.fitting(np.concatenate(poles), self.secret.longest)
 
-    def certified_shift(self, shaping: LinearSystem) -> float:
-        return shift_behind(shaping, replace(self.secret, system=self.hidden))
+    @cached_property
+    def responses(self) -> Responses:
+        return Responses.of(self.secret, self.grid.points)
 
-    def optimum(self, gap: float) -> tuple[FrequencyGrid, BestSpectrum, LinearSystem]:
+    @cached_property
+    def prices(self) -> NDArray:
+        """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
+        return frequency_response(self.price, self.grid.points)
+
+    def optimum(self) -> tuple[BestSpectrum, LinearSystem]:
         """The best spectrum, and a balanced system for it in the grid's variable."""
-        poles = np.concatenate([poles_of(self.price), poles_of(self.hidden)])
-        grid = FrequencyGrid.fitting(poles, self.secret.longest)
-        price = frequency_response(self.price, grid.points)
-        adjoint = price.conj().swapaxes(1, 2)
-        weight = adjoint @ price
-        responses = Responses.of(self.secret, self.hidden, grid.points)
-        best = best_spectrum(grid, weight, responses, _OPTIMAL * gap)
-        factor, phase = _resolved_factors(grid, best.spectrum, gap)
+        gap = min(self.gap, 1.0)
+        weight = _adjoint(self.prices) @ self.prices
+        best = best_spectrum(self.grid, weight, self.responses, _OPTIMAL * gap)
+        factor, phase = _resolved_factors(self.grid, best.spectrum, gap)
         negligible = _RESOLVED * gap
-        balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
-        return grid, best, balanced
+        return best, balanced_realisation(factor, phase, _MOST_STATES, negligible)
 
-    def cheapest(
-        self, shapings: Iterable[LinearSystem], grid: FrequencyGrid, enough: float
-    ) -> LinearSystem:
+    def cheapest(self, shapings: Iterable[LinearSystem], enough: float) -> LinearSystem:
         """The cheapest of some shapings, or the first that costs no more than enough.
 
-        Each is scaled to a shift of one, which is a mean over the grid here.
+        Each is scaled to a shift of one. Shifts and costs are means over the grid here.
         """
         least = np.inf
         best = None
         for shaping in shapings:
-            with piece(shaping.order, _USUAL_ORDER):
-                undone = shaping.inverse().after(self.hidden)
-            if max(spectral_radius(shaping), spectral_radius(undone)) >= 1:
+            poles = np.append(poles_of(shaping), poles_of(shaping.inverse()))
+            if np.abs(poles).max(initial=0.0) >= 1:
                 continue
-            left = Responses.of(self.secret, undone, grid.points)
-            scaled = shaping.scaled(math.sqrt(left.largest_square(grid)))
-            cost = self.cost(scaled)
+            with piece(shaping.order, _USUAL_ORDER):
+                shaped = frequency_response(shaping, self.grid.points)
+            left = np.linalg.solve(shaped, self.responses.columns)
+            square = self.responses._replace(columns=left).largest_square(self.grid)
+            priced = np.abs(self.prices @ shaped) ** 2
+            cost = square * float(self.grid.mean(priced.sum(axis=(1, 2))))
             if cost < least:
                 least = cost
-                best = scaled
+                best = shaping.scaled(math.sqrt(square))
             if least <= enough:
                 break
         if best is None:
@@ -455,7 +480,7 @@ class _Problem:
 
         def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
             scaled = shaping.scaled(size)
-            shift = self.certified_shift(scaled)
+            shift = shift_behind(scaled, self.secret)
             return (scaled, shift), shift / allowed
 
         guess = float(round_up(1 / allowed, 2))
@@ -589,14 +614,12 @@ class Responses(NamedTuple):
     balls: tuple[slice, ...] = ()
 
     @classmethod
-    def of(
-        cls, secret: SecretInputs, system: LinearSystem, points: NDArray
-    ) -> Responses:
-        """Return the responses of a system to all moves at points z (N,).
+    def of(cls, secret: SecretInputs, points: NDArray) -> Responses:
+        """Return the responses to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be.
         """
-        response = frequency_response(system, points)
+        response = frequency_response(secret.system, points)
         columns = []
         for moves in secret.signals:
             size = moves.radius * np.sqrt(moves.events)

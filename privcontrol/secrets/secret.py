@@ -22,6 +22,7 @@ from ..core._linalg import (
     rational_matrix,
     working_bits,
 )
+from ..core._objects import ByContent
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold, Moves
 from ..systems.linear import LinearSystem, Plant, reached_states, response_from_rest
@@ -93,7 +94,7 @@ class Responses:
 
 
 @dataclass(frozen=True, eq=False)
-class SignalMoves:
+class SignalMoves(ByContent):
     """Changes of one secret input.
 
     Attributes
@@ -151,7 +152,7 @@ class SignalMoves:
 
 
 @dataclass(frozen=True, eq=False)
-class SecretInputs:
+class SecretInputs(ByContent):
     """Secret inputs of a plant, with the changes of them that must be hidden.
 
     The moves of an initial state enter as impulses. The output after x(0) = z is the
