@@ -75,8 +75,12 @@ def correlated(problem: DesignProblem) -> SizedNoise:
         raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
     if responses.apart:
-        return _cheaper_apart(problem, shape, responses)
-    sized = dense_noise(problem, shape, responses)
+        sized = _cheaper_apart(problem, shape, responses)
+        # the bound is for all moves sqrt(k) times as large; any noise hides single ones
+        lower_bound /= max(apart.events for apart in responses.apart)
+        lower_bound = max(lower_bound, white_cost(problem, problem.floor))
+    else:
+        sized = dense_noise(problem, shape, responses)
     return replace(sized, lower_bound=lower_bound)
 
 

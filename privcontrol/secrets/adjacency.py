@@ -303,13 +303,13 @@ class _OfStates(PlantAdjacency):
         plant = manifold.plant
         index, _ = self._index_and_radii(plant)
         rest = [name for k, name in enumerate(plant.states) if k not in index]
-        clauses = self._together(len(index))
+        clauses = self._together(plant, len(index))
         if rest:
             clauses.append(f"moves of {', '.join(rest)}")
         return tuple(clauses)
 
-    def _together(self, states: int) -> list[str]:
-        """Return which moves of the protected states at once are not hidden."""
+    def _together(self, plant: Plant, states: int) -> list[str]:
+        """Return which moves of several entries at once are not hidden."""
         return []
 
 
@@ -325,7 +325,8 @@ class StateAdjacency(_OfStates):
 
     At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
     outputs differ as the other states did before, also before the first sample. At t = 0
-    both are hidden: delayed outputs that are held, and ones that differ so.
+    both are hidden: delayed outputs that are held, and ones that differ so. With
+    ``times=0`` alone only the ones that are held are hidden.
 
     Parameters
     ----------
@@ -437,13 +438,16 @@ class StateAdjacency(_OfStates):
         """
         return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
 
-    def _together(self, states: int) -> list[str]:
+    def _together(self, plant: Plant, states: int) -> list[str]:
         kinds = []
         if states > 1:
             kinds.append("two states")
         if self.times is None or len(self.times) > 1:
             kinds.append("two times")
-        return [f"{' or '.join(kinds)} moved at will at once"] if kinds else []
+        clauses = [f"{' or '.join(kinds)} moved at will at once"] if kinds else []
+        if self.times == (0,) and delayed_outputs(plant.A).any():
+            clauses.append("delayed outputs that moved with a state before t = 0")
+        return clauses
 
     @property
     def statement(self) -> str:

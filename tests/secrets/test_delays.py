@@ -326,3 +326,22 @@ def test_time_that_does_not_fit_is_refused():
         pc.with_delays(ct.ss(-1.0, 1.0, 1.0, 0.0), {"u[0]": 1.0})
     with pytest.raises(ct.ControlArgument, match="discrete-time"):
         pc.with_delays(plant(), {"pump": 1}, dt=1.0)
+
+
+@pytest.mark.parametrize("times, is_said", [(0, True), (None, False), ([0, 1], False)])
+def test_the_guarantee_says_when_delayed_outputs_are_held_only(times, is_said):
+    """A move before the run shows at once at a delayed output, unlike one at t = 0."""
+    late = pc.with_delays(plant(), {"sensor": 2})
+    noise = pc.design_output_noise(
+        late,
+        horizon=5,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"level": 1.0}, times=times),
+        models="exact",
+    )
+    assert ("moved with a state before t = 0" in noise.guarantee.explain()) == is_said
+    follows = np.concatenate([C @ np.linalg.matrix_power(A, t) for t in range(5)])
+    covered = noise.responses.reshape(5, -1)
+    both = np.hstack([covered, follows[:, :1]])
+    is_hidden = np.linalg.matrix_rank(both) == np.linalg.matrix_rank(covered)
+    assert is_hidden == (not is_said)
