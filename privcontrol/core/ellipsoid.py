@@ -432,7 +432,7 @@ def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     """Working points, and the solution up to rounding."""
     it = _start(points, weight_factor, tol)
     finest = tol / 8
-    target = max(1e-3, finest)
+    target = max(1e-3, min(1e-2, 30 * finest))
     for _ in range(_MAX_ROUNDS):
         _optimise(it, target)
         squares = _squares(it.inverse, points)
@@ -638,7 +638,12 @@ def _newton_matrix(it: _Iterate) -> NDArray:
     points = it.points * np.sqrt(np.sqrt(it.multiplier))
     for factor in _cauchy_factors(it.cost):
         # by SciPy's library as the factors: threads of two libraries hold each other up
-        gram = blas.dgemm(1.0, points * factor[:, None], points, trans_a=True).T
+        scaled = points * np.sqrt(np.abs(factor))[:, None]
+        raised = factor > 0
+        gram = blas.dsyrk(1.0, scaled[raised].T, lower=1)
+        gram = blas.dsyrk(
+            -1.0, scaled[~raised].T, beta=1.0, c=gram, lower=1, overwrite_c=1
+        ).T
         gram *= gram
         matrix += gram
     return matrix

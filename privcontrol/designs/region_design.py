@@ -63,6 +63,10 @@ _MOST_ROUNDS = 12
 _USUAL_PIECES = 4
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
+#: Share of the shift that the next round leaves where designs end at such a gap, since
+#: their shifts do not follow the budget more closely.
+_SPARED = 2e-4
+_ROUGH = 1e-4
 #: Excess of scaled noise over its budget from which on it is given up.
 _HOPELESS = 10.0
 #: Relative size by which noise is scaled further, so its bound meets the budget at once.
@@ -125,6 +129,7 @@ def of_region(
             sized = size(replace(problem, request=asked))
         if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
+            is_rough = sized.cost > lower_bound * (1 + _ROUGH)
         with piece(2 * rounds + 1, _USUAL_PIECES):
             shift = shift_in_region(request, sized.parts)
         if shift <= allowed:
@@ -134,7 +139,8 @@ def of_region(
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        target *= (allowed / shift * (1 - 1e-9)) ** (1 / slope)
+        spared = _SPARED if is_rough else 1e-9
+        target *= (allowed / shift * (1 - spared)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"

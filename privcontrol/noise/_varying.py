@@ -16,6 +16,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import chain
 from types import ModuleType
@@ -71,6 +72,8 @@ _FAINT = 1e-7
 _LARGEST = (1e5, 1e7, 1e4, 1e2)
 #: Size of faint directions in the coordinates in which these gains are found.
 _FAINT_OF_GAINS = 1e-2
+#: Differences of the entries of programs that rounding makes.
+_ALIKE = 1e-9
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 
@@ -425,9 +428,9 @@ def varying_shift(secret: VaryingSecret) -> float:
         basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
         energies = impulse_energies(mean) * secret.radii**2
         size = float(np.sqrt(energies.max())) or 1.0
-        program = Program.of(secret.transformed(basis, size))
+        program = Program.of(secret.transformed(basis * size, size))
         for margin in _MARGINS:
-            found = program.solve(margin)
+            found = _solved(program, margin)
             square = None if found is None else program.verified(found)
             if square is not None:
                 shift = Ball(square).sqrt() * Ball(size)
@@ -451,7 +454,11 @@ class _Demand:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Demands on symmetric matrices, of which t, the squared shift, is to be least."""
+    """Demands on symmetric matrices, of which t, the squared shift, is to be least.
+
+    Those that are alike but for rounding are equal: what solves one is verified for noise
+    of another size.
+    """
 
     sizes: dict[str, int]
     demands: tuple[_Demand, ...]
@@ -478,6 +485,22 @@ class Program:
                 name = f"Q{k}.{i}."
                 demands += _of_shape(left, moves, shape, name, sizes)
         return cls(sizes, tuple(demands))
+
+    @cached_property
+    def _entries(self) -> NDArray:
+        """All numbers of the demands."""
+        blocks = [block for each in self.demands for block in (each.X, each.Y)]
+        return np.concatenate([midpoints(block).ravel() for block in blocks])
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.sizes))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program) or self.sizes != other.sizes:
+            return False
+        mine = self._entries
+        theirs = other._entries
+        return mine.shape == theirs.shape and np.allclose(mine, theirs, 0.0, _ALIKE)
 
     def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
         """Return E and F with the larger side E V E^T + t F of a demand."""
@@ -522,6 +545,12 @@ class Program:
             if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
                 return None
         return square
+
+
+@lru_cache(maxsize=8)
+def _solved(program: Program, margin: float) -> dict[str, NDArray] | None:
+    """Return what `Program.solve` finds, for noise of another size again."""
+    return program.solve(margin)
 
 
 def _of_shape(
@@ -698,10 +727,11 @@ def _root_diagonal(form: NDArray) -> NDArray:
 def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
     """Return coordinates (n, n) in which a form is the identity, but faint directions.
 
-    States of given sizes (n,) are alike.
+    States of given sizes (n,) are alike. A form of another size has the same coordinates,
+    up to their size.
     """
     vectors, roots = _principal_axes(form * np.outer(sizes, sizes), faint)
-    return sizes[:, None] * vectors / roots
+    return sizes[:, None] * (vectors / roots) @ vectors.T
 
 
 def _principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:

@@ -67,9 +67,18 @@ def largest_shift(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
     whitening = _Whitening.of(parts, horizon)
-    bounds = [_halved(moves, whitening, rough) for moves in every]
-    upper, lower = np.max(bounds, axis=0)
-    return float(upper), float(lower)
+    whole = []
+    for moves in every:
+        start = np.full(1 if moves.is_ball else moves.count, np.inf)
+        middle = np.zeros_like(moves.widths)
+        whole.append(_bounded(moves, whitening, middle, moves.widths, start))
+    # what attains less everywhere than something does decides nothing
+    lower = max(box.attained for box in whole)
+    uppers = []
+    for moves, box in zip(every, whole):
+        upper, lower = _halved(moves, whitening, box, lower, rough)
+        uppers.append(upper)
+    return max(uppers), lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,22 +110,26 @@ class _Box:
 
 
 def _halved(
-    moves: UncertainMoves, whitening: _Whitening, rough: bool
+    moves: UncertainMoves,
+    whitening: _Whitening,
+    whole: _Box,
+    lower: float,
+    rough: bool,
 ) -> tuple[float, float]:
-    """Return the bound for one part of an adjacency, and what some plant attains."""
+    """Return the bound for one part of an adjacency, and what some plant attains.
+
+    ``lower`` is attained by some plant and some part.
+    """
     entries = len(moves.widths)
     most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
     if rough:
         most = _MOST_ROUGH_BOXES
-    start = np.full(1 if moves.is_ball else moves.count, np.inf)
-    boxes = [_bounded(moves, whitening, np.zeros(entries), moves.widths, start)]
-    lower = boxes[0].attained
+    boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)
         if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
             break
         boxes.remove(worst)
-        # what attains less everywhere in a box than something does decides nothing
         counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
         with piece(len(boxes), most):
             for middle, widths in worst.halves:
@@ -162,6 +175,8 @@ class _Whitening:
         """Columns whose norms are y, of outputs (.., T p, M)."""
         white = columns / self.floor[:, None]
         inside = self.directions.T @ white
+        if len(self.shrink) == len(self.floor):  # norms do not depend on a rotation
+            return self.shrink[:, None] * inside
         return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
 
     @property

@@ -54,6 +54,29 @@ def test_a_design_for_the_corners_is_checked_on_the_whole_interval():
     assert noise.guarantee_for(box).gdp <= 1.0011 * noise.guarantee.gdp
 
 
+@pytest.mark.parametrize("small", [0, 1])
+def test_several_secrets_are_bounded_by_the_worst_of_them(small):
+    plant = cases.random_plant(3, states=2, outputs=2, inputs=1)
+    parts = [
+        pc.StateAdjacency({"s0": 1.0}, times=0),
+        pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3),
+    ]
+    parts[small] = pc.DisturbanceAdjacency({"u[0]": 0.05}, norm="l2")
+    noise = pc.design_output_noise(
+        plant,
+        horizon=8,
+        budget=cases.BUDGET,
+        adjacency=parts,
+        floor=0.5,
+        models=[plant],
+    )
+    box = pc.PlantBox.around(plant, relative=0.02)
+    bound = noise.guarantee_for(box).gdp
+    worst = noise.guarantee_for(box, adjacency=parts[1 - small]).gdp
+    assert bound == pytest.approx(worst, rel=1e-12)
+    assert bound > sampled(noise, box, 20)
+
+
 def test_what_cannot_be_certified_is_refused():
     noise = cases.vehicle_noise(pc.StateAdjacency(1.0), horizon=3, floor=1.0)
     with pytest.raises(pc.UncertifiableError, match="sampled plants only"):

@@ -311,3 +311,24 @@ def test_a_short_change_counts_where_it_is_worse_than_a_long_one():
     noise = design(vertices[0], secret, family="iid-gaussian")
     bound = noise.guarantee_for(pc.PlantPolytope(vertices)).gdp * noise.std[0]
     assert np.sqrt(6) <= bound <= np.sqrt(6) * 1.01
+
+
+def test_what_is_proven_of_noise_is_proven_of_larger_noise_at_once(monkeypatch):
+    cp = pytest.importorskip("cvxpy")
+    solve = cp.Problem.solve
+    solved = []
+
+    def counted(problem, **options):
+        solved.append(problem)
+        return solve(problem, **options)
+
+    monkeypatch.setattr(cp.Problem, "solve", counted)
+    models = between(0.7912, 0.8437)
+    noise = design(lag(0.8437), SECRETS["several"], models=models)
+    of_design = len(solved)
+    larger = noise.with_std(3 * noise.std[0])
+    assert larger.guarantee.gdp == pytest.approx(noise.guarantee.gdp / 3, rel=1e-7)
+    assert 0 < of_design == len(solved)
+    other = between(0.7912, 0.8438)
+    assert noise.guarantee_for(other).gdp > noise.guarantee.gdp
+    assert len(solved) > of_design
