@@ -160,7 +160,6 @@ class Gains(NamedTuple):
     correct: NDArray
     advance: NDArray
     recall: NDArray | None = None
-    whiten: NDArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +187,8 @@ class ObserverFeedback(Law):
     tracked : tuple of int
         The outputs with integral action. With any, references are theirs.
     recall : ndarray, shape (T, p, T p), or None
-        What earlier innovations, of size one, tell about the noise of a reading. It is
-        for noise without a finite state, and they are then part of the memory.
-    whiten : ndarray, shape (T, p, p), or None
-        Makes an innovation of size one.
+        What earlier innovations tell about the noise of a reading. It is for noise
+        without a finite state, and they are then part of the memory.
     """
 
     A: NDArray
@@ -206,7 +203,6 @@ class ObserverFeedback(Law):
     references: tuple[str, ...]
     tracked: tuple[int, ...] = ()
     recall: NDArray | None = None
-    whiten: NDArray | None = None
 
     estimates = True
 
@@ -245,7 +241,6 @@ class ObserverFeedback(Law):
             references=references,
             tracked=tracked,
             recall=gains.recall,
-            whiten=gains.whiten,
         )
 
     @property
@@ -332,9 +327,8 @@ class ObserverFeedback(Law):
             picked = list(self.tracked)
             read = sensed[picked] + product(self.through[picked], acting)
             after[N:end] += reference - read
-        if self.whiten is not None:
-            own = slice(end + t * p, end + (t + 1) * p)
-            after[own] = product(self.whiten[t], innovation)
+        if self.recall is not None:
+            after[end + t * p : end + (t + 1) * p] = innovation
         return after
 
 
@@ -676,27 +670,23 @@ def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
     A = linear.A[np.ix_(reached, reached)]
     B = linear.B[reached]
     C = linear.C[:, reached]
+    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
+    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
+    system = ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
     # random inputs from rest, past all transients of a few states
-    rng = np.random.default_rng(0)
-    state = rest
-    followed = np.zeros(len(A))
-    for _ in range(3 + 2 * ctrl.nstates):
-        sent = rng.normal(size=ctrl.ninputs)
-        expected = ctrl.output(0, state, sent)
-        answer = C @ followed + linear.D @ sent
-        if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
-            return None
-        state = ctrl.dynamics(0, state, sent)
-        followed = A @ followed + B @ sent
+    times = np.arange(3 + 2 * ctrl.nstates) * (1 if ctrl.dt is True else ctrl.dt)
+    sent = np.random.default_rng(0).normal(size=(ctrl.ninputs, len(times)))
+    expected = ct.input_output_response(ctrl, times, sent, rest, squeeze=False).outputs
+    answer = ct.forced_response(system, times, sent, squeeze=False).outputs
+    if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
+        return None
     warnings.warn(
         "controller: the covariance that it carries is taken as settled, and a P0 that "
         "was passed to ct.create_estimator_iosystem counts for nothing; "
         "private_lqg(P0=...) has the filter that starts from a prior",
         stacklevel=5,
     )
-    names = [ctrl.state_labels[k] for k in np.flatnonzero(reached)]
-    labels = {"inputs": ctrl.input_labels, "outputs": ctrl.output_labels}
-    return ct.ss(A, B, C, linear.D, ctrl.dt, states=names, **labels)
+    return system
 
 
 def state_names(system: ct.InputOutputSystem, plant: SampledSystem) -> tuple[str, ...]:

@@ -468,16 +468,20 @@ class DenseKnowledge:
         C = self.plant.C
         count, n, size = self.onto.shape
         p = size // count
-        whiten = np.empty((count, p, p))
         correct = np.empty((count, n, p))
         recall = np.zeros((count, p, size))
+        lower = self.lower.copy()
+        onto = self.onto.copy()
         for t in range(count):
             own = slice(t * p, (t + 1) * p)
             past = slice(0, t * p)
-            whiten[t] = np.linalg.inv(self.lower[own, own])
-            correct[t] = self.onto[t, :, own] @ whiten[t]
-            recall[t, :, past] = self.lower[own, past] - C @ self.onto[t, :, past]
-        return Gains(A, C, correct, A @ correct, recall, whiten)
+            # from innovations as they are to those of size one
+            whiten = np.linalg.inv(self.lower[own, own])
+            lower[:, own] = self.lower[:, own] @ whiten
+            onto[..., own] = self.onto[..., own] @ whiten
+            correct[t] = onto[t, :, own]
+            recall[t, :, past] = lower[own, past] - C @ onto[t, :, past]
+        return Gains(A, C, correct, A @ correct, recall)
 
     def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it."""

@@ -199,8 +199,9 @@ class NoiseProgram:
         r = basis.shape[1]
         spread = np.empty((samples, len(prices[0]), r))
         seen = np.empty((samples, r, r))
-        for t, (_, after) in enumerate(known.told_of(basis, samples)):
-            errors, seen[t] = after
+        for t, (before, after) in enumerate(known.told_of(basis, samples)):
+            # what the controller knows when it decides
+            errors, seen[t] = before if loop.form == "predictor" else after
             spread[t] = prices[t] @ errors
         return cls(
             basis,

@@ -491,11 +491,12 @@ def test_a_codesign_that_double_precision_cannot_find_says_what_to_do():
         pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed):
+@pytest.mark.parametrize("seed, form", [(0, "filter"), (1, "filter"), (1, "predictor")])
+def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed, form):
     plant, asked = small_request(seed, 2, 5)
     noise = pc.design_output_noise(plant, **asked)
-    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, P0=1, codesign=True)
+    options = {"P0": 1, "codesign": True, "form": form}
+    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, **options)
     assert 0 <= loop.optimality.gap < 1e-6
     assert loop.guarantee.satisfies(loop.noise.request.budget)
     assert loop.optimality.cost == pytest.approx(whole_cost(loop), rel=1e-12)
