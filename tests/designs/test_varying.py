@@ -313,7 +313,7 @@ def test_a_short_change_counts_where_it_is_worse_than_a_long_one():
     assert np.sqrt(6) <= bound <= np.sqrt(6) * 1.01
 
 
-def test_what_is_proven_of_noise_is_proven_of_larger_noise_at_once(monkeypatch):
+def test_what_is_proven_of_noise_is_proven_of_smaller_noise_at_once(monkeypatch):
     cp = pytest.importorskip("cvxpy")
     solve = cp.Problem.solve
     solved = []
@@ -323,12 +323,16 @@ def test_what_is_proven_of_noise_is_proven_of_larger_noise_at_once(monkeypatch):
         return solve(problem, **options)
 
     monkeypatch.setattr(cp.Problem, "solve", counted)
-    models = between(0.7912, 0.8437)
-    noise = design(lag(0.8437), SECRETS["several"], models=models)
-    of_design = len(solved)
-    larger = noise.with_std(3 * noise.std[0])
-    assert larger.guarantee.gdp == pytest.approx(noise.guarantee.gdp / 3, rel=1e-7)
-    assert 0 < of_design == len(solved)
-    other = between(0.7912, 0.8438)
-    assert noise.guarantee_for(other).gdp > noise.guarantee.gdp
-    assert len(solved) > of_design
+    options = dict(adjacency=SECRETS["several"], family="iid-gaussian")
+    options |= dict(horizon=np.inf, models=between(0.7912, 0.8437))
+
+    def std(gdp):
+        budget = pc.PrivacyBudget(gdp=gdp)
+        return pc.design_output_noise(lag(0.8437), budget=budget, **options).std[0]
+
+    large = std(0.5)
+    of_large = len(solved)
+    assert std(1.5) == pytest.approx(large / 3, rel=1e-7)
+    assert 0 < of_large == len(solved)
+    options["models"] = between(0.7912, 0.8438)
+    assert std(0.5) > large and len(solved) > of_large
