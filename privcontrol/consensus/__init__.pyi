@@ -1,11 +1,12 @@
-from .accuracy import (
-    optimal_consensus_epsilon as optimal_consensus_epsilon,
-    plot_error as plot_error,
-    plot_network as plot_network,
-)
 from .agent import (
     Agent as Agent,
     pair_keys as pair_keys,
+)
+from .design import (
+    optimal_consensus_epsilon as optimal_consensus_epsilon,
+    plot_error as plot_error,
+    plot_network as plot_network,
+    private_consensus as private_consensus,
 )
 from .network import (
     Network as Network,
@@ -14,7 +15,6 @@ from .network import (
 from .noise import NodeAdjacency as NodeAdjacency
 from .private import (
     PrivateConsensus as PrivateConsensus,
-    private_consensus as private_consensus,
     worst_coalition as worst_coalition,
 )
 from .simulation import (

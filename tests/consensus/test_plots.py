@@ -71,7 +71,7 @@ def test_two_runs_on_one_figure_are_told_apart_by_name_and_their_readouts_by_the
 
 
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
-    monkeypatch.setattr("privcontrol.consensus.accuracy.DENSE_NODES", 20)
+    monkeypatch.setattr("privcontrol.consensus.design.DENSE_NODES", 20)
     consensus = private_consensus(
         random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis"
     )
