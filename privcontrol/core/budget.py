@@ -78,8 +78,7 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """
     if _is_number(epsilon) and _is_number(y):
         return _kappa(float(epsilon), float(y))
-    epsilons = real_array(epsilon, "epsilon", copy=False)
-    return _each(_kappa, epsilons, real_array(y, "y", copy=False))
+    return _each(_kappa, real_array(epsilon, "epsilon"), real_array(y, "y"))
 
 
 def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
@@ -97,9 +96,7 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """
     larger = np.multiply(y, 1 + _ROUND_OFF)
     delta = round_up(kappa(epsilon, larger), ulps=8)
-    value = np.minimum(delta, 1.0)
-    value = np.where(np.equal(y, 0), 0.0, value)
-    return _plain(value)
+    return _plain(np.where(np.equal(y, 0), 0.0, np.minimum(delta, 1.0)))
 
 
 def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
@@ -129,8 +126,8 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
     """
     if _is_number(epsilon) and _is_number(delta):
         return _kappa_inverse(float(epsilon), float(delta))
-    epsilons = real_array(epsilon, "epsilon", copy=False)
-    return _each(_kappa_inverse, epsilons, real_array(delta, "delta", copy=False))
+    epsilons = real_array(epsilon, "epsilon")
+    return _each(_kappa_inverse, epsilons, real_array(delta, "delta"))
 
 
 def gaussian_std(
@@ -371,7 +368,7 @@ def _size(sensitivity: ArrayLike, y: Numbers) -> Numbers:
     """Return sensitivity / y, rounded up."""
     hint = "; an answer that never changes needs no noise"
     with np.errstate(over="ignore"):
-        size = round_up(np.divide(_positive(sensitivity, "sensitivity", hint), y))
+        size = round_up(_positive(sensitivity, "sensitivity", hint) / y)
     if not np.isfinite(size).all():
         raise UncertifiableError(
             "expected a size below 1.8e308, got more; rescale or relax the budget"
@@ -379,11 +376,9 @@ def _size(sensitivity: ArrayLike, y: Numbers) -> Numbers:
     return _plain(size)
 
 
-def _positive(value: ArrayLike, name: str, hint: str) -> Numbers:
-    """Return a positive finite number, or an array of them."""
-    if _is_number(value) and value > 0:
-        return value
-    array = real_array(value, name, copy=False)
+def _positive(value: ArrayLike, name: str, hint: str) -> NDArray:
+    """Return positive finite numbers."""
+    array = real_array(value, name)
     if (array <= 0).any():
         raise ValueError(f"{name}: expected numbers > 0, got {array.min()}{hint}")
     return array
@@ -447,12 +442,6 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
                 f"position; write {cls.__name__}(epsilon=1.0, delta=1e-2) or "
                 f"{cls.__name__}(gdp=0.5), with your own numbers"
             )
-        unknown = sorted(set(named) - {"epsilon", "delta", "gdp"})
-        if unknown:
-            raise TypeError(
-                f"{cls.__name__}: got an unexpected keyword {', '.join(unknown)}; "
-                "expected epsilon, delta or gdp"
-            )
         init(self, **named)
 
     setattr(cls, "__init__", checked)  # noqa: B010 (assigned, mypy refuses it)
@@ -506,7 +495,13 @@ class PrivacyBudget(Saved):
 
     def __post_init__(self) -> None:
         if self.gdp is not None:
-            self._check_one_number()
+            if self.epsilon is not None or self.delta not in (None, 0.0):
+                raise ValueError(
+                    "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a "
+                    "budget in one number has no delta"
+                )
+            object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp"))
+            object.__setattr__(self, "delta", None)
             return
         if self.epsilon is None:
             raise TypeError(
@@ -536,15 +531,6 @@ class PrivacyBudget(Saved):
                 PrivacyWarning,
                 stacklevel=4,
             )
-
-    def _check_one_number(self) -> None:
-        if self.epsilon is not None or self.delta not in (None, 0.0):
-            raise ValueError(
-                "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a budget "
-                "in one number has no delta"
-            )
-        object.__setattr__(self, "gdp", positive_number(self.gdp, "gdp"))
-        object.__setattr__(self, "delta", None)
 
     @classmethod
     def from_risk(cls, *, false_alarm: float, detection: float) -> PrivacyBudget:
@@ -576,13 +562,10 @@ class PrivacyBudget(Saved):
         ----------
         :cite:t:`DongRothSu2022`, Definition 2.6.
         """
-        rates = {"false_alarm": false_alarm, "detection": detection}
-        for name, value in rates.items():
-            rates[name] = positive_number(value, name)
-            if not 0 < rates[name] < 1:
-                raise ValueError(f"{name}: expected a probability in (0, 1)")
-        low = float(ndtri(rates["false_alarm"]))
-        high = float(ndtri(rates["detection"]))
+        low, high = (
+            float(ndtri(checked_rate(value, name)))
+            for name, value in (("false_alarm", false_alarm), ("detection", detection))
+        )
         gdp = high - low - 8 * EPS * (1 + abs(high) + abs(low))
         if gdp <= 0:
             raise ValueError(
@@ -725,6 +708,14 @@ def scale_to_budget(
             break
         scale *= float(round_up(excess, 4))
     return sized, scale, excess
+
+
+def checked_rate(value: float, name: str) -> float:
+    """Return a probability in (0, 1) as a float."""
+    rate = positive_number(value, name)
+    if rate >= 1:
+        raise ValueError(f"{name}: expected a probability in (0, 1), got {value}")
+    return rate
 
 
 def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:

@@ -24,7 +24,7 @@ from typing import Any
 from ._linalg import instance_of, one_of, positive_integer, positive_number
 from ._objects import Saved, decode, encode, html_table
 from .adjacency import Adjacency
-from .budget import PrivacyBudget, checked_budget
+from .budget import PrivacyBudget, checked_budget, checked_rate
 from .loss import (
     BLACK_BOX,
     GAUSSIAN,
@@ -83,19 +83,17 @@ class Scope(Saved):
         size = getattr(manifold, "size", None)
         if models is None:
             models = getattr(manifold, "models", ())
-        window = None
-        if manifold.horizon is not None:
-            window = (0, manifold.horizon)
+        horizon = manifold.horizon
         return replace(
             cls.foreign(adjacency),
             statement=statement or adjacency.statement,
             domain=manifold.domain,
-            horizon=manifold.horizon,
+            horizon=horizon,
             assumptions=tuple(assumptions),
             caveats=(*caveats, *adjacency.caveats(manifold)),
             constrained=size is None or getattr(manifold, "dimension", None) != size,
             models=tuple(sorted(set(models))),
-            window=window,
+            window=None if horizon is None else (0, horizon),
         )
 
     @classmethod
@@ -125,15 +123,14 @@ class Scope(Saved):
 
     def joined(self, other: Scope) -> Scope:
         """Return the scope of both, which assumes and leaves bare what either does."""
-        released = ""
-        if SIMULATED in (self.released, other.released):
+        manners = {self.released, other.released}
+        released = self.released if len(manners) == 1 else ""
+        if SIMULATED in manners:
             released = SIMULATED
-        elif self.released == other.released:
-            released = self.released
         return replace(
             self,
-            assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
-            caveats=tuple(dict.fromkeys(self.caveats + other.caveats)),
+            assumptions=_with(self.assumptions, other.assumptions),
+            caveats=_with(self.caveats, other.caveats),
             released=released,
         )
 
@@ -201,13 +198,19 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     return f"{float(exact.quantize(last, rounding)):.4g}"
 
 
+def _with(clauses: tuple, more: tuple) -> tuple:
+    """Return clauses and more of them, each once."""
+    return tuple(dict.fromkeys(clauses + more))
+
+
 def _clause(words: str, items: tuple[str, ...]) -> str:
     """Return items behind some words, nothing if there are none."""
     return words + ", ".join(items) if items else ""
 
 
-def _in_one_line(clauses: tuple[str, ...], room: int) -> str:
+def _in_one_line(clauses: tuple[str, ...]) -> str:
     """Return clauses as one line, the first of them if all are too long."""
+    room = _LINE - _MARGIN
     for count in range(len(clauses), 0, -1):
         left = len(clauses) - count
         text = "; ".join(clauses[:count])
@@ -282,11 +285,7 @@ class Accounted:
         >>> round(known.detection(0.05), 4)
         0.1261
         """
-        if not 0 < positive_number(false_alarm, "false_alarm") < 1:
-            raise ValueError(
-                f"false_alarm: expected a probability in (0, 1), got {false_alarm}"
-            )
-        return float(detection(self.loss, float(false_alarm)))
+        return float(detection(self.loss, checked_rate(false_alarm, "false_alarm")))
 
     @property
     def advantage(self) -> float:
@@ -430,15 +429,11 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def repeated(self, count: int) -> PrivacyGuarantee:
         """Return the guarantee of `count` independent releases by this very mechanism."""
-        repeated = replace(
-            self,
-            loss=self.loss.repeated(count),
-            releases=self.releases * positive_integer(count, "count"),
-        )
+        delta = self.quoted_delta
         if _fails(self):
-            delta = min(count * self.quoted_delta, 0.999)
-            return replace(repeated, quoted_delta=delta)
-        return repeated
+            delta = min(count * delta, 0.999)
+        loss = self.loss.repeated(count)
+        return PrivacyGuarantee(loss, self.scope, self.releases * count, delta)
 
     def in_window(self, start: int) -> PrivacyGuarantee:
         """Return the same promise for a later window of a run, which begins at a sample.
@@ -465,9 +460,7 @@ class PrivacyGuarantee(Accounted, Saved):
                 f"a run of {self.horizon} samples already; noise of design_windows keeps "
                 "its window"
             )
-        first = 0
-        if start != 0:
-            first = positive_integer(start, "start")
+        first = positive_integer(start, "start") if start else 0
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 
@@ -674,8 +667,7 @@ class PrivacyGuarantee(Accounted, Saved):
     def __str__(self) -> str:
         lines = []
         for label, clauses in self._summary().items():
-            room = _LINE - _MARGIN
-            lines.append(f"{label}:".ljust(_MARGIN) + _in_one_line(clauses, room))
+            lines.append(f"{label}:".ljust(_MARGIN) + _in_one_line(clauses))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -727,10 +719,9 @@ def _delta_to_quote(total: PrivacyGuarantee, other: PrivacyGuarantee) -> float:
 
     This is (sum of epsilon, sum of delta) of IP Proposition 2, or less.
     """
-    deltas = (total.quoted_delta, other.quoted_delta)
     if _fails(total) and _fails(other):
-        return min(sum(deltas), 0.999)
-    return max(deltas)
+        return min(total.quoted_delta + other.quoted_delta, 0.999)
+    return max(total.quoted_delta, other.quoted_delta)
 
 
 # -- guarantees together ------------------------------------------------------------
@@ -765,11 +756,10 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     True
     """
     together = _checked(guarantees)
-    scopes = [guarantee.scope for guarantee in together]
-    known = {scope.radius for scope in scopes}
-    radii = [radius for radius in known if radius is not None]
-    if 1 < len(known) == len(radii):
-        together = [chain(guarantee, min(radii)) for guarantee in together]
+    radii = {guarantee.scope.radius for guarantee in together}
+    if len(radii) > 1 and None not in radii:
+        smallest = min(filter(None, radii))
+        together = [chain(guarantee, smallest) for guarantee in together]
     return together[0].compose(*together[1:])
 
 
@@ -811,9 +801,8 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     scope = _rescaled(known, size)
     loss = guarantee.loss
     is_linear = loss.proportional and BLACK_BOX not in loss.kinds
-    assumed = scope.assumptions
-    if factor > 1 and not is_linear and _CONVEX not in assumed:
-        scope = replace(scope, assumptions=(*assumed, _CONVEX))
+    if factor > 1 and not is_linear:
+        scope = replace(scope, assumptions=_with(scope.assumptions, (_CONVEX,)))
     return replace(guarantee, loss=scaled(loss, factor), scope=scope)
 
 
@@ -862,10 +851,9 @@ def compose_parallel(
     gaussian: list[PrivacyLoss] = []
     laplace: list[PrivacyLoss] = []
     joint: list[PrivacyLoss] = []
-    for chunk, radius in zip(chunks, radii, strict=True):
-        factor = _ratio(alpha, radius)
+    for chunk, radius in zip(chunks, radii):
         for part in by_kind(chunk.loss):
-            loss = scaled(part, factor)
+            loss = scaled(part, _ratio(alpha, radius))
             if part.kinds == (GAUSSIAN,) and part.proportional:
                 gaussian.append(loss)
             elif part.kinds == (LAPLACE,):
@@ -887,10 +875,8 @@ def compose_parallel(
 def _joint_gaussian(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return the sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1."""
     exact = all("delta" in exact_measures(loss) for loss in losses)
-    if p <= 2:
-        worst = max(losses, key=lambda loss: loss.rows[0].square)
-        return replace(worst, moves=((),))
-    square = sum((loss.rows[0].square for loss in losses), Fraction(0))
+    squares = [loss.rows[0].square for loss in losses]
+    square = max(squares) if p <= 2 else sum(squares, Fraction(0))
     return PrivacyLoss((Product(square=square),), ((),), (GAUSSIAN,), exact)
 
 
@@ -898,12 +884,10 @@ def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return one coordinate of the sup of sum t_i eps_i over ||t||_p <= 1."""
     if len(losses) == 1:
         return anonymous(losses[0])
-    pure = [loss.pure for loss in losses]
-    if p == 1:
-        return one_coordinate(max(pure))
-    if p == math.inf:
-        return one_coordinate(float_up(sum(map(decimal, pure), Fraction(0))))
-    return one_coordinate(root_up(sum((decimal(e) ** 2 for e in pure), Fraction(0))))
+    pure = [decimal(loss.pure) for loss in losses]
+    if p == 2:
+        return one_coordinate(root_up(sum((size**2 for size in pure), Fraction(0))))
+    return one_coordinate(float_up(max(pure) if p == 1 else sum(pure, Fraction(0))))
 
 
 def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:
@@ -974,7 +958,7 @@ def _joint_scope(scopes: list[Scope], alpha: float, norm: float) -> Scope:
         f"disjoint chunks move together, the {norm:g}-norm of their sizes by at "
         f"most {alpha:g}, each so that {moves}",
         "chunks: " + "; ".join(scope.domain for scope in scopes),
-        assumptions=tuple(dict.fromkeys((*joined.assumptions, _UNCOUPLED))),
+        assumptions=_with(joined.assumptions, (_UNCOUPLED,)),
         caveats=joined.caveats,
         radius=alpha,
         constrained=False,

@@ -19,7 +19,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -346,9 +347,9 @@ class Product(Saved):
         """1 - prod(1 - delta) of black boxes, and the sum of delta of assumptions."""
         assumed = [(delta, n) for (epsilon, delta), n in self.boxes if not epsilon]
         others = [(delta, n) for (epsilon, delta), n in self.boxes if epsilon]
-        if any(delta == 1 for delta, _ in others):
-            return 1.0, float_up(_decimal_sum(assumed))
-        log_rest = math.fsum(n * math.log1p(-delta) for delta, n in others)
+        log_rest = math.fsum(
+            n * math.log1p(-min(delta, 1 - EPS)) for delta, n in others
+        )
         joint = -math.expm1(log_rest) * (1 + 8 * EPS)
         total = float_up(_decimal_sum(others))
         return min(total, joint, 1.0), float_up(_decimal_sum(assumed))
@@ -605,11 +606,13 @@ class PrivacyLoss(Saved):
         """Return the loss of releases known by (epsilon, delta), with their counts."""
         boxes = []
         for epsilon, delta, count in pairs:
-            epsilon = positive_number(epsilon, "epsilon", zero=True)
-            delta = positive_number(delta, "delta", zero=True)
+            pair = (
+                positive_number(epsilon, "epsilon", zero=True),
+                positive_number(delta, "delta", zero=True),
+            )
             if delta > 1:
                 raise ValueError(f"delta: expected at most 1, got {delta}")
-            boxes.append(((epsilon, delta), positive_integer(count, "count")))
+            boxes.append((pair, positive_integer(count, "count")))
         return cls((Product(boxes=_merged(boxes)),), ((),), (BLACK_BOX,), False)
 
     def repeated(self, count: int) -> PrivacyLoss:
@@ -660,10 +663,13 @@ class PrivacyLoss(Saved):
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest known delta for which (epsilon, delta) holds."""
-        epsilon = positive_number(epsilon, "epsilon", zero=True)
+        return self._worst(positive_number(epsilon, "epsilon", zero=True), 0.0)
+
+    def _worst(self, epsilon: float, least: float) -> float:
+        """Return the largest delta of a move, or `least` if none is larger."""
         bounded = [(one.ceiling(epsilon), one) for one in self._products]
         bounded.sort(key=lambda pair: -pair[0])
-        worst = 0.0
+        worst = least
         for rank, (ceiling, one) in enumerate(bounded):
             if ceiling <= worst:
                 break
@@ -679,21 +685,13 @@ class PrivacyLoss(Saved):
             return self.pure if delta == self.failure else math.inf
         if self._holds(0.0, delta):
             return 0.0
-        found = smallest(
-            lambda epsilon: self._holds(epsilon, delta),
-            0.0,
-            1.0,
-            tolerance=1e-12,
-            limit=_LARGEST,
-        )
+        holds = partial(self._holds, delta=delta)
+        found = smallest(holds, 0.0, 1.0, tolerance=1e-12, limit=_LARGEST)
         return min(found, self.pure)
 
     def _holds(self, epsilon: float, delta: float) -> bool:
         """Return whether (epsilon, delta) is known to hold, asking for no more."""
-        undecided = [one for one in self._products if one.ceiling(epsilon) > delta]
-        if len(undecided) > _EVALUATED:
-            return False
-        return all(one.delta(epsilon) <= delta for one in undecided)
+        return self._worst(epsilon, delta) <= delta
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
         """Return whether a budget holds, its pair or its GDP for the whole curve."""
@@ -724,19 +722,17 @@ def _row(shifts: NDArray) -> tuple[tuple[float, int], ...]:
     return _merged((shift, 1) for shift in shifts[shifts > 0].tolist())
 
 
-def _undominated(columns: NDArray) -> list[int]:
-    """Return the rows (J, r) that no other row dominates, and more if they are many.
+def _undominated(rows: NDArray) -> list[int]:
+    """Return the sorted rows (J, r) that no other row dominates, and more if they are many.
 
     A coordinate with the smaller shift is a post-processing of the larger one, and the
-    order of independent coordinates does not matter. So sorted rows are compared.
+    order of independent coordinates does not matter.
     """
-    rows = -np.sort(-columns, axis=1)
     left = np.argsort(-rows.sum(axis=1), kind="stable")
     kept: list[int] = []
     while left.size and len(kept) < _UNDOMINATED:
         kept.append(int(left[0]))
-        above = (rows[left] > rows[left[0]]).any(axis=1)
-        left = left[above]
+        left = left[(rows[left] > rows[left[0]]).any(axis=1)]
     return kept + left.tolist()
 
 
@@ -752,14 +748,13 @@ def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
     is_alike = aligned and len(first.rows) == len(second.rows)
     if not is_alike and len(first.rows) > 1 and len(second.rows) > 1:
         return composed(_one_row(first), _one_row(second))
-    count = max(len(first.rows), len(second.rows))
-    mine, its = (list(zip(one.rows, one.moves)) for one in (first, second))
+    if len(first.rows) < len(second.rows):
+        first, second = second, first
     rows = []
     moves = []
     attained = first.attained and second.attained and first.kinds == second.kinds
-    for i in range(count):
-        row, names = mine[i % len(mine)]
-        other, its_names = its[i % len(its)]
+    others = cycle(zip(second.rows, second.moves))
+    for row, names, (other, its_names) in zip(first.rows, first.moves, others):
         both = row + other
         shared = set(names) & set(its_names)
         attained &= bool(shared) or both in (row, other)
@@ -817,19 +812,18 @@ def by_kind(loss: PrivacyLoss) -> tuple[PrivacyLoss, ...]:
 
 def family_in_words(loss: PrivacyLoss) -> str:
     """Return the kinds of noise, without boxes that stand for assumptions beside it."""
-    only_fails = not any(epsilon for (epsilon, _), _ in loss.rows[0].boxes)
-    names = [name for name in loss.kinds if name != BLACK_BOX or not only_fails]
+    answers = any(epsilon for (epsilon, _), _ in loss.rows[0].boxes)
+    names = [name for name in loss.kinds if name != BLACK_BOX or answers]
     *others, last = names or [BLACK_BOX]
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def worst_moves(loss: PrivacyLoss) -> tuple[int, ...]:
     """Return the hidden moves that are known as worst, those with the largest shifts."""
-    sums = {row: row.largest for row in loss.rows}
-    largest = max(sums.values())
+    largest = max(row.largest for row in loss.rows)
     worst: set[int] = set()
     for row, moves in zip(loss.rows, loss.moves):
-        if sums[row] == largest:
+        if row.largest == largest:
             worst.update(moves)
     return tuple(sorted(worst))
 
@@ -873,5 +867,4 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
     quantile = float(ndtri(false_alarm))
     slack = 8 * EPS * (1 + abs(quantile) + y)
-    power = float(ndtr(quantile + y + slack)) * (1 + 16 * EPS)
-    return min(power, 1.0)
+    return min(float(ndtr(quantile + y + slack)) * (1 + 16 * EPS), 1.0)
