@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import scipy.sparse
@@ -29,6 +31,7 @@ from ._linalg import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    frobenius_norm,
     is_positive_definite,
     midpoints,
     one_of,
@@ -36,12 +39,13 @@ from ._linalg import (
     positive_number,
     real_array,
     round_up,
+    row_sum_norm,
     sequence_of,
     spectral_norm,
     upper_float,
     working_bits,
 )
-from ._objects import CheckedFields
+from ._objects import CheckedFields, Frozen
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -60,12 +64,12 @@ _SLOPES = {
     "relu": (0.0, 1.0),
 }
 
-Slopes = Sequence[tuple[float, float]]
+Slopes = Sequence[Sequence[float]]
 #: Slopes are kept above this, or at zero: a product with a weight must not underflow.
 _LEAST = 2.0**-200
 
 
-class LipschitzBound(float, CheckedFields):
+class LipschitzBound(float, Frozen):
     """Hold a certified Lipschitz constant with its norms, a float.
 
     It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
@@ -75,16 +79,11 @@ class LipschitzBound(float, CheckedFields):
     Parameters
     ----------
     value : float
-        The bound, finite and >= 0.
+        The bound. One that is negative, infinite or NaN is a ``ValueError``.
     p, q : float
         Norm of the inputs and of the outputs: 1, 2 or inf.
     method : str
         How the bound was found.
-
-    Raises
-    ------
-    ValueError
-        If the value is negative, infinite or NaN, or a norm is another one.
 
     Examples
     --------
@@ -97,18 +96,11 @@ class LipschitzBound(float, CheckedFields):
     q: float
     method: str
 
-    def __new__(
-        cls, value: float, *, p: float, q: float, method: str
-    ) -> LipschitzBound:
+    def __new__(cls, value: float, *, p: float, q: float, method: str) -> Self:
         number = positive_number(value, "Lipschitz bound", zero=True)
         self = super().__new__(cls, number)
         self._set(p=checked_norm(p, "p"), q=checked_norm(q, "q"), method=method)
         return self
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(
-            f"LipschitzBound is frozen: {name} cannot be set; build another bound"
-        )
 
     def __repr__(self) -> str:
         norms = f"p={self.p}, q={self.q}"
@@ -175,37 +167,32 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     q = checked_norm(q, "q")
     if not matrix.any():
         return LipschitzBound(0.0, p=p, q=q, method="zero")
-    value, method = _norm(matrix, p, q)
-    return LipschitzBound(value, p=p, q=q, method=method)
-
-
-def _norm(M: NDArray, p: float, q: float) -> tuple[float, str]:
-    """Return the norm, and how it was found."""
-    if p == 1 or M.shape[1] == 1:
-        return _largest(M.T, q), "columns"
-    if q == math.inf or len(M) == 1:  # Hoelder's inequality is attained
-        return _largest(M, {2: 2, math.inf: 1}[p]), "rows"
-    if p != q:
+    if p == 1 or matrix.shape[1] == 1:
+        value = _largest(matrix.T, q)
+        method = "columns"
+    elif q == math.inf or len(matrix) == 1:  # Hoelder's inequality is attained
+        value = _largest(matrix, {2: 2, math.inf: 1}[p])
+        method = "rows"
+    elif p == q:
+        value = upper_float(spectral_norm(ball_matrix(matrix)))
+        method = "spectral"
+    else:
         raise ValueError(
             f"p, q: the norm from p={p:g} to q={q:g} is NP-hard; take p = 1, q = inf or "
             "p = q, such as p = q = 2 for Gaussian noise and p = q = 1 for Laplace noise"
         )
-    return upper_float(spectral_norm(ball_matrix(M))), "spectral"
+    return LipschitzBound(value, p=p, q=q, method=method)
 
 
 def _largest(vectors: NDArray, norm: float) -> float:
     """Return the largest norm of the rows, rounded up."""
-    with working_bits():
-        return max(upper_float(_vector_norm(row, norm)) for row in vectors.tolist())
-
-
-def _vector_norm(vector: list[float], norm: float) -> Ball:
-    sizes = [arb(abs(entry)) for entry in vector]
     if norm == math.inf:
-        return max(sizes)
-    if norm == 1:
-        return sum(sizes, arb(0))
-    return sum([size * size for size in sizes], arb(0)).sqrt()
+        return float(np.abs(vectors).max())
+    with working_bits():
+        if norm == 1:
+            return upper_float(row_sum_norm(ball_matrix(vectors)))
+        sizes = [frobenius_norm(ball_matrix(row)) for row in vectors]
+        return max(map(upper_float, sizes))
 
 
 # -- feed-forward networks ----------------------------------------------------------------
@@ -251,9 +238,7 @@ def feedforward_lipschitz(
     ------
     ValueError
         If shapes do not chain, the slopes are no intervals, the norms do not fit the
-        method, or the network has too many neurons for "sdp".
-    TypeError
-        If the model is not known.
+        method, or the network has too many neurons for "sdp" or an unknown activation.
 
     References
     ----------
@@ -269,14 +254,35 @@ def feedforward_lipschitz(
     (1.0, 2.0)
     """
     method = one_of(method, "method", ("sdp", "product"))
-    p = checked_norm(p, "p")
-    q = checked_norm(q, "q")
     if method == "sdp" and (p, q) != (2, 2):
         raise ValueError(
             f"method 'sdp' bounds the l2 -> l2 constant, got p={p}, q={q}; use "
             "method='product'"
         )
-    matrices, intervals = _network(weights, slopes)
+    if hasattr(weights, "hidden_layer_sizes"):
+        if np.ravel(slopes).tolist() != [0, 1]:
+            raise ValueError(
+                f"slopes: a model brings its own, got {slopes!r}; leave them out"
+            )
+        weights, slopes = _scikit_learn(weights)
+    elif not isinstance(weights, list | tuple | np.ndarray):
+        raise TypeError(
+            "weights: expected a list of (out, in) matrices or a fitted scikit-learn "
+            f"MLPClassifier or MLPRegressor, got {type(weights).__name__}; pass the "
+            "weights of its layers, or use induced_norm(model.coef_, p, q) where its "
+            "scores are coef_ @ x + intercept_"
+        )
+    matrices = _chained(weights)
+    table = real_array(slopes, "slopes")
+    count = len(matrices) - 1
+    if table.shape not in ((2,), (count, 2)):
+        raise ValueError(
+            f"slopes: expected (alpha, beta) or {count} such pairs, got shape "
+            f"{table.shape}"
+        )
+    if (table[..., 0] > table[..., 1]).any():
+        raise ValueError("slopes: every alpha must be at most its beta")
+    intervals = np.broadcast_to(table, (count, 2)).tolist()
     product = _product(matrices, intervals, p, q)
     best = LipschitzBound(product, p=p, q=q, method="product")
     if method == "product" or product == 0:
@@ -295,37 +301,18 @@ def feedforward_lipschitz(
 # -- reading a network ---------------------------------------------------------------
 
 
-def _network(weights: object, slopes: ArrayLike) -> tuple[list[NDArray], Slopes]:
-    """Return the matrices of a network, and the slopes of each hidden layer."""
-    if hasattr(weights, "hidden_layer_sizes"):
-        if np.ravel(slopes).tolist() != [0, 1]:
-            raise ValueError(
-                f"slopes: a model brings its own, got {slopes!r}; leave them out"
-            )
-        weights, slopes = _scikit_learn(weights)
-    elif not isinstance(weights, list | tuple | np.ndarray):
-        raise TypeError(
-            "weights: expected a list of (out, in) matrices or a fitted scikit-learn "
-            f"MLPClassifier or MLPRegressor, got {type(weights).__name__}; pass the "
-            "weights of its layers, or use induced_norm(model.coef_, p, q) where its "
-            "scores are coef_ @ x + intercept_"
-        )
-    matrices = _chained(weights)
-    return matrices, _intervals(slopes, len(matrices) - 1)
-
-
 def _chained(weights: object) -> list[NDArray]:
     """Return matrices (out, in), each of which takes what the one before gives."""
     layers = sequence_of(weights, "weights", "layers")
-    if layers and all(np.ndim(W) == 1 for W in layers):
+    matrices = [real_array(W, f"weights[{k}]") for k, W in enumerate(layers)]
+    if matrices and all(W.ndim == 1 for W in matrices):
         raise ValueError(
             "weights: expected a list of (out, in) matrices, got rows; write [W] for "
             "a single matrix W"
         )
-    matrices = [real_array(W, f"weights[{k}]", ndim=2) for k, W in enumerate(layers)]
-    if not matrices or not all(W.size for W in matrices):
+    if not matrices or not all(W.ndim == 2 and W.size for W in matrices):
         raise ValueError(
-            "weights: expected at least one (out, in) matrix, all with entries"
+            "weights: expected (out, in) matrices with entries, at least one"
         )
     for k, (before, after) in enumerate(pairwise(matrices)):
         if after.shape[1] != len(before):
@@ -343,31 +330,10 @@ def _scikit_learn(model: BaseEstimator) -> tuple[list[NDArray], tuple[float, flo
         raise ValueError(
             f"weights: expected a fitted {type(model).__name__}; call its fit method first"
         )
+    one_of(model.activation, "weights: the model's activation", tuple(_SLOPES))
     outputs = ("identity", "softmax", "logistic")  # none moves more than the logits
-    known = [(model.activation, tuple(_SLOPES)), (model.out_activation_, outputs)]
-    for activation, names in known:
-        if activation not in names:
-            raise TypeError(
-                f"weights: expected an activation among {', '.join(names)}; got "
-                f"{activation!r}"
-            )
+    one_of(model.out_activation_, "weights: the model's output activation", outputs)
     return [np.asarray(W, float).T for W in model.coefs_], _SLOPES[model.activation]
-
-
-def _intervals(slopes: ArrayLike, count: int) -> Slopes:
-    """Return one slope interval for each hidden layer."""
-    table = real_array(slopes, "slopes")
-    if table.ndim == 1:
-        table = np.tile(table, (count, 1))
-    if table.shape != (count, 2) and not (count == 0 and table.size == 0):
-        raise ValueError(
-            f"slopes: expected (alpha, beta) or {count} such pairs, got shape "
-            f"{table.shape}"
-        )
-    pairs = [(float(alpha), float(beta)) for alpha, beta in table.reshape(-1, 2)]
-    if any(alpha > beta for alpha, beta in pairs):
-        raise ValueError("slopes: every alpha must be at most its beta")
-    return pairs
 
 
 # -- bounds --------------------------------------------------------------------------
@@ -379,22 +345,17 @@ def _product(matrices: list[NDArray], slopes: Slopes, p: float, q: float) -> flo
         steepness = Ball(1)
         for pair in slopes:
             steepness *= Ball(max(map(abs, pair)))
-        changes = range(1 if p == q else len(matrices))
         products = []
-        for k in changes:
-            norms = [induced_norm(W, p, p) for W in matrices[:k]]
-            norms.append(induced_norm(matrices[k], p, q))
-            norms += [induced_norm(W, q, q) for W in matrices[k + 1 :]]
+        for k in range(1 if p == q else len(matrices)):
             total = steepness
-            for norm in norms:
+            for j, W in enumerate(matrices):
+                norm = induced_norm(W, p if j <= k else q, p if j < k else q)
                 total *= Ball(float(norm))
             products.append(upper_float(total))
     return min(products)
 
 
-def _merged(
-    matrices: list[NDArray], slopes: Slopes
-) -> tuple[list[BallMatrix], list[tuple[float, float]]]:
+def _merged(matrices: list[NDArray], slopes: Slopes) -> tuple[list[BallMatrix], Slopes]:
     """Return the network without linear activations, whose neighbours are multiplied."""
     kept = [ball_matrix(matrices[0])]
     intervals = []
@@ -447,10 +408,9 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     left = rho * first + half + half.T - midpoints(output)
     for margin in _MARGINS:
         problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
-        try:
+        with catch_warnings(), suppress(cp.SolverError):
+            simplefilter("ignore", UserWarning)  # the balls below tell
             problem.solve(solver=cp.CLARABEL)
-        except cp.SolverError:
-            continue
         if rho.value is None:
             continue
         multipliers = np.maximum(t.value, 0.0).tolist()
@@ -576,20 +536,17 @@ class ClippedNetwork(CheckedFields):
         vectors = sequence_of(self.biases, "biases", "vectors")
         if len(weights) != len(vectors):
             raise ValueError(
-                f"biases: expected one for each of {len(weights)} weights, got "
-                f"{len(vectors)}"
+                f"biases: expected {len(weights)}, one a weight, got {len(vectors)}"
             )
         biases = []
-        for k, vector in enumerate(vectors):
-            biases.append(
-                real_array(vector, f"biases[{k}]", shape=weights[k].shape[:1])
-            )
+        for k, (W, b) in enumerate(zip(weights, vectors)):
+            biases.append(real_array(b, f"biases[{k}]", shape=(len(W),)))
         inputs = weights[0].shape[1:]
         ends = {}
         for name in ("low", "high"):
             end = real_array(getattr(self, name), name)
             if end.ndim == 0:
-                end = np.full(inputs, float(end))
+                end = np.full(inputs, end)
             ends[name] = real_array(end, name, shape=inputs)
         if not (ends["low"] < ends["high"]).all():
             raise ValueError("low, high: every low must be below its high")
@@ -601,11 +558,10 @@ class ClippedNetwork(CheckedFields):
         inputs = checked_inputs(x, len(self.low))
         inside = np.clip(inputs, self.low, self.high)
         activation = _ACTIVATIONS[self.activation]
-        *hidden, last = zip(self.weights, self.biases)
-        for W, b in hidden:
-            inside = activation.values(inside @ W.T + b)
-        W, b = last
-        return inside @ W.T + b
+        sums = inside @ self.weights[0].T + self.biases[0]
+        for W, b in zip(self.weights[1:], self.biases[1:]):
+            sums = activation.values(sums) @ W.T + b
+        return sums
 
     def lipschitz(
         self, *, p: float = 2, q: float = 2, method: str = "sdp"
@@ -613,24 +569,16 @@ class ClippedNetwork(CheckedFields):
         """Return a certified Lipschitz constant of the clipped network, for all inputs.
 
         Interval arithmetic on the box gives every neuron an interval of slopes; its upper
-        end is moved into the next weight, and `feedforward_lipschitz` bounds what
-        remains.
-
-        Parameters
-        ----------
-        p, q, method
-            As for `feedforward_lipschitz`.
-
-        Returns
-        -------
-        LipschitzBound
-            ``.method`` ends in "on a box".
+        end is moved into the next weight, and `feedforward_lipschitz`, whose arguments
+        these are, bounds what remains. ``.method`` ends in "on a box".
         """
         weights = [self.weights[0]]
         slopes = []
         for W, (least, greatest) in zip(self.weights[1:], self._slopes()):
             greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
             alive = greatest > 0
+            tiny = np.abs(W * greatest) < np.finfo(float).tiny
+            greatest[alive & (tiny & (W != 0)).any(axis=0)] = 1.0
             below = np.where(least < greatest, least * (1 - 4 * EPS), greatest)
             ratio = below[alive] / greatest[alive]
             slopes.append((float(ratio.min(initial=1.0)), 1.0))
@@ -649,8 +597,8 @@ class ClippedNetwork(CheckedFields):
             value = float(round_up(value + EPS * len(weights) * float(sizes)))
         return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
 
-    def _slopes(self) -> list[tuple[NDArray, NDArray]]:
-        """The least and greatest slope on the box of every hidden neuron, by layers."""
+    def _slopes(self) -> list[NDArray]:
+        """The least and greatest slope (2, m) on the box of m neurons, by layers."""
         activation = _ACTIVATIONS[self.activation]
         found = []
         with working_bits():
@@ -663,27 +611,22 @@ class ClippedNetwork(CheckedFields):
                 for entry in z.entries():
                     low, high = entry.lower(), entry.upper()
                     slopes.append(activation.slopes(low, high))
-                    least = activation.value(low)
-                    greatest = activation.value(high)
-                    x.append(least.union(greatest))
-                columns = np.array(slopes)
-                found.append((columns[:, 0], columns[:, 1]))
+                    x.append(activation.value(low).union(activation.value(high)))
+                found.append(np.array(slopes).T)
         return found
 
 
-# -- SDP-based Lipschitz layers -------------------------------------------------------
-#
-# Araujo, Havens, Delattre, Allauzen and Hu, ICLR 2023. Training is left to others;
-# every layer carries its certificate.
+# -- SDP-based Lipschitz layers (Araujo and others, ICLR 2023), trained elsewhere ------
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Layer(CheckedFields, ABC):
     """A layer on R^n with a certificate."""
 
     weight: NDArray
     bias: NDArray
     q: NDArray
-    inverse_T: NDArray
+    inverse_T: NDArray = field(init=False)
 
     @property
     @abstractmethod
@@ -706,16 +649,15 @@ class _Layer(CheckedFields, ABC):
         """
         bias = real_array(self.bias, "bias", shape=alive.shape)
         q = real_array(self.q, "q", shape=alive.shape)
-        if not (q > 0).all():
+        if not (q.size and (q > 0).all()):
             raise ValueError(
-                "q: expected positive scales, got zero or negative ones; use q = exp(r)"
+                "q: expected positive scales, got none, zero or negative ones; use "
+                "q = exp(r)"
             )
         self._set(bias=bias, q=q)
-        rows = self._row_sums()
         shrink = 1 - 8 * (terms + 4) * EPS  # more than the round-off of the row sums
-        inverse = np.divide(shrink, rows, out=np.zeros(len(rows)), where=alive)
-        inverse.flags.writeable = False
-        self._set(inverse_T=inverse)
+        inverse = np.where(alive, shrink / self._row_sums(), 0.0)
+        self._set(inverse_T=real_array(inverse, "T^{-1}"))
         if not self.certificate() <= 1 + 1e-9:
             raise ValueError(
                 "SLL layer: weight and q span too many decades for a certificate; "
@@ -726,10 +668,8 @@ class _Layer(CheckedFields, ABC):
         """sum_j |W'W|_ij q_j / q_i, rounded up."""
         sizes = self._overlaps()
         terms = sizes.size + len(sizes)
-        spread = self.q.max() / self.q.min()
-        lost = 1e-300 * (1 + spread)  # more than what underflows
-        sums = sizes @ self.q / self.q
-        return sums * (1 + 4 * terms * EPS) + lost
+        lost = 1e-300 * (1 + self.q.max() / self.q.min())  # more than what underflows
+        return sizes @ self.q / self.q * (1 + 4 * terms * EPS) + lost
 
     def certificate(self) -> float:
         """Return a proven upper bound c of the squared norm of W T^{-1/2}.
@@ -790,11 +730,6 @@ class SLLLayer(_Layer):
     the Jacobian I - 2 B S B' with B = W T^{-1/2}, whose eigenvalues lie in [-1, 1].
     """
 
-    weight: NDArray
-    bias: NDArray
-    q: NDArray
-    inverse_T: NDArray = field(init=False, repr=False)
-
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=2)
         self._set(weight=weight)
@@ -815,9 +750,7 @@ class SLLLayer(_Layer):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SLLConvolution(_Layer):
-    r"""Apply a convolutional SDP-based Lipschitz layer.
-
-    It maps images to :math:`x - 2 W T^{-1} \mathrm{relu}(W^T x + b)`, W^T a convolution.
+    r"""Apply an `SLLLayer` to images, with a convolution W^T.
 
     Parameters
     ----------
@@ -844,18 +777,12 @@ class SLLConvolution(_Layer):
     correlations K_i * K_j of the filters. Images with zeros around them see a part of it.
     """
 
-    weight: NDArray
-    bias: NDArray
-    q: NDArray
     shape: tuple[int, int, int]
     padding: int | None = None
-    inverse_T: NDArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         weight = real_array(self.weight, "weight", ndim=4)
-        padding = self.padding
-        if padding is None:
-            padding = weight.shape[2] // 2
+        padding = weight.shape[2] // 2 if self.padding is None else self.padding
         padding = positive_integer(padding, "padding", zero=True)
         lengths = sequence_of(self.shape, "shape", "three lengths")
         shape = tuple(positive_integer(length, "shape") for length in lengths)

@@ -512,6 +512,14 @@ def test_a_clipped_network_is_never_steeper_than_its_constant(activation, half):
                 ).all()
 
 
+@pytest.mark.parametrize("method", ["sdp", "product"])
+def test_slopes_times_weights_that_underflow_are_not_taken_for_zero(method):
+    """tanh is all but saturated at 70, with a slope of 6e-61, behind a weight of 1e-300."""
+    box = (7e-299, np.nextafter(7e-299, 1.0))
+    network = ClippedNetwork([[[1e300]], [[1e-300]]], [[0.0], [0.0]], *box, "tanh")
+    assert network.lipschitz(method=method) >= 1 / np.cosh(70.0) ** 2
+
+
 @pytest.mark.parametrize(
     "activation, slopes", [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25))]
 )

@@ -409,7 +409,7 @@ def test_scikit_learn_exponential_output_is_refused():
         [np.eye(3), np.eye(3)],
         "exp",
     )  # of loss="poisson": no Lipschitz constant
-    with pytest.raises(TypeError, match="identity, softmax, logistic; got 'exp'"):
+    with pytest.raises(ValueError, match="'softmax', 'logistic', got 'exp'"):
         feedforward_lipschitz(model)
 
 
