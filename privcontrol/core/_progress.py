@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from threading import Event, Thread, Timer
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import scipy.sparse
 
 from .errors import PrivacyWarning
+
+if TYPE_CHECKING:
+    from cvxpy import Problem
 
 #: Seconds after which a design without a bar says what would be faster.
 PATIENCE = 10.0
@@ -23,6 +29,8 @@ _PERIOD = 0.2
 _OURS = ("privcontrol", "contextlib")
 #: Share of the work from which on it tells how long the rest will take.
 _TELLING = 0.02
+#: Steps that the solver of semidefinite programs mostly takes.
+_USUAL_STEPS = 20
 
 
 class _NoBar:
@@ -120,6 +128,40 @@ def piece(k: int, count: int) -> Iterator[None]:
         _STRETCH.reset(token)
     if k + 1 < count:
         whole.done[0] = max(whole.done[0], start + length)
+
+
+def solve(problem: Problem, **options: Any) -> None:
+    """Solve a CVXPY problem by Clarabel, whose steps are pieces of the bar in hand.
+
+    Raises
+    ------
+    cvxpy.SolverError
+        If it finds no solution, good or not.
+    """
+    cp = import_module("cvxpy")
+    if _STRETCH.get() is None:
+        problem.solve(solver=cp.CLARABEL, **options)  # type: ignore[no-untyped-call]
+        return
+
+    def after_step(info: Any) -> bool:
+        with piece(info.iterations + 1, _USUAL_STEPS):
+            return False
+
+    face = import_module("cvxpy.reductions.solvers.conic_solvers.clarabel_conif")
+    with piece(0, _USUAL_STEPS):
+        data, chain, inverse = problem.get_problem_data(
+            cp.CLARABEL, solver_opts=options
+        )
+    solver = import_module("clarabel").DefaultSolver(
+        scipy.sparse.csc_array(data["A"].shape[1:] * 2),  # linear costs
+        data["c"],
+        data["A"],
+        data["b"],
+        face.dims_to_solver_cones(data["dims"]),
+        face.CLARABEL.parse_solver_opts(False, options),
+    )
+    solver.set_termination_callback(after_step)
+    problem.unpack_results(solver.solve(), chain, inverse)
 
 
 @contextmanager

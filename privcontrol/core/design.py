@@ -34,6 +34,7 @@ from ._linalg import (
     round_up,
     smallest,
 )
+from ._progress import piece, solve
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import gaussian_shape, weight_root
@@ -58,6 +59,7 @@ _CLEARLY = 1e-6
 _TOLERANCE = 1e-6
 #: Relative variance added to all entries, so the factor is not singular.
 _PADDING = 1e-9
+#: Solutions, each with the moves that the last one left bare.
 _ROUNDS = 50
 
 
@@ -710,22 +712,28 @@ def cheapest_factor(
     units = np.where(largest > 0, largest, largest.max())
     scale = np.outer(units, units)
     points = points / units[:, None]
-    roots = [ball / units[:, None] for ball in balls]
     X = cp.Variable((size, size), PSD=True)
     own = _constraints(constraints, cp.multiply(scale, X), cp)
+
+    def hides(block: NDArray, squares: Any) -> Any:
+        # the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares
+        return cp.bmat([[X, block], [block.T, squares]]) >> 0
+
+    whole = [hides(ball / units[:, None], np.eye(ball.shape[1])) for ball in balls]
     price = weight * scale
     cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
     chosen: list[int] = []
     if points.size:  # those that span, to start from
         _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
         chosen = order[:size].tolist()
-    for _ in range(_ROUNDS):
-        # matrix inequalities for shifts of at most one (DPAM Algorithm 1)
-        hidden = []
-        for block in [*roots, *(points[:, [k]] for k in chosen)]:
-            identity = np.eye(block.shape[1])
-            hidden.append(cp.bmat([[X, block], [block.T, identity]]) >> 0)
-        _solve(cp.Problem(cost, [*own, *hidden]), cp)
+    for number in range(_ROUNDS):
+        single = []
+        if chosen:
+            squares = cp.Variable((len(chosen),) * 2, symmetric=True)
+            single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
+        usual = 2 if len(chosen) < points.shape[1] else 1
+        with piece(number, usual):
+            _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
         covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
         lower = np.linalg.cholesky((covariance + covariance.T) / 2)
         sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
@@ -789,7 +797,7 @@ def _constraints(
 
 def _solve(problem: Problem, cp: ModuleType) -> None:
     try:
-        problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
+        solve(problem)
         status = problem.status
     except (cp.SolverError, ValueError) as error:
         status = type(error).__name__

@@ -41,6 +41,7 @@ from ..core._linalg import (
     upper_float,
     working_bits,
 )
+from ..core._progress import solve
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import (
@@ -610,9 +611,7 @@ def _solve(problem: Problem, tolerance: float) -> bool:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
         try:
-            problem.solve(  # type: ignore[no-untyped-call]
-                solver=cp.CLARABEL, max_iter=200, **asked
-            )
+            solve(problem, max_iter=200, **asked)
         except cp.SolverError:
             return False
     return problem.value is not None and np.isfinite(problem.value)
