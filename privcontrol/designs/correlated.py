@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, rank_tolerance, round_up, smallest
+from ..core._linalg import EPS, rank_tolerance, round_up
+from ..core._progress import piece
 from ..core.adjacency import Adjacency
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape, weight_triangle
@@ -42,8 +45,12 @@ _LARGEST_EXCESS = 1e-3
 _GAP = 1e-7
 #: Relative size to which the scale beside a floor is found.
 _SHARP = 1e-9
-#: The least scale, where the floor alone is nearly enough.
+#: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
 _LEAST = 1e-150
+_HIGHEST = -math.log(_LEAST)
+#: Steps of its logarithm, and scales that are mostly tried.
+_STEP = math.log(4)
+_USUAL_SCALES = 10
 #: Dimensions from which on a design ends at the gap that was asked for.
 _MANY = 128
 #: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
@@ -287,21 +294,38 @@ def scaled_to_fit(
         return float(sizes.max()) / problem.allowed_beside_grid
 
     if problem.floor.any():
-        return shape * least_scale(lambda scale: excess(scale) <= 1)
+        return shape * least_scale(excess)
     return shape * float(round_up(excess(1.0), 4))
 
 
-def least_scale(meets: Callable[[float], bool]) -> float:
-    """The least scale of a shape beside a floor that meets a budget."""
-    if meets(_LEAST):
-        return _LEAST
-    scale = smallest(meets, _LEAST, 1.0, tolerance=_SHARP, limit=1 / _LEAST)
-    if scale == math.inf:
-        raise UncertifiableError(
-            "factor: however large it is, some hidden move exceeds the budget: the shape "
-            "and the floor do not cover it; raise the floor"
-        )
-    return scale
+def least_scale(excess: Callable[[float], float]) -> float:
+    """The least scale of a shape beside a floor that meets a budget.
+
+    ``excess`` says how many times too far noise of a scale shifts a move.
+    """
+    numbers = count()
+
+    def above(scale: float) -> float:
+        with piece(next(numbers), _USUAL_SCALES):
+            return math.log(max(excess(math.exp(scale)), _LEAST))
+
+    high = 0.0  # logarithms of scales
+    while (left := above(high)) > 0:
+        if high > _HIGHEST:
+            raise UncertifiableError(
+                "factor: however large it is, some hidden move exceeds the budget: the "
+                "shape and the floor do not cover it; raise the floor"
+            )
+        high += max(2 * left, _STEP)
+    low = high
+    while above(low) <= 0:
+        low -= _STEP
+        if low < -_HIGHEST:
+            return _LEAST
+    found = scipy.optimize.brentq(above, low, high, xtol=_SHARP)
+    while above(found) > 0:
+        found += _SHARP
+    return math.exp(found)
 
 
 def driven(problem: DesignProblem) -> SizedNoise:

@@ -30,15 +30,13 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
-from ..core._progress import SHORT, piece, progress_bar, timed_bar
+from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
 from ..core.manifold import attaining
-from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise
 from ..noise.parts import Structured, White
 from ..noise.shift import Shift, squares_of_windows
@@ -48,7 +46,6 @@ from ..secrets.hiding import NoiseForm, structured_factor
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
     TrajectoryManifold,
-    output_query,
     trajectory_manifold,
 )
 from ..systems.linear import Plant
@@ -61,7 +58,6 @@ from .problem import (
     Weight,
     finished,
     is_dense,
-    promised,
     weight_root_of,
 )
 from .region_design import of_region, of_varying_plant, with_cheapest_floor
@@ -508,15 +504,15 @@ def windows_guarantee(
     if adjacency is None:
         adjacency = _common_adjacency(noises)
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    run = trajectory_manifold(plant, _length(windows))
+    run = trajectory_manifold(plant, _end(windows))
     loss = _loss(windows, adjacency, run, _grid(noises))
     fresh = "the noise of each window drawn once, for itself"
     assumptions = ("A and C exact", fresh, *RUN_ASSUMPTIONS[1:])
     scope = Scope.of(adjacency, run, assumptions=assumptions)
-    caveats = list(scope.caveats)
+    caveats = dict.fromkeys(scope.caveats)
     for noise in noises:
-        caveats += noise.guarantee.scope.caveats
-    scope = replace(scope, caveats=tuple(dict.fromkeys(caveats)))
+        caveats |= dict.fromkeys(noise.guarantee.scope.caveats)
+    scope = replace(scope, caveats=tuple(caveats))
     return PrivacyGuarantee(loss, scope, 1, noises[0].guarantee.quoted_delta)
 
 
@@ -583,9 +579,10 @@ def design_windows(
         raise ValueError("horizons: expected numbers of samples, such as [50, 50]")
     plant = Plant.of(sys)
     published = _stacked(spent, plant)
-    start = _length(published)
+    start = _end(published)
     run = trajectory_manifold(plant, start + sum(lengths))
-    allowed = GaussianNoise.allowed_shift(budget)
+    request = Request(run.horizon, budget, adjacency)
+    allowed = request.allowed_shift
     grid = _grid(spent)
     left = np.array(allowed**2 * (1 - 1e-12))
     if published:
@@ -599,16 +596,7 @@ def design_windows(
             "protect fewer times, or design all windows together from the start"
         )
     shares = np.sqrt(left / len(lengths)) / allowed
-    windows = []
-    with progress_bar(len(lengths), progress, "window", delay=SHORT) as bar:
-        for length in lengths:
-            moves = adjacency.moves_from(run, start, length)
-            moves = moves.stretched(np.broadcast_to(1 / shares, moves.scales.shape))
-            root = weight_root_of(weight, len(plant.C), length)
-            found = structured_factor(plant, moves, length, root, allowed)
-            windows.append(NoiseForm(plant, length, found.factor, None, start))
-            start += length
-            bar.update(1)
+    windows: list[NoiseForm] = []
 
     def evaluated(size: float) -> tuple[list[NoiseForm], float]:
         scaled = []
@@ -617,46 +605,58 @@ def design_windows(
         joint = _shift([*published, *scaled], adjacency, run)
         return scaled, joint.beside_grid(grid).gdp / allowed
 
-    # all new windows shrink by what their joint guarantee leaves unused
-    used = _shift(windows, adjacency, run).squares / left
-    shrink = float(round_up(np.sqrt(used.max() * (1 + 1e-14)), 2))
-    windows, _, excess = scale_to_budget(evaluated, shrink)
-    if excess > 1:
-        raise UncertifiableError(
-            "horizons: the windows exceed their joint budget when evaluated back; pass "
-            "fewer of them, or shorter ones"
-        )
-    request = Request(run.horizon, budget, adjacency)
-    return tuple(_alone(window, request, run, weight) for window in windows)
+    with timed_bar(progress, "design", "pass fewer windows, or shorter ones"):
+        for number, length in enumerate(lengths):
+            with piece(number, len(lengths) + 1):
+                moves = adjacency.moves_from(run, start, length)
+                gains = np.broadcast_to(1 / shares, moves.scales.shape)
+                root = weight_root_of(weight, len(plant.C), length)
+                moves = moves.stretched(gains)
+                found = structured_factor(plant, moves, length, root, allowed)
+            windows.append(NoiseForm(plant, length, found.factor, None, start))
+            start += length
+        # all new windows shrink by what their joint guarantee leaves unused
+        used = _shift(windows, adjacency, run).squares / left
+        shrink = float(round_up(np.sqrt(used.max() * (1 + 1e-14)), 2))
+        with piece(len(lengths), len(lengths) + 1):
+            windows, _, excess = scale_to_budget(evaluated, shrink)
+        if excess > 1:
+            raise UncertifiableError(
+                "horizons: the windows exceed their joint budget when evaluated back; "
+                "pass fewer of them, or shorter ones"
+            )
+        return tuple(_alone(window, request, run, weight) for window in windows)
 
 
 def _alone(
     window: NoiseForm, request: Request, run: TrajectoryManifold, weight: Weight
 ) -> OutputNoise:
     """Return the structured noise of a window, with what it alone tells of the run."""
-    plant = window.plant
     factor = np.asarray(window.factor)
-    parts = (Structured(plant, factor),)
-    loss = _loss([window], request.adjacency, run, 0.0)
-    guarantee = promised(plant, request, parts, loss)
+    problem = DesignProblem(run.plant, replace(request, horizon=window.horizon), weight)
+    responses = run.plant.free_response(factor, window.horizon)
+    sized = SizedNoise(
+        (Structured(run.plant, factor),),
+        _loss([window], request.adjacency, run, 0.0),
+        problem.cost(responses),
+        GaussianNoise(responses),
+        tangent_factor=factor,
+    )
+    noise = finished(problem, sized, request)
     # another window's noise is another release, which `windows_guarantee` counts
-    end = window.start + window.horizon
-    scope = replace(guarantee.scope, window=(window.start, end))
-    guarantee = replace(guarantee, scope=scope)
-    responses = plant.free_response(factor, window.horizon)
-    root = weight_root_of(weight, len(plant.C), window.horizon)
-    mechanism = Mechanism(output_query(plant, window.horizon), GaussianNoise(responses))
-    cost = float(np.sum(root(responses) ** 2))
-    design = NoiseDesign(mechanism, guarantee, cost, math.nan, tangent_factor=factor)
-    return OutputNoise(plant, window.horizon, "gaussian", parts, guarantee, design)
+    scope = replace(noise.guarantee.scope, window=(window.start, _end([window])))
+    promise = replace(noise.guarantee, scope=scope)
+    design = replace(noise.design, guarantee=promise)
+    return replace(noise, guarantee=promise, design=design, request=None, promised=None)
 
 
 def _shift(
     windows: Sequence[NoiseForm], adjacency: Adjacency, run: TrajectoryManifold
 ) -> Shift:
     """Return the certified shift of windows of a run."""
-    squares = squares_of_windows(windows, adjacency, run.plant, run.horizon)
-    return Shift.joined([squares])
+    return Shift.joined(
+        [squares_of_windows(windows, adjacency, run.plant, run.horizon)]
+    )
 
 
 def _loss(
@@ -688,14 +688,14 @@ def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:
                 "noises: expected Gaussian noise about states in every window; design "
                 "other noise, such as that for a disturbance, for the whole run at once"
             )
-        start = _length(windows)
-        form = NoiseForm(plant, noise.samples, noise.factor, noise.scale, start)
-        windows.append(form)
+        shape = (noise.factor, noise.scale)
+        windows.append(NoiseForm(plant, noise.samples, *shape, _end(windows)))
     return windows
 
 
-def _length(windows: Sequence[NoiseForm]) -> int:
-    return sum(window.horizon for window in windows)
+def _end(windows: Sequence[NoiseForm]) -> int:
+    """Return the sample that follows consecutive windows."""
+    return windows[-1].start + windows[-1].horizon if windows else 0
 
 
 def _grid(noises: Sequence[OutputNoise]) -> float:

@@ -468,18 +468,16 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
     is_covered = is_dense(request.adjacency) and request.factor is None
     outputs = len(problem.plant.C)
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
-    searches = 1 + (in_region and apart)
-    expected = _OF_A_SEARCH * searches + _OF_POWELL * outputs * apart
-    numbers = count(1)
-    with piece(0, expected):
+    with piece(0, 3 if in_region else 1):
         largest = np.log(_independent(problem, size))
-    start = largest + _FIRST
-    if apart or not in_region:
-        search = _Search(standing, size, largest, numbers, expected)
-        search.along_all(_LOWEST, _HIGHEST, _FLOOR_SHARP)
-        if apart:
-            search.apart()
-        start = search.logs
+        start = largest + _FIRST
+        if apart or not in_region:
+            expected = _OF_A_SEARCH + _OF_POWELL * outputs * apart
+            search = _Search(standing, size, largest, expected)
+            search.along_all(_LOWEST, _HIGHEST, _FLOOR_SHARP)
+            if apart:
+                search.apart()
+            start = search.logs
     if not in_region:
         return search.best
 
@@ -487,10 +485,12 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
         shift = shift_in_region(request, sized.parts, rough=True)
         return shift / request.allowed_shift
 
-    search = _Search(standing, size, start, numbers, expected, excess)
-    highest = float((largest - search.logs).max()) + _ABOVE
-    search.along_all(_BELOW, highest, _COARSE)
-    return scaled_to_region(problem, search.best, size)
+    with piece(1, 3):
+        search = _Search(standing, size, start, _OF_A_SEARCH, excess)
+        highest = float((largest - search.logs).max()) + _ABOVE
+        search.along_all(_BELOW, highest, _COARSE)
+    with piece(2, 3):
+        return scaled_to_region(problem, search.best, size)
 
 
 def _independent(problem: DesignProblem, size: Size) -> NDArray:
@@ -521,15 +521,11 @@ class _Search:
         problem: DesignProblem,
         size: Size,
         start: NDArray,
-        numbers: Iterator[int],
         expected: int,
         excess_of: Callable[[SizedNoise], float] = lambda sized: 1.0,
     ) -> None:
-        """Raise the floor from a start until there is noise.
-
-        Designs have ``numbers``, of which so many are expected.
-        """
-        self._numbers = numbers
+        """Raise the floor from a start until there is noise, with so many designs in all."""
+        self._numbers = count(1)
         self._expected = expected
         self._problem = problem
         self._size = size

@@ -25,7 +25,7 @@ from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, worst_moves
 from ..core.manifold import attaining
 from ..noise.parts import Structured, White
-from ..noise.shift import Shift, certified_loss, output_sizes, shift_of_resolution
+from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
@@ -194,25 +194,31 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         return _own_lambda(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
-    excess = excess_of(problem, shape)
+    with piece(0, 2):
+        excess = excess_of(problem, shape)
     if not excess > 0:
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
-    return of_all_models(problem, shape * float(round_up(excess, 4)))
+    with piece(1, 2):
+        return of_all_models(problem, shape * float(round_up(excess, 4)))
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise Lambda eta over one horizon, with eta in a causal order."""
     request = problem.request
-    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
+    with piece(0, 4):
+        responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     if request.floor is None:
-        _check_covered(shape, responses)
-    fitting = scaled_to_fit(problem, shape, responses)
-    return dense_noise(problem, fitting, responses)
+        with piece(1, 4):
+            _check_covered(shape, responses)
+    with piece(2, 4):
+        fitting = scaled_to_fit(problem, shape, responses)
+    with piece(3, 4):
+        return dense_noise(problem, fitting, responses)
 
 
 def constrained_shape(
@@ -260,11 +266,9 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
-    def shift(scale: float) -> Shift:
-        return shift_beside_floor(problem, shape * scale)
+    def excess(scale: float) -> float:
+        squares = shift_beside_floor(problem, shape * scale).squares
+        return math.sqrt(squares.max()) / problem.allowed_beside_grid
 
-    def meets(scale: float) -> bool:
-        return math.sqrt(shift(scale).squares.max()) <= problem.allowed_beside_grid
-
-    scale = least_scale(meets)
-    return beside_floor(problem, shape * scale, shift(scale))
+    scaled = shape * least_scale(excess)
+    return beside_floor(problem, scaled, shift_beside_floor(problem, scaled))

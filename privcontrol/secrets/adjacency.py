@@ -41,9 +41,6 @@ from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_out
 from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .secret import Blocks, Responses, Secret, SecretInputs
 
-#: Numbers of windows of the free response that are copied at a time.
-_MOST_COPIED = 1 << 22
-
 #: Moves that are balls at a time.
 _BALLS_AT_ONCE = 1 << 12
 
@@ -701,15 +698,21 @@ class StateMoves(FiniteMoves):
             )
         if top == 0:
             return np.zeros(len(self.times))
-        step = max(1, _MOST_COPIED // (self.horizon * len(C)))
-        sizes = []
-        for first in range(0, len(self.times), step):
-            some = np.arange(first, min(first + step, len(self.times)))
-            sizes.append(
-                np.linalg.norm(self._windows(long / top, some), ord=norm, axis=0)
-            )
+        # a window is the end of one block of the response and the start of the next
+        join = np.maximum if norm == np.inf else np.add
+        power = 2 if norm == 2 else 1
+        samples = join.reduce(np.abs(long / top) ** power, axis=1)
+        missing = -len(samples) % self.horizon
+        padded = np.pad(samples, ((0, missing), (0, 0)))
+        blocks = padded.reshape(-1, self.horizon, padded.shape[1])
+        until = join.accumulate(blocks, axis=1).reshape(padded.shape)
+        since = join.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(padded.shape)
+        starts = self.free.back + self.start - self.times
+        last = until[starts + self.horizon - 1, self.sources]
+        of_next = np.where(starts % self.horizon > 0, last, 0.0)
+        sizes = join(since[starts, self.sources], of_next) ** (1 / power)
         rounding = 4 * EPS * (self.horizon + 1) * len(C)
-        return round_up(top * np.concatenate(sizes) * (1 + rounding))
+        return round_up(top * self.scales * sizes * (1 + rounding))
 
 
 def _in_blocks(

@@ -429,8 +429,9 @@ def window_squares(
     forms = []
     moved = []
     most = _BITS
-    for window in windows:
-        blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
+    for number, window in enumerate(windows):
+        with piece(number, len(windows) + 1):
+            blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
         spanning = partial(_spanning, secret, manifold, window.start)
         forms.append(window.sides_under(manifold.plant, spanning))
         moved.append(blocks)
@@ -449,7 +450,8 @@ def window_squares(
             for of_windows in zip(*squares):
                 yield sum(of_windows, Ball(0))
 
-    return certified(evaluate, most)
+    with piece(len(windows), len(windows) + 1):
+        return certified(evaluate, most)
 
 
 def _inner_products(left: BallMatrix, right: BallMatrix) -> list[Ball]:

@@ -535,3 +535,27 @@ def test_independent_laplace_noise_is_charged_sample_by_sample(secret, resolutio
         assert worst <= claimed
         loose = np.exp(epsilon / 2 - 0.5)
         assert claimed < 0.7 * (1 - loose)  # delta of one coordinate
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("horizon", [1, 2, 7, 20])
+def test_a_sensitivity_is_the_largest_norm_of_a_window_of_the_response(
+    seed, norm, horizon
+):
+    """Each move's response is a window of a longer one, of which it sums two blocks."""
+    plant = cases.random_plant(seed, states=3, outputs=1 + seed % 2)
+    secret = pc.StateAdjacency({"s0": 1.0, "s2": 0.3})
+    moves = secret.moves(pc.trajectory_manifold(plant, horizon)).vectors
+    dense = oracles.dense_observability(plant.A, plant.C, horizon) @ moves
+    sizes = np.linalg.norm(dense, ord=norm, axis=0)
+    found = pc.output_query(plant, horizon).sensitivity(secret, norm)
+    assert found == pytest.approx(sizes.max(), rel=1e-9)
+    assert found >= sizes.max() * (1 - 1e-12)
+    run = pc.trajectory_manifold(plant, horizon + 9)
+    later = secret.moves_from(run, 4, horizon)
+    dense = oracles.dense_observability(plant.A, plant.C, horizon) @ later.vectors
+    found = later.output_sizes(plant.C, norm)
+    np.testing.assert_allclose(
+        found, np.linalg.norm(dense, ord=norm, axis=0), rtol=1e-9
+    )

@@ -106,21 +106,6 @@ def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
     assert told[0] == 0 and told == sorted(told) and 0.4 < told[-1] < 2
 
 
-def test_windows_are_counted(capsys, monkeypatch):
-    pytest.importorskip("tqdm")
-    options = dict(
-        horizons=[5, 5, 5],
-        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        adjacency=cases.POSITION,
-        progress=True,
-    )
-    pc.design_windows(pc.plants.vehicle(), **options)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(design, "SHORT", 0.0)
-    pc.design_windows(pc.plants.vehicle(), **options)
-    assert "3/3" in capsys.readouterr().err
-
-
 # -- interruptions -----------------------------------------------------------------------
 
 

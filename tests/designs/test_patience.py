@@ -49,8 +49,14 @@ GUST = pc.DisturbanceAdjacency(0.1)
 STILL = pc.StateAdjacency({"position": 1.0}, times=0)
 BOX = pc.PlantBox(pc.plants.vehicle(), A=[[1e-3, 1e-3], [0, 1e-3]])
 FADING = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+LASTING = pc.DisturbanceAdjacency(0.1, duration=3)
+BOTH = pc.StateAdjacency(1.0)
 OTHER = ct.ss(0.8, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
 VARYING = pc.PlantPolytope([FADING, OTHER])
+
+
+def ceiling(covariance):
+    return [covariance[0, 0] <= 1e3]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +70,53 @@ VARYING = pc.PlantPolytope([FADING, OTHER])
         (FADING, dict(adjacency=GUST, horizon=20, models=[OTHER], floor="auto")),
         (FADING, dict(adjacency=GUST, horizon=np.inf)),
         (FADING, dict(adjacency=GUST, horizon=np.inf, models=VARYING)),
+        (None, dict(adjacency=POSITION, horizon=9000, factor=[[1], [0]])),
+        (None, dict(adjacency=POSITION, horizon=9000, factor=[[1], [0]], floor=1.0)),
+        (None, dict(adjacency=POSITION, horizon=2000, covariance=np.eye(2))),
+        (None, dict(adjacency=GUST, horizon=90, factor=np.eye(90))),
+        (None, dict(adjacency=GUST, horizon=90, factor=np.eye(90), floor=0.1)),
+        (None, dict(adjacency=GUST, horizon=12, constraints=ceiling)),
+        (None, dict(adjacency=LASTING, horizon=8, constraints=ceiling)),
+        (None, dict(adjacency=STILL, horizon=20, models=BOX, floor="auto")),
+        (None, dict(adjacency=POSITION, horizon=30_000, family="iid-gaussian")),
+        (None, dict(adjacency=BOTH, horizon=9000, family="iid-laplace")),
     ],
 )
 def test_the_share_of_a_long_design_grows_and_almost_reaches_the_end(
     plant, asked, monkeypatch
 ):
+    shares = shares_of(pc.design_output_noise, plant, asked, monkeypatch)
+    steps = np.diff(shares)
+    assert (steps >= 0).all() and steps.max() <= 0.5
+    assert 0.5 <= shares[-1] <= 1
+    assert len(set(shares)) >= 4
+
+
+def test_the_share_of_long_windows_grows_and_almost_reaches_the_end(monkeypatch):
+    asked = dict(adjacency=POSITION, horizons=[900, 900, 900])
+    shares = shares_of(pc.design_windows, None, asked, monkeypatch)
+    assert (np.diff(shares) >= 0).all() and np.diff(shares).max() <= 0.5
+    assert len(set(shares)) >= 6 and shares[-1] >= 0.75
+
+
+def test_long_windows_say_once_what_would_be_faster(monkeypatch):
+    monkeypatch.setattr(PROGRESS, 0.02)
+    asked = dict(adjacency=POSITION, horizons=[900, 900], budget=BUDGET)
+    with pytest.warns(pc.PrivacyWarning, match="the design has taken.*fewer windows"):
+        pc.design_windows(pc.plants.vehicle(), **asked)
+
+
+def test_a_solver_of_matrix_inequalities_finds_the_same_with_and_without_a_bar():
+    """The bar's own call of the solver, against CVXPY's."""
+    asked = dict(horizon=12, adjacency=LASTING, budget=BUDGET, constraints=ceiling)
+    plain = pc.design_output_noise(pc.plants.vehicle(), **asked)
+    watched = pc.design_output_noise(pc.plants.vehicle(), progress=True, **asked)
+    assert plain == watched
+    assert plain.design.cost == watched.design.cost
+
+
+def shares_of(design, plant, asked, monkeypatch):
+    """Shares of the work that are told while it is done."""
     pytest.importorskip("tqdm")
     shares = []
 
@@ -78,12 +126,12 @@ def test_the_share_of_a_long_design_grows_and_almost_reaches_the_end(
 
     monkeypatch.setattr("privcontrol.core._progress._Stretch", stretch)
     plant = plant or pc.plants.vehicle()
-    noise = pc.design_output_noise(plant, budget=BUDGET, progress=True, **asked)
-    assert noise.guarantee.satisfies(BUDGET)
-    steps = np.diff(shares)
-    assert (steps >= 0).all() and steps.max() <= 0.5
-    assert 0.5 <= shares[-1] <= 1
-    assert len(set(shares)) >= 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pc.PrivacyWarning)
+        if design is pc.design_output_noise:
+            asked = {"max_std": np.inf, **asked}
+        design(plant, budget=BUDGET, progress=True, **asked)
+    return shares
 
 
 def test_a_short_design_says_nothing(monkeypatch):
