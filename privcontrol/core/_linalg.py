@@ -420,10 +420,8 @@ def submatrix(
     matrix: BallMatrix, rows: Sequence[int], columns: Sequence[int]
 ) -> BallMatrix:
     """Return some rows and columns of a ball matrix, in the given order."""
-    entries = []
-    for i in rows:
-        for j in columns:
-            entries.append(matrix[int(i), int(j)])
+    table = matrix.tolist()  # many times as fast as to ask for each entry
+    entries = [table[i][j] for i in rows for j in columns]
     return arb_mat(len(rows), len(columns), entries)
 
 
@@ -436,7 +434,7 @@ def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
         for lines in zip(*tables, strict=True):
             height += 1
             for line in lines:
-                entries.extend(line)
+                entries += line
     width = sum(block.ncols() for block in blocks[0])
     return arb_mat(height, width, entries)
 

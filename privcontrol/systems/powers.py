@@ -67,6 +67,8 @@ _MOST_BITS = _FIRST_BITS << 9
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
 _KEPT_BITS = _FIRST_BITS
+#: Entries of the states to come that are kept, though few ask for them.
+_MOST_KEPT = 1 << 17
 
 #: States that are moved on at once.
 _BLOCK = 64
@@ -212,7 +214,11 @@ class FreeResponse:
                 past = self._past_of(start)
                 reached = (self._samples(past), 0)
                 if reached[0] == back:
-                    reached = (back, self._samples(self._future_of(start)))
+                    future: Iterable[BallMatrix] = self._future_of(start)
+                    if forward * start.nrows() * self._width <= _MOST_KEPT:
+                        future = list(future)
+                        self._blocks = [*past, start, *future]
+                    reached = (back, self._samples(future))
             if reached == wanted:
                 self._start = start
                 self._known = [*past, start]
