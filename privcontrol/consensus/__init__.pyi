@@ -4,6 +4,8 @@ from .agent import (
 )
 from .design import (
     optimal_consensus_epsilon as optimal_consensus_epsilon,
+    optimal_consensus_error as optimal_consensus_error,
+    optimal_consensus_scales as optimal_consensus_scales,
     plot_error as plot_error,
     plot_network as plot_network,
     private_consensus as private_consensus,

@@ -52,6 +52,9 @@ NAMED_NODES = 30
 #: A readout keeps its colour in all figures.
 COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
 
+#: Whose loss is to be least: the worst node's, or that of all nodes together.
+OBJECTIVES = ("worst", "total")
+
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-12
 
@@ -269,6 +272,16 @@ def _shared_noise(
     return found
 
 
+def _error_per_variance(nodes: int, readout: str) -> float:
+    """Limit of the total error over the sum of all nodes' noise variances."""
+    one_of(readout, "readout", READOUTS)
+    if positive_integer(nodes, "nodes") < 2:
+        raise ValueError(f"nodes: expected at least two, got {nodes}")
+    if readout == "message":
+        return 1 / nodes
+    return 1 - 1 / nodes
+
+
 def optimal_consensus_epsilon(
     mse: float,
     nodes: int,
@@ -315,9 +328,7 @@ def optimal_consensus_epsilon(
     """
     mse = positive_number(mse, "mse")
     radius = positive_number(radius, "radius")
-    one_of(readout, "readout", READOUTS)
-    if positive_integer(nodes, "nodes") < 2:
-        raise ValueError(f"nodes: expected at least two, got {nodes}")
+    per_variance = _error_per_variance(nodes, readout)
     law = family_of(family)
     delta = checked_delta(delta)
     if law.needs_delta and delta == 0:
@@ -325,7 +336,7 @@ def optimal_consensus_epsilon(
             "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
             "family='laplace'"
         )
-    variance = mse if readout == "message" else mse / (nodes - 1)
+    variance = mse / (nodes * per_variance)
     shift = radius / math.sqrt(variance / law.unit_variance)
     if not math.isfinite(shift):
         raise ValueError(
@@ -333,6 +344,95 @@ def optimal_consensus_epsilon(
             "than 1e308 times as large"
         )
     return law.loss_of_size(float(round_up(shift, 4))).epsilon(delta)
+
+
+def optimal_consensus_error(
+    budget: PrivacyBudget,
+    nodes: int,
+    radius: float,
+    *,
+    family: str = "gaussian",
+    readout: str = "message",
+) -> float:
+    """Return the least total mean-square error in the limit that a budget allows.
+
+    It is the inverse of `optimal_consensus_epsilon`.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        Laplace noise meets (epsilon, 0) and makes no use of a delta.
+    nodes, radius, family, readout
+        As for `optimal_consensus_epsilon`.
+
+    Examples
+    --------
+    >>> from privcontrol.core import PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> round(optimal_consensus_error(budget, 10, 1.0), 4)
+    3.5264
+    """
+    checked_budget(budget)
+    per_variance = _error_per_variance(nodes, readout)
+    radius = positive_number(radius, "radius")
+    law = family_of(family)
+    scale = float(round_up(radius / law.allowed_shift(budget)))
+    return float(per_variance * law.unit_variance * nodes * scale * scale)
+
+
+def optimal_consensus_scales(
+    mse: float,
+    radii: ArrayLike,
+    *,
+    objective: str = "worst",
+    family: str = "gaussian",
+    readout: str = "message",
+) -> NDArray:
+    """Return noise scales of unequal nodes that reach an accuracy at the least loss.
+
+    That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
+    together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
+    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian sigma_i is
+    in proportion to mu_i^p with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
+    total).
+
+    Parameters
+    ----------
+    mse : float
+        Total mean-square error in the limit, in squared units of the initial values.
+    radii : array_like, shape (n,)
+        mu_i: how far each node's initial value may move.
+    objective : {"worst", "total"}, optional
+    family, readout
+        As for `optimal_consensus_epsilon`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        For ``PrivateConsensus(network, scales, adjacency, family=family)``.
+
+    Examples
+    --------
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="worst").round(3)
+    array([1.291, 1.291, 5.164])
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="total").round(3)
+    array([2.236, 2.236, 4.472])
+    """
+    mse = positive_number(mse, "mse")
+    moves = real_array(radii, "radii", ndim=1)
+    n = len(moves)
+    law = family_of(family)
+    factor = law.unit_variance * _error_per_variance(n, readout)
+    if not (moves > 0).all():
+        raise ValueError(
+            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that "
+            "are not"
+        )
+    power = 1.0
+    if one_of(objective, "objective", OBJECTIVES) == "total":
+        power = law.shift_norm / (law.shift_norm + 2)
+    scales = (moves / moves.max()) ** power
+    return scales * math.sqrt(mse / factor / float(scales @ scales))
 
 
 # -- figures ----------------------------------------------------------------------------

@@ -525,6 +525,8 @@ def consensus_doors() -> Iterator[Door]:
     speaking.message()
     yield _of(speaking, "repair", [1])
     yield _public("optimal_consensus_epsilon", 2.0, 5, 1.0, delta=1e-2)
+    yield _public("optimal_consensus_error", budget, 5, 1.0)
+    yield _public("optimal_consensus_scales", 2.0, np.ones(5), objective="worst")
 
 
 AREAS = {

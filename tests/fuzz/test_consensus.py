@@ -193,6 +193,26 @@ CALLS = {
             "readout": "message",
         },
     ),
+    "optimal_consensus_error": (
+        consensus.optimal_consensus_error,
+        {
+            "budget": BUDGET,
+            "nodes": 5,
+            "radius": 1.0,
+            "family": "gaussian",
+            "readout": "message",
+        },
+    ),
+    "optimal_consensus_scales": (
+        consensus.optimal_consensus_scales,
+        {
+            "mse": 1.0,
+            "radii": np.ones(5),
+            "objective": "worst",
+            "family": "gaussian",
+            "readout": "message",
+        },
+    ),
     "ConsensusResponse.squared_error": (
         response().squared_error,
         {"readout": "message"},
