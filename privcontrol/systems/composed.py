@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from itertools import islice
+from functools import reduce
 
 import control as ct
 import numpy as np
@@ -17,6 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS, positive_number, real_array
+from .linear import LinearSystem, beside
 
 #: Share of a sample below which a delay counts as a whole number of samples.
 _WHOLE = 1e-9
@@ -112,69 +113,59 @@ def with_delays(
                 "continuous plant only (dt=...)"
             )
     A = np.asarray(sys.A)
-    entries: list[dict[int, NDArray]] = []  # columns of B by the age of what enters
+    columns = []  # of B, by input and by the age of what enters
+    ages = []
     for name, column in zip(sys.input_labels, np.asarray(sys.B).T):
         whole, part = lags.get(name, (0, 0.0))
-        entry = {whole: column}
-        if is_continuous:
-            rest = period * (1 - part)
-            entry = {whole: _held(A, column, rest)}
-            if part:
-                before = _held(A, column, period * part)
-                entry[whole + 1] = scipy.linalg.expm(A * rest) @ before
-        entries.append(entry)
+        rest = period * (1 - part)
+        columns.append(_held(A, column, rest) if is_continuous else column)
+        ages.append([whole])
+        if part:
+            before = _held(A, column, period * part)
+            columns.append(scipy.linalg.expm(A * rest) @ before)
+            ages[-1].append(whole + 1)
     late = [lags.get(name, (0, 0.0))[0] for name in sys.output_labels]
-    if not is_continuous:
-        return _with_past(sys, sys.dt, A, entries, late)
-    return _with_past(sys, period, scipy.linalg.expm(A * period), entries, late)
-
-
-def _with_past(
-    sys: ct.StateSpace,
-    dt: float | bool,
-    A: NDArray,
-    entries: list[dict[int, NDArray]],
-    late: list[int],
-) -> ct.StateSpace:
-    """The plant with inputs that enter at some ages, and outputs that are so late."""
-    past = [max(entry) for entry in entries]
+    past = [entries[-1] for entries in ages] + late
     states = list(sys.state_labels)
-    for name, length in zip(sys.input_labels + sys.output_labels, past + late):
+    for name, length in zip(sys.input_labels + sys.output_labels, past):
         states += [f"{name}_{k}" for k in range(1, length + 1)]
     if len(set(states)) != len(states):
         raise ValueError("delays: a state of the past has the name of another state")
-    # [[A, B], [C, D]] of the whole, where each state of the past keeps another value
-    own = slice(len(A))
-    size = len(states)
-    whole_plant = np.zeros((size + sys.noutputs, size + sys.ninputs))
-    whole_plant[own, own] = A
-    later_states = iter(range(len(A), size))
-    oldest = []
-    for j, entry in enumerate(entries):
-        ages = [size + j, *islice(later_states, past[j])]
-        whole_plant[ages[1:], ages[:-1]] = 1.0
-        for age, column in entry.items():
-            whole_plant[own, ages[age]] = column
-        oldest.append(ages[-1])
-    read = []
-    for i, length in enumerate(late):
-        ages = [*islice(later_states, length), size + i]
-        whole_plant[ages[1:], ages[:-1]] = 1.0
-        read.append(ages[0])
-    whole_plant[read, own] = sys.C
-    whole_plant[np.ix_(read, oldest)] = sys.D  # passes at once, as old as the oldest
-    whole_plant = real_array(whole_plant, "sys", copy=False)
+    B = np.reshape(columns, (-1, len(A))).T
+    D = np.zeros((sys.noutputs, B.shape[1]))
+    oldest = np.cumsum([len(entries) for entries in ages], dtype=int) - 1
+    D[:, oldest] = sys.D  # passes at once, as old as the oldest
+    if is_continuous:
+        A = scipy.linalg.expm(A * period)
+    entered = _beside_each_other([_past(entries) for entries in ages])
+    read = _beside_each_other([_past([length]) for length in late])
+    whole_plant = read.after(LinearSystem(A, B, sys.C, D).after(entered))
+    order = np.arange(len(states))
+    own = slice(entered.order, entered.order + len(A))
+    order = np.append(order[own], np.delete(order, own))
     return ct.ss(
-        whole_plant[:size, :size],
-        whole_plant[:size, size:],
-        whole_plant[size:, :size],
-        whole_plant[size:, size:],
-        dt,
+        real_array(whole_plant.A[np.ix_(order, order)], "sys"),
+        real_array(whole_plant.B[order], "sys"),
+        whole_plant.C[:, order],
+        whole_plant.D,
+        period if is_continuous else sys.dt,
         states=states,
         inputs=sys.input_labels,
         outputs=sys.output_labels,
         name=f"{sys.name}_delayed",
     )
+
+
+def _past(ages: list[int]) -> LinearSystem:
+    """Return the last samples of a signal as states, and those of some ages as outputs."""
+    length = ages[-1]
+    read = np.eye(length + 1)[ages]
+    shift = np.eye(length, k=-1)
+    return LinearSystem(shift, np.eye(length, 1), read[:, 1:], read[:, :1])
+
+
+def _beside_each_other(systems: list[LinearSystem]) -> LinearSystem:
+    return reduce(beside, systems, LinearSystem.gain(np.zeros((0, 0))))
 
 
 def _samples(delay: float, name: str, period: float) -> tuple[int, float]:

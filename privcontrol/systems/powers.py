@@ -114,28 +114,19 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
     brought about for ever, F A = A_f F + A_fx with A_f nilpotent.
     """
     follows = delayed_outputs(A)
-    moved = np.flatnonzero(~follows & ~delayed_inputs(A))
-    later = np.flatnonzero(follows)
+    moves = ~follows & ~delayed_inputs(A)
     matrix: Callable = ball_matrix
-    if exact or len(moved) <= _MOST_RATIONAL_STATES:
+    if exact or moves.sum() <= _MOST_RATIONAL_STATES:
         matrix = rational_matrix
-    inverse = matrix(A[np.ix_(moved, moved)]).inv()
-    entering = matrix(A[np.ix_(later, moved)])
-    among = matrix(A[np.ix_(later, later)])
-    following = entering * inverse
-    for _ in later:
-        following = (entering + among * following) * inverse
-    past = following * inverse
-    step = type(inverse)(len(A), len(A))
-    follow = type(inverse)(len(A), len(A))
-    for column, j in enumerate(moved.tolist()):
-        follow[j, j] = 1
-        for row, i in enumerate(moved.tolist()):
-            step[i, j] = inverse[row, column]
-        for row, i in enumerate(later.tolist()):
-            follow[i, j] = following[row, column]
-            step[i, j] = past[row, column]
-    return step, follow
+    keep = np.diag(moves.astype(float))
+    among = keep @ A @ keep
+    rest = np.eye(len(A)) - keep
+    inverse = matrix(among + rest).inv() * matrix(keep)
+    entering = matrix(A * follows[:, None])
+    follow = matrix(keep)
+    for _ in range(follows.sum()):
+        follow = matrix(keep) + entering * follow * inverse
+    return follow * inverse, follow
 
 
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
