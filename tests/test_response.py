@@ -140,9 +140,9 @@ def test_construction_copies_nothing_and_takes_no_time_for_20000_trials():
     inputs = [np.zeros((2, 1, 100)), np.zeros((2, 20_000, 1))]
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         response = PrivateResponse(range(100), states=x, outputs=x[:2], inputs=inputs)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert np.shares_memory(response.states, x) and np.shares_memory(
         response.outputs, x
     )
@@ -432,10 +432,10 @@ def legend_texts(legend):
 
 
 def test_plot_of_1000_trials_shows_median_band_samples_and_reference(many):
-    start = time.perf_counter()
+    start = time.process_time()
     drawn = many.plot()
     drawn.figure.canvas.draw()
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert isinstance(
         drawn, ct.ControlPlot
     ) and drawn.axes.shape == drawn.lines.shape == (2, 2)

@@ -575,9 +575,9 @@ def test_a_thousand_mixed_charges_are_evaluated_fast():
         known = part if known is None else composed(known, part)
         if count % 9:
             continue
-        began = time.perf_counter()
+        began = time.process_time()
         assert known.satisfies(budget), count
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         if count >= 900:
             break
     assert np.median(seconds) < 0.01

@@ -38,7 +38,7 @@ def device():
         kwargs={"address": address},
         daemon=True,
     ).start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             socket.create_connection(address, 1).close()

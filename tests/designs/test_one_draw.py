@@ -374,10 +374,10 @@ def test_a_jump_over_a_million_samples_is_made_by_powers():
         max_std=np.inf,
     )
     gateway = Gateway(design)
-    started = time.perf_counter()
+    started = time.process_time()
     published = [gateway.publish(0.0)[0], gateway.publish(0.0, index=10**6)[0]]
     published.append(gateway.publish(0.0)[0])
-    assert time.perf_counter() - started < 5.0
+    assert time.process_time() - started < 5.0
     exact = gateway._exact
     eta = [float(exact.entries[k].ball().mid()) for k in range(exact.once)]
     factor = design.parts[0].factor @ eta
@@ -392,9 +392,9 @@ def test_jumps_over_noise_that_remembers_are_bounded():
     gateway.publish(0.0)
     with pytest.raises(ValueError, match="in several jumps"):
         gateway.publish(0.0, index=10**6)
-    started = time.perf_counter()
+    started = time.process_time()
     gateway.publish(0.0, index=50_000)
-    assert time.perf_counter() - started < 20.0
+    assert time.process_time() - started < 20.0
     assert gateway.next_index == 50_001
     gateway.close()
 

@@ -174,9 +174,9 @@ def test_the_guarantee_says_where_it_holds(loop):
 
 
 def test_a_thousand_trials_take_seconds(loop):
-    began = time.perf_counter()
+    began = time.process_time()
     loop.simulate(trials=1000, rng=0, saturation=LIMITS)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_exogenous_inputs_act_on_the_plant_itself(plant, box, point):
