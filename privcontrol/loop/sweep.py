@@ -153,9 +153,10 @@ class Tradeoff:
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
             limits = self._limits(math.inf, rms)
+            tried = [_with_budget(known, design, epsilon) for known in loops]
+            tried += [_of_shape(known, epsilon) for known in loops if _is_shaped(known)]
             ranked = []
-            for known in loops:
-                loop = _with_budget(known, design, epsilon)
+            for loop in tried:
                 exceeds = self._room(loop, limits) < 1 - _ROUNDED
                 ranked.append((exceeds, self.expected.cost(loop).total, loop))
             return min(ranked, key=lambda one: one[:2])[2]
@@ -359,7 +360,6 @@ def tradeoff(
     form: str | None = None,
     P0: ArrayLike | None = None,
     estimator: str | None = None,
-    terminal: ArrayLike | str = "dare",
     reference: ArrayLike | None = None,
     initial_state: ArrayLike | None = None,
     executor: Executor | None = None,
@@ -371,8 +371,8 @@ def tradeoff(
     noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
     re-tuned to the independent noise of the same budget, for the gains of stricter
     budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
-    best one is kept. So no design is above the open loop, and no cost rises with
-    epsilon.
+    best one is kept. So no design is above the open loop of a plant that is not
+    unstable, and no cost rises with epsilon.
 
     Parameters
     ----------
@@ -398,12 +398,10 @@ def tradeoff(
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman
         filter by default. If it is given, it is public, and every design has the filter
-        that knows it, see `private_lqg`.
+        that knows it and the gains of least cost over the horizon, see `private_lqg`
+        with ``terminal=0``.
     estimator : {"kalman", "observer"}, optional
         "observer" keeps the gains of the papers with ``P0``.
-    terminal : "dare" or array_like, optional
-        Weight of the state after the run in the design of those loops, as in
-        `private_lqg`. It is not part of the costs.
     reference, initial_state : array_like, optional
         Public reference and mean of the initial state, as in `PrivateLoop.simulate`;
         zero by default.
@@ -470,9 +468,10 @@ def tradeoff(
         initial_state=initial_state if knows_prior else None,
     )
     plant = public.side.plant
-    if not isinstance(terminal, str):
-        weight = semidefinite(terminal, "terminal", plant.order)
-        public = replace(public, design=replace(public.known_design, terminal=weight))
+    if knows_prior:
+        # the costs count no state after the run
+        pure = replace(public.known_design, terminal=np.zeros_like(plant.A))
+        public = replace(public, design=pure)
     if P0 is None:
         P0 = constant_filter(public.side, public.weights, None).covariance
     expected = Expected()
@@ -575,6 +574,18 @@ def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> Priva
     return _with_request(loop, design, request)
 
 
+def _of_shape(loop: PrivateLoop, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same shape for another budget, and its filter."""
+    noise = loop.private_noise
+    request = replace(noise.request, budget=budget, factor=noise.factor)
+    return loop.with_noise(designed(request, loop.side.plant))
+
+
+def _is_shaped(loop: PrivateLoop) -> bool:
+    """Whether the loop's filter knows its noise, which is of a shape S."""
+    return loop.knows_noise and loop.private_noise.factor is not None
+
+
 def _let_fall(
     found: list[Result], losses: NDArray, expected: Expected, design: str
 ) -> None:
@@ -587,12 +598,10 @@ def _let_fall(
         known, dearer = found[looser]
         _, cheaper = found[stricter]
         budget = dearer.private_noise.request.budget
-        noise = cheaper.private_noise
         if not cheaper.knows_noise:
             tried = _with_budget(cheaper, design, budget)
-        elif design in ("loop", "codesign") and noise.factor is not None:
-            request = replace(noise.request, budget=budget, factor=noise.factor)
-            tried = cheaper.with_noise(designed(request, cheaper.side.plant))
+        elif design in ("loop", "codesign") and _is_shaped(cheaper):
+            tried = _of_shape(cheaper, budget)
         else:
             continue  # less noise of one shape never costs more
         cost = expected.cost(tried)

@@ -240,7 +240,6 @@ def test_codesign(table):
             adjacency=adjacency,
             designs=["loop", "iid", "codesign"],
             P0=1.0,
-            terminal=0,
         )
         found.append(
             [result.total(design)[0] for design in ("codesign", "loop", "iid")]

@@ -32,7 +32,6 @@ def result():
         epsilons=EPSILONS,
         designs=designs,
         P0=1.0,
-        terminal=0,
     )
 
 
@@ -220,7 +219,6 @@ def test_executors_do_not_change_the_numbers(pool, result):
             executor=executor,
             progress=True,
             P0=1.0,
-            terminal=0,
         )
     for design, costs in other.costs.items():
         assert costs == result.costs[design]
@@ -275,3 +273,36 @@ def test_a_loop_that_costs_more_than_no_control_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)
+
+
+@pytest.mark.parametrize(
+    "seed, form", [(7, "predictor"), (10, "filter"), (25, "filter")]
+)
+def test_loops_with_a_prior_cost_least_over_short_horizons_too(seed, form):
+    """Gains that weigh the state after the run let costs rise, and exceed no control's."""
+    rng = np.random.default_rng(seed)
+    plant = cases.random_plant(seed, states=int(rng.integers(1, 4)), radius=0.9)
+    designs = ("trace", "loop", "iid", "codesign", "laplace")
+    result = pc.tradeoff(
+        plant,
+        1,
+        np.diag(rng.uniform(0.1, 2, 2)),
+        0.1,
+        0.1,
+        horizon=5,
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        epsilons=[0.05, 0.3, 1, 4],
+        delta=1e-2,
+        designs=designs,
+        form=form,
+        P0=1.0,
+    )
+    for design in designs:
+        costs = result.total(design)
+        assert (np.diff(costs) <= 1e-9 * costs[:-1]).all()
+        assert (costs <= result.open_loop.total * (1 + 1e-9)).all()
+        assert (costs >= result.public.total * (1 - 1e-9)).all()
+        allowed = 0.3 * costs[1] + 0.7 * costs[0]
+        budget = result.budget_at(cost=allowed, design=design)
+        loop = result.loop(design, budget)
+        assert result.expected.cost(loop).total <= allowed * (1 + 1e-8)
