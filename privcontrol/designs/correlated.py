@@ -27,6 +27,7 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.manifold import attaining
 from ..core.noise import GaussianNoise
+from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.shift import floored_root, shift_sizes, triangular_root
 from ..secrets.disturbance import (
@@ -63,9 +64,6 @@ _ROUNDED = 1e-10
 _MARGIN = 1e-8
 #: The triangular root, that with the floor, and the certified sizes of shifts.
 Fitted = tuple[NDArray, NDArray, NDArray]
-NO_NOISE = (
-    "no hidden move changes what is published: no noise is needed for this adjacency"
-)
 
 
 def is_energy_ball(adjacency: Adjacency) -> bool:

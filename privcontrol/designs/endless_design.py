@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -104,51 +104,47 @@ def endless(problem: DesignProblem) -> SizedNoise:
     request = problem.request
     secret = endless_secret(request.adjacency, problem.plant)
     price = price_of(problem.weight, len(problem.plant.C))
-
-    def designed(shift: float) -> StationaryDesign:
-        if request.family == "iid-gaussian":
-            return white_design(secret, shift, price)
-        return stationary_design(
-            secret, shift, price, order=request.order, gap=request.gap
-        )
-
-    parts: tuple[NoisePart, ...]
     allowed = request.allowed_shift
-    if request.floor is None:
-        design = designed(allowed)
-        parts = (design.part,)
+    floor: tuple[NoisePart, ...] = ()
+    own = math.inf
+    own_cost = 0.0
+    if request.floor is not None:
+        own = white_shift(secret, request.floor)
+        white = LinearSystem.gain(np.diag(request.floor))
+        own_cost = _mean_cost(price, white)
+        floor = (White(request.floor),)
+    if own <= allowed:
+        design = StationaryDesign(
+            white, None, secret.scaled_system, own, own_cost, own_cost
+        )
+        floor = ()
     else:
-        design, parts = _beside_floor(secret, request.floor, allowed, price, designed)
+        left = _left_to_hide(allowed, own)
+        if request.family == "iid-gaussian":
+            design = white_design(secret, left, price)
+        else:
+            design = stationary_design(
+                secret, left, price, order=request.order, gap=request.gap
+            )
+    if floor:
+        bound = design.lower_bound * (design.shift / allowed) ** 2
+        design = replace(
+            design,
+            shift=joint_shift(design.shift, own),
+            cost=design.cost + own_cost,
+            lower_bound=max(bound, own_cost),
+        )
     exact = is_attained(secret, design.response, request)
     loss = PrivacyLoss.gaussian(design.shift, (), exact)
-    return SizedNoise(parts, loss, design.cost, filtered=design)
+    return SizedNoise((design.part, *floor), loss, design.cost, filtered=design)
 
 
-def _beside_floor(
-    secret: SecretInputs,
-    floor: NDArray,
-    allowed: float,
-    price: LinearSystem,
-    designed: Callable[[float], StationaryDesign],
-) -> tuple[StationaryDesign, tuple[NoisePart, ...]]:
-    """The design of what a floor leaves to hide, with all parts of the noise."""
-    white = LinearSystem.gain(np.diag(floor))
-    cost = float(impulse_energies(price.after(white)).sum())
-    own = white_shift(secret, floor)
-    if own <= allowed:
-        scaled = secret.scaled_system
-        design = StationaryDesign(white, None, scaled, own, cost, cost)
-        return design, (design.part,)
+def _left_to_hide(allowed: float, own: float) -> float:
+    """Return the shift that is left to noise beside a floor with a shift of its own."""
+    if own == math.inf:
+        return allowed
     left = (allowed**-2 - own**-2) ** -0.5 * (1 - 1e-12)
-    design = designed(min(left, _MOST_LEFT * allowed))
-    bound = design.lower_bound * (design.shift / allowed) ** 2
-    design = replace(
-        design,
-        shift=joint_shift(design.shift, own),
-        cost=design.cost + cost,
-        lower_bound=max(bound, cost),
-    )
-    return design, (design.part, White(floor))
+    return min(left, _MOST_LEFT * allowed)
 
 
 def is_attained(
@@ -594,12 +590,10 @@ class FrequencyGrid:
 # -- the best spectrum -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BestSpectrum:
+class BestSpectrum(NamedTuple):
     """The spectrum of least cost for a privacy shift of one."""
 
     spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
-    cost: float  # mean of tr(W S)
     lower_bound: float  # of the cost of any spectrum that hides the moves
     multipliers: NDArray  # of the single moves, which prove the bound
 
@@ -667,14 +661,19 @@ def best_spectrum(
     axes the ball's columns follow. It ends at the relative gap ``tol``.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
-    multipliers = _even_multipliers(responses)
+    responses = responses._replace(columns=safe_root @ responses.columns)
+    # alike for all moves and balls
+    multipliers = np.ones(responses.columns.shape[2])
+    for ball in responses.balls:
+        multipliers[ball] /= ball.stop - ball.start
+    multipliers /= multipliers.sum()
     power = 1.9  # two would be a Newton step if the moves shared no frequency
     bound = 0.0
     least = np.inf
     for update in range(updates):
         kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
         with piece(update, _USUAL_UPDATES):
-            values, vectors = np.linalg.eigh(safe_root @ kernel @ safe_root)
+            values, vectors = np.linalg.eigh(kernel)
         roots = np.sqrt(np.maximum(values, 0.0))
         reached = float(grid.mean(roots.sum(axis=1)))
         if reached < bound:
@@ -683,7 +682,7 @@ def best_spectrum(
             bound = reached
             bounding = (kernel, multipliers)
         roots = np.maximum(roots, _NOTHING * roots.max())
-        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :]) @ safe_root
+        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :])
         left = responses._replace(columns=whitening @ responses.columns)
         squares, forms = left.forms(grid)
         worst = _largest(squares, forms)
@@ -705,18 +704,11 @@ def best_spectrum(
     spectrum = inverse_root @ middle @ inverse_root
     # the bound is that of the true price, whose small eigenvalues are not raised
     kernel, multipliers = bounding
-    values = np.maximum(np.linalg.eigvalsh(root @ kernel @ root), 0.0)
+    lowered = root @ inverse_root
+    values = np.maximum(np.linalg.eigvalsh(lowered @ kernel @ lowered), 0.0)
     bound = float(grid.mean(np.sqrt(values).sum(axis=1)))
     singles = responses.balls[0].start if responses.balls else len(multipliers)
-    return BestSpectrum(spectrum, least, min(bound**2, least), multipliers[:singles])
-
-
-def _even_multipliers(responses: Responses) -> NDArray:
-    """Return multipliers (K,) that are alike for all moves and balls."""
-    multipliers = np.ones(responses.columns.shape[2])
-    for ball in responses.balls:
-        multipliers[ball] /= ball.stop - ball.start
-    return multipliers / multipliers.sum()
+    return BestSpectrum(spectrum, min(bound**2, least), multipliers[:singles])
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:
@@ -798,7 +790,12 @@ def balanced_realisation(
     """
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
     length = min(longest, _LARGEST_HANKEL // phase.shape[1])
-    hankel, following = _hankel_matrices(phase[1:length], length)
+    padded = np.zeros((2 * length, *phase.shape[1:]))
+    padded[: length - 1] = phase[1:length]
+    steps = np.arange(length)
+    places = np.add.outer(steps, steps)
+    hankel = _block_matrix(padded[places])
+    following = _block_matrix(padded[places + 1])
     constant = coefficients[0]
     if not hankel.any():
         return LinearSystem.gain(constant)
@@ -817,15 +814,10 @@ def balanced_realisation(
     return LinearSystem(A, B, C, constant)
 
 
-def _hankel_matrices(series: NDArray, length: int) -> list[NDArray]:
-    """Return the block Hankel matrix of a series that ends, and the next one."""
-    _, outputs, inputs = series.shape
-    padded = np.zeros((2 * length, outputs, inputs))
-    padded[: len(series)] = series
-    rows = np.lib.stride_tricks.sliding_window_view(padded, length, axis=0)
-    blocks = rows.swapaxes(2, 3)  # of so many columns after each row
-    shape = (length * outputs, length * inputs)
-    return [blocks[first:][:length].reshape(shape) for first in (0, 1)]
+def _block_matrix(blocks: NDArray) -> NDArray:
+    """Return the matrix (L p, L q) of blocks (L, L, p, q)."""
+    rows, columns, outputs, inputs = blocks.shape
+    return blocks.swapaxes(1, 2).reshape(rows * outputs, columns * inputs)
 
 
 def _length(coefficients: NDArray, negligible: float) -> int:

@@ -24,13 +24,14 @@ from ..core.design import cheapest_factor
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, worst_moves
 from ..core.manifold import attaining
+from ..noise._endless import NO_NOISE
 from ..noise.parts import Structured, White
 from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
 from ..systems.powers import tell_apart
-from .correlated import NO_NOISE, dense_noise, least_scale, scaled_to_fit
+from .correlated import dense_noise, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise, white_cost
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 
@@ -133,10 +134,7 @@ def independent(problem: DesignProblem) -> SizedNoise:
         exact &= known
     every = np.concatenate(sizes)
     if not every.any():
-        raise PrivacyError(
-            "no hidden move changes what is published: no noise is needed for this "
-            "adjacency"
-        )
+        raise PrivacyError(NO_NOISE)
     worst = attaining(every)
     is_one_plant = len(sizes) == 1
     attained = None

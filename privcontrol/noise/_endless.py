@@ -77,6 +77,9 @@ _LATER_STATES = (
     "(StateAdjacency(..., times=0)), or what enters during the run with a "
     "DisturbanceAdjacency"
 )
+NO_NOISE = (
+    "no hidden move changes what is published: no noise is needed for this adjacency"
+)
 #: Distance from the unit circle below which a mode counts as one that does not decay.
 _UNDAMPED = 1e-9
 
@@ -94,12 +97,7 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     inputs = secret_inputs(adjacency, plant)
     kept = seen_of([inputs])
     _check_forgotten(plant, kept)
-    secret = inputs.keeping(kept)
-    if not (secret.system.D.any() or secret.system.order):
-        raise PrivacyError(
-            "no hidden move changes what is published: no noise is needed for this "
-            "adjacency"
-        )
+    (secret,) = _keeping([inputs], kept)
     return secret
 
 
@@ -121,12 +119,14 @@ def secrets_of(
     kept = seen_of(every)
     if not kept.any():  # a plant whose secret no output sees has one state at zero
         kept[0] = True
+    return _keeping(every, kept)
+
+
+def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs, ...]:
+    """Return secrets with some states (n,) alone, refused if no output sees them."""
     secrets = tuple(inputs.keeping(kept) for inputs in every)
     if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
-        raise PrivacyError(
-            "no hidden move changes what is published: no noise is needed for this "
-            "adjacency"
-        )
+        raise PrivacyError(NO_NOISE)
     return secrets
 
 

@@ -30,7 +30,7 @@ from ..core._objects import ByContent, Saved
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import Noise, family_of
-from ..secrets.disturbance import causal_map, forced_outputs
+from ..secrets.disturbance import causal_map
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -215,11 +215,6 @@ class Driven(NoisePart):
         A, E, C, F = self.response.matrices
         return LinearSystem(A, E * self.sizes, C, F * self.sizes)
 
-    def responses(self, horizon: int) -> NDArray:
-        forced = forced_outputs(self.response, horizon)
-        forced = forced * np.tile(self.sizes, horizon)
-        return forced.reshape(horizon, len(self.response.C), -1)
-
     @property
     def drive(self) -> tuple[LinearSystem, LinearSystem]:
         return self.response, LinearSystem.gain(np.diag(self.sizes))
@@ -312,9 +307,6 @@ class White(NoisePart):
     @property
     def white(self) -> NDArray:
         return self.scale
-
-    def variances(self, horizon: int) -> NDArray:
-        return np.tile(self.scale**2, (horizon, 1))
 
     def scaled(self, gain: float) -> White:
         return replace(self, scale=self.scale * gain)
@@ -409,11 +401,6 @@ class Filtered(NoisePart):
             rows.append(C @ state + D @ entries)
             state = A @ state + B @ entries
         return np.vstack([*rows, state])
-
-    def variances(self, horizon: int) -> NDArray:
-        if not self.starts_stationary:
-            return super().variances(horizon)
-        return np.tile(super().variances(1), (horizon, 1))
 
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
