@@ -7,6 +7,7 @@ from it, and its exact error, say in the units of the states what a privacy guar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +23,14 @@ from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core._objects import freeze_arrays, time_axis, with_units
 from ..core.errors import UncertifiableError
 from ..noise.parts import Structured, White, sample_index
-from ..systems.linear import Plant, orbit, response_from_rest, to_states
+from ..systems.linear import (
+    Plant,
+    orbit,
+    response_from_rest,
+    root,
+    semidefinite,
+    to_states,
+)
 from .output_noise import OutputNoise
 
 #: A blind direction that reaches a state with less than this part of its size does not
@@ -111,7 +119,8 @@ class Eavesdropper:
         frames = orbit(self.plant, self.blind, self.horizon)
         without_signs = replace(self.plant, A=np.abs(self.plant.A))
         sizes = orbit(without_signs, np.abs(self.blind), self.horizon)
-        return (np.abs(frames) > _REACHES * sizes).any(axis=2)
+        is_reached = np.abs(frames) > _REACHES * sizes
+        return is_reached.any(axis=2)
 
     @property
     def std(self) -> NDArray:
@@ -160,16 +169,18 @@ class Eavesdropper:
         outputs, controls = plant.D.shape
         if hasattr(published, "outputs"):
             signals = np.asarray(published.outputs)
-            published, inputs = signals[:outputs], signals[outputs:]
+            published = signals[:outputs]
+            inputs = signals[outputs:]
         if inputs is None:
             inputs = np.zeros((controls, 1, self.horizon))
         yhat = self._signals(published, "published", outputs)
         u = self._signals(inputs, "inputs", controls)
         driven = response_from_rest(to_states(plant), u)
         free = yhat - response_from_rest(plant, u)
-        known = plant.free_response(self.mean[:, None], self.horizon)
+        mean = self.mean[:, None]
+        known = plant.free_response(mean, self.horizon)
         surprise = free.reshape(len(known), -1) - known
-        start = self.mean[:, None] + self.gain @ surprise
+        start = mean + self.gain @ surprise
         states = driven + orbit(plant, start, self.horizon)
         return states.transpose(1, 2, 0)
 
@@ -178,10 +189,11 @@ class Eavesdropper:
         signals = real_array(value, name, copy=False)
         if signals.ndim == 2:
             signals = signals[:, None]
-        if signals.ndim != 3 or signals.shape[::2] != (size, self.horizon):
+        samples = self.horizon
+        if signals.ndim != 3 or signals.shape[::2] != (size, samples):
             raise ct.ControlDimension(
-                f"{name}: expected shape ({size}, {self.horizon}) or ({size}, trials, "
-                f"{self.horizon}), got {signals.shape}"
+                f"{name}: expected shape ({size}, {samples}) or ({size}, trials, "
+                f"{samples}), got {signals.shape}"
             )
         return signals.transpose(2, 0, 1)
 
@@ -197,30 +209,37 @@ class Eavesdropper:
         ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
         ``units`` are labels.
         """
-        time = self.plant.step * np.arange(self.horizon)
-        names = with_units(self.plant.states, units)
-        lines = np.empty((len(names), 1), object)
+        plant = self.plant
+        time = plant.step * np.arange(self.horizon)
+        names = with_units(plant.states, units)
+        count = len(names)
+        lines = np.empty((count, 1), object)
         title = "What an eavesdropper does not know"
-        shown = np.where(np.isinf(self.std), np.nan, self.std)
+        shown = self.std
+        shown[np.isinf(shown)] = np.nan
         with control_style():
-            axes = panel_axes(ax, len(names), 1, title)
-            for k, name in enumerate(names):
-                axis = axes[k, 0]
-                lines[k, 0] = axis.plot(time, shown[k], label="eavesdropper")
+            axes = panel_axes(ax, count, 1, title)
+            for k, axis in enumerate(axes[:, 0]):
+                drawn = axis.plot(time, shown[k], label="eavesdropper")
                 if self.prior_factor is not None:
                     prior = self.prior_std[k]
-                    lines[k, 0] += axis.plot(time, prior, "k--", label="prior")
-                blind = ", not estimable" if np.isnan(shown[k]).all() else ""
-                axis.set_ylabel(f"error of\n{name}{blind}")
+                    drawn += axis.plot(time, prior, "k--", label="prior")
+                lines[k, 0] = drawn
+                label = f"error of\n{names[k]}"
+                if np.isnan(shown[k]).all():
+                    label += ", not estimable"
+                axis.set_ylabel(label)
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
-            axes[-1, 0].set_xlabel(time_axis(self.plant.time_label, time_unit))
+            clock = time_axis(plant.time_label, time_unit)
+            axes[-1, 0].set_xlabel(clock)
             axes[0, 0].legend(loc="best")
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self) -> str:
         largest = zip(self.plant.states, self.std.max(axis=1))
-        worst = ", ".join(f"{name} {std:.4g}" for name, std in largest)
+        errors = [f"{name} {std:.4g}" for name, std in largest]
+        worst = ", ".join(errors)
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
@@ -292,12 +311,13 @@ def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdrop
     reading, error = _reading(plant, noise, gain)
     factor = gain @ error
     mean = np.zeros(plant.order)
-    root = None
+    known = None
     if prior is not None:
-        mean, root = _prior(prior, plant.order)
-        gain, factor = _updated(root, gain.T @ root, error)
+        mean, known = _prior(prior, plant.order)
+        gain, factor = _updated(known, gain.T @ known, error)
         blind = blind[:, :0]
-    return Eavesdropper(plant, noise.horizon, mean, gain @ reading, factor, blind, root)
+    gain = gain @ reading
+    return Eavesdropper(plant, noise.horizon, mean, gain, factor, blind, known)
 
 
 def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
@@ -305,20 +325,13 @@ def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
     mean: ArrayLike = np.zeros(order)
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
         mean, prior = prior
-    covariance = real_array(prior, "prior")
-    if covariance.shape in ((), (order,)):
-        covariance = np.diag(np.broadcast_to(covariance, order))
     mean = real_array(mean, "prior mean", shape=(order,))
-    covariance = real_array(covariance, "prior", shape=(order, order))
-    units = np.sqrt(np.abs(np.diag(covariance)))
-    divisor = np.where(units > 0, units, 1.0)
-    scaled = covariance / np.outer(divisor, divisor)
-    values, vectors = scipy.linalg.eigh(scaled)
-    if np.abs(scaled - scaled.T).max() > 1e-10 or values[0] < -1e-10:
-        raise ValueError(
-            "prior: expected a covariance, symmetric and positive semidefinite"
-        )
-    return mean, units[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    covariance = semidefinite(real_array(prior, "prior"), "prior", order)
+    # states in units of their own keep their digits
+    variances = np.abs(np.diag(covariance))
+    units = _or_one(np.sqrt(variances))
+    scaled = covariance / np.outer(units, units)
+    return mean, units[:, None] * root(scaled)
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
@@ -328,19 +341,19 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     growth of A^t.
     """
     n = plant.order
-    identity = np.eye(n)
-    outputs = plant.free_response(identity, min(horizon, n))
-    stack = outputs / _sizes(outputs, 1)[:, None]
+    basis = np.eye(n)
+    outputs = plant.free_response(basis, min(horizon, n))
+    stack = outputs / _sizes(outputs, 1)
     units = _sizes(stack, 0)
     _, values, rows = scipy.linalg.svd(stack / units)
     tolerance = rank_tolerance(stack, values)
     rank = np.count_nonzero(values > tolerance)
-    unseen = rows[rank:].T
-    unseen = np.where(np.abs(unseen) <= _REACHES, 0.0, unseen)
-    basis = identity
+    unseen = rows[rank:]
+    unseen[np.abs(unseen) <= _REACHES] = 0.0
     if rank < n:
-        basis, _ = scipy.linalg.qr(rows[:rank].T * units[:, None], mode="economic")
-    return basis, unseen / units[:, None]
+        seen = rows[:rank] * units
+        basis, _ = scipy.linalg.qr(seen.T, mode="economic")
+    return basis, (unseen / units).T
 
 
 def _reading(
@@ -350,54 +363,65 @@ def _reading(
     columns = plant.free_response(seen, noise.horizon)
     if noise.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
-        weight = 1 / _sizes(columns, 1)
+        sizes = _sizes(columns, 1)
     else:
-        weight = 1 / np.tile(noise.scale, noise.horizon)
-    weighted = weight[:, None] * columns
+        sizes = np.tile(noise.scale, noise.horizon)[:, None]
+    weighted = columns / sizes
     units = _sizes(weighted, 0)
     left, values, right = scipy.linalg.svd(weighted / units, full_matrices=False)
-    if not values[0] < _CONDITION * values[-1]:
-        ratio = values[0] / max(values[-1], np.finfo(float).tiny)
+    largest = values[0]
+    tiny = np.finfo(float).tiny
+    smallest = max(values[-1], tiny)
+    if not largest < _CONDITION * smallest:
+        ratio = largest / smallest
         raise UncertifiableError(
             f"the outputs see some directions of x(0) {ratio:.1e} times better than "
             "others: double precision cannot tell what they say about the worst; shorten "
             "the horizon or rescale the states"
         )
-    inverse = right.T / values / units[:, None]
+    inverse = right.T / values / units.T
     errors = []
     if noise.factor is not None:
         errors.append(seen.T @ noise.factor)
-    if noise.scale is not None:  # the weight is the reciprocal of its scale
+    if noise.scale is not None:  # the outputs are in units of it
         errors.append(inverse)
-    error = np.sqrt(noise.law.unit_variance) * np.hstack(errors)
-    return (inverse @ left.T) * weight, error
+    std = math.sqrt(noise.law.unit_variance)
+    error = std * np.hstack(errors)
+    reading = inverse @ left.T
+    return reading / sizes.T, error
 
 
 def _updated(
-    root: NDArray, seen_root: NDArray, error: NDArray
+    known: NDArray, seen_root: NDArray, error: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Return the Kalman gain (n, k) on a reading, and a root of the error after it.
 
-    With x(0) - mean = root a the reading differs from its mean by seen_root a + error e, a
-    and e standard. The root is [root - gain seen_root, gain error], in which rounding is
-    set to zero, so what is published exactly has no error.
+    With x(0) - mean = known a the reading differs from its mean by seen_root a + error e,
+    a and e standard. The root is [known - gain seen_root, gain error], in which rounding
+    is set to zero, so what is published exactly has no error.
     """
     spread = np.hstack([seen_root, error])
     units = _sizes(spread, 1)
     rounding = 8 * EPS * max(spread.shape)
-    inverse = np.linalg.pinv(spread / units[:, None], rcond=rounding)
-    onto_start = inverse[: len(root)]
-    gain = root @ onto_start / units
-    unread = root - gain @ seen_root
+    scaled = spread / units
+    inverse = np.linalg.pinv(scaled, rcond=rounding)
+    onto_start = inverse[: len(seen_root.T)]
+    gain = known @ onto_start / units.T
+    unread = known - gain @ seen_root
     read_error = gain @ error
     left = np.hstack([unread, read_error])
-    before = np.hstack([root, read_error])
+    before = np.hstack([known, read_error])
     negligible = rounding * _sizes(before, 1)
-    left[np.abs(left) <= negligible[:, None]] = 0.0
+    is_rounding = np.abs(left) <= negligible
+    left[is_rounding] = 0.0
     return gain, left
 
 
 def _sizes(array: NDArray, axis: int) -> NDArray:
-    """Return norms along an axis, one where they are zero."""
-    norms = np.linalg.norm(array, axis=axis)
-    return np.where(norms > 0, norms, 1.0)
+    """Return norms along an axis that stays, one where they are zero."""
+    return _or_one(np.linalg.norm(array, axis=axis, keepdims=True))
+
+
+def _or_one(sizes: NDArray) -> NDArray:
+    """Return sizes, one where they are zero."""
+    return np.where(sizes > 0, sizes, 1.0)

@@ -18,7 +18,7 @@ from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
-from ..systems.linear import Plant
+from ..systems.linear import Plant, semidefinite
 from ..systems.nonlinear import is_nonlinear
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .loop import PrivateLoop
@@ -36,7 +36,6 @@ from .side import (
     linear_part,
     matrix,
     secret_inputs,
-    semidefinite,
 )
 
 FORMS = ("predictor", "filter")

@@ -21,7 +21,7 @@ from ..core._linalg import real_array
 from ..core._objects import Saved, freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, root
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
 from .lqg import LqgDesign, Regulation
@@ -32,7 +32,6 @@ from .side import (
     Weights,
     check_noise,
     matrix,
-    root,
     span,
 )
 

@@ -31,9 +31,9 @@ from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
-from ..systems.linear import LinearSystem, Plant, sum_of
+from ..systems.linear import LinearSystem, Plant, root, sum_of
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
-from .side import LinearSide, Weights, present, root
+from .side import LinearSide, Weights, present
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64

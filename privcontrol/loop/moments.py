@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
 from ..noise.parts import Filtered, Structured, White
-from ..systems.linear import output_variances
+from ..systems.linear import output_variances, root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
 from .lqg import DenseKnowledge, Knowledge, knowledge_of
-from .side import present, root
+from .side import present
 
 #: Numbers that the response of one group of columns may take, so memory does not
 #: grow with their count.

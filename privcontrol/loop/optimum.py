@@ -45,13 +45,12 @@ from ..designs.structured import tangent_noise
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
-from ..systems.linear import frequency_response
+from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import expected_total, knowledge, steady_state_cost
-from .side import root
 
 #: Largest noise of a co-design, relative to the noise of least variance.
 CAP = 10.0

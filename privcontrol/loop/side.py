@@ -21,7 +21,6 @@ from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 import control as ct
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import positive_integer, product, real_array
@@ -29,7 +28,7 @@ from ..core._objects import ByContent, Saved, freeze_arrays
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
 from ..secrets.disturbance import disturbances
-from ..systems.linear import Plant, SampledSystem
+from ..systems.linear import Plant, SampledSystem, root, semidefinite
 from ..systems.nonlinear import NonlinearPlant
 
 #: What users of other libraries type, and what it is called here.
@@ -148,41 +147,6 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
             f"{name}: expected shape {expected}, got {array.shape}"
         )
     return array
-
-
-def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
-    """A symmetric positive semidefinite matrix (size, size).
-
-    It is made of itself, its diagonal, or a multiple of the identity. ``hint`` ends the
-    message about another shape.
-    """
-    array = real_array(value, name)
-    if array.shape in ((), (size,)):
-        array = np.diag(np.broadcast_to(array, size))
-    if array.shape != (size, size):
-        raise ct.ControlDimension(
-            f"{name}: expected shape ({size}, {size}), got {array.shape}{hint}"
-        )
-    if not size:
-        return array
-    largest = np.abs(array).max()
-    if np.abs(array - array.T).max() > 1e-10 * largest:
-        raise ValueError(
-            f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2"
-        )
-    smallest = scipy.linalg.eigvalsh(array)[0]
-    if smallest < -1e-10 * largest:
-        raise ValueError(
-            f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue "
-            f"{smallest:.3g}"
-        )
-    return array
-
-
-def root(covariance: NDArray) -> NDArray:
-    """A square root M (size, size) with M M^T = covariance."""
-    values, vectors = scipy.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

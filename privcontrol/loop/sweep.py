@@ -33,14 +33,14 @@ from ..response import checked_executor, pandas
 from ..secrets.disturbance import disturbances
 from ..secrets.manifold import output_query
 from ..secrets.modes import Mode, modes, warn_of_costly_modes
-from ..systems.linear import Plant
+from ..systems.linear import Plant, semidefinite
 from .assembly import OUTSIDE, private_lqg
 from .controller import Gains, ObserverFeedback
 from .loop import PrivateLoop
 from .lqg import constant_filter
 from .moments import Expected, LoopCost
 from .optimum import CAP, optimal_loop
-from .side import known_keywords, semidefinite, span
+from .side import known_keywords, span
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import control as ct
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
     Ball,
@@ -284,6 +284,44 @@ def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> 
     for _ in range(len(links) if steps is None else steps):
         reached = reached | links[:, reached].any(axis=1)
     return reached
+
+
+# -- covariances and prices ---------------------------------------------------------------
+
+
+def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
+    """A symmetric positive semidefinite matrix (size, size).
+
+    It is made of itself, its diagonal, or a multiple of the identity. ``hint`` ends the
+    message about another shape.
+    """
+    array = real_array(value, name)
+    if array.shape in ((), (size,)):
+        array = np.diag(np.broadcast_to(array, size))
+    if array.shape != (size, size):
+        raise ct.ControlDimension(
+            f"{name}: expected shape ({size}, {size}), got {array.shape}{hint}"
+        )
+    if not size:
+        return array
+    largest = np.abs(array).max()
+    if np.abs(array - array.T).max() > 1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a symmetric matrix; pass ({name} + {name}.T) / 2"
+        )
+    smallest = scipy.linalg.eigvalsh(array)[0]
+    if smallest < -1e-10 * largest:
+        raise ValueError(
+            f"{name}: expected a positive semidefinite matrix, got smallest eigenvalue "
+            f"{smallest:.3g}"
+        )
+    return array
+
+
+def root(covariance: NDArray) -> NDArray:
+    """A square root M (size, size) with M M^T = covariance."""
+    values, vectors = scipy.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 # -- matrices of either kind -------------------------------------------------------------
