@@ -461,7 +461,8 @@ def covering_ellipsoid(
             break
         if count >= _LATE and len(balls) > 2 and gap <= _LATE_GAP:
             break
-        sharpness = max(tol / 4, _SHARPER * min(gap, sharpness))
+        reached = gap if is_large else min(gap, sharpness)
+        sharpness = max(tol / 4, _SHARPER * reached)
     return Shape(best, lower_bound)
 
 
