@@ -25,6 +25,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ._linalg import (
+    column_norms,
     one_of,
     positive_integer,
     positive_number,
@@ -471,13 +472,14 @@ def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
     """
     axes = moves.vectors
     responses = query.response @ axes
-    U, s, vt = scipy.linalg.svd(responses, full_matrices=False)
-    if not s[0] > 0:
+    sizes = column_norms(responses.T)
+    if not sizes.any():
         raise PrivacyError(NO_NOISE)
-    large = s > rank_tolerance(query.response, s)
-    factor = U[:, large] * s[large]
-    tangent = axes @ vt[large].T
-    return _Candidate(factor, tangent)
+    # which directions there are is no matter of the rows' units
+    rows = responses[sizes > 0] / sizes[sizes > 0, None]
+    _, s, vt = scipy.linalg.svd(rows, full_matrices=False)
+    directions = vt[s > rank_tolerance(query.response, s)].T
+    return _Candidate(responses @ directions, axes @ directions)
 
 
 def design_laplace(

@@ -12,7 +12,6 @@ independent noise, a tiny share of each entry's own, as padding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +33,7 @@ from ._linalg import (
     enclosure,
     generator,
     is_quick,
+    midpoints,
     one_of,
     positive_integer,
     rank_tolerance,
@@ -290,6 +290,9 @@ _NEGLIGIBLE = 1e-6
 #: since the error is paid for in noise.
 _SHARP = 1e-10
 
+#: Corrections of a solution in balls. Each gains the digits that doubles leave.
+_CORRECTIONS = 4
+
 #: A response this far (relative) off the column space is named as published exactly.
 _NAMED = 1e-10
 
@@ -530,7 +533,7 @@ class Mechanism:
     def _solution(self, moves: Moves, in_balls: bool = False) -> _Solution:
         """Solve Lambda u = s for the moves' responses s, in balls if that is quick.
 
-        There the rest is made small by least squares, unless dependent columns spoil them.
+        There the rest is made small by corrections, each the solution for the last rest.
         """
         noise = self.noise
         responses, errors = moves.output_responses(self.query)
@@ -548,19 +551,11 @@ class Mechanism:
             return _Solution(shifts, np.zeros(shifts.shape), rest, errors + rounding)
         with working_bits(FINE_BITS):
             factor = ball_matrix(noise.factor)
-            transposed = factor.transpose()
             solution = ball_matrix(shifts)
-            least = None
-            with suppress(ZeroDivisionError):
-                least = (transposed * factor).solve(transposed * balls)
-                away, _ = enclosure(least - solution)
-                largest = column_norms(shifts).max()
-                is_near = column_norms(np.abs(away)).max() < _CERTAIN * largest
-                if is_near or self.padding is None:  # then it is the only one
-                    solution = least
+            for _ in range(_CORRECTIONS):
+                left = midpoints(balls - factor * solution)
+                solution = solution + ball_matrix(whiten(noise, left))
             shifts, errors = enclosure(solution)
-            if solution is least and self.padding is None:
-                return _Solution(shifts, errors, np.zeros(beyond.shape), beyond)
             rest, bounds = enclosure(balls - factor * solution)
         return _Solution(shifts, errors, np.abs(rest), bounds + beyond)
 
