@@ -14,7 +14,6 @@ moves, and a budget for the whole run.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -154,8 +153,7 @@ class PrivacyLedger:
                 "leave the budget out to take the ledger's, or keep another ledger"
             )
         if adjacency is not None:
-            description = json.dumps(adjacency.to_dict(), sort_keys=True)
-            self._store.update(partial(_fixed, description, adjacency.statement))
+            self._store.update(partial(_fixed, Scope.foreign(adjacency)))
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -197,23 +195,20 @@ class PrivacyLedger:
                 "PrivacyLedger(budget, path) makes one"
             )
         ledger = cls(None, path)
-        if known is not None:
-            ledger._demand(known)
-        return ledger
-
-    def _demand(self, known: str) -> None:
-        """Refuse a file that does not hold an earlier head."""
+        if known is None:
+            return ledger
         number, _, digest = str(known).partition(":")
         if not (number.isdecimal() and digest):
             raise ValueError(
                 "known: expected the head of a ledger, such as ledger.head gave it"
             )
-        if self._store.digest(int(number)) != digest:
+        if ledger._store.digest(int(number)) != digest:
             raise ValueError(
                 "known: the file does not hold this head: it is an older copy, such as a "
                 "restored backup, or another ledger. Charge what is missing before anything "
                 "is released"
             )
+        return ledger
 
     def charge(
         self,
@@ -252,14 +247,7 @@ class PrivacyLedger:
         TimeoutError
             If other processes keep the file busy.
         """
-        if checked_guarantee(guarantee).scope.released == SIMULATED:
-            raise ValueError(
-                "guarantee: expected one of a release, got one of a simulation in double "
-                "precision, which must not be published: charge the guarantee of the "
-                "mechanism, the noise or the loop, and release without rng= or with a Gateway"
-            )
-        if not isinstance(note, str):
-            raise TypeError(f"note: expected a string, got {type(note).__name__}")
+        instance_of(note, str, "note")
 
         def charged(state: dict) -> Change | None:
             if identity is not None and self._holds(identity):
@@ -278,8 +266,7 @@ class PrivacyLedger:
                 "guarantee": guarantee.to_dict(),
                 "release": identity,
             }
-            about = _about(guarantee.scope.adjacency, guarantee.scope.statement)
-            return entry, state | about | {"spent": total.to_dict()}
+            return entry, state | _about(guarantee.scope) | {"spent": total.to_dict()}
 
         return PrivacyGuarantee.from_dict(self._store.update(charged)["spent"])
 
@@ -362,11 +349,14 @@ class PrivacyLedger:
     @property
     def history(self) -> tuple:
         """All charges in order, as (note, count, guarantee)."""
-        charges = []
-        for entry in self._charges():
-            guarantee = PrivacyGuarantee.from_dict(entry["guarantee"])
-            charges.append((entry["note"], entry["count"], guarantee))
-        return tuple(charges)
+        return tuple(
+            (
+                entry["note"],
+                entry["count"],
+                PrivacyGuarantee.from_dict(entry["guarantee"]),
+            )
+            for entry in self._charges()
+        )
 
     @property
     def times(self) -> tuple[datetime, ...]:
@@ -454,9 +444,7 @@ def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:
     if path is not None and path.exists():
         return FileStore(path, _KIND)
     if budget is None:
-        where = "no path of a ledger"
-        if path is not None:
-            where = f"no ledger at {str(path)!r}"
+        where = "no path of a ledger" if path is None else f"no ledger at {str(path)!r}"
         raise ValueError(
             f"budget: expected a PrivacyBudget for a new ledger, got none and {where} to "
             "take it from"
@@ -488,40 +476,41 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _about(adjacency: str, statement: str) -> dict:
+def _about(scope: Scope) -> dict:
     """Return what a ledger notes of its adjacency."""
-    return {"adjacency": adjacency, "statement": statement}
+    return {"adjacency": scope.adjacency, "statement": scope.statement}
 
 
-def _fixed(adjacency: str, statement: str, state: dict) -> Change | None:
+def _fixed(scope: Scope, state: dict) -> Change | None:
     """Note the adjacency, or refuse another one than was fixed before."""
-    if state["adjacency"] not in (None, adjacency):
-        raise ValueError(f"adjacency: {_differ(state, adjacency, statement)}")
+    _check_secret(state, scope, "adjacency")
     if state["adjacency"] is not None:
         return None
-    about = _about(adjacency, statement)
-    return {"time": _now(), "about": about}, state | about
+    return {"time": _now(), "about": _about(scope)}, state | _about(scope)
 
 
-def _differ(state: dict, adjacency: str, statement: str) -> str:
-    """Return how two adjacencies differ, by their descriptions if the words are equal."""
-    known = state["statement"]
-    if known == statement:
-        known = state["adjacency"]
-        statement = adjacency
-    return (
-        f"the ledger is about the adjacency: {known}; got one about: {statement}; keep one "
-        "ledger for each secret"
+def _check_secret(state: dict, scope: Scope, name: str) -> None:
+    """Raise an error if the ledger is about another adjacency."""
+    if state["adjacency"] in (None, scope.adjacency):
+        return
+    # by their descriptions if the words are equal
+    word = "adjacency" if state["statement"] == scope.statement else "statement"
+    raise ValueError(
+        f"{name}: the ledger is about the adjacency: {state[word]}; got one about: "
+        f"{getattr(scope, word)}; keep one ledger for each secret"
     )
 
 
 def _total(state: dict, guarantee: PrivacyGuarantee, count: int) -> PrivacyGuarantee:
     """Return the guarantee of everything charged and of `count` more releases."""
     scope = checked_guarantee(guarantee).scope
-    if state["adjacency"] not in (None, scope.adjacency):
+    if scope.released == SIMULATED:
         raise ValueError(
-            f"guarantee: {_differ(state, scope.adjacency, scope.statement)}"
+            "guarantee: expected one of a release, got one of a simulation in double "
+            "precision, which must not be published: charge the guarantee of the "
+            "mechanism, the noise or the loop, and release without rng= or with a Gateway"
         )
+    _check_secret(state, scope, "guarantee")
     added = guarantee.repeated(positive_integer(count, "count"))
     if state["spent"] is None:
         return added
@@ -632,7 +621,6 @@ class AdaptiveReleases:
                 "manifold: expected one made of constraints, AffineManifold(D), got one "
                 "made of a kernel; the offsets b(Y) belong to the rows of D"
             )
-        self._D = manifold.D
         self._fresh = instance_of(fresh, bool, "fresh")
         self._eta: list[StandardEntry] = []
         self._source: BitSource = SYSTEM_BITS
@@ -707,9 +695,9 @@ class AdaptiveReleases:
             )
         data = np.concatenate([self._data, fresh])
         # the constraints whose last entry is among the new ones
-        places = np.arange(1, self._D.shape[1] + 1)
-        last = np.max((self._D != 0) * places, axis=1, initial=0)
-        rows = self._D[(last > start) & (last <= len(data))]
+        D = self._manifold.D
+        later = [(D[:, end:] != 0).any(axis=1) for end in (start, len(data))]
+        rows = D[later[0] & ~later[1]]
         known = real_array(offset, "offset", shape=(len(rows),))
         terms = rows[:, : len(data)] * data
         missed = np.abs(terms.sum(axis=1) + known)
