@@ -312,9 +312,15 @@ def test_noise_beyond_double_precision_and_too_large_for_exact_arithmetic_is_ref
 def test_release_is_query_plus_noise_on_the_manifold_only():
     query = pc.LinearQuery(np.eye(2), pc.AffineManifold([[1.0, 1.0]], [-100.0]))
     mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [-1.0]]))
-    released = mechanism.release([40.0, 60.0], size=1000, rng=0)
-    np.testing.assert_allclose(released.sum(axis=1), 100.0)
-    assert abs(released[:, 0].mean() - 40.0) < 5 / np.sqrt(1000)
+    for rng in (0, None):
+        released = mechanism.release([40.0, 60.0], size=1000, rng=rng)
+        np.testing.assert_allclose(released.sum(axis=1), 100.0)
+        assert abs(released[:, 0].mean() - 40.0) < 5 / np.sqrt(1000)
+        again = mechanism.release([40.0, 60.0], size=1000, rng=rng)
+        assert (again == released).all() == (rng == 0)
+    gamma = mechanism.noise.sample(10, np.random.default_rng(0))
+    simulated = mechanism.release([40.0, 60.0], size=10, rng=0)
+    np.testing.assert_allclose(simulated - [40.0, 60.0], gamma, atol=1e-6)
     for private, message in [
         ([41.12345, 60.0], "off the manifold"),
         ([41.12345], r"expected shape \(2,\), got \(1,\)"),

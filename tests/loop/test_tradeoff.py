@@ -84,6 +84,30 @@ def test_costs_are_those_of_the_loops_themselves(result):
         assert one.total(name) == pytest.approx([best], rel=1e-6)
 
 
+def test_a_loop_that_reads_nothing_is_a_choice_where_it_does_not_run_away():
+    """Of a start that is known, noise of that size tells nothing worth its feedback."""
+    given = SETUP | {"designs": ("iid",), "epsilons": [0.01], "estimator": "observer"}
+    known = {"P0": np.zeros((2, 2)), "initial_state": [-2.0, 1.0]}
+    cart = pc.tradeoff(pc.plants.vehicle(), **given, **known)
+    assert cart.total("iid") == pytest.approx([cart.open_loop.total], rel=1e-9)
+    growing = ct.ss([[1.2]], [[1.0]], [[1.0]], 0, 1.0)
+    given |= {"adjacency": pc.StateAdjacency(1.0), "horizon": 5}
+    result = pc.tradeoff(growing, **given, P0=[[0.0]], initial_state=[1.0])
+    assert result.total("iid") > 10 * result.open_loop.total
+    assert abs(result.loop("iid", 0.01).poles()).max() < 1
+
+
+def test_without_a_horizon_a_loop_takes_noise_of_least_trace_only_if_it_may():
+    """A filter that knows its noise: independent noise stays what it is."""
+    plant = ct.ss([[0.9, 0.2], [0.0, 0.7]], [[0.0], [1.0]], [[1.0, 0.0]], 0, 1.0)
+    names = ("iid", "trace", "loop")
+    given = SETUP | {"horizon": np.inf, "adjacency": pc.DisturbanceAdjacency(1.0)}
+    result = pc.tradeoff(plant, **given, epsilons=[0.5], designs=names)
+    iid, trace, loop = (result.total(name) for name in names)
+    assert iid > 1.001 * trace
+    assert trace >= loop
+
+
 def test_the_loop_behind_each_cost_has_that_cost_and_meets_its_budget(result):
     for design, costs in result.costs.items():
         for epsilon, cost in zip(EPSILONS, costs):
