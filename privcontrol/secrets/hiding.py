@@ -46,7 +46,7 @@ from ..core.adjacency import Adjacency
 from ..core.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..core.manifold import Moves
-from ..systems.linear import Plant
+from ..systems.linear import LinearSystem, Plant, sum_of
 from ..systems.powers import exact_response, rational_response, seen_states
 from .adjacency import StateMoves
 from .manifold import TrajectoryManifold
@@ -239,16 +239,13 @@ class _Problem:
 
     def _responses(self, basis: NDArray, horizon: int) -> NDArray:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
-        known = np.zeros(len(basis), bool)
-        if isinstance(self.moves, StateMoves):
-            known = basis < self.moves.columns.shape[1]
-        columns = self.columns[:, basis]
-        columns[:, known] = 0.0
         states = np.zeros((self.plant.order, len(basis)))
-        states[self.rows] = columns
-        responses = self.plant.free_response(states, horizon)
-        if isinstance(self.moves, StateMoves):
-            responses[:, known] = self.moves.responses(self.plant.C, basis[known])
+        states[self.rows] = self.columns[:, basis]
+        if not isinstance(self.moves, StateMoves):
+            return self.plant.free_response(states, horizon)
+        is_move = basis < self.hidden.ncols()  # or padding
+        responses = self.plant.free_response(states * ~is_move, horizon)
+        responses[:, is_move] = self.moves.responses(self.plant.C, basis[is_move])
         return responses
 
     def shifts(self, factor: NDArray) -> NDArray:
@@ -298,12 +295,6 @@ class _Problem:
 _BITS = 320
 _MOST_BITS = 1 << 12
 
-#: Makes columns that span the moves, where they are asked for.
-Spanning = Callable[[], RationalMatrix]
-
-#: Maps moves Z (n, M) to U and V with y^2 = U^T V.
-Sides = Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]
-
 LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which "
     "covers the nominal plant's free responses alone, or may do so: it would be published "
@@ -312,15 +303,12 @@ LEAVES = (
 )
 
 
-def gramian(
-    A: NDArray, C: NDArray, weights: Sequence[Ball], horizon: int
-) -> BallMatrix:
+def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> BallMatrix:
     """sum over t < horizon of (C A^t)^T diag(weights) C A^t, by doubling."""
-    outputs = ball_matrix(C)
-    step = ball_matrix(A)
+    step, _, outputs, _ = system.in_balls().matrices
     part = outputs.transpose() * diagonal_balls(weights) * outputs
     total = 0 * part
-    power = identity_balls(len(A))
+    power = step**0
     # part is the sum over 2^k samples, and step is A^(2^k)
     while horizon:
         if horizon & 1:
@@ -347,17 +335,26 @@ class NoiseForm:
     scale: NDArray | None
     start: int = 0
 
-    def sides_under(self, model: Plant, spanning: Spanning) -> Callable[[], Sides]:
-        """Return what evaluates the map to `Sides` of moves of a model's state.
+    def form_under(
+        self, secret: Secret, manifold: TrajectoryManifold
+    ) -> Callable[[], BallMatrix]:
+        """Return what evaluates K with y^2 = z^T K z for moves z of a model's state.
 
         It computes with balls of the working bits. Errors are those of `map_under`.
         """
         if self.scale is not None:
-            return lambda: partial(_beside, self._beside_scale(model.A, model.C))
-        shifts = self.map_under(model, spanning)
-        return lambda: partial(_alone, shifts())
+            return partial(self._beside_scale, manifold.plant)
+        shifts = self.map_under(secret, manifold)
 
-    def map_under(self, model: Plant, spanning: Spanning) -> Callable[[], BallMatrix]:
+        def evaluate() -> BallMatrix:
+            shift = shifts()
+            return shift.transpose() * shift
+
+        return evaluate
+
+    def map_under(
+        self, secret: Secret, manifold: TrajectoryManifold
+    ) -> Callable[[], BallMatrix]:
         """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
 
         Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
@@ -368,15 +365,20 @@ class NoiseForm:
             If a spanning move leaves the column space of the noise, which is decided in
             rational numbers.
         """
+        model = manifold.plant
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
         factor = rational_matrix(np.asarray(self.factor))
         own = rational_response(self.plant, factor, samples)
-        spans = rational_response(model, spanning(), samples)
+        ahead = rational_matrix(model.A) ** self.start
+        spans = rational_response(model, ahead * secret.spanning(manifold), samples)
+        reduced, rank = own.transpose().rref()
+        rows = []
+        for line in reduced.table()[:rank]:
+            rows.append(next(k for k, entry in enumerate(line) if entry != 0))
         both = zip(own.table(), spans.table())
-        if RationalMatrix([left + right for left, right in both]).rank() > own.rank():
+        if RationalMatrix([left + right for left, right in both]).rank() > rank:
             raise NotRealizableError(LEAVES.format(name=model.name))
-        rows = _independent_rows(own)
         chosen = RationalMatrix([own.table()[row] for row in rows])
         transposed = chosen.transpose()
         inverse = transposed * (chosen * transposed).inv()
@@ -388,18 +390,16 @@ class NoiseForm:
 
         return evaluate
 
-    def _beside_scale(self, A: NDArray, C: NDArray) -> BallMatrix:
-        """K of a plant (A, C) by Woodbury's identity."""
+    def _beside_scale(self, model: Plant) -> BallMatrix:
+        """K of a plant by Woodbury's identity."""
         scale = np.asarray(self.scale)
         precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
         if self.factor is None or not self.factor.size:
-            return gramian(A, C, precision, self.horizon)
-        both = scipy.linalg.block_diag(self.plant.A, A)
-        outputs = np.hstack([self.plant.C, C])
-        total = gramian(both, outputs, precision, self.horizon)
-        order = self.plant.order
-        own = range(order)
-        other = range(order, len(both))
+            return gramian(model, precision, self.horizon)
+        both = sum_of(self.plant, model)
+        total = gramian(both, precision, self.horizon)
+        own = range(self.plant.order)
+        other = range(self.plant.order, both.order)
         factor = ball_matrix(self.factor)
         across = factor.transpose()
         cross = across * submatrix(total, own, other)
@@ -407,15 +407,6 @@ class NoiseForm:
         inner = inner + identity_balls(inner.nrows())
         hidden = cross.transpose() * inner.solve(cross)
         return submatrix(total, other, other) - hidden
-
-
-def _beside(form: BallMatrix, moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
-    return moves, form * moves
-
-
-def _alone(shifts: BallMatrix, moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
-    shift = shifts * moves
-    return shift, shift
 
 
 def window_squares(
@@ -429,11 +420,9 @@ def window_squares(
     forms = []
     moved = []
     most = _BITS
-    for number, window in enumerate(windows):
-        with piece(number, len(windows) + 1):
-            blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-        spanning = partial(_spanning, secret, manifold, window.start)
-        forms.append(window.sides_under(manifold.plant, spanning))
+    for window in windows:
+        blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
+        forms.append(window.form_under(secret, manifold))
         moved.append(blocks)
         most = max(most, bits)
     is_ball = part.moves(manifold).is_ball
@@ -441,25 +430,19 @@ def window_squares(
     def evaluate() -> Iterator[Ball]:
         every = [form() for form in forms]
         for block in zip(*(blocks() for blocks in moved)):
-            found = [sides(vectors) for sides, vectors in zip(every, block)]
+            sides = [(vectors, form * vectors) for vectors, form in zip(block, every)]
             if is_ball:
-                grams = [left.transpose() * right for left, right in found]
+                grams = [left.transpose() * right for left, right in sides]
                 yield largest_eigenvalue(reduce(operator.add, grams))
                 continue
-            squares = [_inner_products(left, right) for left, right in found]
-            for of_windows in zip(*squares):
-                yield sum(of_windows, Ball(0))
+            count = block[0].ncols()
+            sums = [Ball(0)] * count
+            for left, right in sides:
+                for k, (x, y) in enumerate(zip(left.entries(), right.entries())):
+                    sums[k % count] += x * y
+            yield from sums
 
-    with piece(len(windows), len(windows) + 1):
-        return certified(evaluate, most)
-
-
-def _inner_products(left: BallMatrix, right: BallMatrix) -> list[Ball]:
-    """Those of each column of one matrix with the same column of another."""
-    count = left.ncols()
-    products = [x * y for x, y in zip(left.entries(), right.entries())]
-    rows = [products[first : first + count] for first in range(0, len(products), count)]
-    return [sum(column, Ball(0)) for column in zip(*rows)]
+    return certified(evaluate, most)
 
 
 def laplace_shifts(
@@ -478,8 +461,7 @@ def laplace_shifts(
         )
     secret = as_secret(part)
     blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-    spanning = partial(_spanning, secret, manifold, window.start)
-    shifts = window.map_under(manifold.plant, spanning)
+    shifts = window.map_under(secret, manifold)
     with working_bits(bits):
         shift = shifts()
         return np.hstack([upper_bounds(shift * vectors) for vectors in blocks()])
@@ -505,22 +487,3 @@ def certified(
 def _bounds(ball: Ball) -> tuple[float, float]:
     """The upper end of a ball, and its width."""
     return upper_float(ball), float((2 * ball.rad()).upper())
-
-
-def _spanning(
-    secret: Secret, manifold: TrajectoryManifold, start: int
-) -> RationalMatrix:
-    """Rational columns (n, k) whose span holds every move of the state at ``start``."""
-    ahead = rational_matrix(manifold.plant.A) ** start
-    return ahead * secret.spanning(manifold)
-
-
-def _independent_rows(matrix: RationalMatrix) -> list[int]:
-    """Indices of rows that span all rows, as few as there can be."""
-    reduced, _ = matrix.transpose().rref()
-    pivots = []
-    for line in reduced.table():
-        pivot = next((column for column, entry in enumerate(line) if entry != 0), None)
-        if pivot is not None:
-            pivots.append(pivot)
-    return pivots
