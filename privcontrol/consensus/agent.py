@@ -337,22 +337,20 @@ class Agent:
         record: dict[str, Any] = {"message": message}
         record["repaired"] = [places.index(node) for node in repaired]
         record["heard"] = [places.index(n) for n in heard if n not in self._heard]
-        if self._store is not None:
-            self._write(self._store, encode(record))
+        store = self._store
+        if store is not None:
+            content = encode(record)
+            if self._published:
+                written = store.append(self._known, content, {})
+            else:
+                written = store.snapshot() if store.create(content, {}) else None
+            if written is None:
+                raise PrivacyError(
+                    f"path: another process speaks for agent {self.node} in the "
+                    "meantime; make the agent again to go on with what it published"
+                )
+            self._known = written
         self._remember(**record)
-
-    def _write(self, store: FileStore, record: dict) -> None:
-        """Append to the file, which holds nothing that is not published."""
-        if self._published:
-            written = store.append(self._known, record, {})
-        else:
-            written = store.snapshot() if store.create(record, {}) else None
-        if written is None:
-            raise PrivacyError(
-                f"path: another process speaks for agent {self.node} in the meantime; "
-                "make the agent again to go on with what it published"
-            )
-        self._known = written
 
     def _remember(
         self, message: NDArray, repaired: list[int], heard: list[int]

@@ -555,14 +555,15 @@ class _Honest:
         """y (h,) of unit moves, from dense matrices, rounded up.
 
         The flow that minimizes |f|^2 / s_D^2 + |(z - B f) / s|^2 follows from the
-        singular values of B / s. In any case its cost is an upper bound.
+        least noise w with [s_D B, diag(s)] w = z. In any case its cost is an upper
+        bound.
         """
         column = self.scales[:, None]
         identity = np.eye(len(column))
         incidence = identity[:, self.first] - identity[:, self.second]
-        modes, gains, flows = np.linalg.svd(incidence / column, full_matrices=False)
-        softened = gains / (gains**2 + 1 / self.pairwise_std / self.pairwise_std)
-        flow = flows.T @ (softened[:, None] * (modes / column).T)
+        factor = np.hstack([self.pairwise_std * incidence, identity * column])
+        least = np.linalg.lstsq(factor, identity, rcond=EPS)[0]
+        flow = self.pairwise_std * least[: len(self.first)]
         rest = (identity - incidence @ flow) / column
         squares = ((flow / self.pairwise_std) ** 2).sum(axis=0) + (rest**2).sum(axis=0)
         ends = np.abs(incidence)

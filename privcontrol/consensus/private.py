@@ -75,6 +75,14 @@ _MESSAGES_ONLY = (
     "never a state x_i(t) beside y_i(t)"
 )
 
+#: By the number of agents in a coalition.
+_ADVERSARIES = {
+    0: "no agent pools what it knows with the eavesdropper (where agents are curious "
+    "themselves the coalition is one at least)",
+    1: "at most one agent pools what it knows with the eavesdropper",
+}
+_SEVERAL = "at most %s agents pool what they know with the eavesdropper"
+
 _PAIRWISE = (
     "messages are all that others see of a hidden node, never a state x_i(t) beside "
     "y_i(t), except for what it shares with its neighbours",
@@ -375,10 +383,13 @@ class PrivateConsensus(Frozen):
         if members is not None:
             adversary = f"{self._named(members)} is all that pools what it knows"
         else:
-            names = [str(self.nodes[i]) for i in worst]
-            adversary = _any_coalition(self.coalition or 0, names)
-            if self.coalition:
+            count = self.coalition or 0
+            adversary = _ADVERSARIES.get(count, _SEVERAL % count)
+            if count:
                 moved = ()  # which coalition attains a sum of losses is not known
+            if worst:
+                names = " ".join(str(self.nodes[i]) for i in worst[:_NAMED])
+                adversary += f" (worst coalition [{names}])"
         is_exact = exposure.exact and adjacency.kind == "one"
         return PrivacyLoss.gaussian(float(size), moved, is_exact), adversary
 
@@ -696,18 +707,3 @@ def _check_hidden(members: int, nodes: int, moves: str, is_shared: bool) -> None
             f"coalition: expected at most {nodes - needed} of {nodes} agents, so "
             f"{needed} of them can be hidden, got {members}"
         )
-
-
-def _any_coalition(count: int, worst: list[str]) -> str:
-    """The adversary in words."""
-    if count == 0:
-        return (
-            "no agent pools what it knows with the eavesdropper (where agents are "
-            "curious themselves the coalition is one at least)"
-        )
-    text = f"at most {count} agents pool what they know with the eavesdropper"
-    if count == 1:
-        text = "at most one agent pools what it knows with the eavesdropper"
-    if worst:
-        text += f" (worst coalition [{' '.join(worst[:_NAMED])}])"
-    return text

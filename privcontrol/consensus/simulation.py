@@ -69,20 +69,16 @@ def trial_block(numbers: int) -> int:
 def row_parts(
     iteration: sparse.csr_array, block: int
 ) -> list[tuple[slice, sparse.csc_array]]:
-    """Slices of rows with like numbers of entries, and the matrices of these rows.
+    """Slices of the rows, and the matrices of these rows.
 
     By columns a product reads the messages in their order, which is twice as fast as by
     rows for a million nodes.
     """
-    numbers = iteration.shape[0] * block
-    count = min(_PARTS, math.ceil(numbers / _PART_NUMBERS))
-    shares = iteration.nnz * np.arange(count + 1) // count
-    ends = np.searchsorted(iteration.indptr, shares)
-    parts = []
-    for first, last in pairwise(np.unique(ends).tolist()):
-        rows = slice(first, last)
-        parts.append((rows, iteration[rows].tocsc()))
-    return parts
+    n = iteration.shape[0]
+    count = min(_PARTS, math.ceil(n * block / _PART_NUMBERS))
+    ends = np.linspace(0, n, count + 1).astype(int).tolist()
+    parts = [slice(first, last) for first, last in pairwise(ends)]
+    return [(rows, iteration[rows].tocsc()) for rows in parts]
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,8 +382,14 @@ def estimated_error(
     )
     mean = probed[readout].mean(axis=0)
     failure = 1 - confidence
-    gain = _gain_bound(iteration, steps, readout, _RATE_SHARE * failure, draws)
-    largest = noise.spread * gain
+    times = np.arange(steps + 1)
+    if readout == "message":
+        rate = _rate_bound(iteration, _RATE_SHARE * failure, draws)
+        gains = np.maximum(rate ** (2 * times), 1e-300)  # below round-off
+    else:  # no eigenvalue lies below -overshoot, by Gershgorin's circles
+        overshoot = np.clip(1 - 2 * iteration.diagonal().min(), 0.0, 1.0)
+        gains = (1 + overshoot**times) ** 2
+    largest = noise.spread * gains
     log_odds = math.log(2 / (1 - _RATE_SHARE) / failure)
     lower, upper = trace_interval(mean, largest, probes, log_odds)
     exact = np.empty(steps + 1)
@@ -399,28 +401,6 @@ def estimated_error(
         exact += entries * noise.limit_error("message")
     value, low, high = (exact + entries * trace for trace in (mean, lower, upper))
     return MeanSquareErrorEstimate(value, low, high, confidence, probes)
-
-
-def _gain_bound(
-    iteration: sparse.csr_array,
-    steps: int,
-    readout: str,
-    failure: float,
-    rng: np.random.Generator,
-) -> NDArray:
-    """An upper bound (steps + 1,) of the largest gain of the noise's energy in a mode.
-
-    For messages, whose gain is that of (I - L)^2t without the consensus mode, it holds
-    with probability 1 - failure. For states it holds surely, by Gershgorin's circles.
-    """
-    times = np.arange(steps + 1)
-    if readout == "message":
-        rate = _rate_bound(iteration, failure, rng)
-        return np.maximum(rate ** (2 * times), 1e-300)  # below round-off, but not zero
-    circles = 2 * iteration.diagonal() - 1
-    most_negative = max(-1.0, float(circles.min()))
-    overshoot = max(0.0, -most_negative)
-    return (1 + overshoot**times) ** 2
 
 
 def _rate_bound(

@@ -305,11 +305,11 @@ class Gateway:
 
     def _restore(self, draws: list[dict]) -> None:
         """Restore what was drawn before."""
-        once = self._state["once"]
-        if once is not None:
-            self._restore_bits(0, once)
-        for draw in draws:
-            self._restore_bits(draw["first"], draw["bits"])
+        once = {"first": 0, "bits": self._state["once"] or [], "states": []}
+        for draw in [once, *draws]:
+            for number, text in enumerate(draw["bits"], draw["first"]):
+                value, count = text.split("/")
+                self._exact.restore(number, int(value, 16), int(count))
             if draw["states"]:
                 self._exact.restore_states(draw["start"], draw["states"])
         self._next = self._committed
@@ -321,11 +321,6 @@ class Gateway:
                 "charged; pass it: Gateway.resume(path, ledger=ledger)"
             )
         _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
-
-    def _restore_bits(self, first: int, texts: Sequence[str]) -> None:
-        for number, text in enumerate(texts, first):
-            value, count = text.split("/")
-            self._exact.restore(number, int(value, 16), int(count))
 
     def _refuse_older_copies(self, known: int | None) -> None:
         """Raise an error if more may have been published than the file knows of."""
