@@ -290,8 +290,10 @@ _NEGLIGIBLE = 1e-6
 #: since the error is paid for in noise.
 _SHARP = 1e-10
 
-#: Corrections of a solution in balls. Each gains the digits that doubles leave.
-_CORRECTIONS = 4
+#: Corrections of a solution in balls at most, and the relative size of the last one.
+#: Each gains the digits that doubles leave.
+_MOST_CORRECTIONS = 20
+_LAST_CORRECTION = 1e-30
 
 #: A response this far (relative) off the column space is named as published exactly.
 _NAMED = 1e-10
@@ -552,9 +554,12 @@ class Mechanism:
         with working_bits(FINE_BITS):
             factor = ball_matrix(noise.factor)
             solution = ball_matrix(shifts)
-            for _ in range(_CORRECTIONS):
+            for _ in range(_MOST_CORRECTIONS):
                 left = midpoints(balls - factor * solution)
-                solution = solution + ball_matrix(whiten(noise, left))
+                correction = whiten(noise, left)
+                solution = solution + ball_matrix(correction)
+                if np.abs(correction).max() <= _LAST_CORRECTION * np.abs(shifts).max():
+                    break
             shifts, errors = enclosure(solution)
             rest, bounds = enclosure(balls - factor * solution)
         return _Solution(shifts, errors, np.abs(rest), bounds + beyond)
