@@ -13,7 +13,8 @@ is summed from balls; what a finite horizon leaves out is bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -193,82 +194,63 @@ class FreeResponse:
         self.bits = _FIRST_BITS
         self.axes = V
         self.held = followed and bool(delayed_outputs(A).any())
-        wanted = (back, forward)
-        reached_before = (0, 0)
-        while True:
-            with working_bits(self.bits):
-                start = ball_matrix(V)
-                if self.held:
-                    following = ball_matrix(backward(A)[1]) * start
-                    start = block_balls([[following, start]])
-                self._width = start.ncols()
-                past = self._past_of(start)
-                reached = (self._samples(past), 0)
-                if reached[0] == back:
-                    future: Iterable[BallMatrix] = self._future_of(start)
-                    if forward * start.nrows() * self._width <= _MOST_KEPT:
-                        future = list(future)
-                        self._blocks = [*past, start, *future]
-                    reached = (back, self._samples(future))
-            if reached == wanted:
-                self._start = start
-                self._known = [*past, start]
-                self._known_ends = _ends(self._known)
-                return
-            self._refuse_hopeless(reached_before, reached, wanted)
-            reached_before = reached
+        self._width = V.shape[1] * (1 + self.held)
+        past = self._reaching("-", back)
+        self._reaching("+", forward)
+        with working_bits(self.bits):
+            self._known = [*past, self._start()]
+
+    def _start(self) -> BallMatrix:
+        start = ball_matrix(self.axes)
+        if not self.held:
+            return start
+        following = ball_matrix(backward(self._A)[1]) * start
+        return block_balls([[following, start]])
+
+    def _orbit(self, sign: str, count: int) -> Iterator[BallMatrix]:
+        """A^t V for t = 1, 2, .. or t = -1, -2, .., as far as they are accurate."""
+        step = self._A if sign == "+" else backward(self._A)[0]
+        return _orbit(ball_matrix(step), self._start(), count * self._width)
+
+    def _reaching(self, sign: str, want: int) -> list[BallMatrix]:
+        """Take as many bits as so many samples need, and return those of the past.
+
+        An error comes as soon as no allowed number of digits will reach the last one.
+        """
+        before = 0
+        while want:
+            blocks = []
+            now = 0
+            # A may not be invertible at this precision
+            with working_bits(self.bits), suppress(ZeroDivisionError):
+                for block in self._orbit(sign, want):
+                    now += block.ncols() // self._width
+                    if sign == "-":
+                        blocks.append(block)
+            if now == want:
+                return blocks
+            gained = now - before
+            is_most = self.bits >= _MOST_BITS
+            if gained <= 0 and is_most:
+                raise _beyond(sign, want, "", "A is too close to singular")
+            if gained > 0 and self.bits >= _TELLING_BITS:
+                bits_per_sample = self.bits / 2 / gained
+                expected = self.bits + (want - now) * bits_per_sample
+                if is_most or expected > 2 * _MOST_BITS:
+                    reach = int(now + (_MOST_BITS - self.bits) / bits_per_sample)
+                    cause = "the horizon is too long for this plant"
+                    raise _beyond(
+                        sign, want, f", which reaches about {sign}{reach}", cause
+                    )
+            before = now
             self.bits *= 2
-
-    def _samples(self, blocks: Iterable[BallMatrix]) -> int:
-        return sum(block.ncols() for block in blocks) // self._width
-
-    def _past_of(self, start: BallMatrix) -> list[BallMatrix]:
-        """A^-t V for t = 1, 2, .., as far as they are accurate."""
-        if not self.back:
-            return []
-        try:
-            step = ball_matrix(backward(self._A)[0])
-        except ZeroDivisionError:  # not invertible at this precision
-            return []
-        return list(_orbit(step, start, self.back * self._width))
-
-    def _future_of(self, start: BallMatrix) -> Iterator[BallMatrix]:
-        """A^t V for t = 1, 2, .., as far as they are accurate."""
-        return _orbit(ball_matrix(self._A), start, self._forward * self._width)
+        return []
 
     @cached_property
     def _blocks(self) -> list[BallMatrix]:
         """All states. Few ask for the future, which takes as much memory as the past."""
         with working_bits(self.bits):
-            return [*self._known, *self._future_of(self._start)]
-
-    @cached_property
-    def _block_ends(self) -> NDArray:
-        return _ends(self._blocks)
-
-    def _refuse_hopeless(
-        self,
-        before: tuple[int, int],
-        reached: tuple[int, int],
-        wanted: tuple[int, int],
-    ) -> None:
-        """Raise as soon as no allowed number of digits will reach the wanted times."""
-        if self.bits < _TELLING_BITS:
-            return
-        for was, now, want, sign in zip(before, reached, wanted, "-+", strict=True):
-            if now >= want:
-                continue
-            gained = now - was
-            if gained <= 0:
-                if self.bits >= _MOST_BITS:
-                    raise _beyond(sign, want, "", "A is too close to singular")
-                continue
-            bits_per_sample = self.bits / 2 / gained
-            expected = self.bits + (want - now) * bits_per_sample
-            if self.bits >= _MOST_BITS or expected > 2 * _MOST_BITS:
-                reach = int(now + (_MOST_BITS - self.bits) / bits_per_sample)
-                cause = "the horizon is too long for this plant"
-                raise _beyond(sign, want, f", which reaches about {sign}{reach}", cause)
+            return [*self._known, *self._orbit("+", self._forward)]
 
     def _places(self, times: NDArray) -> NDArray:
         """Where each time stands: the past comes first, its latest time at its head."""
@@ -283,9 +265,8 @@ class FreeResponse:
     def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
         """Columns (n, M) of A^t V, each of its own time and source, times its own number."""
         places = self._places(times) * self._width + sources
-        is_past = not (times > 0).any()
-        every = self._known if is_past else self._blocks
-        ends = self._known_ends if is_past else self._block_ends
+        every = self._blocks if (times > 0).any() else self._known
+        ends = np.cumsum([block.ncols() for block in every])
         homes = np.searchsorted(ends, places, side="right")
         within = places - np.append(0, ends)[homes]
         blocks = [every[home] for home in homes.tolist()]
@@ -326,11 +307,6 @@ def response_to_shape(
         response = FreeResponse(queued.A, start, 0, samples - 1)
         every.append(response.outputs(queued.C))
     return np.concatenate(every, axis=2)
-
-
-def _ends(blocks: list[BallMatrix]) -> NDArray:
-    """Where each block ends when they stand side by side."""
-    return np.cumsum([block.ncols() for block in blocks])
 
 
 def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
