@@ -382,16 +382,17 @@ def driven_side(
             "controls: expected the names of the inputs that the controller drives, "
             f"got {type(controls).__name__}"
         )
-    places: dict[str | int, int] = {k: k for k in range(count)}
-    places |= {label: k for k, label in enumerate(plant.inputs)}
     driven = []
     for given in controls:
-        if type(given) not in (str, int) or given not in places:
+        known: Sequence[str | int] = range(count)
+        if isinstance(given, str):
+            known = plant.inputs
+        if given not in known:
             raise ValueError(
                 f"controls: {given!r} is no input of the plant; known inputs are "
                 f"{', '.join(plant.inputs)}"
             )
-        driven.append(places[given])
+        driven.append(known.index(given))
     if len(set(driven)) < len(driven):
         raise ValueError("controls: an input is named twice; name each once")
     return LinearSide(plant, tuple(driven))

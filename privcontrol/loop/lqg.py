@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Container, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -448,13 +447,12 @@ class DenseKnowledge:
         free = np.tensordot(C, seen, ((1,), (1,))).swapaxes(0, 1)
         read = free.reshape(size, size)
         read += noise + np.kron(np.eye(samples), present(weights.RN, "RN"))
-        lower = None
-        with suppress(np.linalg.LinAlgError):
+        try:
             lower = scipy.linalg.cholesky(read, lower=True)
-        if lower is None:
+        except np.linalg.LinAlgError:
             raise ValueError(
                 "RN: the readings are singular together with this noise; pass RN > 0"
-            )
+            ) from None
         columns = seen.reshape(samples * n, size).T
         solved = scipy.linalg.solve_triangular(lower, columns, lower=True)
         onto = solved.T.reshape(samples, n, size).copy()

@@ -111,25 +111,20 @@ def _mean_errors(
         drives = {name: signals.shared[name] for name in names}
     runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
     errors = runs[:, :, 0]
-    target = _known_target(loop, signals, rows)
+    weighed = rows.each[:, : loop.side.plant.order].any(axis=0) | rows.last.any(axis=0)
+    open_ones = np.isnan(signals.target).any(axis=0) & weighed
+    if open_ones.any():
+        states = [loop.side.plant.states[k] for k in np.flatnonzero(open_ones)]
+        raise ValueError(
+            "target: this loop follows a reference, which does not say what "
+            f"{', '.join(states)} is to be; pass target= with the goals of all "
+            f"{loop.side.plant.order} states, (n,) or (n, T), to count errors from"
+        )
+    target = np.nan_to_num(signals.target)
     goal = np.hstack([target, signals.feedforward])
     errors[:-1] -= goal @ rows.each.T
     errors[-1] -= rows.last @ target[-1]
     return errors
-
-
-def _known_target(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
-    """The target (T, n), refused where a state counts that has none."""
-    weighed = rows.each[:, : loop.side.plant.order].any(axis=0) | rows.last.any(axis=0)
-    open_ones = np.isnan(signals.target).any(axis=0) & weighed
-    if open_ones.any():
-        names = [loop.side.plant.states[k] for k in np.flatnonzero(open_ones)]
-        raise ValueError(
-            "target: this loop follows a reference, which does not say what "
-            f"{', '.join(names)} is to be; pass target= with the goals of all "
-            f"{loop.side.plant.order} states, (n,) or (n, T), to count errors from"
-        )
-    return np.nan_to_num(signals.target)
 
 
 def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
@@ -243,35 +238,6 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
     return quiet, output_variances(sensed.after(model))
 
 
-def _drawn(
-    loop: LoopData,
-    timepts: ArrayLike | None = None,
-    reference: ArrayLike | None = None,
-    initial_state: ArrayLike | str | None = None,
-) -> tuple[LoopData, LoopSignals]:
-    """A loop and its signals where disturbances are drawn by QN and RN."""
-    return over_run(
-        loop,
-        timepts,
-        reference,
-        initial_state=initial_state,
-        disturbance="design",
-        measurement_noise="design",
-    )
-
-
-def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
-    """Return what a loop costs with its prior, QN and RN and zero reference.
-
-    The terminal term counts. Without a horizon it is the cost of a sample.
-    """
-    if loop.never_ends:
-        return steady_state_cost(loop).total
-    run = _drawn(loop, timepts, initial_state="design")
-    cost = expected_cost(*run)
-    return cost.total + cost.terminal
-
-
 @dataclass(frozen=True)
 class Expected:
     """What costs are expected over, with disturbances of QN and RN.
@@ -286,8 +252,14 @@ class Expected:
     initial_state: ArrayLike | None = None
 
     def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
-        run = (self.timepts, self.reference, self.initial_state)
-        over, signals = _drawn(loop, *run)
+        over, signals = over_run(
+            loop,
+            self.timepts,
+            self.reference,
+            initial_state=self.initial_state,
+            disturbance="design",
+            measurement_noise="design",
+        )
         return over, replace(signals, start=root(P0))
 
     def cost(self, loop: LoopData) -> LoopCost:
@@ -304,6 +276,16 @@ class Expected:
             return mean_square_errors(*self._run(loop, self.P0))
         quiet, noisy = steady_state_errors(loop)
         return quiet[:, None], noisy[:, None]
+
+
+def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
+    """Return what a loop costs with its prior, QN and RN and zero reference.
+
+    The terminal term counts. Without a horizon it is the cost of a sample.
+    """
+    prior = None if loop.never_ends else loop.known_design.P0
+    cost = Expected(prior, timepts).cost(loop)
+    return cost.total + cost.terminal
 
 
 # -- margins of a prediction -----------------------------------------------------------

@@ -652,6 +652,7 @@ class OnlineController:
     def covariance(self) -> NDArray:
         """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
 
+        Without a horizon it is the stationary one, of runs that lose no sample.
         `ValueError` before the first reading, and for loops whose observer does not
         know the noise.
         """

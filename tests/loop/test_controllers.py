@@ -440,6 +440,14 @@ def test_a_loop_that_is_not_well_posed_is_refused():
     )
 
 
+def test_controls_are_taken_as_numpy_gives_them():
+    plant = cases.random_plant(0)
+    names = np.array(plant.input_labels)[::-1]
+    by_name = pc.private_lqg(plant, 1, 1, 1, 1, controls=list(names))
+    by_place = pc.private_lqg(plant, 1, 1, 1, 1, controls=list(np.array([1, 0])))
+    assert by_name.side.controls == by_place.side.controls == (1, 0)
+
+
 def test_gains_of_one_input_or_output_may_be_vectors():
     loop = pc.private_loop(pc.plants.vehicle(), [3.424, 4.3095], [0.8266, 0.6973])
     np.testing.assert_array_equal(loop.K, cases.PAPER_K)
