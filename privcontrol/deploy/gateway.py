@@ -671,7 +671,8 @@ class Gateway:
     def close(self) -> None:
         """Stop publishing, and let another process continue with the file.
 
-        In a forked process it does nothing to the file, which is its parent's.
+        It continues behind what was drawn ahead. In a forked process this does nothing
+        to the file, which is its parent's.
         """
         if os.getpid() != self._process:
             self._closed = True
