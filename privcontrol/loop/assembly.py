@@ -260,18 +260,17 @@ def private_feedback(
     >>> loop.simulate(reference=[2.0], trials=100, rng=0).mean()["level"][-1].round(2)
     np.float64(2.0)
     """
-    plant = linear_part(sys, noise) if is_nonlinear(sys) else Plant.of(sys)
     one_of(sign, "sign", (-1, 1))
-    p, m = driven_side(plant, controls).through.shape
     if isinstance(C, ct.InputOutputSystem):
         error_law = linear_system(C, "C")
     else:
         gain = real_array(np.atleast_2d(real_array(C, "C")), "C", ndim=2)
         error_law = ct.ss([], [], [], gain, None)
-    if (error_law.noutputs, error_law.ninputs) != (m, p):
+    p = error_law.ninputs
+    if isinstance(sys, ct.InputOutputSystem) and sys.noutputs != p:
         raise ct.ControlDimension(
-            f"C: expected {p} inputs, one for each output of the plant, and {m} "
-            f"outputs, got {error_law.ninputs} inputs and {error_law.noutputs} outputs"
+            f"C: expected {sys.noutputs} inputs, one for each output of the plant, got "
+            f"{p}"
         )
     error = np.hstack([sign * np.eye(p), np.eye(p)])
     both = ct.ss(error_law * error, states=error_law.state_labels)
@@ -599,13 +598,13 @@ def _sums(
     names = side.plant.outputs
     if isinstance(integral, str):
         integral = [integral]
-    if isinstance(integral, Sequence) and all(isinstance(one, str) for one in integral):
-        integral = dict.fromkeys(integral, 1.0)
-    if not isinstance(integral, Mapping):
+    if not isinstance(integral, Sequence | Mapping):
         raise TypeError(
             "integral: expected names of outputs, or a mapping of names to weights, "
             f"got {type(integral).__name__}"
         )
+    if not isinstance(integral, Mapping):
+        integral = dict.fromkeys(integral, 1.0)
     if not integral or not set(integral) <= set(names):
         raise ValueError(
             f"integral: expected names among the plant's outputs {', '.join(names)}"

@@ -131,18 +131,12 @@ class LoopDynamics:
         """Return the map from what enters drives by factors to rows of (x, u), at t."""
         system = self.at(t)
         n = self.side.order
-        by_input = rows[:, n:]
-        C = by_input @ system.C[self.outputs :]
-        C[:, :n] += rows[:, :n]
-        entries = []
-        direct = []
-        for name, factor in factors.items():
-            place = self.places[name]
-            entries.append(system.B[:, place] @ factor)
-            direct.append(system.D[self.outputs :, place] @ factor)
-        return LinearSystem(
-            system.A, np.hstack(entries), C, by_input @ np.hstack(direct)
-        )
+        unit = np.eye(system.input_count)
+        into = [unit[:, self.places[name]] @ factors[name] for name in factors]
+        entering = np.hstack(into)
+        answers = np.vstack([np.eye(n, self.size), system.C[self.outputs :]])
+        D = rows[:, n:] @ system.D[self.outputs :] @ entering
+        return LinearSystem(system.A, system.B @ entering, rows @ answers, D)
 
     def steady(self, rows: NDArray, factors: Drives) -> LinearSystem:
         """Return the map `sensed` of a loop that must be stable."""

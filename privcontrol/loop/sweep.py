@@ -678,11 +678,11 @@ class HorizonGrowth:
         if time_unit is not None:
             lengths = self.step * lengths
             clock = time_unit
-        sizes = "units of the outputs"
         with_units(self.outputs, units)  # refuses names that are unknown
-        given = dict(units or {})
-        if len(given) == len(self.outputs) and len(set(given.values())) == 1:
-            sizes = given[self.outputs[0]]
+        unit = "units of the outputs"
+        given = {(units or {}).get(name, unit) for name in self.outputs}
+        if len(given) == 1:
+            (unit,) = given
         curves = [(self.least_noise, "k", "least noise (root mean square)")]
         for mode in self.modes:
             curves.append(
@@ -695,7 +695,7 @@ class HorizonGrowth:
         lines[0].set_linewidth(2)
         ax.set(
             xlabel=f"Horizon T [{clock}]",
-            ylabel=f"Output noise for privacy shift y = 1\n[{sizes}]",
+            ylabel=f"Output noise for privacy shift y = 1\n[{unit}]",
         )
         return finished_plot(ax, lines)
 
