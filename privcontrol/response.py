@@ -708,14 +708,6 @@ def pandas() -> ModuleType:
 _MANY_WORKERS = 64
 
 
-def draw_entropy(rng: Seed) -> list[int]:
-    """Draw one 128-bit seed, by which a generator advances however many trials follow.
-
-    A seed that is refused is never shown, because it determines the noise.
-    """
-    return generator(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
-
-
 def run_trials(
     task: Callable,
     trials: int,
@@ -748,9 +740,10 @@ def run_trials(
     (500, 2)
     """
     trials = positive_integer(trials, "trials")
-    entropy = draw_entropy(rng)
-    if executor is not None:
-        task = _sent_once(task, checked_executor(executor))
+    entropy = generator(rng).integers(2**32, size=4, dtype=np.uint32).tolist()
+    client = getattr(executor, "_client", None)
+    if client is not None:  # dask's workers find the task, who else get it every time
+        task = client.scatter([task], broadcast=True, hash=False)[0]
 
     def made() -> Iterator[tuple]:
         for index, start in enumerate(range(0, trials, block)):
@@ -761,10 +754,11 @@ def run_trials(
             yield task, entropy, block, keep, index, parts
 
     jobs = made()
+    results: Generator[tuple[int, Any]]
     if executor is None:
-        results = _in_turn(jobs)
+        results = ((index, _run_block(*job)) for index, job in enumerate(jobs))
     else:
-        results = _in_flight(jobs, executor)
+        results = _in_flight(jobs, checked_executor(executor))
     output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
@@ -790,20 +784,6 @@ def _run_block(
     """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
-
-
-def _sent_once(task: Callable, executor: Executor) -> Any:
-    """Return the task, or where dask's workers find it, who else get it every time."""
-    client = getattr(executor, "_client", None)
-    if client is None:
-        return task
-    return client.scatter([task], broadcast=True, hash=False)[0]
-
-
-def _in_turn(jobs: Iterable[tuple]) -> Generator[tuple[int, Any]]:
-    """Yield blocks one after the other, computed here."""
-    for index, job in enumerate(jobs):
-        yield index, _run_block(*job)
 
 
 def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int, Any]]:

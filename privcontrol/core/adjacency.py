@@ -323,9 +323,10 @@ class ManifoldAdjacency(Adjacency):
         if not isinstance(self.charts, str):
             charts = [list(chart) for chart in self.charts]
         entries = None if self.entries is None else list(self.entries)
+        radius = self.radius
         return {
             "type": "ManifoldAdjacency",
-            "radius": described_radius(self.radius),
+            "radius": list(radius) if isinstance(radius, tuple) else radius,
             "charts": charts,
             "entries": entries,
         }
@@ -546,8 +547,3 @@ def _moderate(radius: object, name: str) -> float:
             f"{_LARGEST_RADIUS:g}, got {size:g}; choose another unit"
         )
     return size
-
-
-def described_radius(radius: Radius) -> Any:
-    """Return a radius for `Adjacency.to_dict`."""
-    return list(radius) if isinstance(radius, tuple) else radius

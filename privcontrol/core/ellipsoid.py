@@ -79,8 +79,6 @@ class EnclosingEllipsoid:
     lower_bound: float
     support: NDArray
     weights: NDArray
-    iterations: int
-    converged: bool
 
     @property
     def gap(self) -> float:
@@ -101,8 +99,8 @@ def enclosing_ellipsoid(
 
     The points (r, M) must span all r dimensions; p and -p are the same constraint.
     ``weight_factor`` (r, q), q >= r, is L, not zero, by default the identity. ``tol`` is
-    the relative gap to reach. `converged` is False where rounding, or the iteration
-    limit, left a larger one. Points that span so narrowly that double precision cannot
+    the relative gap to reach; rounding, or the iteration limit, may leave a larger one.
+    Points that span so narrowly that double precision cannot
     certify the factor are an `UncertifiableError`.
 
     Examples
@@ -133,7 +131,7 @@ def enclosing_ellipsoid(
         except np.linalg.LinAlgError:
             raise _narrow(points) from None
         found.basis = np.ldexp(found.basis, exponent)
-        return _certify(points, weight_factor, found, tol)
+        return _certify(points, weight_factor, found)
 
 
 # -- shapes for the designs ----------------------------------------------------------
@@ -348,7 +346,6 @@ class _Iterate:
     multiplier: NDArray
     slack: NDArray
     index: NDArray
-    iterations: int = 0
 
     def squares(self) -> NDArray:
         """Squared norms |q_i|^2 = p_i^T Sigma^{-1} p_i."""
@@ -581,7 +578,7 @@ def _optimise(it: _Iterate, tol: float) -> None:
         if gap <= tol or stalled > _MAX_STALLED:
             break
         _step(it, tol, gap)
-    vars(it).update(best | {"iterations": it.iterations})
+    vars(it).update(best)
 
 
 def _step(it: _Iterate, tol: float, gap: float) -> None:
@@ -620,7 +617,6 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     across = _step_length(lam, d_lam, fraction)
     it.slack = slack + along * d_slack
     it.multiplier = lam + across * d_lam
-    it.iterations += 1
     it.balance()
 
 
@@ -685,7 +681,7 @@ def _factorise(matrix: NDArray) -> NDArray:
 
 
 def _certify(
-    points: NDArray, weight_factor: NDArray, it: _Iterate, tol: float
+    points: NDArray, weight_factor: NDArray, it: _Iterate
 ) -> EnclosingEllipsoid:
     """The result, with every bound rounded outwards and checked on all points."""
     factor = certified_factor(points, it.basis)
@@ -706,10 +702,7 @@ def _certify(
         )
     for array in (factor, support, weights):
         array.flags.writeable = False
-    converged = bool(cost <= lower_bound * (1 + tol))
-    return EnclosingEllipsoid(
-        factor, cost, lower_bound, support, weights, it.iterations, converged
-    )
+    return EnclosingEllipsoid(factor, cost, lower_bound, support, weights)
 
 
 def gamma(operations: int) -> float:

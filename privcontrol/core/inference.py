@@ -474,11 +474,6 @@ class OutputPerturbation(_Perturbation):
                 f"q={bound.q}; compute it with p={p:g}, q={q}, or pass size= and "
                 "a bound for p=q"
             )
-        if bound.method.endswith("continuous time"):
-            raise ValueError(
-                "lipschitz: expected a bound for sampled signals, got one for continuous "
-                "time; use sys.sample(Ts)"
-            )
         return steepness, bound.p, f"certified, {bound.method}"
 
 

@@ -593,19 +593,6 @@ def test_sll_networks_are_output_perturbed_with_their_own_certificate():
     assert 0.2 * kappa_inverse(1.0, 1e-2) < shift <= kappa_inverse(1.0, 1e-2)
 
 
-def test_a_gain_in_continuous_time_is_no_constant_for_arrays():
-    lag = LipschitzBound(
-        1.0, p=2, q=2, method="hinf, continuous time"
-    )  # as system_gain says it
-    with pytest.raises(
-        ValueError,
-        match=r"sampled signals, got one for continuous time; use sys.sample\(Ts\)",
-    ):
-        OutputPerturbation(
-            lambda x: x, PrivacyBudget(epsilon=1, delta=1e-5), radius=1.0, lipschitz=lag
-        )
-
-
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_without_rng_releases_are_exact_and_on_the_grid(family):
     budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
