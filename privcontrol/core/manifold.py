@@ -287,24 +287,27 @@ class EllipsoidMoves(Moves):
         sizes d > 0. They are those of the rows on an ellipsoid that follows the largest
         images.
         """
-        if norm == 2:
-            return float(np.linalg.norm(image, 2))
+        # a power of two changes no digit, and keeps squares within the doubles
+        exponent = np.frexp(np.abs(image).max())[1]
+        image = np.ldexp(image, -exponent)
         rows = np.linalg.norm(image, axis=1)
-        if norm == np.inf:
-            return float(rows.max())
-        least = float(rows.sum())
-        if least == 0 or len(rows) == 1:
-            return least
-        image = image[rows > 0]
-        on_ellipsoid = image
-        for _ in range(_ELLIPSOIDS):
-            sizes = np.linalg.norm(on_ellipsoid, axis=1)
-            roots = np.sqrt(np.maximum(sizes, _THINNEST * sizes.max()))[:, None]
-            bound = np.linalg.norm(roots) * np.linalg.norm(image / roots, 2)
-            least = min(least, float(bound))
-            _, values, axes = np.linalg.svd(on_ellipsoid / roots, full_matrices=False)
-            on_ellipsoid = on_ellipsoid @ (axes.T * np.sqrt(values))
-        return least
+        if norm == 2:
+            size = np.linalg.norm(image, 2)
+        elif norm == np.inf:
+            size = rows.max()
+        else:
+            size = rows.sum()
+            on_ellipsoid = image = image[rows > 0]
+            for _ in range(_ELLIPSOIDS if len(image) > 1 else 0):
+                sizes = np.linalg.norm(on_ellipsoid, axis=1)
+                roots = np.sqrt(np.maximum(sizes, _THINNEST * sizes.max()))[:, None]
+                bound = np.linalg.norm(roots) * np.linalg.norm(image / roots, 2)
+                size = min(size, bound)
+                _, values, axes = np.linalg.svd(
+                    on_ellipsoid / roots, full_matrices=False
+                )
+                on_ellipsoid = on_ellipsoid @ (axes.T * np.sqrt(values))
+        return float(np.ldexp(size, exponent))
 
     def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
         rounding = 1e-14 + 4 * EPS * len(shifts)
@@ -318,7 +321,7 @@ class EllipsoidMoves(Moves):
         if not size:
             return errors
         # in every norm that is asked for
-        share = math.sqrt(len(shifts)) * np.linalg.norm(errors) / size
+        share = math.sqrt(len(shifts)) * _length(errors.ravel()) / size
         return shifts * (1 + share)
 
     def attained(self, indices: Sequence[int]) -> NDArray:

@@ -432,3 +432,23 @@ def test_sparse_integers_are_read_as_numbers():
     assert query.sensitivity(pc.DirectionAdjacency([[2.0], [-2.0]])) >= np.hypot(
         258, 248
     )
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e-170, 1e170, 1e200, 1e300])
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+@pytest.mark.parametrize("ball", [1, 2, np.inf])
+def test_sensitivities_to_balls_grow_with_the_query_at_any_size(ball, norm, unit):
+    """Squares of rows below 1e-162 are zero: the 1-norm of their responses was, too."""
+    F = np.random.default_rng(0).standard_normal((3, 4))
+    adjacency = pc.BallAdjacency(1.0, norm=ball)
+    plain = pc.LinearQuery(F).sensitivity(adjacency, norm)
+    found = pc.LinearQuery(unit * F).sensitivity(adjacency, norm)
+    assert found / unit == pytest.approx(plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-250, 1e-170, 1e170, 1e250])
+def test_errors_of_a_ball_count_at_any_size(unit):
+    shifts = np.diag([1.0, 2.0])
+    moves = EllipsoidMoves(np.eye(2))
+    grown = moves.enlarged(unit * shifts, 1e-3 * unit * shifts)
+    assert moves.worst_shift(grown) >= 2.002 * unit * (1 - 1e-12)
