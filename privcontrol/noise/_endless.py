@@ -125,7 +125,8 @@ def secrets_of(
 def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs, ...]:
     """Return secrets with some states (n,) alone, refused if no output sees them."""
     secrets = tuple(inputs.keeping(kept) for inputs in every)
-    if not any(secret.system.C.any() or secret.system.D.any() for secret in secrets):
+    systems = [secret.system for secret in secrets]
+    if not any(system.C.any() or system.D.any() for system in systems):
         raise PrivacyError(NO_NOISE)
     return secrets
 
@@ -133,8 +134,9 @@ def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs
 def _is_unseen(A: NDArray, C: NDArray) -> bool:
     """Return whether no output sees any mode on the unit circle or outside it."""
     values, vectors = np.linalg.eig(A)
-    lasting = vectors[:, np.abs(values) > 1 - _UNDAMPED]
-    return np.abs(C @ lasting).max() <= _UNDAMPED * np.abs(C).max()
+    is_lasting = np.abs(values) > 1 - _UNDAMPED
+    shown = np.abs(C @ vectors[:, is_lasting])
+    return shown.max() <= _UNDAMPED * np.abs(C).max()
 
 
 def _check_forgotten(plant: Plant, kept: NDArray) -> None:
@@ -190,7 +192,8 @@ def joint_shift(first: float, second: float) -> float:
     1 / (s^T Gamma^-1 s) is superadditive in Gamma, so the squares of the reciprocals
     of the shifts add up for every move s.
     """
-    return float(round_up((first**-2 + second**-2) ** -0.5, 4))
+    information = first**-2 + second**-2
+    return float(round_up(information**-0.5, 4))
 
 
 def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> float:
@@ -217,7 +220,8 @@ def _is_known(square: Ball) -> bool:
     """Return whether the ball is finite and narrow."""
     if not square.is_finite():
         return False
-    return bool(square.rad() <= square.abs_upper() * Ball((1, -_KNOWN_BITS)))
+    widest = square.abs_upper() * Ball((1, -_KNOWN_BITS))
+    return bool(square.rad() <= widest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +250,10 @@ class WhitenedResponse:
                 # at most this is left out in norm, and so in every entry
                 tail = square * frobenius_norm(gramian) / (1 - square)
                 order = gramian.nrows()
-                slack = [Ball(0, tail.abs_upper())] * order**2
-                return cls(system, gramian + BallMatrix(order, order, slack))
+                slack = Ball(0, tail.abs_upper())
+                return cls(
+                    system, gramian + BallMatrix(order, order, [slack] * order**2)
+                )
             gramian = gramian + power.transpose() * gramian * power
             power = power * power
         raise ArithmeticError("the energy over all times is not seen to be finite")
@@ -263,7 +269,8 @@ class WhitenedResponse:
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
         """Return the largest squared shift of changes that may come together."""
         largest = _largest([self._largest_square(moves) for moves in members])
-        if all(moves.events == 1 for moves in members) or not largest.is_finite():
+        events = max(moves.events for moves in members)
+        if events == 1 or not largest.is_finite():
             return largest
         return square_of_several(self.system, self.gramian, members, largest)
 
@@ -283,7 +290,8 @@ class WhitenedResponse:
         energies = []
         for value in shape:
             size = Ball(float(value))
-            during += _sum_of_squares(self.system.C * state + through * size)
+            response = self.system.C * state + through * size
+            during += _sum_of_squares(response)
             state = self.system.A * state + entry * size
             later = state.transpose() * self.gramian * state
             energies.append(during + later[0, 0])
@@ -319,7 +327,8 @@ def _together(
     total = events * square
     for m, lag in enumerate(lags, start=1):
         total += 2 * (events - m) * largest(lag)
-    return float(min(total, events**2 * square) * (1 + 4 * events * EPS))
+    least = min(total, events**2 * square)
+    return float(least * (1 + 4 * events * EPS))
 
 
 def _largest_from(by_lag: NDArray) -> NDArray:
@@ -335,21 +344,23 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     """
     entries = len(columns)
     errors = np.broadcast_to(error, columns.shape)
-    wrong = float(np.linalg.norm(errors, axis=0).max())
-    size = float(np.linalg.norm(columns, axis=0).max()) * (1 + entries * EPS)
+    wrong = np.linalg.norm(errors, axis=0).max()
+    size = np.linalg.norm(columns, axis=0).max() * (1 + entries * EPS)
     rounding = (entries + 4) * EPS * size**2
     slack = wrong * (2 * size + wrong) + rounding
-    by_lag = np.zeros(int(np.ptp(apart.starts)) + 1)
-    for start in np.unique(apart.starts):
-        same = columns[:, apart.starts == start]
-        products = np.abs(same.T @ columns).max(axis=0)
-        lags = np.abs(apart.starts - start)
-        np.maximum.at(by_lag, lags, products)
+    starts = apart.starts
+    by_lag = np.zeros(np.ptp(starts) + 1)
+    for start in np.unique(starts):
+        same = columns[:, starts == start]
+        products = np.abs(same.T @ columns)
+        lags = np.abs(starts - start)
+        np.maximum.at(by_lag, lags, products.max(axis=0))
     later = _largest_from(by_lag) + slack
-    square = size**2 + slack
-    lags = range(apart.separation, apart.events * apart.separation, apart.separation)
+    square = float(size**2 + slack)
+    step = apart.separation
+    lags = range(step, apart.events * step, step)
     total = _together(square, lambda lag: later[lag], lags)
-    return float(np.sqrt(total)) * (1 + 4 * EPS)
+    return math.sqrt(total) * (1 + 4 * EPS)
 
 
 def square_of_several(
@@ -379,7 +390,8 @@ def square_of_several(
     later = _largest_from(bounds)
 
     def from_lag(lag: int) -> float:
-        return float(later[min(lag - lags[0], len(later) - 1)])
+        place = min(lag - lags[0], len(later) - 1)
+        return float(later[place])
 
     return Ball(_together(square, from_lag, lags))
 
@@ -426,7 +438,8 @@ def _by_lag(
         states = A * states + B * entering
     echoes = [gramian * states]
     for response in reversed(responses):
-        echoes.append(C.transpose() * response + A.transpose() * echoes[-1])
+        later_on = A.transpose() * echoes[-1]
+        echoes.append(C.transpose() * response + later_on)
     during = [enclosure(response) for response in responses]
     length = len(changes)
     for _ in range(first - length):
@@ -438,13 +451,15 @@ def _by_lag(
         response = during[lag:]
         later = [*response, enclosure(states)]
         rest = _products([*response, enclosure(gramian * states)], later)
-        bound = float(np.sqrt(square * np.diag(rest).max()))
+        largest = np.diag(rest).max()
+        bound = math.sqrt(square * largest)
         if not bound <= 2 * beyond:  # the digits are used up
             break
         beyond = min(beyond, bound)
         if beyond <= _UNCORRELATED * square:
             break
-        products = _products(later, [*during[:left], enclosure(echoes[length - left])])
+        echo = enclosure(echoes[length - left])
+        products = _products(later, [*during[:left], echo])
         if lag == 0:  # no two changes of one input begin at once
             products[columns[:, None] == columns] = 0.0
         bounds.append(min(float(products.max()), beyond))
@@ -459,5 +474,6 @@ def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
     Y, Y_errors = (np.vstack(parts) for parts in zip(*right))
     X_size = np.abs(X)
     X_errors = X_errors + 2 * len(X) * EPS * X_size  # that of the product as well
-    beside = X_errors.T @ (np.abs(Y) + Y_errors)
-    return np.abs(X.T @ Y) + X_size.T @ Y_errors + beside
+    Y_largest = np.abs(Y) + Y_errors
+    wrong = X_size.T @ Y_errors + X_errors.T @ Y_largest
+    return np.abs(X.T @ Y) + wrong

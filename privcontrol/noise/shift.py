@@ -64,13 +64,15 @@ class Shift:
         """Return the largest shift of moves of certified squares."""
         every, exact = zip(*found)
         squares = np.concatenate(every)
-        return cls(float(round_up(np.sqrt(squares.max()))), all(exact), squares)
+        largest = math.sqrt(squares.max())
+        return cls(float(round_up(largest)), all(exact), squares)
 
     def beside_grid(self, grid: float) -> PrivacyLoss:
         """Return the loss, with what a sensor's grid adds to every shift."""
         if grid == 0:
             return PrivacyLoss.gaussian(self.value, (), self.exact)
-        return PrivacyLoss.gaussian(float(round_up(self.value + grid)), (), False)
+        shift = float(round_up(self.value + grid))
+        return PrivacyLoss.gaussian(shift, (), False)
 
 
 def certified_shift(
@@ -157,8 +159,8 @@ def _squares(
     if len(parts) == len(changes) == len(adjacency.parts) == 1:
         own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
         if own is not None:
-            shift = own.shift(horizon)
-            return np.array([shift**2 * (1 + 1e-15)]), False
+            square = own.shift(horizon) ** 2
+            return np.array([square * (1 + 1e-15)]), False
     root, error_bound = dense_root(parts, horizon)
     if root is None:
         raise NotRealizableError(LEAVES.format(name=plant.name))
@@ -212,16 +214,19 @@ def _independent_laplace(
         [output_sizes(adjacency, plant, horizon, 1)[0] for plant in plants]
     )
     grid = shift_of_resolution(resolution, scale, horizon, 1)
-    bound = float(round_up(sizes.max() / scale.min() * rounding + grid, 4))
+    largest = sizes.max() / scale.min() * rounding
+    bound = float(round_up(largest + grid, 4))
     if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
     responses = all_responses(adjacency, tuple(plants), horizon)
     if responses.balls or responses.apart:
         return one_coordinate(bound)
-    moved = np.abs(responses.points)
+    outputs = len(scale)
+    moved = np.abs(responses.points).reshape(horizon, outputs, -1)
     if resolution is not None:
-        moved += np.tile(resolution, horizon)[:, None]
-    shifts = round_up(moved / np.tile(scale, horizon)[:, None] * rounding)
+        moved += resolution[:, None]
+    shifts = moved / scale[:, None] * rounding
+    shifts = round_up(shifts).reshape(horizon * outputs, -1)
     exact = resolution is None and len(plants) == 1 and responses.exact
     return PrivacyLoss.laplace(shifts, exact=exact)
 
@@ -247,7 +252,8 @@ def output_sizes(
         if norm == 2:
             sizes.append(largest_apart(apart, apart.columns, 0.0))
         else:
-            sizes.append(apart.events * float(np.linalg.norm(apart.columns, 1)))
+            largest = np.linalg.norm(apart.columns, 1)
+            sizes.append(apart.events * float(largest))
     rounding = 4 * EPS * len(responses.points)
     return np.array(sizes) * (1 + rounding), exact
 
@@ -256,10 +262,10 @@ def triangular_root(factor: NDArray) -> NDArray:
     """Return L (m, m), triangular, with the covariance and zero rows of a factor."""
     size = len(factor)
     noisy = factor.any(axis=1)
-    (triangle,) = scipy.linalg.qr(factor[noisy].T, mode="r")
-    upper = triangle[: np.count_nonzero(noisy)]
-    is_negative = np.diag(upper) < 0
-    upper[is_negative] *= -1.0
+    rows = factor[noisy]
+    (triangle,) = scipy.linalg.qr(rows.T, mode="r")
+    upper = triangle[: len(rows)]
+    upper[np.diag(upper) < 0] *= -1.0
     lower = np.zeros((size, size))
     lower[np.ix_(noisy, noisy)] = upper.T
     return lower
@@ -288,14 +294,18 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     sizes: list[float] = []
     if responses.points.shape[1]:
         solved, wrong = undone(responses.points)
-        sizes += np.linalg.norm(np.abs(solved) + wrong, axis=0).tolist()
+        outermost = np.abs(solved) + wrong
+        sizes += np.linalg.norm(outermost, axis=0).tolist()
     for ball in responses.balls:
         solved, wrong = undone(ball)
-        bound = np.linalg.norm(wrong) + 1e-13 * np.linalg.norm(solved)
-        sizes.append(float(np.linalg.norm(solved, 2) + bound))
+        slack = np.linalg.norm(wrong) + 1e-13 * np.linalg.norm(solved)
+        size = np.linalg.norm(solved, 2) + slack
+        sizes.append(float(size))
     for apart in responses.apart:
-        sizes.append(largest_apart(apart, *undone(apart.columns)))
-    return round_up(np.array(sizes) * (1 + EPS * (len(lower) + 4)), 2)
+        solved, wrong = undone(apart.columns)
+        sizes.append(largest_apart(apart, solved, wrong))
+    rounding = 1 + EPS * (len(lower) + 4)
+    return round_up(np.array(sizes) * rounding, 2)
 
 
 def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
@@ -303,9 +313,14 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
 
     The root is right to about a unit in the last place of its largest entry.
     """
-    root = triangular_root(np.hstack([parts, np.diag(floor)]))
-    condition = np.linalg.norm(root, 2) / floor.min()
-    return root, 16 * len(root) * EPS * condition**2
+    together = np.hstack([parts, np.diag(floor)])
+    root = triangular_root(together)
+    return root, _error_of(root, np.linalg.norm(root, 2) / floor.min())
+
+
+def _error_of(root: NDArray, condition: float) -> float:
+    """Return the relative error of a triangular root of a given condition."""
+    return float(16 * len(root) * EPS * condition**2)
 
 
 def dense_root(
@@ -315,19 +330,21 @@ def dense_root(
 
     It is None if double precision does not prove that all changed outputs have noise.
     """
-    if len(parts) == 1 and isinstance(parts[0], Correlated):
-        return parts[0].root, 0.0
-    white = np.tile(PartSum(parts).white, horizon)
-    columns = PartSum(parts).responses(horizon).reshape(len(white), -1)
+    first = parts[0]
+    if len(parts) == 1 and isinstance(first, Correlated):
+        return first.root, 0.0
+    total = PartSum(parts)
+    white = np.tile(total.white, horizon)
+    columns = total.responses(horizon).reshape(len(white), -1)
     if white.all():
         return floored_root(columns, white)
     noisy = columns.any(axis=1)
     if noisy.sum() > columns.shape[1]:
         return None, np.inf
     root = triangular_root(columns)
-    singular = scipy.linalg.svdvals(root[np.ix_(noisy, noisy)])
-    condition = singular[0] / max(singular[-1], np.finfo(float).tiny)
-    error_bound = 16 * len(root) * EPS * condition**2
+    inner = root[np.ix_(noisy, noisy)]
+    condition = np.linalg.cond(inner)
+    error_bound = _error_of(root, condition)
     if not error_bound < _LARGEST_ERROR_BOUND:
         return None, np.inf
     return root, error_bound
@@ -365,9 +382,11 @@ def grid_shift(
     for part in parts:
         if part.drive is not None and part.drive[0] is None:
             _, shaping = part.drive
-            left = shaping.inverse().after(LinearSystem.gain(np.diag(resolution)))
-            gain = largest_gain(left) * math.sqrt(run * len(resolution))
-            bounds.append(float(round_up(gain * (1 + 1e-9))))
+            steps = LinearSystem.gain(np.diag(resolution))
+            left = shaping.inverse().after(steps)
+            entries = run * len(resolution)
+            bound = largest_gain(left) * math.sqrt(entries)
+            bounds.append(float(round_up(bound * (1 + 1e-9))))
     if not bounds:
         raise PrivacyError(
             "resolution: readings on a grid need noise that is drawn again at every "
@@ -388,5 +407,6 @@ def shift_of_resolution(
     if resolution is None:
         return 0.0
     entries = np.tile(resolution / sizes, horizon)
+    rounding = 1 + 1e-15 * len(entries)
     size = np.linalg.norm(entries, ord=norm)
-    return float(round_up(size * (1 + 1e-15 * len(entries)), 2))
+    return float(round_up(size * rounding, 2))
