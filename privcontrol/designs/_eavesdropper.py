@@ -317,7 +317,15 @@ def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdrop
         gain, factor = _updated(known, gain.T @ known, error)
         blind = blind[:, :0]
     gain = gain @ reading
-    return Eavesdropper(plant, noise.horizon, mean, gain, factor, blind, known)
+    return Eavesdropper(
+        plant,
+        noise.horizon,
+        mean,
+        gain,
+        factor,
+        blind,
+        known,
+    )
 
 
 def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:

@@ -42,6 +42,7 @@ from ..systems.linear import (
     impulse_energies,
     poles_of,
     response_from_rest,
+    spectral_radius,
 )
 from .problem import DesignProblem, SizedNoise, StationaryDesign, Weight, price_of
 from .request import Request
@@ -115,7 +116,12 @@ def endless(problem: DesignProblem) -> SizedNoise:
         floor = (White(request.floor),)
     if own <= allowed:
         design = StationaryDesign(
-            white, None, secret.scaled_system, own, own_cost, own_cost
+            white,
+            None,
+            secret.scaled_system,
+            own,
+            own_cost,
+            own_cost,
         )
         floor = ()
     else:
@@ -124,7 +130,11 @@ def endless(problem: DesignProblem) -> SizedNoise:
             design = white_design(secret, left, price)
         else:
             design = stationary_design(
-                secret, left, price, order=request.order, gap=request.gap
+                secret,
+                left,
+                price,
+                order=request.order,
+                gap=request.gap,
             )
     if floor:
         bound = design.lower_bound * (design.shift / allowed) ** 2
@@ -143,7 +153,8 @@ def _left_to_hide(allowed: float, own: float) -> float:
     """Return the shift that is left to noise beside a floor with a shift of its own."""
     if own == math.inf:
         return allowed
-    left = (allowed**-2 - own**-2) ** -0.5 * (1 - 1e-12)
+    information = allowed**-2 - own**-2
+    left = information**-0.5 * (1 - 1e-12)
     return min(left, _MOST_LEFT * allowed)
 
 
@@ -177,7 +188,8 @@ def long_noise(problem: DesignProblem) -> SizedNoise | None:
     part = replace(design.part, starts_stationary=False)
     impulse = price.after(part.system).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
-    cost = float(remaining @ np.sum(impulse**2, axis=(1, 2)))
+    energies = np.sum(impulse**2, axis=(1, 2))
+    cost = float(remaining @ energies)
     enough = cost / (1 + request.gap) * allowed**2
     bound = _bound_of_run(secret, price, design.multipliers, horizon, enough)
     bound = bound / allowed**2
@@ -215,16 +227,15 @@ def _of_any_length(
 
 def _is_long_and_plain(request: Request, weight: Weight) -> bool:
     """Whether a long run is asked for, with disturbances of at most some forty shapes."""
-    if request.horizon < _LONG or request.has_models or request.floor is not None:
+    if request.horizon < _LONG or request.has_models or request.family != "gaussian":
         return False
-    if request.resolution is not None or request.factor is not None:
+    options = (request.floor, request.resolution, request.factor)
+    if any(option is not None for option in options):
         return False
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
-    for part in request.adjacency.parts:
-        if not as_secret(part).is_plain_change:
-            return False
-    return request.family == "gaussian"
+    secrets = map(as_secret, request.adjacency.parts)
+    return all(secret.is_plain_change for secret in secrets)
 
 
 def _bound_of_run(
@@ -240,25 +251,30 @@ def _bound_of_run(
     responses. The stationary weights do in long runs. Otherwise a search for better ones
     ends at a bound of ``enough``.
     """
-    least = 0.0
+    relative = multipliers / multipliers.max()
+    changes = secret.changes(horizon)
     if horizon * len(multipliers) > _MOST_MOVES:
-        least = _LEAST_SHARE
-    chosen = multipliers >= least * multipliers.max()
-    shares = np.maximum(multipliers[chosen], _LIGHTEST * multipliers.max())
+        is_heavy = relative >= _LEAST_SHARE
+        relative = relative[is_heavy]
+        changes = changes[:, :, is_heavy]
+    shares = np.maximum(relative, _LIGHTEST)
     shares /= shares.sum()
-    changes = secret.changes(horizon)[:, :, chosen]
     priced = price.after(secret.system)
-    bound = nuclear_norm_below(response_from_rest(priced, changes * np.sqrt(shares)))
+    weighted = changes * np.sqrt(shares)
+    bound = nuclear_norm_below(response_from_rest(priced, weighted))
     dimensions = horizon * min(secret.inputs, len(price.C))
     if bound >= enough or dimensions > _MOST_DIMENSIONS:
         return bound
-    (responses,) = scipy.linalg.qr(
-        causal_map(priced.impulse_response(horizon)), mode="r"
-    )
-    points = responses[: responses.shape[1]] @ causal_map(changes)
+    every = causal_map(priced.impulse_response(horizon))
+    (responses,) = scipy.linalg.qr(every, mode="r")
+    points = responses[: every.shape[1]] @ causal_map(changes)
     weights = np.tile(shares / horizon, horizon)
     found = rough_shape(
-        points, 0.0, weights=weights, enough=enough, updates=_OF_A_BOUND
+        points,
+        0.0,
+        weights=weights,
+        enough=enough,
+        updates=_OF_A_BOUND,
     )
     return found.lower_bound
 
@@ -274,12 +290,11 @@ def nuclear_norm_below(impulse: NDArray) -> float:
     """
     samples = len(impulse)
     count = scipy.fft.next_fast_len(2 * samples, real=True)
-    left, _, right = np.linalg.svd(
-        np.fft.rfft(impulse, count, axis=0), full_matrices=False
-    )
+    values = np.fft.rfft(impulse, count, axis=0)
+    left, _, right = np.linalg.svd(values, full_matrices=False)
     phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
-    products = np.cumsum(np.sum(phases * impulse, axis=(1, 2)))
-    products = np.maximum(products, 0.0)
+    by_sample = np.sum(phases * impulse, axis=(1, 2))
+    products = np.maximum(np.cumsum(by_sample), 0.0)
     return float(products @ products) * (1 - 1e-9)
 
 
@@ -316,8 +331,9 @@ def stationary_design(
     for shaping in others:
         with suppress(UncertifiableError):
             sized.append(problem.scaled(shaping, allowed))
-    shaping, shift = min(sized, key=lambda each: _mean_cost(problem.price, each[0]))
-    cost = _mean_cost(problem.price, shaping)
+    costs = [_mean_cost(problem.price, shaping) for shaping, _ in sized]
+    cost = min(costs)
+    shaping, shift = sized[costs.index(cost)]
     design = StationaryDesign(
         shaping,
         response,
@@ -351,7 +367,12 @@ def _plant_driven(
     cost = _mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
     return StationaryDesign(
-        shaping, secret.system, secret.scaled_system, shift, cost, bound
+        shaping,
+        secret.system,
+        secret.scaled_system,
+        shift,
+        cost,
+        bound,
     )
 
 
@@ -365,7 +386,12 @@ def white_design(
     shaping = LinearSystem.gain(size * np.eye(outputs))
     cost = _mean_cost(weight, shaping)
     return StationaryDesign(
-        shaping, None, secret.scaled_system, allowed, cost, math.nan
+        shaping,
+        None,
+        secret.scaled_system,
+        allowed,
+        cost,
+        math.nan,
     )
 
 
@@ -384,9 +410,9 @@ def _shapings_for(
     """
     with piece(0, 2):
         best, balanced = problem.optimum()
-    orders = range(balanced.order + 1)
+    orders = list(range(balanced.order + 1))
     if problem.order is not None:
-        orders = range(min(problem.order, balanced.order), balanced.order + 1)[:1]
+        orders = [min(problem.order, balanced.order)]
     warp = problem.grid.warp
     candidates = (unwarped(truncated(balanced, k), warp) for k in orders)
     enough = best.lower_bound * (1 + problem.gap)
@@ -448,15 +474,16 @@ class _Problem(ByContent):
         least = np.inf
         best = None
         for shaping in shapings:
-            poles = np.append(poles_of(shaping), poles_of(shaping.inverse()))
-            if np.abs(poles).max(initial=0.0) >= 1:
+            systems = (shaping, shaping.inverse())
+            if max(map(spectral_radius, systems)) >= 1:
                 continue
             with piece(shaping.order, _USUAL_ORDER):
                 shaped = frequency_response(shaping, self.grid.points)
             left = np.linalg.solve(shaped, self.responses.columns)
             square = self.responses._replace(columns=left).largest_square(self.grid)
             priced = np.abs(self.prices @ shaped) ** 2
-            cost = square * float(self.grid.mean(priced.sum(axis=(1, 2))))
+            mean = self.grid.mean(priced.sum(axis=(1, 2)))
+            cost = square * float(mean)
             if cost < least:
                 least = cost
                 best = shaping.scaled(math.sqrt(square))
@@ -538,7 +565,8 @@ class FrequencyGrid:
         """
         poles = np.append(poles, 0.0)
         tries = np.tanh(np.linspace(-6, 6, 601))[:, None]
-        radii = np.abs((poles - tries) / (1 - tries * poles)).max(axis=1)
+        moved = (poles - tries) / (1 - tries * poles)
+        radii = np.abs(moved).max(axis=1)
         best = int(radii.argmin())
         warp = float(tries[best, 0])
         widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
@@ -553,12 +581,14 @@ class FrequencyGrid:
     @property
     def points(self) -> NDArray:
         """z (N/2 + 1,) on the unit circle."""
-        return (self._even + self.warp) / (1 + self.warp * self._even)
+        even = self._even
+        return (even + self.warp) / (1 + self.warp * even)
 
     @property
     def _even(self) -> NDArray:
         """s (N/2 + 1,), at even distances on the unit circle."""
-        angles = 2 * np.pi * np.arange(self.count // 2 + 1) / self.count
+        steps = np.arange(self.count // 2 + 1)
+        angles = 2 * np.pi * steps / self.count
         return np.exp(1j * angles)
 
     @cached_property
@@ -618,7 +648,8 @@ class Responses(NamedTuple):
         for moves in secret.signals:
             size = moves.radius * np.sqrt(moves.events)
             column = size * response[:, :, [moves.column]]
-            columns.append(column * moves.transforms(points)[:, None])
+            transforms = moves.transforms(points)
+            columns.append(column * transforms[:, None])
         balls = []
         count = sum(column.shape[2] for column in columns)
         for index in secret.balls:
@@ -633,7 +664,8 @@ class Responses(NamedTuple):
         for ball in self.balls:
             axes = self.columns[:, :, ball]
             forms.append(grid.mean(_adjoint(axes) @ axes))
-        return grid.mean(np.sum(np.abs(self.columns) ** 2, axis=1)), forms
+        energies = np.sum(np.abs(self.columns) ** 2, axis=1)
+        return grid.mean(energies), forms
 
     def largest_square(self, grid: FrequencyGrid) -> float:
         """Return the largest mean square of a move."""
@@ -682,21 +714,22 @@ def best_spectrum(
             bound = reached
             bounding = (kernel, multipliers)
         roots = np.maximum(roots, _NOTHING * roots.max())
-        whitening = _adjoint(vectors / np.sqrt(roots)[:, None, :])
+        whitening = _adjoint(_scaled(vectors, 1 / np.sqrt(roots)))
         left = responses._replace(columns=whitening @ responses.columns)
         squares, forms = left.forms(grid)
         worst = _largest(squares, forms)
         cost = float(grid.mean(roots.sum(axis=1))) * worst
         if cost < least:
             least = cost
-            middle = (vectors * worst * roots[:, None, :]) @ _adjoint(vectors)
+            middle = _scaled(vectors, worst * roots) @ _adjoint(vectors)
         if least <= bound**2 * (1 + tol):
             break
         scaled = multipliers * (squares / worst) ** power
         columns = responses.columns.copy()
         for ball, form in zip(responses.balls, forms):
             sizes = np.sqrt(multipliers[ball])
-            values, axes = np.linalg.eigh(form / worst * np.outer(sizes, sizes))
+            weighted = form / worst * np.outer(sizes, sizes)
+            values, axes = np.linalg.eigh(weighted)
             scaled[ball] = np.maximum(values, 0.0)
             columns[:, :, ball] = columns[:, :, ball] @ axes
         multipliers = scaled / scaled.sum()
@@ -705,10 +738,12 @@ def best_spectrum(
     # the bound is that of the true price, whose small eigenvalues are not raised
     kernel, multipliers = bounding
     lowered = root @ inverse_root
-    values = np.maximum(np.linalg.eigvalsh(lowered @ kernel @ lowered), 0.0)
-    bound = float(grid.mean(np.sqrt(values).sum(axis=1)))
-    singles = responses.balls[0].start if responses.balls else len(multipliers)
-    return BestSpectrum(spectrum, min(bound**2, least), multipliers[:singles])
+    values = np.linalg.eigvalsh(lowered @ kernel @ lowered)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    bound = float(grid.mean(roots.sum(axis=1)))
+    if responses.balls:
+        multipliers = multipliers[: responses.balls[0].start]
+    return BestSpectrum(spectrum, min(bound**2, least), multipliers)
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:
@@ -717,10 +752,13 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
     roots = np.sqrt(np.maximum(values, 0.0))
     raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
     rows = _adjoint(vectors)
-    matrices = []
-    for sizes in (roots, raised, 1 / raised):
-        matrices.append((vectors * sizes[:, None, :]) @ rows)
-    return matrices
+    every = (roots, raised, 1 / raised)
+    return [_scaled(vectors, sizes) @ rows for sizes in every]
+
+
+def _scaled(stack: NDArray, sizes: NDArray) -> NDArray:
+    """Return a stack of matrices with columns multiplied by sizes (N, r)."""
+    return stack * sizes[:, None, :]
 
 
 def _adjoint(stack: NDArray) -> NDArray:
@@ -737,18 +775,18 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
     M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
     from the outer factors of the diagonal, so a scalar spectrum is factored at once.
     """
-    size = spectrum.shape[1]
-    factor = np.zeros_like(spectrum)
-    for i in range(size):
-        logarithm = grid.coefficients(0.5 * np.log(spectrum[:, i, i].real))
-        factor[:, i, i] = np.exp(grid.values(_causal(logarithm) * 2))
+    identity = np.eye(spectrum.shape[1])
+    diagonals = np.einsum("kii->ki", spectrum).real
+    logarithms = grid.coefficients(np.log(diagonals))
+    outer = np.exp(grid.values(_causal(logarithms)))
+    factor = _scaled(identity, outer)
     for _ in range(60):
         left = np.linalg.solve(factor, spectrum)
         ratio = _adjoint(np.linalg.solve(factor, _adjoint(left)))
-        residual = np.abs(ratio - np.eye(size)).max()
+        residual = np.abs(ratio - identity).max()
         if residual < _FACTORED:
             break
-        sum_of_halves = grid.coefficients(ratio + np.eye(size))
+        sum_of_halves = grid.coefficients(ratio + identity)
         factor = factor @ grid.values(_causal(sum_of_halves))
     return grid.causal_coefficients(factor)
 
@@ -771,7 +809,8 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
     factor = spectral_factor(grid, spectrum)
     transposed = spectral_factor(grid, spectrum.conj())
     right = grid.values(transposed.swapaxes(1, 2))
-    phase = np.linalg.solve(_adjoint(right), grid.values(factor))
+    values = grid.values(factor)
+    phase = np.linalg.solve(_adjoint(right), values)
     return factor, grid.causal_coefficients(phase)
 
 
@@ -823,13 +862,14 @@ def _block_matrix(blocks: NDArray) -> NDArray:
 def _length(coefficients: NDArray, negligible: float) -> int:
     """Return the number of coefficients up to the last one that is not negligible."""
     sizes = np.abs(coefficients).max(axis=(1, 2))
-    return 1 + int(np.flatnonzero(sizes > negligible * sizes.max())[-1])
+    (large,) = np.nonzero(sizes > negligible * sizes.max())
+    return 1 + int(large[-1])
 
 
 def truncated(system: LinearSystem, order: int) -> LinearSystem:
     """Return the first states of a balanced realisation."""
-    A = system.A[:order, :order]
-    return LinearSystem(A, system.B[:order], system.C[:, :order], system.D)
+    A, B, C, D = system.matrices
+    return LinearSystem(A[:order, :order], B[:order], C[:, :order], D)
 
 
 def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
@@ -853,6 +893,5 @@ def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
     else:
         start = np.ones(size)  # ARPACK would draw one at random
         left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
-    order = np.argsort(-values)
-    largest = order[:count]
+    largest = np.argsort(-values)[:count]
     return left[:, largest], values[largest], right[largest]

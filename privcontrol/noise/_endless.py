@@ -142,7 +142,8 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
 def _check_forgotten(plant: Plant, kept: NDArray) -> None:
     """Refuse a plant whose kept states (n,) do not all decay, by the mode's name."""
     A = plant.A[np.ix_(kept, kept)]
-    radius = np.abs(np.linalg.eigvals(A)).max(initial=0.0)
+    sizes = np.abs(np.linalg.eigvals(A))
+    radius = sizes.max(initial=0.0)
     if radius > 1 - _UNDAMPED:
         states = tuple(np.array(plant.states)[kept])
         mode = growing_mode(replace(plant, A=A, states=states))
@@ -386,7 +387,14 @@ def square_of_several(
     changes, columns = _changes(members, system.input_count)
     if len(columns) > _MOST_SHAPES:
         return Ball(_together(square, lambda lag: square, lags))
-    bounds = _by_lag(system, gramian, changes, lags[0], square, columns)
+    bounds = _by_lag(
+        system,
+        gramian,
+        changes,
+        lags[0],
+        square,
+        columns,
+    )
     later = _largest_from(bounds)
 
     def from_lag(lag: int) -> float:
@@ -398,7 +406,7 @@ def square_of_several(
 
 def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
     """Return every change as a signal (L, q, S), and its input (S,)."""
-    longest = max(len(shape) for moves in members for shape in moves.shapes)
+    longest = max(moves.longest for moves in members)
     changes = []
     columns = []
     for moves in members:
@@ -465,13 +473,14 @@ def _by_lag(
         bounds.append(min(float(products.max()), beyond))
         if lag >= length:
             states = A * states
-    return np.array([*bounds, beyond]) * (1 + 16 * EPS)
+    bounds.append(beyond)
+    return np.array(bounds) * (1 + 16 * EPS)
 
 
 def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
     """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
-    X, X_errors = (np.vstack(parts) for parts in zip(*left))
-    Y, Y_errors = (np.vstack(parts) for parts in zip(*right))
+    X, X_errors = map(np.vstack, zip(*left))
+    Y, Y_errors = map(np.vstack, zip(*right))
     X_size = np.abs(X)
     X_errors = X_errors + 2 * len(X) * EPS * X_size  # that of the product as well
     Y_largest = np.abs(Y) + Y_errors

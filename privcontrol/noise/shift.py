@@ -133,7 +133,13 @@ def certified_loss(
     run = int(horizon)
     white = PartSum(parts).white
     if white.any():
-        return _independent_laplace(adjacency, plants, run, white, resolution)
+        return _independent_laplace(
+            adjacency,
+            plants,
+            run,
+            white,
+            resolution,
+        )
     every = []
     for plant in plants:
         form = _form_of(parts, plant, run)

@@ -132,6 +132,11 @@ class SignalMoves(ByContent):
         return [shape[:length] for length in range(first, len(shape) + 1)]
 
     @property
+    def longest(self) -> int:
+        """Largest number of samples of a shape."""
+        return max(map(len, self.shapes))
+
+    @property
     def variants(self) -> list[NDArray]:
         """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
         variants = []
@@ -240,8 +245,7 @@ class SecretInputs(ByContent):
     @property
     def longest(self) -> int:
         """Largest number of samples of a shape."""
-        shapes = [shape for moves in self.signals for shape in moves.shapes]
-        return max(map(len, shapes), default=1)
+        return max([moves.longest for moves in self.signals], default=1)
 
     def keeping(self, states: NDArray) -> SecretInputs:
         """Return the secret with the states of a mask (n,) alone."""
