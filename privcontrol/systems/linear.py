@@ -196,8 +196,14 @@ def sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
 
 def beside(first: LinearSystem, second: LinearSystem) -> LinearSystem:
     """Return two systems, each with inputs and outputs of its own."""
-    pairs = zip(first.matrices, second.matrices)
-    return LinearSystem(*(block_diagonal(one, other) for one, other in pairs))
+    matrices = []
+    for one, other in zip(first.matrices, second.matrices):
+        rows, columns = _shape(one)
+        below, beyond = _shape(other)
+        right = _zeros(one, rows, beyond)
+        left = _zeros(one, below, columns)
+        matrices.append(_blocks([[one, right], [left, other]]))
+    return LinearSystem(*matrices)
 
 
 def transformed(system: LinearSystem, basis: BallMatrix) -> LinearSystem:
@@ -347,15 +353,6 @@ def _blocks(blocks: list[list[Matrix]]) -> Matrix:
     if isinstance(blocks[0][0], np.ndarray):
         return np.block(blocks)
     return block_balls(blocks)
-
-
-def block_diagonal(first: Matrix, second: Matrix) -> Matrix:
-    """Return two matrices of one kind on a diagonal."""
-    rows, columns = _shape(first)
-    below, beside = _shape(second)
-    right = _zeros(first, rows, beside)
-    left = _zeros(first, below, columns)
-    return _blocks([[first, right], [left, second]])
 
 
 def _columns(matrix: Matrix, index: Sequence[int]) -> Matrix:

@@ -38,8 +38,8 @@ from ..core._linalg import (
     one_of,
     rational_matrix,
     real_array,
+    row_sum_norm,
     submatrix,
-    upper_bounds,
     upper_float,
     working_bits,
 )
@@ -352,8 +352,8 @@ def _accurate_columns(matrix: BallMatrix) -> int:
     known = matrix * Ball(0, _ACCURATE / 4)
     if known.contains(matrix - matrix.mid()):
         return matrix.ncols()
-    columns = matrix.transpose().tolist()
-    return next((k for k, x in enumerate(columns) if not _is_accurate(x)), len(columns))
+    is_known = [_is_accurate(column) for column in matrix.transpose().tolist()]
+    return [*is_known, False].index(False)
 
 
 def _is_accurate(column: list[Ball]) -> bool:
@@ -576,18 +576,14 @@ def _peak_bound(system: LinearSystem) -> float:
     samples = _BLOCK
     with working_bits():
         power = ball_matrix(A) ** samples
-        while (left := _row_sum(power)) > _TAIL and samples < _MOST_SAMPLES:
+        while (left := upper_float(row_sum_norm(power))) > _TAIL:
+            if samples == _MOST_SAMPLES:
+                raise UncertifiableError(_TOO_CLOSE)
             power = power * power
             samples *= 2
-    if not left <= _TAIL:
-        raise UncertifiableError(_TOO_CLOSE)
     free = FreeResponse(A, B, 0, samples - 1)
     states = np.abs(free.states()).max(axis=1).sum(axis=0)
     tail = np.abs(C).sum(axis=1)[:, None] * states * (2 * left)
     total = np.abs(D) + np.abs(free.outputs(C)).sum(axis=0) + tail
     rounding = 4 * EPS * (samples + total.shape[1])
     return float(total.sum(axis=1).max() * (1 + rounding))
-
-
-def _row_sum(matrix: BallMatrix) -> float:
-    return float(upper_bounds(matrix).sum(axis=1).max())
