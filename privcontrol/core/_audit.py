@@ -181,18 +181,16 @@ def audit(
     rng = generator(rng)
     trials = positive_integer(trials, "trials")
     confidence = positive_number(confidence, "confidence")
-    if trials > _MOST:
+    if not _FEWEST <= trials <= _MOST or confidence >= 1:
         raise ValueError(
-            f"trials: expected at most {_MOST:.0e}, which tell epsilon to three digits, got "
-            f"{trials}"
+            f"expected {_FEWEST} to {_MOST:.0e} trials and a confidence below 1, got "
+            f"{trials} and {confidence}"
         )
-    if trials < _FEWEST or confidence >= 1:
-        raise ValueError(
-            f"expected at least {_FEWEST} trials and a confidence below 1, got {trials} "
-            f"and {confidence}"
-        )
-    if adjacency is None and inputs is None:
-        adjacency = _own_adjacency(mechanism)
+    if adjacency is None and inputs is None:  # what it was designed for
+        designed = getattr(mechanism, "noise", None), mechanism
+        for known in designed:
+            known = getattr(known, "request", known)
+            adjacency = getattr(known, "adjacency", None) or adjacency
     if delta is None and claim is None and isinstance(mechanism, Mechanism):
         delta = _DELTA
     if adjacency is not None and inputs is None:
@@ -322,15 +320,6 @@ def _linear_mechanism(mechanism: object) -> Mechanism:
     )
 
 
-def _own_adjacency(mechanism: object) -> Adjacency | None:
-    """Return what output noise or a loop was designed for."""
-    for designed in (mechanism, getattr(mechanism, "noise", None)):
-        adjacency = getattr(getattr(designed, "request", designed), "adjacency", None)
-        if adjacency is not None:
-            return adjacency
-    return None
-
-
 def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
     """Return tests along the worst moves of a linear mechanism, one test of a loop."""
     linear = _linear_mechanism(mechanism)
@@ -441,7 +430,11 @@ def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
     columns = moves.vectors
     norm = mechanism.noise.shift_norm
     if moves.is_ball:
-        steepest = _steepest(shifts, norm)
+        # unit vectors u as columns at which ||shifts @ u|| is (locally) largest
+        steepest = scipy.linalg.svd(shifts, full_matrices=False)[2].T
+        for _ in range(50 if norm == 1 else 0):
+            steepest = shifts.T @ np.sign(shifts @ steepest)
+            steepest /= np.maximum(column_norms(steepest), np.finfo(float).tiny)
         columns = columns @ steepest
         shifts = shifts @ steepest
     # among equal sums a move of few coordinates shows its full loss most often
@@ -449,16 +442,6 @@ def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
     _, order = scipy.linalg.qr(shifts, mode="r", pivoting=True)
     chosen = dict.fromkeys([int(dangers.argmax()), *order[: _MOVES - 1].tolist()])
     return manifold.kernel @ columns[:, list(chosen)]
-
-
-def _steepest(shifts: NDArray, norm: float) -> NDArray:
-    """Return unit vectors u as columns at which ||shifts @ u|| is (locally) largest."""
-    found = scipy.linalg.svd(shifts, full_matrices=False)[2].T
-    if norm == 1:
-        for _ in range(50):
-            found = shifts.T @ np.sign(shifts @ found)
-            found = found / np.maximum(column_norms(found), np.finfo(float).tiny)
-    return found
 
 
 # -- scores --------------------------------------------------------------------------
@@ -494,21 +477,16 @@ def _fitted(test: _Test, size: int, rng: np.random.Generator) -> list[_Test]:
             centre = np.median(drawn, axis=0)
             moment = (np.abs(drawn - centre) ** power).mean(axis=0)
             laws.append((centre, np.maximum(moment ** (1 / power), least)))
-        tests.append(replace(test, score=partial(_entrywise_ratio, power, laws)))
+
+        def score(released: NDArray, power: int = power, laws: list = laws) -> NDArray:
+            near, far = (
+                (np.abs(released - centre) / spread) ** power / power + np.log(spread)
+                for centre, spread in laws
+            )
+            return (far - near).sum(axis=1)
+
+        tests.append(replace(test, score=score))
     return tests
-
-
-def _entrywise_ratio(
-    power: int, laws: list[tuple[NDArray, NDArray]], released: NDArray
-) -> NDArray:
-    """Return log p/q, p and q with independent entries of given centres and spreads."""
-    near, far = (
-        ((np.abs(released - centre) / spread) ** power / power + np.log(spread)).sum(
-            axis=1
-        )
-        for centre, spread in laws
-    )
-    return far - near
 
 
 # -- regions and bounds --------------------------------------------------------------

@@ -58,7 +58,7 @@ class ByContent(Compared):
     __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
 
     def _identity(self) -> tuple:
-        compared = [field.name for field in fields(self) if field.compare]
+        compared = (field.name for field in fields(self) if field.compare)
         return tuple(comparable(getattr(self, name)) for name in compared)
 
 
@@ -137,8 +137,8 @@ class Saved:
 
     def _saved_fields(self) -> dict[str, object]:
         """Return what a file holds of this object, by name."""
-        made_with = [field.name for field in fields(self) if field.init]
-        return {name: getattr(self, name) for name in made_with}
+        made_with = (field for field in fields(self) if field.init)
+        return {field.name: getattr(self, field.name) for field in made_with}
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Self:
@@ -197,7 +197,10 @@ def decode(value: object) -> Any:
     if set(value) == {"float"} and isinstance(value["float"], str):
         return float.fromhex(value["float"])
     if set(value) == {"shape", "floats"}:
-        return _array(value["shape"], value["floats"])
+        numbers = [float.fromhex(number) for number in value["floats"]]
+        array = np.array(numbers, float).reshape(value["shape"])
+        array.flags.writeable = False
+        return array
     saved = {name: decode(part) for name, part in value.items()}
     kind = saved.get("kind")
     if not isinstance(kind, str):
@@ -209,13 +212,6 @@ def decode(value: object) -> Any:
         )
     del saved["kind"]
     return _KINDS[kind]._restored(saved)
-
-
-def _array(shape: list[int], floats: list[str]) -> NDArray:
-    array = np.array([float.fromhex(number) for number in floats], float)
-    array = array.reshape(shape)
-    array.flags.writeable = False
-    return array
 
 
 def as_path(path: str | os.PathLike) -> Path:
@@ -307,11 +303,11 @@ def sync_folder(path: str | Path) -> None:
 def html_table(rows: Mapping[str, str]) -> str:
     """Return labels and texts as a table of HTML."""
     left = "style='text-align: left'"
-    lines = [
-        f"<tr><th {left}>{html.escape(label)}</th><td {left}>{html.escape(text)}</td></tr>"
-        for label, text in rows.items()
-    ]
-    return f"<table>{''.join(lines)}</table>"
+    lines = ""
+    for label, text in rows.items():
+        lines += f"<tr><th {left}>{html.escape(label)}</th>"
+        lines += f"<td {left}>{html.escape(text)}</td></tr>"
+    return f"<table>{lines}</table>"
 
 
 def with_units(

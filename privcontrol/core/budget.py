@@ -333,8 +333,19 @@ def _kappa_inverse(epsilon: float, delta: float) -> float:
     It is for log kappa, or log(1 - kappa), as a function of log y. It starts from the
     larger of two lower bounds, Phi(-u) = delta and the chord at epsilon = 0.
     """
-    if not (0 <= epsilon <= LARGEST_EPSILON and SMALLEST_DELTA <= delta < 1):
-        _refuse_budget(epsilon, delta)
+    if not 0 <= epsilon <= LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}"
+        )
+    if delta == 0:
+        raise ValueError(
+            "delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a "
+            "delta > 0"
+        )
+    if not SMALLEST_DELTA <= delta < 1:
+        raise ValueError(
+            f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}"
+        )
     ratio_of = _series if epsilon < 1.5 else _tail
     target = delta
     quantile = abs(float(ndtri(delta)))
@@ -401,21 +412,6 @@ def _each(
     pairs = np.broadcast(first, second)
     values = [function(float(a), float(b)) for a, b in pairs]
     return _plain(np.reshape(values, pairs.shape))
-
-
-def _refuse_budget(epsilon: float, delta: float) -> NoReturn:
-    if not 0 <= epsilon <= LARGEST_EPSILON:
-        raise ValueError(
-            f"epsilon: expected a number from 0 to {LARGEST_EPSILON:g}, got {epsilon}"
-        )
-    if delta == 0:
-        raise ValueError(
-            "delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a "
-            "delta > 0"
-        )
-    raise ValueError(
-        f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}"
-    )
 
 
 # -- sizes of noise -----------------------------------------------------------------

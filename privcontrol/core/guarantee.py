@@ -419,11 +419,14 @@ class PrivacyGuarantee(Accounted, Saved):
         total = self
         for other in others:
             total._same_secret(checked_guarantee(other))
+            delta = max(total.quoted_delta, other.quoted_delta)
+            if _fails(total) and _fails(other):  # IP Proposition 2
+                delta = min(total.quoted_delta + other.quoted_delta, 0.999)
             total = PrivacyGuarantee(
                 composed(total.loss, other.loss),
                 total.scope.joined(other.scope),
                 total.releases + other.releases,
-                _delta_to_quote(total, other),
+                delta,
             )
         return total
 
@@ -712,16 +715,6 @@ def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
 def _fails(guarantee: PrivacyGuarantee) -> bool:
     """Return whether it is one of black boxes alone, whose deltas add."""
     return family_in_words(guarantee.loss) == "black-box" and guarantee.loss.failure > 0
-
-
-def _delta_to_quote(total: PrivacyGuarantee, other: PrivacyGuarantee) -> float:
-    """Return the delta at which two releases are quoted, for black boxes their sum.
-
-    This is (sum of epsilon, sum of delta) of IP Proposition 2, or less.
-    """
-    if _fails(total) and _fails(other):
-        return min(total.quoted_delta + other.quoted_delta, 0.999)
-    return max(total.quoted_delta, other.quoted_delta)
 
 
 # -- guarantees together ------------------------------------------------------------

@@ -779,7 +779,16 @@ class AdaptiveReleases:
             mechanism = Mechanism(LinearQuery(matrix), noise)
             answer = mechanism.release(data, rng=rng, grid=grid)
         else:
-            answer = self._with_the_draw(matrix, noise, data, grid)
+            exact, _ = exact_data(data, "entries")
+            column = RationalMatrix(len(exact), 1, exact)
+            answer = exact_release(
+                exact_product(matrix, column).entries(),
+                beside(noise.factor, padding_of(noise)),
+                noise.family,
+                grid=grid,
+                source=self._source,
+                eta=self._eta,
+            )
         self._published.append(answer)
         return answer.copy()
 
@@ -806,21 +815,6 @@ class AdaptiveReleases:
                 "rng: a run that draws its noise once is released exactly, without rng, "
                 "or simulated with an rng in every release"
             )
-
-    def _with_the_draw(
-        self, F: NDArray, noise: Noise, data: NDArray, grid: Step | None
-    ) -> NDArray:
-        """Return F x + Lambda_t eta for the run's eta, with the padding of its stack."""
-        exact, _ = exact_data(data, "entries")
-        answers = exact_product(F, RationalMatrix(len(exact), 1, exact)).entries()
-        return exact_release(
-            answers,
-            beside(noise.factor, padding_of(noise)),
-            noise.family,
-            grid=grid,
-            source=self._source,
-            eta=self._eta,
-        )
 
     def _with(
         self, F: ArrayLike, noise: Noise, count: int

@@ -631,7 +631,13 @@ class PrivacyLoss(Saved):
         for column, row in zip(columns, rows):
             shifts = [shift for shift, n in row.shifts for _ in range(n)]
             column[: len(shifts)] = shifts
-        return tuple(rows[place] for place in _undominated(columns))
+        # a coordinate with the smaller shift is a post-processing of the larger one
+        left = np.argsort(-columns.sum(axis=1), kind="stable")
+        kept: list[int] = []
+        while left.size and len(kept) < _UNDOMINATED:
+            kept.append(int(left[0]))
+            left = left[(columns[left] > columns[left[0]]).any(axis=1)]
+        return tuple(rows[place] for place in [*kept, *left.tolist()])
 
     @cached_property
     def pure(self) -> float:
@@ -720,20 +726,6 @@ def one_coordinate(epsilon: float) -> PrivacyLoss:
 def _row(shifts: NDArray) -> tuple[tuple[float, int], ...]:
     """Return positive shifts with their counts, largest first."""
     return _merged((shift, 1) for shift in shifts[shifts > 0].tolist())
-
-
-def _undominated(rows: NDArray) -> list[int]:
-    """Return the sorted rows (J, r) that no other row dominates, and more if they are many.
-
-    A coordinate with the smaller shift is a post-processing of the larger one, and the
-    order of independent coordinates does not matter.
-    """
-    left = np.argsort(-rows.sum(axis=1), kind="stable")
-    kept: list[int] = []
-    while left.size and len(kept) < _UNDOMINATED:
-        kept.append(int(left[0]))
-        left = left[(rows[left] > rows[left[0]]).any(axis=1)]
-    return kept + left.tolist()
 
 
 # -- losses together -----------------------------------------------------------------

@@ -410,7 +410,7 @@ def test_results_are_reproducible_frozen_and_one_line():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"trials": 10}, "at least 1000 trials"),
+        ({"trials": 10}, r"1000 to 1e\+08 trials"),
         ({"confidence": 1.0}, "confidence below 1"),
         ({"adjacency": None}, "exactly one of them"),
         (
