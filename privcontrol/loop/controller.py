@@ -525,30 +525,21 @@ class SystemLaw(OwnLaw):
         return self.system.next_states(*given)[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class BlockLaw(Law):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlockLaw(ObserverFeedback):
     """A function of the estimates (n, trials), called for whole blocks of trials."""
 
-    states: tuple[str, ...]
-    references: tuple[str, ...]
-    observer: ObserverFeedback
     function: UserLaw
     step: float
 
     varies = True
-    estimates = True
-
-    @property
-    def order(self) -> int:
-        """Number of states of the observer."""
-        return self.observer.order
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> NDArray:
-        estimate = self.observer.estimate(t, memory, sensed)
+        estimate = self.estimate(t, memory, sensed)
         n, block = estimate.shape
-        m = len(self.observer.through.T)
+        m = len(self.through.T)
         answer = self.function(t * self.step, estimate, reference[:n])
         inputs = np.asarray(answer, float)
         if inputs.shape == (m,):
@@ -561,16 +552,6 @@ class BlockLaw(Law):
                 f"{estimate.shape}, however many trials are asked for"
             )
         return np.broadcast_to(inputs, (m, block))
-
-    def follow(
-        self,
-        t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
-        return self.observer.follow(t, memory, sensed, acting, reference)
 
 
 def law_of(

@@ -249,17 +249,13 @@ class LoopSignals:
     def of(
         cls,
         loop: LoopData,
-        timepts: ArrayLike | None = None,
-        reference: ArrayLike | None = None,
-        *,
-        target: ArrayLike | None = None,
-        trials: int | None = None,
-        **given: Unpack[RunSignals],
+        timepts: ArrayLike | None,
+        reference: ArrayLike | None,
+        target: ArrayLike | None,
+        trials: int | None,
+        given: RunSignals,
     ) -> LoopSignals:
-        """Check the keywords of `PrivateLoop.simulate`.
-
-        None of them may differ by trial without ``trials``.
-        """
+        """Check the keywords of `over_run`."""
         times = _timepts(loop, timepts)
         samples = len(times)
         followed, fed = _references(loop, reference, given.get("feedforward"), samples)
@@ -275,14 +271,12 @@ class LoopSignals:
         initial, start = _start(loop, given)
         roots = {}
         drives = {"reference": public}
-        disturbance = given.get("disturbance")
-        measurement = given.get("measurement_noise")
-        n = loop.side.order
-        p = len(loop.side.outputs)
-        for name, drive, source, size, value in (
-            ("disturbance", "disturbance", "QN", n, disturbance),
-            ("measurement_noise", "noise", "RN", p, measurement),
+        values: Mapping[str, Any] = given
+        for name, drive, source, size in (
+            ("disturbance", "disturbance", "QN", loop.side.order),
+            ("measurement_noise", "noise", "RN", len(loop.side.outputs)),
         ):
+            value = values.get(name)
             if isinstance(value, str):
                 _check_design(value, name)
                 if drive not in loop.weights.drive_roots:
@@ -328,9 +322,7 @@ def over_run(
     law = loop.law.for_reference(reference)
     if law is not loop.law:
         loop = replace(loop, law=law)
-    run = LoopSignals.of(
-        loop, timepts, reference, target=target, trials=trials, **signals
-    )
+    run = LoopSignals.of(loop, timepts, reference, target, trials, signals)
     noise = loop.noise
     if noise is not None and noise.horizon == math.inf:
         return replace(loop, noise=noise.over(run.samples)), run

@@ -586,15 +586,12 @@ class LqgDesign(Saved):
         if noise is not None:
             samples = noise.horizon
         K = self.regulator(side, weights, samples)
-        form = self.form
         if samples == math.inf or (self.is_kalman and samples is not None):
-            known = knowledge_of(side.plant, weights, noise, self.P0)
-            return ObserverFeedback.of(
-                side, K, known.gains(samples), form, self.tracked
-            )
-        step = constant_filter(side, weights, noise)
-        gains = Gains(side.plant.A, side.plant.C, step.correct, step.advance)
-        return ObserverFeedback.of(side, K, gains, form, self.tracked)
+            gains = knowledge_of(side.plant, weights, noise, self.P0).gains(samples)
+        else:
+            step = constant_filter(side, weights, noise)
+            gains = Gains(side.plant.A, side.plant.C, step.correct, step.advance)
+        return ObserverFeedback.of(side, K, gains, self.form, self.tracked)
 
     def regulator(
         self,

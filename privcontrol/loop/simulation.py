@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
@@ -192,9 +192,10 @@ def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
             "that a function could be given here; private_loop(controller=...) takes "
             "a function for any plant"
         )
-    observer = loop.observer
-    names = (observer.states, observer.references)
-    return BlockLaw(*names, observer, controller, loop.side.plant.step)
+    known = {
+        one.name: getattr(loop.observer, one.name) for one in fields(loop.observer)
+    }
+    return BlockLaw(**known, function=controller, step=loop.side.plant.step)
 
 
 def _limits(saturation: ArrayLike, loop: LoopData) -> NDArray:
