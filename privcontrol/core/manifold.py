@@ -641,6 +641,8 @@ class AffineManifold(Frozen):
 
     #: D and b, where the manifold was made of them.
     _constraint: tuple[NDArray, NDArray] | None = None
+    #: The same in units in which the largest entry of a row is about one.
+    _levels: tuple[NDArray, NDArray]
     _estimated_error: float = 0.0
 
     #: Number of samples of a trajectory; None where the data are no trajectory.
@@ -668,17 +670,17 @@ class AffineManifold(Frozen):
         # The units of constraints do not matter, and powers of two change no digit.
         exponents = np.frexp(np.abs(ties).max(axis=1, initial=0.0))[1]
         rows = np.ldexp(ties, -exponents[:, None])
+        levels = np.ldexp(offset, -exponents)
         _, sizes, vt = scipy.linalg.svd(rows, full_matrices=True)
         rank = int(np.sum(sizes > rank_tolerance(ties, sizes)))
         condition = float(sizes[0] / sizes[rank - 1]) if rank else 0.0
-        origin = -scipy.linalg.lstsq(ties, offset)[0]
-        scale = _length(offset) + _length(ties.ravel()) * _length(origin)
-        if _length(ties @ origin + offset) > 1e3 * EPS * max(ties.shape) * scale:
+        origin = -scipy.linalg.lstsq(rows, levels)[0]
+        self._set(_constraint=(ties, offset), _levels=(rows, levels))
+        if not self._is_level(origin, 0.0, 1e3 * EPS * max(ties.shape)):
             raise ValueError(
                 "D x + b = 0 has no solution: the constraints contradict each other"
             )
         self._set(
-            _constraint=(ties, offset),
             _estimated_error=8 * EPS * math.sqrt(max(ties.shape)) * condition,
         )
         tolerance = 64 * EPS * ties.shape[1]
@@ -878,11 +880,18 @@ class AffineManifold(Frozen):
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
         """Return whether x (n,) lies on the manifold up to a relative tolerance."""
         point = self._point(x)
-        scale = _length(point) + _length(self.origin)
+        away = _length(self.origin)
         if self._constraint is not None:
-            D, b = self._constraint
-            scale = _length(D.ravel()) * scale + _length(b)
-        return self.residual(point) <= rtol * scale < math.inf
+            return self._is_level(point, away, rtol)
+        return self.residual(point) <= rtol * (_length(point) + away) < math.inf
+
+    def _is_level(self, point: NDArray, away: float, rtol: float) -> bool:
+        """Whether a point meets every constraint, up to its own terms' relative rtol."""
+        rows, levels = self._levels
+        with np.errstate(over="ignore"):
+            misses = np.abs(rows @ point + levels)
+            terms = column_norms(rows.T) * (_length(point) + away) + np.abs(levels)
+        return bool(((misses <= rtol * terms) & (terms < np.inf)).all())
 
     def project(self, x: ArrayLike) -> NDArray:
         """Return the point of the manifold that is nearest to x (n,) in the 2-norm.

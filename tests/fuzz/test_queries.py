@@ -452,3 +452,15 @@ def test_errors_of_a_ball_count_at_any_size(unit):
     moves = EllipsoidMoves(np.eye(2))
     grown = moves.enlarged(unit * shifts, 1e-3 * unit * shifts)
     assert moves.worst_shift(grown) >= 2.002 * unit * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-12, 1.0, 1e12, 1e200])
+def test_a_constraint_in_small_units_is_a_constraint(unit):
+    """A second constraint in units far below the first was met by any point, and by none."""
+    D = np.array([[1.0, 1.0, 0.0], [0.0, unit, -unit]])
+    manifold = pc.AffineManifold(D, [0.0, 3.0 * unit])
+    assert manifold.contains(manifold.origin) and manifold.contains([1.0, -1.0, 2.0])
+    assert not manifold.contains([1.0, -1.0, 5.0])
+    assert not manifold.contains([1.0, 1.0, 4.0])
+    with pytest.raises(ValueError, match="contradict"):
+        pc.AffineManifold(np.vstack([D, D[1:]]), [0.0, 3.0 * unit, 4.0 * unit])
