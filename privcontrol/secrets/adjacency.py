@@ -691,13 +691,12 @@ class StateMoves(FiniteMoves):
         """||O_T z|| of every move (M,), rounded up."""
         one_of(norm, "norm", (1, 2, np.inf))
         long = self.free.outputs(C)
-        top = np.abs(long).max()
-        if not np.isfinite(top * self.scales.max()):
+        top = np.abs(long).max(axis=(0, 1))  # of each source, so no square underflows
+        if not np.isfinite(top.max() * self.scales.max()):
             raise UncertifiableError(
                 "the free response exceeds 1e308 within the horizon; shorten the horizon"
             )
-        if top == 0:
-            return np.zeros(len(self.times))
+        top[top == 0] = 1.0
         # a window is the end of one block of the response and the start of the next
         join = np.maximum if norm == np.inf else np.add
         power = 2 if norm == 2 else 1
@@ -712,7 +711,8 @@ class StateMoves(FiniteMoves):
         of_next = np.where(starts % self.horizon > 0, last, 0.0)
         sizes = join(since[starts, self.sources], of_next) ** (1 / power)
         rounding = 4 * EPS * (self.horizon + 1) * len(C)
-        return round_up(top * self.scales * sizes * (1 + rounding))
+        sizes *= top[self.sources] * self.scales * (1 + rounding)
+        return np.where(sizes > 0, round_up(sizes), 0.0)
 
 
 def _in_blocks(

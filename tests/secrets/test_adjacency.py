@@ -259,3 +259,14 @@ def test_any_query_on_a_trajectory_has_the_sensitivity_of_the_same_output_query(
     same = LinearQuery(np.kron(np.eye(6), plant.C), pc.trajectory_manifold(plant, 6))
     expected = outputs.sensitivity(adjacency)
     assert same.sensitivity(adjacency) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_a_state_in_far_smaller_units_keeps_its_sensitivity(norm):
+    """The squares of its response vanish beside those of the other state."""
+    poles = np.array([0.5, 0.5])
+    plant = ct.ss(np.diag(poles), np.ones((2, 1)), [[1.0, 1e-180]], 0, 1.0)
+    adjacency = pc.StateAdjacency({"x[0]": 1e-90, "x[1]": 1e95})
+    found = pc.output_query(plant, 3).sensitivity(adjacency, norm)
+    response = 1e-85 * np.array([4.0, 2.0, 1.0])  # of a move at the last sample
+    assert found == pytest.approx(np.linalg.norm(response, norm), rel=1e-12)
