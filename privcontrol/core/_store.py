@@ -14,19 +14,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO
-
-from filelock import FileLock, Timeout
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO
 
 from ._objects import finished_file
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from filelock import FileLock
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
@@ -235,7 +239,7 @@ class MemoryStore(Store):
         self.kind = kind
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(
+        self._connection = _sqlite().connect(
             ":memory:", isolation_level=None, check_same_thread=False
         )
         _fill(self._connection, entry, state)
@@ -289,10 +293,11 @@ class FileStore(Store):
         return True
 
     def hold(self) -> None:
-        lock = FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
+        filelock: ModuleType = import_module("filelock")
+        lock = filelock.FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
         try:
             lock.acquire(blocking=False)
-        except Timeout as error:
+        except filelock.Timeout as error:
             raise OSError(
                 f"the {self.kind.name} at {str(self.path)!r} is open in another process, "
                 "or in this one a second time: close it there first, only one may "
@@ -343,7 +348,7 @@ class FileStore(Store):
         where = repr(str(self.path))
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except _sqlite().OperationalError as error:
             if "locked" in str(error):
                 raise TimeoutError(
                     f"other processes kept {where} busy for {_PATIENCE:g} s: nothing was "
@@ -354,7 +359,7 @@ class FileStore(Store):
                 "nothing is published, do not release; restore the file and check its "
                 f"folder, its permissions and the space left on the disk ({error})"
             ) from error
-        except sqlite3.DatabaseError as error:
+        except _sqlite().DatabaseError as error:
             raise ValueError(
                 f"path: expected a {self.kind.name}, got another or a damaged file at "
                 f"{where} ({error})"
@@ -371,9 +376,13 @@ def _version(opening: str, digest: str, revision: int, text: str) -> str:
     return chained_digest(f"{opening}\n{digest}\n{revision}", text)
 
 
+def _sqlite() -> ModuleType:
+    return import_module("sqlite3")  # a megabyte, for stores alone
+
+
 def _connected(path: Path) -> sqlite3.Connection:
     address = f"{path.as_uri()}?mode=rw"
-    return sqlite3.connect(address, uri=True, timeout=_ATTEMPT, isolation_level=None)
+    return _sqlite().connect(address, uri=True, timeout=_ATTEMPT, isolation_level=None)
 
 
 def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
@@ -383,7 +392,7 @@ def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute(begin)
         connection.execute("SELECT count(*) FROM sqlite_master")  # BEGIN locks nothing
-    except sqlite3.OperationalError as error:
+    except _sqlite().OperationalError as error:
         if "locked" not in str(error) or time.monotonic() > deadline:
             raise
         return False

@@ -203,7 +203,7 @@ def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
     """The joint design. None if none is certified."""
     try:
         with piece(0, 2):
-            factor, covered, discount = _cover_of(problem, allowed).solve(problem)
+            factor, covered, discount = _cover_of(problem, allowed).solve()
     except UncertifiableError:  # moves that double precision does not separate
         return None
     with piece(1, 2):
@@ -256,26 +256,24 @@ def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
 class _Cover:
     """What structured noise beside the floor must cover, in whitened coordinates.
 
-    Points (r, M) and balls are in coordinates of ``basis`` (n, r) with ``responses``
-    (T p, r) to it. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
+    Points (r, M) and balls are in coordinates of ``basis`` (n, r), with the cost of
+    L (r, r), ``weight``. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
     ball is the floor as seen through the outputs. What covers it by R P R^T = I + Sigma
     leaves the structured noise Sigma.
     """
 
     basis: NDArray
-    responses: NDArray
+    weight: NDArray
     core: NDArray
     points: NDArray
     balls: tuple[NDArray, ...]
 
-    def solve(self, problem: DesignProblem) -> tuple[NDArray, float, float]:
+    def solve(self) -> tuple[NDArray, float, float]:
         """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
-        weighted = problem.weight_root(self.responses)
-        found = covering_ellipsoid(
-            self.points, [self.core, *self.balls], weight_triangle(weighted)
-        )
+        balls = [self.core, *self.balls]
+        found = covering_ellipsoid(self.points, balls, self.weight)
         root = remainder(found.factor, self.core, _LEAST)
-        discount = float(np.sum((weighted @ self.core) ** 2))
+        discount = float(np.sum((self.weight.T @ self.core) ** 2))
         return self.basis @ root, found.lower_bound, discount
 
 
@@ -285,10 +283,11 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     Moves of a state have free responses. What the floor leaves of O z follows from n x n
     matrices, for any horizon.
     """
-    floor = problem.floor[:, None]
     basis = _seen_basis(problem)
     responses = problem.plant.free_response(basis, problem.horizon)
-    Q, triangle = scipy.linalg.qr(responses / floor, mode="economic")
+    weight = weight_triangle(problem.weight_root(responses))
+    responses = responses / problem.floor[:, None]
+    Q, triangle = scipy.linalg.qr(responses, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
     points: list[NDArray] = []
     balls: list[NDArray] = []
@@ -310,7 +309,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
-    return _Cover(basis, responses, core, every, tuple(balls))
+    return _Cover(basis, weight, core, every, tuple(balls))
 
 
 def _beside(
@@ -356,11 +355,11 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
     They have coordinates ``inside`` (r, M) in the column space of the noise, and
     ``outside`` (n, M) beside it.
     """
-    beside = np.linalg.norm(outside, axis=0)
-    left = allowed**2 - beside**2
+    left = allowed**2 - _squares(outside)
     if inside.size and not left.min() > 0:
-        factor = beside.max() / allowed
-        if beside.max() <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
+        beside = np.linalg.norm(outside, axis=0).max()
+        factor = beside / allowed
+        if beside <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
             raise UncertifiableError(
                 "floor: the largest hidden moves are so large beside it that their "
                 "rounding exceeds what it hides; leave the floor out, or raise it by "
@@ -447,7 +446,7 @@ def covering_ellipsoid(
                     added.append(_turns(root, vt[s > _NEAR].T, sharpness))
             units[k] = np.hstack(added)
             factor = _reaching(factor, ball)
-        sizes = np.linalg.norm(np.linalg.solve(factor, points), axis=0)
+        sizes = np.sqrt(_squares(np.linalg.solve(factor, points)))
         if (sizes > 1).any():  # no longer among those chosen
             is_violated = True
             held = np.hstack([held, points[:, sizes > 1]])
@@ -464,6 +463,11 @@ def covering_ellipsoid(
         reached = gap if is_large else min(gap, sharpness)
         sharpness = max(tol / 4, _SHARPER * reached)
     return Shape(best, lower_bound)
+
+
+def _squares(columns: NDArray) -> NDArray:
+    """The squared norms of columns, without a copy of them."""
+    return np.einsum("ij,ij->j", columns, columns)
 
 
 def _reaching(factor: NDArray, ball: NDArray) -> NDArray:

@@ -42,7 +42,7 @@ from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .secret import Blocks, Responses, Secret, SecretInputs
 
 #: Moves that are balls at a time.
-_BALLS_AT_ONCE = 1 << 12
+_BALLS_AT_ONCE = 1 << 10
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
@@ -588,12 +588,16 @@ class StateMoves(FiniteMoves):
         with piece(0, 2):
             free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
         count = len(index)
-        times, sources = np.repeat(times, count), np.tile(np.arange(count), len(times))
+        # views where one state is protected
+        shape = (len(times), count)
+        times = np.broadcast_to(times[:, None], shape).reshape(-1)
+        sources = np.broadcast_to(np.arange(count), shape).reshape(-1)
+        scales = np.broadcast_to(radii, shape).reshape(-1)
         if free.held:
             first = np.flatnonzero(times == 0)
             times = np.append(times, times[first])
             sources = np.append(sources, count + sources[first])
-        scales = radii[sources % count]
+            scales = np.append(scales, scales[first])
         columns = np.empty((plant.order, len(times)))
         moving = np.zeros(plant.order, dtype=bool)
         with piece(1, 2):
@@ -627,7 +631,6 @@ class StateMoves(FiniteMoves):
             start,
             horizon,
             bits=free.bits,
-            errors=_roundings(columns),
         )
 
     def blocks(self) -> Iterator[BallMatrix]:
@@ -647,7 +650,7 @@ class StateMoves(FiniteMoves):
     def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         """The responses from the plant's past and future, not from rounded moves."""
         if not isinstance(query, OutputQuery):
-            return super().output_responses(query)
+            return self._rounded.output_responses(query)
         every = np.arange(self.columns.shape[1])
         responses = self.responses(query.plant.C, every)
         return responses, 4 * EPS * np.abs(responses)
@@ -658,8 +661,13 @@ class StateMoves(FiniteMoves):
 
     def sensitivity(self, query: Query, norm: float = 2) -> float:
         if not isinstance(query, OutputQuery):
-            return super().sensitivity(query, norm)
+            return self._rounded.sensitivity(query, norm)
         return float(self.output_sizes(query.plant.C, norm).max())
+
+    @property
+    def _rounded(self) -> FiniteMoves:
+        """The moves as rounded numbers, for queries of other data than outputs."""
+        return FiniteMoves(self.columns, errors=_roundings(self.columns))
 
     @property
     def radii(self) -> NDArray:
