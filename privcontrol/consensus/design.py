@@ -568,7 +568,7 @@ def plot_network(
         Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
         networkx' Kamada-Kawai layout by default.
     coalition : sequence of nodes, optional
-        Agents who pool what they know, drawn as crossed squares; the colours then say
+        Agents who pool what they know, drawn as hatched squares; the colours then say
         what they learn of each of the others.
     ax : Axes, optional
 
@@ -626,7 +626,7 @@ def plot_network(
         squares = nx.draw_networkx_nodes(
             graph, places, members, node_shape="s", node_color="white", **nodes
         )
-        squares.set(hatch="xxxx", label="coalition")
+        squares.set(hatch="//", label="coalition")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         names = dict(enumerate(network.labels))
