@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, round_up
+from ..core._linalg import EPS, column_norms, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
@@ -250,13 +250,14 @@ def output_sizes(
             return moves.output_sizes(plant.C, norm), True
     responses = all_responses(adjacency, plant, horizon)
     exact = responses.exact
-    sizes = np.linalg.norm(responses.points, ord=norm, axis=0).tolist()
+    sizes = column_norms(responses.points, norm).tolist()
     for ball in responses.balls:
         sizes.append(EllipsoidMoves.largest(ball, norm))
         exact &= norm != 1 or len(ball) == 1
     for apart in responses.apart:
         if norm == 2:
-            sizes.append(largest_apart(apart, apart.columns, 0.0))
+            unit = np.abs(apart.columns).max() or 1.0  # its square may be no double
+            sizes.append(unit * largest_apart(apart, apart.columns / unit, 0.0))
         else:
             largest = np.linalg.norm(apart.columns, 1)
             sizes.append(apart.events * float(largest))

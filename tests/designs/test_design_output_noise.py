@@ -1,5 +1,6 @@
 """Output noise for a plant: certified on the doubles returned, as cheap as possible, and refused where it must be."""
 
+import math
 import pickle
 import resource
 import warnings
@@ -559,3 +560,22 @@ def test_a_sensitivity_is_the_largest_norm_of_a_window_of_the_response(
     np.testing.assert_allclose(
         found, np.linalg.norm(dense, ord=norm, axis=0), rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1.0, 1e150])
+@pytest.mark.parametrize("events", [1, 2])
+def test_units_of_an_output_do_not_matter_to_what_a_disturbance_does(unit, events):
+    """An output in units 1e170 times larger was said to hold nothing of it."""
+    plant = ct.ss(0.5, 1, unit, 0, 1)
+    secret = pc.DisturbanceAdjacency(1.0, events=events, separation=2 * (events > 1))
+    noise = pc.design_output_noise(
+        plant,
+        horizon=3,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=secret,
+        family="iid-gaussian",
+        max_std=np.inf,
+    )
+    (part,) = noise.parts
+    one = math.hypot(1.0, 0.5)
+    assert unit * one * (1 - 1e-12) <= part.scale[0] <= unit * events * one * (1 + 1e-9)
