@@ -69,13 +69,11 @@ class Regulation:
         A[:n, :n] = plant.A
         A[n:, :n] = -plant.C[picked]
         B = np.vstack([side.B, -side.through[picked]])
-        cost = scipy.linalg.block_diag(
-            present(weights.Q, "Q"), np.diag(design.prices), present(weights.R, "R")
-        )
-        if weights.N is not None:
-            cost[:n, n + j :] = weights.N
-            cost[n + j :, :n] = weights.N.T
-        return cls(A, B, cost, design.terminal)
+        last = n + side.B.shape[1]
+        cost = scipy.linalg.block_diag(weights.cost, np.diag(design.prices))
+        # the sums stand between states and inputs
+        order = np.r_[:n, last : last + j, n:last]
+        return cls(A, B, cost[np.ix_(order, order)], design.terminal)
 
     @cached_property
     def settled(self) -> tuple[NDArray, NDArray]:

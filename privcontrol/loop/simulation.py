@@ -589,9 +589,11 @@ class OnlineController:
         self._change = np.zeros_like(side.inputs)  # of the inputs, from rest
         self._silence = np.zeros((len(loop.law.references), 1))
         self._reference = self._silence
-        # samples that were lost, after which gains that vary are others
+        # samples that were lost, after which gains are others, from the first step of
+        # the filter on; it is in its steady state before where the noise never ends
         self._lost: set[int] = set()
         self._is_public = loop.noise is None and loop.knows_noise
+        self._first = 0
         self._filtered = 0
 
     def step(
@@ -653,12 +655,11 @@ class OnlineController:
     def covariance(self) -> NDArray:
         """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
 
-        Without a horizon it is the stationary one, of runs that lose no sample.
         `ValueError` before the first reading, and for loops whose observer does not
         know the noise.
         """
         known = self._known
-        if self._loop.never_ends:
+        if self._loop.never_ends and not self._lost:
             return known.covariances(math.inf)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
@@ -675,11 +676,14 @@ class OnlineController:
         known = self._known
         if isinstance(known, DenseKnowledge):
             raise ValueError("expected noise of a finite state")
+        if self._loop.never_ends:
+            begun = known.settled()
+            known = replace(known, start=begun.spread, unknown=begun.unknown)
         return known.steps(sys.maxsize, self._lost)
 
     def _filter(self, t: int) -> Step:
         """The filter's step at sample t, never one before the last that it gave."""
-        while self._filtered <= t:
+        while self._filtered <= t - self._first:
             self._step = next(self._steps)
             self._filtered += 1
         return self._step
@@ -711,8 +715,10 @@ class OnlineController:
             raise ValueError(
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
-        if reading is None and observer is not None and observer.varies:
-            self._lost.add(t)
+        if reading is None and self._loop.knows_noise:
+            if self._loop.never_ends and not self._lost:
+                self._first = t
+            self._lost.add(t - self._first)
         if observer is not None and (self._lost or self._is_public):
             self.law = observer = self._with_gains(observer, t)
         if reading is not None:

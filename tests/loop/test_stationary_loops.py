@@ -6,6 +6,7 @@ import warnings
 import control as ct
 import numpy as np
 import pytest
+import scipy.linalg
 
 import privcontrol as pc
 
@@ -226,3 +227,48 @@ def test_long_runs_of_a_loop_get_noise_of_low_order_within_the_gap():
         low.design.cost, rel=1e-9
     )
     assert low.guarantee.satisfies(BUDGET)
+
+
+@pytest.mark.parametrize("form", ["predictor", "filter"])
+@pytest.mark.parametrize("is_public", [False, True])
+def test_covariance_and_gains_after_lost_samples_count_what_was_read(
+    noise, form, is_public
+):
+    """A Riccati recursion of plant and noise that skips the readings that were lost."""
+    if is_public:
+        loop = lqg(None, P0=1.0, form=form)
+        model = ct.ss([], [], [], 0, 300.0)
+    else:
+        loop = lqg(noise, form=form)
+        model = noise.total.model
+    A = scipy.linalg.block_diag(ROOM.A, model.A)
+    C = np.hstack([ROOM.C, model.C])
+    moved = scipy.linalg.block_diag(0.1 * np.eye(2), model.B)
+    read = np.hstack([np.zeros((1, 2)), model.D])
+    fresh = moved @ moved.T
+    V = read @ read.T + 1e-3
+    cross = moved @ read.T
+    P = np.eye(2)
+    if not is_public:
+        P = scipy.linalg.solve_discrete_are(A.T, C.T, fresh, V, s=cross)
+    z = np.zeros(len(A))
+    cloud = loop.online()
+    B = np.vstack([ROOM.B[:, [0]], np.zeros((len(A) - 2, 1))])
+    rng = np.random.default_rng(0)
+    for t in range(12):
+        yhat = None if t in (3, 4, 8) else rng.normal(size=1)
+        u = cloud.step(yhat)
+        gain = advance = np.zeros((len(A), 1))
+        if yhat is not None:
+            weight = np.linalg.inv(C @ P @ C.T + V)
+            gain = P @ C.T @ weight
+            advance = (A @ P @ C.T + cross) @ weight
+        innovation = np.zeros(1) if yhat is None else yhat - C @ z
+        estimate = z + gain @ innovation
+        known = estimate if form == "filter" else z
+        np.testing.assert_allclose(u, -loop.K @ known[:2], rtol=1e-7, atol=1e-9)
+        after = P - gain @ C @ P
+        np.testing.assert_allclose(cloud.covariance, after[:2, :2], rtol=1e-7)
+        spread = advance @ (C @ P @ C.T + V) @ advance.T
+        P = A @ P @ A.T + fresh - spread
+        z = A @ z + B @ u + advance @ innovation
