@@ -487,7 +487,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
 
     with piece(1, 3):
         search = _Search(standing, size, start, _OF_A_SEARCH, excess)
-        highest = float((largest - search.logs).max()) + _ABOVE
+        highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
         return scaled_to_region(problem, search.best, size)

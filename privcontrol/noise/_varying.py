@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -73,6 +74,8 @@ _FAINT = 1e-7
 _LARGEST = (1e5, 1e7, 1e4, 1e2)
 #: Size of faint directions in the coordinates in which these gains are found.
 _FAINT_OF_GAINS = 1e-2
+#: Demands alike that are asked for at first. More of them are lost on the solver.
+_MOST_ASKED = 4
 #: Differences of the entries of programs that rounding makes.
 _ALIKE = 1e-9
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
@@ -510,26 +513,60 @@ class Program:
         return np.eye(size, held), np.diag(np.arange(size) >= held) * 1.0
 
     def solve(self, margin: float) -> dict[str, NDArray] | None:
-        """Find matrices that meet every demand with so much to spare."""
+        """Find matrices that meet every demand with so much to spare.
+
+        Of many demands alike some are asked for. Among the others, the one that the answer
+        meets least is asked for as well until all are met.
+        """
+        alike = defaultdict(list)
+        for k, demand in enumerate(self.demands):
+            alike[demand.held, demand.value, demand.X.ncols()].append(k)
+        asked: set[int] = set()
+        for group in alike.values():
+            asked.update(group[:: math.ceil(len(group) / _MOST_ASKED)])
+        while True:
+            found = self._meeting([self.demands[k] for k in sorted(asked)], margin)
+            if found is None:
+                return None
+            lacking: list[int] = []
+            for group in alike.values():
+                left = {self._spare(k, found): k for k in group if k not in asked}
+                if left and min(left) < margin / 2:
+                    lacking.append(left[min(left)])
+            if not lacking:
+                return found
+            asked.update(lacking)
+
+    def _rest(self, demand: _Demand, known: Mapping[str, Any]) -> Any:
+        """Return what the larger side of a demand exceeds the other one by."""
+        E, F = self._target(demand)
+        X = midpoints(demand.X)
+        Y = midpoints(demand.Y)
+        rest = known["t"] * F - X.T @ known[demand.value] @ X - Y.T @ Y
+        if demand.held is not None:
+            rest = rest + E @ known[demand.held] @ E.T
+        return rest
+
+    def _spare(self, k: int, found: dict[str, NDArray]) -> float:
+        """Return what a demand has to spare."""
+        return float(np.linalg.eigvalsh(self._rest(self.demands[k], found))[0])
+
+    def _meeting(
+        self, asked: Sequence[_Demand], margin: float
+    ) -> dict[str, NDArray] | None:
+        """Find matrices of least t that meet some demands with so much to spare."""
         cp: ModuleType = import_module("cvxpy")  # takes seconds
-        t = cp.Variable()
-        unknown = {}
+        unknown: dict[str, Any] = {"t": cp.Variable((1, 1))}
         constraints = []
         for name, size in self.sizes.items():
             unknown[name] = cp.Variable((size, size), symmetric=True)
             constraints.append(unknown[name] >> margin * np.eye(size))
-        for demand in self.demands:
-            E, F = self._target(demand)
-            X = midpoints(demand.X)
-            Y = midpoints(demand.Y)
-            rest = t * F - X.T @ unknown[demand.value] @ X - Y.T @ Y
-            if demand.held is not None:
-                rest = rest + E @ unknown[demand.held] @ E.T
-            constraints.append(rest >> margin * np.eye(len(F)))
-        if not _solve(cp.Problem(cp.Minimize(t), constraints), 1e-11):
+        for demand in asked:
+            rest = self._rest(demand, unknown)
+            constraints.append(rest >> margin * np.eye(rest.shape[0]))
+        if not _solve(cp.Problem(cp.Minimize(unknown["t"][0, 0]), constraints), 1e-11):
             return None
         found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
-        found["t"] = np.array([[float(t.value)]])
         return found
 
     def verified(self, found: dict[str, NDArray]) -> float | None:
