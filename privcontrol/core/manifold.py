@@ -218,11 +218,10 @@ class FiniteMoves(Moves):
 
     def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         source = self.data if self.errors is None else self.rationals
-        if source is not None:
-            product = query.ball_product(source)
-            if product is not None:
-                return product, np.zeros((query.size, self.columns.shape[1]))
-        return super().ball_responses(query)
+        product = None if source is None else query.ball_product(source)
+        if product is None:
+            return super().ball_responses(query)
+        return product, np.zeros((query.size, self.columns.shape[1]))
 
     @property
     def moved(self) -> NDArray:
@@ -235,9 +234,8 @@ class FiniteMoves(Moves):
         rows = list(rows)
         if self.data is not None or self.errors is None:
             return super().balls(rows)
-        values = self.columns[rows].tolist()
-        errors = self.errors[rows].tolist()
-        return [list(map(Ball, *pair)) for pair in zip(values, errors)]
+        pairs = zip(self.columns[rows].tolist(), self.errors[rows].tolist())
+        return [list(map(Ball, *pair)) for pair in pairs]
 
     def sensitivity(self, query: Query, norm: float = 2) -> float:
         largest = 0.0
@@ -340,9 +338,6 @@ _MOST_RATIONALS = 30_000
 #: Relative error of an entry that is rounded once.
 ROUNDED = 2.0**-52
 
-#: The smallest double of full precision.
-TINY = float(np.finfo(float).tiny)
-
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
 
@@ -407,7 +402,7 @@ class Component:
         echelon, rank = self.kernel.transpose().rref()
         basis = echelon.table()[:rank]
         rows = RationalMatrix(basis).transpose().numer_denom()[0].tolist()
-        place = {_first_nonzero(column): j for j, column in enumerate(basis)}
+        place = {sparse(column)[0][0]: j for j, column in enumerate(basis)}
         found = set()
         for held in combinations(range(len(rows)), rank - 1):
             others = sorted(set(range(len(rows))).difference(held))
@@ -544,7 +539,7 @@ def rounded(
 def refuse_range(entries: NDArray) -> None:
     """Raise an error if numbers that are not zero leave the range of the doubles."""
     sizes = np.abs(entries)
-    if not ((TINY < sizes) & (sizes < np.inf)).all():
+    if not ((sizes > np.finfo(float).tiny) & (sizes < np.inf)).all():
         raise UncertifiableError(
             "a move leaves the range of double precision; shorten the horizon or "
             "rescale the entries"
@@ -555,20 +550,10 @@ def null_vector(rows: list, width: int) -> list[int] | None:
     """The direction of ``width`` integers orthogonal to the rows, if there is one only."""
     if width == 1:
         return [1]
-    echelon, denominator, rank = IntegerMatrix(rows).rref()
-    if rank != width - 1:
+    basis, free = IntegerMatrix(rows).nullspace()
+    if free != 1:
         return None
-    table = echelon.table()
-    pivots = [_first_nonzero(row) for row in table]
-    (free,) = set(range(width)) - set(pivots)
-    direction = [int(denominator)] * width
-    for row, pivot in zip(table, pivots, strict=True):
-        direction[pivot] = -int(row[free])
-    return direction
-
-
-def _first_nonzero(row: Sequence) -> int:
-    return next(j for j, x in enumerate(row) if x != 0)
+    return [int(row[0]) for row in basis.tolist()]
 
 
 def sparse(entries: Sequence) -> Sparse:
