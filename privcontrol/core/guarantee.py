@@ -558,7 +558,7 @@ class PrivacyGuarantee(Accounted, Saved):
                 notes = f"{notes}; {gdp}"
             else:
                 notes = f"{gdp}, {notes}"
-        return f"{size} at delta = {delta:.4g} ({notes})"
+        return f"{size} at delta = {shown(delta)} ({notes})"
 
     def _manner(self) -> str:
         """Return how what is published is computed, in words."""

@@ -714,6 +714,19 @@ def test_what_does_not_fit_a_line_is_counted_and_explained():
     assert len(hides) <= 120 and hides.endswith("... (all in .explain())")
 
 
+@pytest.mark.parametrize("delta", [1.23341e-6, 4.11115e-5, 1.23349e-3, 0.0123401])
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_pair_that_the_text_quotes_holds(delta, count):
+    """Both numbers of it are rounded up: a black box has no epsilon below its delta."""
+    budget = PrivacyBudget(epsilon=0.123449, delta=delta)
+    foreign = PrivacyGuarantee.black_box(budget, SCOPE)
+    gaussian = replace(guarantee(PrivacyLoss.gaussian(0.7)), quoted_delta=delta)
+    for g in (foreign.repeated(count), gaussian.repeated(count)):
+        found = re.search(r"epsilon = (\S+) at delta = (\S+)", str(g))
+        epsilon, quoted = map(float, found.groups())
+        assert g.delta(epsilon) <= quoted <= g.quoted_delta * 1.001
+
+
 def test_the_accounts_are_the_same_promise():
     g = guarantee(PrivacyLoss.gaussian(0.5325))
     accounts = " ".join(g.explain().split()).partition("Accounts: ")[2]
