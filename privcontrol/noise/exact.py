@@ -36,7 +36,8 @@ from ..core.release import (
     noise_balls,
     settled,
 )
-from ..systems.linear import LinearSystem, spectral_radius
+from ..systems.linear import LinearSystem
+from ..systems.powers import largest_gain
 from .parts import (
     Correlated,
     Driven,
@@ -56,8 +57,6 @@ _MORE_BITS_OF_STATES = 128
 #: Samples over which the rounding of states is negligible, and what that means for y.
 _LONGEST_RUN = 1e18
 _NEGLIGIBLE = 1e-15
-#: Terms of the gain from the rounding of a state that are summed.
-_SUMMED = 10_000
 
 #: A row of noise: the factor of each entry of eta that takes part in it, by number.
 Row = dict[int, Factor]
@@ -304,9 +303,7 @@ class _State(ExactPart):
             np.linalg.solve(shaping.D, shaping.C),
             np.zeros((len(shaping.D), inverse.order)),
         )
-        samples = min(60 / max(1.0 - spectral_radius(inverse), 1e-12), _SUMMED)
-        response = gain.impulse_response(int(samples) + 2)
-        size = 2 * float(np.linalg.norm(response, axis=(1, 2)).sum())
+        size = 2 * largest_gain(gain)
         error = math.sqrt(inverse.order) * float(self._grid)
         if not size * error * math.sqrt(_LONGEST_RUN) < _NEGLIGIBLE:
             raise PrivacyError(

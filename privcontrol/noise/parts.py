@@ -160,7 +160,10 @@ class NoisePart(ByContent, Saved, ABC):
         """
         if t < s:
             return self.covariance(s, t).T
-        model = self._model
+        model = self.model
+        if model is None:
+            rows = self.responses(t + 1)
+            return rows[t] @ rows[s].T + (t == s) * np.diag(self.white**2)
         A, B, C, D = model.matrices
         begun = np.linalg.matrix_power(A, s) @ self.state_root
         entered = to_states(model).free_response(B, s).reshape(s, *B.shape)
@@ -172,6 +175,8 @@ class NoisePart(ByContent, Saved, ABC):
 
     def variances(self, horizon: int) -> NDArray:
         """Return the variances (T, p) of the outputs for entries of variance one."""
+        if self.model is None:
+            return np.sum(self.responses(horizon) ** 2, axis=2) + self.white**2
         once, fresh = self._impulses(horizon)
         arrived = np.cumsum(np.sum(fresh**2, axis=2), axis=0)
         return np.sum(once**2, axis=2) + arrived
@@ -298,13 +303,6 @@ class Correlated(NoisePart):
     def responses(self, horizon: int) -> NDArray:
         size = horizon * self.outputs
         return self.root[:size].reshape(horizon, self.outputs, -1)
-
-    def covariance(self, t: int, s: int) -> NDArray:
-        rows = self.responses(max(t, s) + 1)
-        return rows[t] @ rows[s].T
-
-    def variances(self, horizon: int) -> NDArray:
-        return np.sum(self.responses(horizon) ** 2, axis=2)
 
     def scaled(self, gain: float) -> Correlated:
         return replace(self, root=self.root * gain)
@@ -467,12 +465,6 @@ class PartSum(NoisePart):
     @property
     def white(self) -> NDArray:
         return np.sqrt(sum(part.white**2 for part in self.parts))
-
-    def covariance(self, t: int, s: int) -> NDArray:
-        return np.sum([part.covariance(t, s) for part in self.parts], axis=0)
-
-    def variances(self, horizon: int) -> NDArray:
-        return np.sum([part.variances(horizon) for part in self.parts], axis=0)
 
     def scaled(self, gain: float) -> PartSum:
         return PartSum(tuple(part.scaled(gain) for part in self.parts))

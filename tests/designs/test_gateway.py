@@ -17,6 +17,7 @@ import pytest
 from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
+from privcontrol.noise import exact
 from privcontrol.noise.exact import ExactNoise
 
 KINDS = list(REQUESTS)
@@ -452,6 +453,30 @@ def test_states_whose_rounding_could_be_seen_are_refused():
     floored = pc.design_output_noise(sys, floor=0.01, **request)
     with Gateway(floored) as gateway:
         assert gateway.publish([1.0, 1.0]).shape == (2,)
+
+
+@pytest.mark.parametrize("share, is_refused", [(0.97, True), (1.03, False)])
+def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkeypatch):
+    """What is left of errors of the states, whitened: C (A - B C)^t for D = 1, side by side."""
+    design = noise("endless")
+    shaping = design.parts[0].shaping
+    C = np.linalg.solve(shaping.D, shaping.C)
+    left = shaping.A - shaping.B @ C
+    dense = np.zeros((300, 300, len(left)))
+    row = C[0]
+    for age in range(299):
+        for t in range(age + 1, 300):
+            dense[t, t - age - 1] = row
+        row = row @ left
+    gain = np.linalg.norm(dense.reshape(300, -1), 2)
+    (state,) = ExactNoise(design)._states
+    error = 2 * gain * np.sqrt(len(left)) * float(state._grid) * 1e9
+    monkeypatch.setattr(exact, "_NEGLIGIBLE", share * error)
+    if not is_refused:
+        ExactNoise(design)
+        return
+    with pytest.raises(pc.PrivacyError, match="rounding of its state"):
+        ExactNoise(design)
 
 
 @pytest.mark.parametrize("reading", [1.0, [1.0, 2.0, 3.0], [[1.0], [2.0]]])
