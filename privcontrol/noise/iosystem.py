@@ -94,7 +94,14 @@ def create_channel_iosystem(
         )
     entry = np.hstack([np.zeros((len(A), p)), B])
     gate = LinearSystem(A, entry, C, np.hstack([np.eye(p), D]))
-    return _named(gate, noise, name, "channel", inputs, outputs, "yhat", states)
+    return ct.ss(
+        *gate.matrices,
+        noise.plant_data.dt,
+        name=_block_name(name, "channel"),
+        inputs=inputs,
+        outputs=outputs or numbered("yhat", p),
+        states=states or numbered("xi", len(A)),
+    )
 
 
 def create_noise_iosystem(
@@ -123,8 +130,14 @@ def create_noise_iosystem(
     2
     """
     system = _noise_system(noise)
-    inputs = inputs or numbered("eta", system.input_count)
-    return _named(system, noise, name, "noise", inputs, outputs, "gamma", states)
+    return ct.ss(
+        *system.matrices,
+        noise.plant_data.dt,
+        name=_block_name(name, "noise"),
+        inputs=inputs or numbered("eta", system.input_count),
+        outputs=outputs or numbered("gamma", noise.outputs),
+        states=states or numbered("xi", system.order),
+    )
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -132,31 +145,15 @@ def numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}[{i}]" for i in range(count)]
 
 
-def _named(
-    system: LinearSystem,
-    noise: SummedNoise,
-    name: str | None,
-    default: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str] | None,
-    published: str,
-    states: Sequence[str] | None,
-) -> ct.StateSpace:
-    """Return a system with names, which default to numbered ones."""
+def _block_name(name: str | None, default: str) -> str:
+    """Return the name of a system, checked."""
     if name is None:
-        name = default
+        return default
     if not isinstance(name, str):
         raise TypeError(f"name: expected text, got {type(name).__name__}")
     if "." in name:
         raise ValueError("name: expected a name without dots, which join signals to it")
-    return ct.ss(
-        *system.matrices,
-        noise.plant_data.dt,
-        inputs=inputs,
-        outputs=outputs or numbered(published, len(system.D)),
-        states=states or numbered("xi", len(system.A)),
-        name=name,
-    )
+    return name
 
 
 def _noise_system(noise: SummedNoise) -> LinearSystem:

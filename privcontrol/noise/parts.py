@@ -428,7 +428,7 @@ class PartSum(NoisePart):
         """Return whether all parts are of these kinds."""
         return all(isinstance(part, kinds) for part in self.parts)
 
-    @property
+    @cached_property
     def model(self) -> LinearSystem | None:
         models = [part.model for part in self.parts if part.model is not None]
         if len(models) < len(self.parts):
