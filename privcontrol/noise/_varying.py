@@ -168,7 +168,8 @@ def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
     hidden = np.vstack([system.B, system.D])[:, None, :]
     alike = (noisy == hidden).all(axis=0)
     # of entries that enter alike each takes a share, by its variance
-    shares = np.sum(shaping.D**2, axis=1)[:, None] * alike
+    variances = np.sum(shaping.D**2, axis=1)
+    shares = variances[:, None] * alike
     if not shares.any(axis=0).all():
         return None
     entry = LinearSystem.gain(shares / shares.sum(axis=0))
@@ -201,7 +202,8 @@ class Undone:
         with working_bits(_BITS):
             left = self._left(None)
         followed = np.eye(left.free, left.inputs)
-        constant = np.hstack([np.zeros((left.free, left.order)), followed])
+        unseen = np.zeros((left.free, left.order))
+        constant = np.hstack([unseen, followed])
         plain = [constant] * len(self.secrets)
         bounds = []
         for gains in chain([plain], good_gains(left, plain)):
@@ -264,9 +266,11 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
     """
     left = sum_of(secret, response.scaled(-1))
     given = response.input_count
-    passed = [BallMatrix(given, secret.input_count), identity_balls(given)]
+    passed = block_balls(
+        [[BallMatrix(given, secret.input_count), identity_balls(given)]]
+    )
     C = block_balls([[BallMatrix(given, left.order)], [left.C]])
-    D = block_balls([[block_balls([passed])], [left.D]])
+    D = block_balls([[passed], [left.D]])
     return LinearSystem(left.A, left.B, C, D)
 
 
@@ -305,15 +309,18 @@ class VaryingSecret:
             return self.secret.energies
         radii = np.ones(self.inputs)
         for moves in self.secret.signals:
-            longest = max(np.linalg.norm(shape) for shape in moves.shapes)
-            radii[moves.column] = moves.radius * moves.events * longest
+            largest = max(map(np.linalg.norm, moves.shapes))
+            radii[moves.column] = moves.radius * moves.events * largest
         return radii
 
     @property
     def mean(self) -> LinearSystem:
         """The mean of the vertices in doubles."""
-        each = [tuple(map(midpoints, vertex.matrices)) for vertex in self.vertices]
-        return LinearSystem(*(np.mean(matrices, axis=0) for matrices in zip(*each)))
+        every = []
+        for alike in zip(*(vertex.matrices for vertex in self.vertices)):
+            matrices = [midpoints(matrix) for matrix in alike]
+            every.append(np.mean(matrices, axis=0))
+        return LinearSystem(*every)
 
     def closed(self, gains: Sequence[NDArray]) -> VaryingSecret:
         """Close the free inputs with gains (f, n + q) of the state and the inputs.
@@ -341,8 +348,11 @@ class VaryingSecret:
         """Change to coordinates z = basis z', and divide all sizes by ``size``."""
         into = ball_matrix(basis)
         unit = 1 / Ball(size)
-        moved = [transformed(vertex, into).scaled(unit) for vertex in self.vertices]
-        return replace(self, vertices=tuple(moved))
+        vertices = []
+        for vertex in self.vertices:
+            moved = transformed(vertex, into)
+            vertices.append(moved.scaled(unit))
+        return replace(self, vertices=tuple(vertices))
 
 
 # -- free inputs -------------------------------------------------------------------------
@@ -396,19 +406,27 @@ def _demands_on_gains(
     inputs = secret.inputs
     through = np.vstack([B, D])
     free = through[:, inputs:]
+    radii = np.diag(secret.radii)
     of_state = np.vstack([A, C]) @ Y + free @ W
-    of_secret = through[:, :inputs] * secret.radii + free @ L @ np.diag(secret.radii)
+    of_secret = (through[:, :inputs] + free @ L) @ radii
     energy = square * np.eye(inputs)
 
     def both(first: Expression, second: Expression | NDArray) -> Expression:
-        corner = np.zeros((first.shape[0], second.shape[0]))
+        rows, _ = first.shape
+        columns, _ = second.shape
+        corner = np.zeros((rows, columns))
         return cp.bmat([[first, corner], [corner.T, second]])
 
     after = both(Y, np.eye(len(C)))
     steps = [(Y, of_state), (energy, of_secret)]
     if secret.secret.energies is not None:
-        steps = [(both(Y, energy), cp.hstack([of_state, of_secret]))]
-    return [cp.bmat([[start, step.T], [step, after]]) >> 0 for start, step in steps]
+        step = cp.hstack([of_state, of_secret])
+        steps = [(both(Y, energy), step)]
+    demands = []
+    for start, step in steps:
+        whole = cp.bmat([[start, step.T], [step, after]])
+        demands.append(whole >> 0)
+    return demands
 
 
 # -- runs of any length ------------------------------------------------------------------
@@ -510,7 +528,9 @@ class Program:
         """Return E and F with the larger side E V E^T + t F of a demand."""
         size = demand.X.ncols()
         held = self.sizes.get(demand.held or "", 0)
-        return np.eye(size, held), np.diag(np.arange(size) >= held) * 1.0
+        rest = np.eye(size)
+        rest[:held] = 0.0
+        return np.eye(size, held), rest
 
     def solve(self, margin: float) -> dict[str, NDArray] | None:
         """Find matrices that meet every demand with so much to spare.
@@ -542,7 +562,8 @@ class Program:
         E, F = self._target(demand)
         X = midpoints(demand.X)
         Y = midpoints(demand.Y)
-        rest = known["t"] * F - X.T @ known[demand.value] @ X - Y.T @ Y
+        later = X.T @ known[demand.value] @ X
+        rest = known["t"] * F - later - Y.T @ Y
         if demand.held is not None:
             rest = rest + E @ known[demand.held] @ E.T
         return rest
@@ -564,7 +585,9 @@ class Program:
         for demand in asked:
             rest = self._rest(demand, unknown)
             constraints.append(rest >> margin * np.eye(rest.shape[0]))
-        if not _solve(cp.Problem(cp.Minimize(unknown["t"][0, 0]), constraints), 1e-11):
+        square = unknown["t"][0, 0]
+        problem = cp.Problem(cp.Minimize(square), constraints)
+        if not _solve(problem, 1e-11):
             return None
         found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
         return found
@@ -579,8 +602,10 @@ class Program:
             E, F = self._target(demand)
             target = ball_matrix(F) * Ball(square)
             if demand.held is not None:
-                target += ball_matrix(E) * balls[demand.held] * ball_matrix(E.T)
-            if not _is_proven(target, balls[demand.value], demand.X, demand.Y):
+                onto = ball_matrix(E)
+                target += onto * balls[demand.held] * onto.transpose()
+            value = balls[demand.value]
+            if not _is_proven(target, value, demand.X, demand.Y):
                 return None
         return square
 
@@ -634,8 +659,9 @@ def _is_proven(
     target: BallMatrix, value: BallMatrix, X: BallMatrix, Y: BallMatrix
 ) -> bool:
     """Return whether target > X^T value X + Y^T Y is certain."""
-    rest = target - X.transpose() * value * X - Y.transpose() * Y
-    return is_positive_definite(rest)
+    later = X.transpose() * value * X
+    now = Y.transpose() * Y
+    return is_positive_definite(target - later - now)
 
 
 def _solve(problem: Problem, tolerance: float) -> bool:
@@ -690,7 +716,8 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
                 starts = np.zeros((queued[0].order, len(changes)))
                 for k, values in enumerate(changes):
                     starts[: len(values), k] = values
-                columns = ball_matrix(starts) * (Ball(moves.radius) * moves.events)
+                size = Ball(moves.radius) * moves.events
+                columns = ball_matrix(starts) * size
                 for form in _energies(queued, columns, samples):
                     squares += [form[k, k] for k in range(len(changes))]
         for index in left.secret.balls:
@@ -725,9 +752,10 @@ def _energies(
     plain = [(midpoints(vertex.A), midpoints(vertex.C)) for vertex in scaled]
     P = np.zeros_like(A)
     for _ in range(samples):
-        upper = _envelope([A.T @ P @ A + C.T @ C for A, C in plain])
         before = ball_matrix(P)
-        P = upper + _PADDING * np.trace(upper) * np.eye(len(P))
+        upper = _envelope([A.T @ P @ A + C.T @ C for A, C in plain])
+        padding = _PADDING * np.trace(upper)
+        P = upper + padding * np.eye(len(P))
         after = ball_matrix(P)
         if not all(_is_proven(after, before, each.A, each.C) for each in scaled):
             raise UncertifiableError(_TOO_LONG.format("bound is lost to rounding"))
@@ -739,7 +767,8 @@ def _envelope(matrices: Sequence[NDArray]) -> NDArray:
     upper, *others = matrices
     for matrix in others:
         values, vectors = np.linalg.eigh(_symmetric(matrix - upper))
-        upper = upper + (vectors * np.maximum(values, 0.0)) @ vectors.T
+        beyond = np.maximum(values, 0.0)
+        upper = upper + (vectors * beyond) @ vectors.T
     return _symmetric(upper)
 
 
@@ -766,15 +795,16 @@ def _orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
     States of given sizes (n,) are alike. A form of another size has the same coordinates,
     up to their size.
     """
-    vectors, roots = _principal_axes(form * np.outer(sizes, sizes), faint)
+    scaled = form * np.outer(sizes, sizes)
+    vectors, roots = _principal_axes(scaled, faint)
     return sizes[:, None] * (vectors / roots) @ vectors.T
 
 
 def _principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
     """Return a form's directions (n, n) and its roots (n,), faint ones made larger."""
     values, vectors = scipy.linalg.eigh(_symmetric(form))
-    roots = np.sqrt(np.maximum(values, faint * values[-1]))
-    return vectors, roots
+    raised = np.maximum(values, faint * values[-1])
+    return vectors, np.sqrt(raised)
 
 
 def _symmetric(matrix: NDArray) -> NDArray:

@@ -93,7 +93,8 @@ def create_channel_iosystem(
             "or pass inputs=..."
         )
     entry = np.hstack([np.zeros((len(A), p)), B])
-    gate = LinearSystem(A, entry, C, np.hstack([np.eye(p), D]))
+    through = np.hstack([np.eye(p), D])
+    gate = LinearSystem(A, entry, C, through)
     return ct.ss(
         *gate.matrices,
         noise.plant_data.dt,
