@@ -331,7 +331,8 @@ class PrivateLoop(LoopData):
         prediction from what was published up to t - 1. An input decided at t - 1 moves
         x(t), so a constraint on x(t) is to be met with this margin. It holds for any
         controller of what is published, over draws of x(0), the disturbances and the
-        noise.
+        noise. Of a loop without a horizon x(0) has the prior P0, or is as uncertain as
+        in steady state without one.
 
         Parameters
         ----------

@@ -311,6 +311,26 @@ class Knowledge:
         steps = self.steps(int(samples))
         return np.array([self.covariance(step, predicted=predicted) for step in steps])
 
+    def settling(self, samples: int) -> NDArray:
+        """Error covariances (T, n, n) of predictions with the gains of the steady state.
+
+        The run begins with the prior, or without one as uncertain as in steady state,
+        and the filter knows nothing of the noise's first state.
+        """
+        A, G, C, F = self.system.matrices
+        n = self.plant.order
+        step = self.settled()
+        covariance = self.start @ self.start.T
+        if self.unknown.size:
+            covariance[:n, :n] = step.covariance[:n, :n]
+        kept = A - step.advance @ C
+        fresh = G - step.advance @ F
+        found = np.empty((samples, n, n))
+        for t in range(samples):
+            found[t] = covariance[:n, :n]
+            covariance = kept @ covariance @ kept.T + fresh @ fresh.T
+        return found
+
     def covariance(self, step: Step, *, predicted: bool = False) -> NDArray:
         """Error covariance (n, n) of x after one reading, or before it."""
         n = self.plant.order

@@ -310,10 +310,12 @@ def margins(
     loop: LoopData, direction: NDArray, probability: float, samples: int
 ) -> NDArray:
     """Margins (T,) of `PrivateLoop.margins`."""
-    horizon = math.inf if loop.never_ends else samples
-    covariances = knowledge(loop).covariances(horizon, predicted=True)
-    shape = (samples, *loop.side.plant.A.shape)
-    variances = along(np.broadcast_to(covariances, shape), direction)
+    known = knowledge(loop)
+    if loop.never_ends and isinstance(known, Knowledge):
+        covariances = known.settling(samples)
+    else:
+        covariances = known.covariances(samples, predicted=True)
+    variances = along(covariances, direction)
     best = norm.isf(probability / (2 * samples)) * np.sqrt(variances)
     noise = loop.noise
     if noise is None or not noise.total.consists_of(Structured, White):

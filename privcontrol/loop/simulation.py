@@ -655,6 +655,7 @@ class OnlineController:
     def covariance(self) -> NDArray:
         """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
 
+        Without a horizon it counts from the steady state on.
         `ValueError` before the first reading, and for loops whose observer does not
         know the noise.
         """

@@ -272,3 +272,21 @@ def test_covariance_and_gains_after_lost_samples_count_what_was_read(
         spread = advance @ (C @ P @ C.T + V) @ advance.T
         P = A @ P @ A.T + fresh - spread
         z = A @ z + B @ u + advance @ innovation
+
+
+@pytest.mark.parametrize("P0", [None, 4.0])
+def test_margins_hold_from_an_uncertain_start_on(noise, P0):
+    """4,000 runs at 20 %; the steady state's variances alone are too small at first."""
+    loop = lqg(noise, P0=P0, form="predictor")
+    samples = 30
+    direction = np.array([1.0, -0.5])
+    margins = loop.margins(direction, probability=0.2, horizon=samples)
+    start = {} if P0 is None else {"initial_state": "design"}
+    drawn = {"disturbance": "design", "measurement_noise": "design", **start}
+    run = loop.simulate(300.0 * np.arange(samples), trials=4000, rng=3, **drawn)
+    states = np.asarray(run.states)
+    errors = np.abs(np.tensordot(direction, states[:2] - states[2:4], 1))
+    assert (errors > margins).any(axis=1).mean() <= 0.2
+    if P0 is not None:
+        settled = margins[-1]
+        assert (errors > settled).any(axis=1).mean() > 0.2
