@@ -29,9 +29,10 @@ from ..noise.parts import Filtered, NoisePart, Pricing, Structured, White
 from ..noise.shift import (
     shift_of_resolution,
 )
-from ..secrets.disturbance import PlantQuery, query_of
+from ..secrets.disturbance import query_of
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
+    PlantQuery,
     TrajectoryManifold,
     trajectory_manifold,
 )

@@ -4,8 +4,6 @@ from .adjacency import (
 )
 from .disturbance import (
     DisturbanceAdjacency as DisturbanceAdjacency,
-    DisturbedManifold as DisturbedManifold,
-    DisturbedQuery as DisturbedQuery,
     JointAdjacency as JointAdjacency,
 )
 from .manifold import (

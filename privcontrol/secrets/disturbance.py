@@ -26,17 +26,19 @@ from ..core._linalg import (
     real_array,
     sequence_of,
 )
-from ..core._objects import Frozen, array_identity
+from ..core._objects import Frozen
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
-from ..core.mechanism import LinearQuery
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency
 from .manifold import (
     RUN_ASSUMPTIONS,
     OutputQuery,
+    PlantManifold,
+    PlantQuery,
     TrajectoryManifold,
+    trajectory_manifold,
 )
 from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves
 
@@ -468,38 +470,30 @@ class JointAdjacency(Adjacency, Frozen):
         return tuple(dict.fromkeys(clauses))
 
 
-class DisturbedManifold(AffineManifold):
+class DisturbedManifold(PlantManifold):
     """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter.
 
     They are all of R^(n + T q), and the trajectory follows from them and the public
     inputs. ``system`` leads from w to the outputs.
     """
 
-    plant: Plant
-    horizon: int
     signals: tuple[str, ...]
     system: LinearSystem
     trajectory: TrajectoryManifold
 
     def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
         signals = tuple(signals)
-        inputs = np.zeros((plant.B.shape[1], horizon))
         self._set(
             plant=plant,
             horizon=horizon,
             signals=signals,
             system=entered_by_signals(plant, signals),
-            trajectory=TrajectoryManifold(plant, horizon, inputs),
+            trajectory=trajectory_manifold(plant, horizon),
             pinned=(),
         )
 
     def _identity(self) -> tuple:
         return (self.domain,)
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The plant's fingerprint, for the scope of a guarantee."""
-        return (self.plant.fingerprint,)
 
     @property
     def size(self) -> int:
@@ -552,26 +546,14 @@ class DisturbedManifold(AffineManifold):
         )
 
 
-class DisturbedQuery(LinearQuery):
+class DisturbedQuery(PlantQuery):
     """What a plant publishes of its initial state and of the secret signals."""
 
-    plant: Plant
     manifold: DisturbedManifold
-
-    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
-        manifold = DisturbedManifold(plant, horizon, signals)
-        self._set(plant=plant, manifold=manifold)
-
-    def _identity(self) -> tuple:
-        return (self.manifold, array_identity(self.plant.C))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         return ("A, B and C exact", *RUN_ASSUMPTIONS)
-
-    @property
-    def size(self) -> int:
-        return self.manifold.horizon * len(self.plant.C)
 
     @property
     def matrix(self) -> NDArray:
@@ -624,13 +606,10 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
 
 
-PlantQuery = OutputQuery | DisturbedQuery
-
-
 def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
     """What a plant publishes of the secret that an adjacency is about."""
     found = disturbances(adjacency)
     if not found:
-        return OutputQuery(plant, horizon)
+        return OutputQuery(trajectory_manifold(plant, horizon))
     signals = dict.fromkeys(name for part in found for name in part.signals(plant))
-    return DisturbedQuery(plant, horizon, tuple(signals))
+    return DisturbedQuery(DisturbedManifold(plant, horizon, tuple(signals)))

@@ -60,14 +60,24 @@ RUN_ASSUMPTIONS = (
 )
 
 
-class TrajectoryManifold(AffineManifold):
+class PlantManifold(AffineManifold):
+    """Data of a run of a plant over a horizon."""
+
+    plant: Plant
+    horizon: int
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The plant's fingerprint, for the scope of a guarantee."""
+        return (self.plant.fingerprint,)
+
+
+class TrajectoryManifold(PlantManifold):
     """The trajectories x(t+1) = A x(t) + B u(t) for public inputs u (DPAM eqs. (19)-(21)).
 
     The kernel is [I; A; ...; A^(T-1)], and the tangent coordinates are the initial state.
     """
 
-    plant: Plant
-    horizon: int
     _inputs: np.ndarray
 
     def __init__(self, plant: Plant, horizon: int, inputs: NDArray) -> None:
@@ -75,11 +85,6 @@ class TrajectoryManifold(AffineManifold):
 
     def _identity(self) -> tuple:
         return (self.domain, self._inputs.tobytes())
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The plant's fingerprint, for the scope of a guarantee."""
-        return (self.plant.fingerprint,)
 
     @property
     def size(self) -> int:
@@ -161,18 +166,25 @@ class TrajectoryManifold(AffineManifold):
         )
 
 
-class OutputQuery(LinearQuery):
-    """The outputs y(t) = C x(t) of a trajectory (DPAM eq. (18))."""
+class PlantQuery(LinearQuery):
+    """What a plant publishes of the data of a run."""
 
     plant: Plant
-    manifold: TrajectoryManifold
+    manifold: PlantManifold
 
-    def __init__(self, plant: Plant, horizon: int) -> None:
-        inputs = np.zeros((plant.B.shape[1], horizon))
-        self._set(plant=plant, manifold=TrajectoryManifold(plant, horizon, inputs))
+    def __init__(self, manifold: PlantManifold) -> None:
+        self._set(plant=manifold.plant, manifold=manifold)
 
     def _identity(self) -> tuple:
         return (self.manifold, array_identity(self.plant.C))
+
+    @property
+    def size(self) -> int:
+        return self.manifold.horizon * len(self.plant.C)
+
+
+class OutputQuery(PlantQuery):
+    """The outputs y(t) = C x(t) of a trajectory (DPAM eq. (18))."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -184,10 +196,6 @@ class OutputQuery(LinearQuery):
         return scipy.sparse.kron(
             scipy.sparse.eye_array(self.manifold.horizon), self.plant.C, format="csr"
         )
-
-    @property
-    def size(self) -> int:
-        return self.manifold.horizon * len(self.plant.C)
 
     @cached_property
     def response(self) -> NDArray:
@@ -283,7 +291,7 @@ def output_query(sys: ct.StateSpace | Plant, horizon: int) -> OutputQuery:
     >>> round(pc.output_query(lag, 2).sensitivity(pc.StateAdjacency(1.0)), 6)
     2.236068
     """
-    return OutputQuery(Plant.of(sys), positive_integer(horizon, "horizon"))
+    return OutputQuery(trajectory_manifold(sys, horizon))
 
 
 #: Relative error of an entry that is rounded once, scaled and multiplied.

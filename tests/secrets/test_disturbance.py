@@ -11,7 +11,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
-from privcontrol.secrets import DisturbedQuery, JointAdjacency
+from privcontrol.secrets import JointAdjacency
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 
@@ -72,8 +72,8 @@ def design(plant=None, adjacency=None, *, horizon=12, budget=cases.BUDGET, **opt
 
 def test_the_response_is_the_block_triangle_of_shifted_impulse_responses():
     plant = cases.random_plant(1, states=3, inputs=2, outputs=2, feedthrough=True)
-    query = DisturbedQuery(pc.design_output_noise(plant, horizon=5, budget=cases.BUDGET,
-        adjacency=pc.StateAdjacency(1.0, times=0)).plant_data, 5, plant.input_labels)  # fmt: skip
+    noise = design(plant, pc.DisturbanceAdjacency(1.0), horizon=5)
+    query = noise.design.mechanism.query
     np.testing.assert_allclose(
         query.response[:, :3],
         oracles.dense_observability(plant.A, plant.C, 5),
