@@ -156,3 +156,21 @@ def test_auto_floor_beats_every_floor_of_a_grid_in_a_box(secret, outputs):
     assert noise.design.lower_bound < min(costs)
     assert noise.guarantee.satisfies(BUDGET)
     assert noise.guarantee_for(box.sampled(20, rng=0)).satisfies(BUDGET)
+
+
+@pytest.mark.parametrize("width", [0.1, 0.2])
+def test_auto_floor_is_searched_far_above_independent_noise(width):
+    plant = pc.plants.vehicle()
+    request = dict(
+        horizon=60,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"position": 1.0}, times=0),
+        max_std=np.inf,
+        models=pc.PlantBox(plant, A=width * np.eye(2)),
+    )
+    noise = pc.design_output_noise(plant, floor="auto", **request)
+    least = noise.parts[-1].scale * np.array([[0.5], [2.0]])
+    for floor in least:
+        with contextlib.suppress(pc.PrivacyError, pc.UncertifiableError):
+            other = pc.design_output_noise(plant, floor=floor, **request)
+            assert noise.design.cost <= other.design.cost * 1.02

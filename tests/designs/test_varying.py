@@ -336,3 +336,11 @@ def test_what_is_proven_of_noise_is_proven_of_smaller_noise_at_once(monkeypatch)
     assert 0 < of_large == len(solved)
     options["models"] = between(0.7912, 0.8438)
     assert std(0.5) > large and len(solved) > of_large
+
+
+def test_a_vertex_among_many_counts_wherever_it_is():
+    poles = np.linspace(0.6, 0.84, 13)
+    order = np.random.default_rng(0).permutation(13)
+    every = design(lag(0.7), SECRETS["lasting"], models=between(*poles[order]))
+    ends = design(lag(0.7), SECRETS["lasting"], models=between(0.6, 0.84))
+    assert every.std == pytest.approx(ends.std, rel=1e-6)
