@@ -192,8 +192,10 @@ def real_array(
         raise ValueError(
             f"{name}: expected {ndim} dimension(s), got an array of shape {array.shape}"
         )
-    if shape is not None:
-        _check_shape(array, name, shape)
+    if shape is not None and not _fits(array.shape, shape):
+        lengths = ["any" if want is None else str(want) for want in shape]
+        words = ", ".join(lengths) + "," * (len(lengths) == 1)
+        raise ValueError(f"{name}: expected shape ({words}), got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name}: expected finite numbers, got NaN or infinity; clean the data first"
@@ -203,16 +205,11 @@ def real_array(
     return array
 
 
-def _check_shape(array: NDArray, name: str, shape: tuple[int | None, ...]) -> None:
-    """Raise an error if an array has another shape."""
-    pairs = zip(shape, array.shape)
-    if array.ndim == len(shape) and all(want in (None, got) for want, got in pairs):
-        return
-    lengths = ["any" if want is None else str(want) for want in shape]
-    words = ", ".join(lengths)
-    if len(lengths) == 1:
-        words += ","
-    raise ValueError(f"{name}: expected shape ({words}), got {array.shape}")
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether an array has the wanted lengths, None being any."""
+    pairs = zip(wanted, shape)
+    same_rank = len(shape) == len(wanted)
+    return same_rank and all(want in (None, got) for want, got in pairs)
 
 
 def positive_number(value: object, name: str, *, zero: bool = False) -> float:
@@ -405,7 +402,7 @@ def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
 
 def identity_balls(size: int) -> BallMatrix:
     """Return the identity matrix of this size."""
-    return arb_mat(size, size, [int(i == j) for i in range(size) for j in range(size)])
+    return diagonal_balls([1.0] * size)
 
 
 def diagonal_balls(values: Sequence[float | Ball]) -> BallMatrix:

@@ -409,12 +409,6 @@ class _Iterate:
         self.multiplier = np.maximum(self.multiplier, least * self.ceiling())
         self.balance()
 
-    def keep(self, chosen: NDArray) -> None:
-        """Drop all working points but the chosen ones."""
-        self.points = self.points[:, chosen]
-        self.multiplier = self.multiplier[chosen]
-        self.index = self.index[chosen]
-
     def add(self, points: NDArray, index: NDArray, least: float) -> None:
         """Add working points to those chosen among all (r, M)."""
         if not len(index):
@@ -498,7 +492,10 @@ def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
         outermost = np.argpartition(-it.squares(), first)[:first]
         # those alone may lie in a plane
         span = qr(it.points, mode="r", pivoting=True)[1][:size]
-        it.keep(np.union1d(outermost, span))
+        chosen = np.union1d(outermost, span)
+        it.points = it.points[:, chosen]
+        it.multiplier = it.multiplier[chosen]
+        it.index = it.index[chosen]
     it.recentre(1e-2)
     return it
 

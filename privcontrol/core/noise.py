@@ -28,7 +28,6 @@ from scipy.optimize import minimize
 
 from ._linalg import (
     EPS,
-    Seed,
     column_norms,
     generator,
     one_of,
@@ -371,15 +370,10 @@ class Noise(Frozen, ABC):
         ValueError
             If size is negative, or too large to count.
         """
-        if size is None:
-            return self._draws(1, rng)[0]
-        return self._draws(positive_integer(size, "size", zero=True), rng)
-
-    def _draws(self, count: int, rng: Seed) -> NDArray:
+        count = 1 if size is None else positive_integer(size, "size", zero=True)
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))
-        if self.is_independent:
-            return eta * self.factor
-        return eta @ self.factor.T
+        draws = eta * self.factor if self.is_independent else eta @ self.factor.T
+        return draws[0] if size is None else draws
 
     @cached_property
     def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
