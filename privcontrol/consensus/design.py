@@ -21,12 +21,12 @@ from scipy.optimize import brentq
 from .._figures import COLORS as OKABE_ITO
 from ..core._linalg import (
     EPS,
+    float_above,
     instance_of,
     one_of,
     positive_integer,
     positive_number,
     real_array,
-    round_up,
 )
 from ..core._objects import own_axes
 from ..core.budget import PrivacyBudget, checked_budget
@@ -343,7 +343,7 @@ def optimal_consensus_epsilon(
             "radius: expected one that floats can compare with the error, got one more "
             "than 1e308 times as large"
         )
-    return law.loss_of_size(float(round_up(shift, 4))).epsilon(delta)
+    return law.loss_of_size(float_above(shift, 4)).epsilon(delta)
 
 
 def optimal_consensus_error(
@@ -376,7 +376,7 @@ def optimal_consensus_error(
     per_variance = _error_per_variance(nodes, readout)
     radius = positive_number(radius, "radius")
     law = family_of(family)
-    scale = float(round_up(radius / law.allowed_shift(budget)))
+    scale = float_above(radius / law.allowed_shift(budget))
     return float(per_variance * law.unit_variance * nodes * scale * scale)
 
 

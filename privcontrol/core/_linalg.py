@@ -109,6 +109,11 @@ def round_up(value: ArrayLike, ulps: int = 1) -> Any:
     return above[()]
 
 
+def float_above(value: ArrayLike, ulps: int = 1) -> float:
+    """Return the float `ulps` steps above a number."""
+    return float(round_up(value, ulps))
+
+
 def smallest(
     meets: Callable[[float], bool],
     low: float,

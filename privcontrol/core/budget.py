@@ -21,6 +21,7 @@ from scipy.special import erfcx, log_ndtr, ndtri
 
 from ._linalg import (
     EPS,
+    float_above,
     one_of,
     positive_integer,
     positive_number,
@@ -602,7 +603,7 @@ class PrivacyBudget(Saved):
             shift = float(kappa_inverse(*self.pair))
         if releases == 1:
             return shift
-        return shift / float(round_up(math.sqrt(releases), 2))
+        return shift / float_above(math.sqrt(releases), 2)
 
     def laplace_epsilon(self, releases: int = 1) -> float:
         """Return the largest pure epsilon that each of some Laplace releases may have.
@@ -702,7 +703,7 @@ def scale_to_budget(
         sized, excess = evaluate(scale)
         if excess <= 1 or excess > largest_excess:
             break
-        scale *= float(round_up(excess, 4))
+        scale *= float_above(excess, 4)
     return sized, scale, excess
 
 

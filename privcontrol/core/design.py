@@ -26,13 +26,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._linalg import (
     column_norms,
+    float_above,
     one_of,
     positive_integer,
     positive_number,
     rank_tolerance,
     rational_matrix,
     real_array,
-    round_up,
     smallest,
 )
 from ._progress import piece, solve
@@ -249,7 +249,7 @@ class _Request:
             mechanism, guarantee = self.evaluate(law(candidate.factor * scale))
             return (mechanism, guarantee), excess(guarantee)
 
-        start = float(round_up(scale, 2))
+        start = float_above(scale, 2)
         try:
             (mechanism, guarantee), scale, over = scale_to_budget(
                 evaluated, start, largest_excess=1 + _LARGEST_EXCESS
@@ -338,7 +338,7 @@ def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) ->
     pure = loss.pure * releases
     allowed = budget.laplace_epsilon()
     if budget.pure:
-        return float(round_up(pure / allowed, 2))
+        return float_above(pure / allowed, 2)
 
     def meets(size: float) -> bool:
         smaller = scaled(loss, Fraction(1) / Fraction(size))

@@ -22,6 +22,7 @@ from ._linalg import (
     EPS,
     Rational,
     Seed,
+    float_above,
     generator,
     positive_integer,
     positive_number,
@@ -139,7 +140,7 @@ class _Perturbation(Released):
                 "size=, the number of entries of one row"
             )
         s = q if self.norm == math.inf else self.norm * q / (self.norm - q)
-        return float(round_up(self.radius * self.size ** (1 / s), 3))
+        return float_above(self.radius * self.size ** (1 / s), 3)
 
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
         """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
@@ -155,7 +156,7 @@ class _Perturbation(Released):
         quoted = budget.delta or PrivacyGuarantee.quoted_delta
 
         def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
-            loss = law.loss_of_size(float(round_up(widest / scale)))
+            loss = law.loss_of_size(float_above(widest / scale))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             meets = guarantee.repeated(self.releases).satisfies(budget)
             return guarantee, 1.0 if meets else 1 + EPS
@@ -372,7 +373,7 @@ class InputPerturbation(_Perturbation):
         if self.metric is None:
             return reach
         _, steepness = self._measure()
-        return float(round_up(reach * steepness))
+        return float_above(reach * steepness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,7 +444,7 @@ class OutputPerturbation(_Perturbation):
 
     def _sensitivity(self) -> float:
         steepness, p, _ = self._claim()
-        return float(round_up(self._reach(p) * steepness))
+        return float_above(self._reach(p) * steepness)
 
     def _assumptions(self) -> tuple[str, ...]:
         steepness, p, source = self._claim()

@@ -31,6 +31,7 @@ from ._linalg import (
     EPS,
     RationalMatrix,
     Seed,
+    float_above,
     generator,
     instance_of,
     positive_integer,
@@ -865,4 +866,4 @@ class AdaptiveReleases:
         largest = float(shown.max())
         if self._family.shift_norm == 1 or largest == 0:
             return largest
-        return float(round_up(np.sqrt(largest)))
+        return float_above(np.sqrt(largest))

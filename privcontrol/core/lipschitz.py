@@ -31,6 +31,7 @@ from ._linalg import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    float_above,
     frobenius_norm,
     is_positive_definite,
     midpoints,
@@ -38,7 +39,6 @@ from ._linalg import (
     positive_integer,
     positive_number,
     real_array,
-    round_up,
     row_sum_norm,
     sequence_of,
     spectral_norm,
@@ -594,7 +594,7 @@ class ClippedNetwork(CheckedFields):
             sizes = feedforward_lipschitz(
                 [np.abs(W) for W in weights], p=p, q=q, method="product"
             )
-            value = float(round_up(value + EPS * len(weights) * float(sizes)))
+            value = float_above(value + EPS * len(weights) * float(sizes))
         return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
 
     def _slopes(self) -> list[NDArray]:

@@ -29,11 +29,11 @@ from scipy.special import ndtr, ndtri, ndtri_exp
 
 from ._linalg import (
     EPS,
+    float_above,
     instance_of,
     positive_integer,
     positive_number,
     real_array,
-    round_up,
     smallest,
 )
 from ._objects import Saved, encode
@@ -318,7 +318,7 @@ class Product(Saved):
         """
         steps = max(1, math.ceil(factor))
         size = float(factor)
-        shifts = [(float(round_up(shift * size, 2)), n) for shift, n in self.shifts]
+        shifts = [(float_above(shift * size, 2), n) for shift, n in self.shifts]
         boxes = [(_chained(*pair, steps), n) for pair, n in self.boxes]
         scale = factor if proportional else Fraction(steps)
         return Product(tuple(shifts), self.square * scale**2, tuple(boxes))

@@ -41,6 +41,7 @@ from ._linalg import (
     RationalMatrix,
     ball_matrix,
     column_norms,
+    float_above,
     one_of,
     rank_tolerance,
     rational,
@@ -139,7 +140,7 @@ class Moves(ABC):
 
     def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
         """Return the largest norm of the shift of a move, rounded up."""
-        return float(round_up(self.sizes(shifts, norm).max(), 2))
+        return float_above(self.sizes(shifts, norm).max(), 2)
 
     def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
         """Return the indices of `vectors` with the largest shifts, none of a ball."""

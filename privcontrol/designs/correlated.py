@@ -18,7 +18,7 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, rank_tolerance, round_up
+from ..core._linalg import EPS, float_above, rank_tolerance, round_up
 from ..core._progress import piece
 from ..core.adjacency import Adjacency
 from ..core.budget import scale_to_budget
@@ -127,7 +127,7 @@ def dense_noise(
         parts.append(White(problem.floor_std))
     shift = float(sizes.max())
     if problem.grid:
-        shift = float(round_up(shift + problem.grid))
+        shift = float_above(shift + problem.grid)
     return SizedNoise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
@@ -293,7 +293,7 @@ def scaled_to_fit(
 
     if problem.floor.any():
         return shape * least_scale(excess)
-    return shape * float(round_up(excess(1.0), 4))
+    return shape * float_above(excess(1.0), 4)
 
 
 def least_scale(excess: Callable[[float], float]) -> float:
@@ -340,7 +340,7 @@ def driven(problem: DesignProblem) -> SizedNoise:
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(NO_NOISE)
-    shift = float(round_up((radii / sizes).max()))
+    shift = float_above((radii / sizes).max())
     cost = problem.cost(forced)
     return SizedNoise(
         parts=(part,),

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from ..core._linalg import (
     check_room,
+    float_above,
     instance_of,
     positive_integer,
     round_up,
@@ -617,7 +618,7 @@ def design_windows(
             start += length
         # all new windows shrink by what their joint guarantee leaves unused
         used = _shift(windows, adjacency, run).squares / left
-        shrink = float(round_up(np.sqrt(used.max() * (1 + 1e-14)), 2))
+        shrink = float_above(np.sqrt(used.max() * (1 + 1e-14)), 2)
         with piece(len(lengths), len(lengths) + 1):
             windows, _, excess = scale_to_budget(evaluated, shrink)
         if excess > 1:

@@ -25,7 +25,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, round_up
+from ..core._linalg import EPS, float_above, round_up
 from ..core._objects import ByContent
 from ..core._progress import piece
 from ..core.budget import scale_to_budget
@@ -362,7 +362,7 @@ def _plant_driven(
     Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
     """
     sizes = round_up(radii / allowed, 2)
-    shift = float(round_up((radii / sizes).max()))
+    shift = float_above((radii / sizes).max())
     shaping = LinearSystem.gain(np.diag(sizes))
     cost = _mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
@@ -382,7 +382,7 @@ def white_design(
     """Independent noise of one size, of whose optimum nothing is known."""
     outputs = len(secret.system.C)
     unit = white_shift(secret, np.ones(outputs))
-    size = float(round_up(unit / allowed, 4))
+    size = float_above(unit / allowed, 4)
     shaping = LinearSystem.gain(size * np.eye(outputs))
     cost = _mean_cost(weight, shaping)
     return StationaryDesign(
@@ -506,7 +506,7 @@ class _Problem(ByContent):
             shift = shift_behind(scaled, self.secret)
             return (scaled, shift), shift / allowed
 
-        guess = float(round_up(1 / allowed, 2))
+        guess = float_above(1 / allowed, 2)
         found, _, excess = scale_to_budget(evaluated, guess)
         if excess > 1:
             raise UncertifiableError(

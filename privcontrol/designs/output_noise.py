@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._figures import AxesLike
-from ..core._linalg import Seed, positive_number, round_up
+from ..core._linalg import Seed, float_above, positive_number
 from ..core._objects import Saved, html_table, write
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
@@ -475,7 +475,7 @@ def recertified(noise: NoiseT, gain: float) -> NoiseT:
     together = loss.repeated(request.releases)
     delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
     if delta or noise.family != "gaussian":
-        least = float(round_up(together.epsilon(delta), 2))
+        least = float_above(together.epsilon(delta), 2)
         allowed = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
     else:
         allowed = PrivacyBudget(gdp=together.gdp)
@@ -529,5 +529,5 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
         return None
     own = by_kind(noise.guarantee.loss)[0]
     size = own.gdp if noise.family == "gaussian" else own.epsilon(0.0)
-    loss = noise.law.loss_of_size(float(round_up(size + grid, 2)))
+    loss = noise.law.loss_of_size(float_above(size + grid, 2))
     return _beside_miss(noise.guarantee, loss)

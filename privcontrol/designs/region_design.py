@@ -27,7 +27,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import round_up
+from ..core._linalg import float_above
 from ..core._progress import piece
 from ..core.budget import PrivacyBudget, scale_to_budget
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
@@ -348,7 +348,7 @@ class _Task:
         keeps its own, beside which the rest is larger still.
         """
         shift = self.shift(self.parts(candidate, 1.0))
-        size = float(round_up(shift / self.allowed, 8))
+        size = float_above(shift / self.allowed, 8)
         return self.cost(self.parts(candidate, size)), size
 
     def meeting(self, candidate: Candidate, size: float) -> SizedNoise:
@@ -381,7 +381,7 @@ class _Task:
         else:
             found = request.region.shift(own, request.adjacency, request.horizon)
         grid = grid_shift(parts, request.resolution, request.horizon)
-        return float(round_up(found.value + grid))
+        return float_above(found.value + grid)
 
     def cost(self, parts: tuple[NoisePart, ...]) -> float:
         """The cost of noise, that of a sample if it has no end."""

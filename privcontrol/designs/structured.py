@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import rank_tolerance, round_up
+from ..core._linalg import float_above, rank_tolerance
 from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.design import cheapest_factor
@@ -145,7 +145,7 @@ def independent(problem: DesignProblem) -> SizedNoise:
     shift = float(every.max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     allowed = problem.allowed
-    size = float(round_up(shift / allowed, 2))
+    size = float_above(shift / allowed, 2)
     active: tuple[int, ...] = ()
     if exact and is_one_plant:
         active = worst
@@ -200,7 +200,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
             "needed"
         )
     with piece(1, 2):
-        return of_all_models(problem, shape * float(round_up(excess, 4)))
+        return of_all_models(problem, shape * float_above(excess, 4))
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:

@@ -34,9 +34,9 @@ from ..core._linalg import (
     BallMatrix,
     ball_matrix,
     enclosure,
+    float_above,
     frobenius_norm,
     largest_eigenvalue,
-    round_up,
     upper_float,
     working_bits,
 )
@@ -179,7 +179,7 @@ def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
     if secret.energies is not None:
         undone = noise.inverse().after(secret.scaled_system)
         gain = largest_gain(undone)
-        return float(round_up(gain * (1 + 1e-13), 4))
+        return float_above(gain * (1 + 1e-13), 4)
 
     def left() -> LinearSystem:
         return noise.in_balls().inverse().after(secret.in_balls())
@@ -194,7 +194,7 @@ def joint_shift(first: float, second: float) -> float:
     of the shifts add up for every move s.
     """
     information = first**-2 + second**-2
-    return float(round_up(information**-0.5, 4))
+    return float_above(information**-0.5, 4)
 
 
 def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> float:

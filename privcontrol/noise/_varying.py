@@ -33,11 +33,11 @@ from ..core._linalg import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    float_above,
     identity_balls,
     is_positive_definite,
     largest_eigenvalue,
     midpoints,
-    round_up,
     submatrix,
     upper_float,
     working_bits,
@@ -456,7 +456,7 @@ def varying_shift(secret: VaryingSecret) -> float:
             square = None if found is None else program.verified(found)
             if square is not None:
                 shift = Ball(square).sqrt() * Ball(size)
-                return float(round_up(upper_float(shift)))
+                return float_above(upper_float(shift))
     raise UncertifiableError(_UNSTABLE)
 
 
@@ -725,7 +725,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
             *_, form = _energies(left.vertices, columns, horizon)
             squares.append(largest_eigenvalue(form))
         largest = max(squares, key=upper_float)
-        return float(round_up(upper_float(largest.sqrt())))
+        return float_above(upper_float(largest.sqrt()))
 
 
 def _energies(

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, column_norms, round_up
+from ..core._linalg import EPS, column_norms, float_above, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
@@ -65,13 +65,13 @@ class Shift:
         every, exact = zip(*found)
         squares = np.concatenate(every)
         largest = math.sqrt(squares.max())
-        return cls(float(round_up(largest)), all(exact), squares)
+        return cls(float_above(largest), all(exact), squares)
 
     def beside_grid(self, grid: float) -> PrivacyLoss:
         """Return the loss, with what a sensor's grid adds to every shift."""
         if grid == 0:
             return PrivacyLoss.gaussian(self.value, (), self.exact)
-        shift = float(round_up(self.value + grid))
+        shift = float_above(self.value + grid)
         return PrivacyLoss.gaussian(shift, (), False)
 
 
@@ -221,7 +221,7 @@ def _independent_laplace(
     )
     grid = shift_of_resolution(resolution, scale, horizon, 1)
     largest = sizes.max() / scale.min() * rounding
-    bound = float(round_up(largest + grid, 4))
+    bound = float_above(largest + grid, 4)
     if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
     responses = all_responses(adjacency, tuple(plants), horizon)
@@ -393,7 +393,7 @@ def grid_shift(
             left = shaping.inverse().after(steps)
             entries = run * len(resolution)
             bound = largest_gain(left) * math.sqrt(entries)
-            bounds.append(float(round_up(bound * (1 + 1e-9))))
+            bounds.append(float_above(bound * (1 + 1e-9)))
     if not bounds:
         raise PrivacyError(
             "resolution: readings on a grid need noise that is drawn again at every "
@@ -416,4 +416,4 @@ def shift_of_resolution(
     entries = np.tile(resolution / sizes, horizon)
     rounding = 1 + 1e-15 * len(entries)
     size = np.linalg.norm(entries, ord=norm)
-    return float(round_up(size * rounding, 2))
+    return float_above(size * rounding, 2)

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, round_up
+from ..core._linalg import EPS, float_above
 from ..core._progress import piece
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart, PartSum
@@ -138,7 +138,7 @@ def _halved(
                 boxes.append(half)
     upper = max(worst.bound, lower)
     if np.isfinite(upper):
-        return float(round_up(upper)), lower
+        return float_above(upper), lower
     raise UncertifiableError(
         "models: the guarantee over the box cannot be certified down to what "
         f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "

@@ -31,11 +31,11 @@ from scipy.special import gammaln
 from scipy.stats import beta, t as student
 
 from ..core._linalg import (
+    float_above,
     one_of,
     positive_integer,
     positive_number,
     real_array,
-    round_up,
     sequence_of,
 )
 from ..core._objects import ByContent
@@ -338,7 +338,7 @@ class _Record:
                 "confidence: expected a probability of at least 0.5 below 1, got "
                 f"{confidence}"
             )
-        miss = float(round_up(1 - confidence))
+        miss = float_above(1 - confidence)
         return cls(np.vstack(regressors), np.vstack(targets), data, miss)
 
     def identified(

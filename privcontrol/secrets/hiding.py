@@ -31,11 +31,11 @@ from ..core._linalg import (
     block_balls,
     column_norms,
     diagonal_balls,
+    float_above,
     identity_balls,
     largest_eigenvalue,
     midpoints,
     rational_matrix,
-    round_up,
     submatrix,
     upper_bounds,
     upper_float,
@@ -144,7 +144,7 @@ def structured_factor(
         with piece(1, 3):
             found = shape(basis, weighted, counted=counted)
         lower_bounds.append(found.lower_bound)
-        factor = basis.moves @ found.factor * float(round_up(1 / allowed, 2))
+        factor = basis.moves @ found.factor * float_above(1 / allowed, 2)
         with piece(2, 3):
             shifts = problem.shifts(factor)
         excess = moves.worst_shift(shifts, norm) / allowed
@@ -283,7 +283,7 @@ class _Problem:
             if ratio <= 1 and not is_wasteful:
                 return factor, shifts
             margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
-            factor = factor * float(round_up(ratio, 4)) * (1 + margin)
+            factor = factor * float_above(ratio, 4) * (1 + margin)
             shifts = self.shifts(factor)
         raise UncertifiableError(
             "the noise does not meet its budget when evaluated back: the hidden moves are "
