@@ -419,12 +419,12 @@ class StateAdjacency(_OfStates):
         index, _ = self._index_and_radii(manifold.plant)
         axes = rational_matrix(np.eye(len(A))[:, index])
         inverse, follow = backward(A, exact=True)
-        columns = [] if times[0] else [axes]  # delayed outputs may be held at t = 0
-        columns.append(inverse ** int(times[0]) * follow * axes)
-        for _ in range(min(len(A), times[-1] - times[0] + 1) - 1):
-            columns.append(inverse * columns[-1])
-        rows = zip(*(column.table() for column in columns))
-        return RationalMatrix([[x for part in row for x in part] for row in rows])
+        moves = [] if times[0] else axes.transpose().table()  # delayed outputs are held
+        earlier = inverse ** int(times[0]) * follow * axes
+        for _ in range(min(len(A), times[-1] - times[0] + 1)):
+            moves += earlier.transpose().table()
+            earlier = inverse * earlier
+        return RationalMatrix(moves).transpose()
 
     def moves_from(
         self, trajectory: TrajectoryManifold, start: int, length: int

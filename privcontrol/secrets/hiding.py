@@ -376,8 +376,8 @@ class NoiseForm:
         rows = []
         for line in reduced.table()[:rank]:
             rows.append(next(k for k, entry in enumerate(line) if entry != 0))
-        both = zip(own.table(), spans.table())
-        if RationalMatrix([left + right for left, right in both]).rank() > rank:
+        both = own.transpose().table() + spans.transpose().table()
+        if RationalMatrix(both).rank() > rank:
             raise NotRealizableError(LEAVES.format(name=model.name))
         chosen = RationalMatrix([own.table()[row] for row in rows])
         transposed = chosen.transpose()
