@@ -712,8 +712,9 @@ def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
         raise PrivacyError(
             "resolution: expected the step of the sensor's readings, got none, and the "
             "noise has no floor: the last bits of readings in floating point exclude a "
-            "neighbour with certainty. Pass resolution= or grid=, design the noise "
-            "with a floor, or accept it with floating=True"
+            "neighbour with certainty. Pass resolution= or grid= (the command's "
+            "--resolution, --grid), design the noise with a floor, or accept it with "
+            "floating=True"
         )
     scope = noise.guarantee.scope
     scope = replace(
