@@ -68,8 +68,12 @@ from .structured import constrained_shape, independent, own_shape, structured
 
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
+#: Numbers that a design for states holds at least for each state and sample, and output.
+_OF_STATE, _OF_OUTPUT = 20, 4
 #: Matrices (T p, T p) that a dense design holds at once.
 _DENSE_MATRICES = 8
+#: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
+_OF_SOLVER = 2
 
 _EXACT_MODEL = (
     "structured noise without a floor protects under the exact model only; pass "
@@ -198,7 +202,7 @@ def design_output_noise(
     UncertifiableError
         If double precision cannot certify a design.
     MemoryError
-        If a dense design needs more memory than is free.
+        If a design needs more memory than is free.
 
     Warns
     -----
@@ -261,6 +265,9 @@ def _constrained(
             "noise has a covariance of its own"
         )
     problem = DesignProblem(plant, request, weight)
+    entries = request.horizon * len(plant.C)
+    what = f"constraints: a covariance of {entries} samples and outputs"
+    check_room(_OF_SOLVER * entries**4, what, _faster(request))
     factor, check = constrained_shape(problem, constraints)
     noise = designed(replace(request, factor=factor), plant, weight=weight)
     check(noise.design.noise.covariance)
@@ -288,11 +295,15 @@ Condition = Callable[[Request], bool]
 
 @dataclass(frozen=True)
 class Design:
-    """A way to size noise, the problems that it suits, and why it refuses some of them."""
+    """A way to size noise, the problems that it suits, and why it refuses some of them.
+
+    It holds so many ``matrices`` (T p, T p) at once, None if that shows later.
+    """
 
     suits: Callable[[DesignProblem], bool]
     size: Callable[[DesignProblem], SizedNoise]
     refusals: Mapping[str, Condition] = field(default_factory=dict)
+    matrices: int | None = None
 
 
 def sized(problem: DesignProblem) -> SizedNoise:
@@ -301,6 +312,8 @@ def sized(problem: DesignProblem) -> SizedNoise:
     for reason, refuses in design.refusals.items():
         if refuses(problem.request):
             raise PrivacyError(reason)
+    if design.matrices is not None:
+        _check_room(problem, design.matrices)
     return design.size(problem)
 
 
@@ -324,11 +337,6 @@ def _correlated(problem: DesignProblem) -> SizedNoise:
     _check_room(problem, _DENSE_MATRICES)
     with piece(1, 2):
         return correlated(problem)
-
-
-def _independent(problem: DesignProblem) -> SizedNoise:
-    _check_room(problem, 0)
-    return independent(problem)
 
 
 def _is_grid_bare(request: Request) -> bool:
@@ -403,26 +411,33 @@ DESIGNS = (
         _OF_REGION,
     ),
     Design(lambda problem: problem.horizon == math.inf, endless, _OF_NO_END),
-    Design(lambda problem: problem.request.family.startswith("iid-"), _independent),
-    Design(_has_own_lambda, own_shape, _BARE),
-    Design(_is_driven, driven, _OF_DENSE),
+    Design(
+        lambda problem: problem.request.family.startswith("iid-"),
+        independent,
+        matrices=0,
+    ),
+    Design(_has_own_lambda, own_shape, _BARE, _DENSE_MATRICES),
+    Design(_is_driven, driven, _OF_DENSE, matrices=2),
     Design(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
-    Design(lambda problem: problem.request.factor is not None, own_shape, _BARE),
-    Design(lambda problem: problem.request.floor is not None, floored),
-    Design(lambda problem: True, structured, _BARE),
+    Design(lambda problem: problem.request.factor is not None, own_shape, _BARE, 0),
+    Design(lambda problem: problem.request.floor is not None, floored, matrices=0),
+    Design(lambda problem: True, structured, _BARE, 0),
 )
 
 
 def _check_room(problem: DesignProblem, matrices: int) -> None:
-    """Refuse a dense design, of so many (T p, T p), that the memory does not hold."""
-    size = problem.query.size
+    """Refuse a design of so many matrices (T p, T p) that the memory does not hold."""
+    outputs = len(problem.plant.C)
+    size = problem.horizon * outputs
     moves = 0
     for part in disturbances(problem.request.adjacency):
         columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
         moves += len(part.shapes) * columns
+    of_sample = problem.plant.order * (_OF_STATE + _OF_OUTPUT * outputs)
+    what = f"horizon: a design over {problem.horizon} samples"
     check_room(
-        size * (2 * moves + matrices * size),
-        f"horizon: a design over {problem.horizon} samples for {moves} hidden changes",
+        problem.horizon * of_sample + size * (2 * moves + matrices * size),
+        f"{what} for {moves} hidden changes" if moves else what,
         _faster(problem.request),
     )
 
@@ -581,8 +596,9 @@ def design_windows(
     plant = Plant.of(sys)
     published = _stacked(spent, plant)
     start = _end(published)
-    run = trajectory_manifold(plant, start + sum(lengths))
-    request = Request(run.horizon, budget, adjacency)
+    request = Request(start + sum(lengths), budget, adjacency)
+    _check_room(DesignProblem(plant, request), 0)
+    run = trajectory_manifold(plant, request.horizon)
     allowed = request.allowed_shift
     grid = _grid(spent)
     left = np.array(allowed**2 * (1 - 1e-12))

@@ -1,5 +1,6 @@
 """Designs that take long, or too much memory, say so."""
 
+import re
 import time
 import warnings
 from types import SimpleNamespace
@@ -48,7 +49,7 @@ def test_a_long_sweep_says_once_what_would_be_faster(monkeypatch):
 GUST = pc.DisturbanceAdjacency(0.1)
 STILL = pc.StateAdjacency({"position": 1.0}, times=0)
 BOX = pc.PlantBox(pc.plants.vehicle(), A=[[1e-3, 1e-3], [0, 1e-3]])
-FADING = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+FADING = ct.ss(0.8713, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
 LASTING = pc.DisturbanceAdjacency(0.1, duration=3)
 BOTH = pc.StateAdjacency(1.0)
 OTHER = ct.ss(0.8, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
@@ -152,3 +153,30 @@ def test_a_design_beyond_the_memory_says_what_it_needs_before_it_starts(
     secret = pc.DisturbanceAdjacency(0.1)
     with pytest.raises(MemoryError, match=r"needs about 0\.0\d+ GB .* 0\.001 GB"):
         pc.design_output_noise(pc.plants.vehicle(), adjacency=secret, **asked)
+
+
+@pytest.mark.parametrize(
+    "asked, needs",
+    [
+        (dict(adjacency=POSITION, floor=0.1), "0.0768"),  # 200,000 samples of 384 bytes
+        (dict(adjacency=POSITION), "0.0768"),
+        (dict(adjacency=POSITION, family="iid-laplace"), "0.0768"),
+        (dict(adjacency=POSITION, factor=[[1], [0]]), "0.0768"),
+        (dict(adjacency=pc.DisturbanceAdjacency(0.1, norm="l2")), "1.28e+03"),
+        (dict(adjacency=GUST, factor=np.ones((200_000, 1))), "3.2e+03"),
+        (dict(adjacency=GUST, constraints=ceiling), "2.56e+13"),
+    ],
+)
+def test_no_design_begins_what_the_memory_does_not_hold(asked, needs, monkeypatch):
+    monkeypatch.setattr("privcontrol.core._linalg._free_bytes", lambda: 1e7)
+    plant = pc.plants.vehicle()
+    start = time.process_time()
+    with pytest.raises(
+        MemoryError, match=rf"needs about {re.escape(needs)} GB .* 0.01"
+    ):
+        pc.design_output_noise(plant, horizon=200_000, budget=BUDGET, **asked)
+    with pytest.raises(MemoryError, match="200000 samples needs about 0.0768 GB"):
+        pc.design_windows(
+            plant, horizons=[10**5, 10**5], budget=BUDGET, adjacency=POSITION
+        )
+    assert time.process_time() - start < 1
