@@ -478,8 +478,8 @@ class PrivacyGuarantee(Accounted, Saved):
                 mine = self.scope.told_from(other.scope)
                 theirs = other.scope.told_from(self.scope)
             raise ValueError(
-                f"guarantees of different {plural} do not add: {_listed(mine)} against "
-                f"{_listed(theirs)}. {advice}"
+                f"guarantees of different {plural} do not add: {mine} against {theirs}. "
+                f"{advice}"
             )
 
     def __add__(self, other: object) -> PrivacyGuarantee:
@@ -560,16 +560,6 @@ class PrivacyGuarantee(Accounted, Saved):
                 notes = f"{gdp}, {notes}"
         return f"{size} at delta = {shown(delta)} ({notes})"
 
-    def _manner(self) -> str:
-        """Return how what is published is computed, in words."""
-        if self.scope.released:
-            return self.scope.released
-        if self.scope.domain == _FOREIGN:
-            return "not by this library"
-        if self.horizon:
-            return "exactly by a Gateway; simulations are in double precision"
-        return "exactly, unless rng= is given: then simulated in double precision"
-
     def _horizon(self) -> str:
         """Return the samples that the guarantee is about, in words."""
         if not self.horizon:
@@ -631,6 +621,11 @@ class PrivacyGuarantee(Accounted, Saved):
     def _details(self) -> dict[str, tuple[str, ...]]:
         """Return what `explain` adds to the summary."""
         scope = self.scope
+        manner = "exactly, unless rng= is given: then simulated in double precision"
+        if self.horizon:
+            manner = "exactly by a Gateway; simulations are in double precision"
+        if scope.domain == _FOREIGN:
+            manner = "not by this library"
         accounts = []
         for delta in (1e-2, 1e-3, 1e-5):
             epsilon = self.epsilon(delta)
@@ -642,7 +637,7 @@ class PrivacyGuarantee(Accounted, Saved):
         return {
             "Horizon": (self._horizon() or f"none; {scope.domain}",),
             "Assumes": scope.assumptions or ("nothing further",),
-            "Released": (self._manner(),),
+            "Released": (scope.released or manner,),
             "Accounts": tuple(filter(None, (*accounts, self._sum()))),
         }
 
@@ -682,13 +677,6 @@ class PrivacyGuarantee(Accounted, Saved):
 def released(guarantee: PrivacyGuarantee, manner: str) -> PrivacyGuarantee:
     """Return the same promise for releases made `EXACTLY`, or `SIMULATED`."""
     return replace(guarantee, scope=replace(guarantee.scope, released=manner))
-
-
-def _listed(value: str | float | tuple | None) -> str:
-    """Return a field of a scope as it stands in an error."""
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(str, value)) + ")"
-    return str(value)
 
 
 def checked_guarantee(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:

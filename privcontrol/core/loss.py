@@ -264,6 +264,13 @@ def _merged(counted: Iterable[tuple[Key, int]]) -> tuple[tuple[Key, int], ...]:
     return tuple(sorted(total.items(), reverse=True))
 
 
+def _times(
+    counted: Iterable[tuple[Key, int]], count: int
+) -> tuple[tuple[Key, int], ...]:
+    """Return keys that occur `count` times as often."""
+    return tuple((key, n * count) for key, n in counted)
+
+
 @encode.register
 def _(value: Fraction) -> str:
     return str(value)
@@ -306,9 +313,11 @@ class Product(Saved):
 
     def repeated(self, count: int) -> Product:
         """Return the cost of as many releases like these."""
-        shifts = tuple((shift, n * count) for shift, n in self.shifts)
-        boxes = tuple((pair, n * count) for pair, n in self.boxes)
-        return Product(shifts, self.square * count, boxes)
+        return Product(
+            _times(self.shifts, count),
+            self.square * count,
+            _times(self.boxes, count),
+        )
 
     def scaled(self, factor: Fraction, proportional: bool) -> Product:
         """Return the cost of a move ``factor`` times as large.
@@ -859,4 +868,5 @@ def gaussian_detection(false_alarm: float, y: float) -> float:
     """Return Phi(Phi^-1(false_alarm) + y), rounded up."""
     quantile = float(ndtri(false_alarm))
     slack = 8 * EPS * (1 + abs(quantile) + y)
-    return min(float(ndtr(quantile + y + slack)) * (1 + 16 * EPS), 1.0)
+    power = float(ndtr(quantile + y + slack))
+    return min(power * (1 + 16 * EPS), 1.0)
