@@ -563,7 +563,7 @@ def _least_costly(
     for candidate in candidates:
         try:
             _, unit = request.evaluate(LaplaceNoise(candidate.factor))
-            costs.append(request.price(candidate.factor) * unit.loss.pure**2)
+            costs.append(request.price(candidate.factor * unit.loss.pure))
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
             costs.append(math.inf)

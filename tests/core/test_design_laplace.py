@@ -67,7 +67,7 @@ def test_algorithm_2_scales_the_basis_and_its_size_does_not_matter():
     basis = query.response
     designs = [
         design_laplace(query, adjacency, PURE, basis=size * basis)
-        for size in (1.0, 1e-3, 1e3)
+        for size in (1.0, 1e-3, 1e3, 1e-200, 1e200)
     ]
     for design in designs:
         ratio = design.noise.factor / basis
