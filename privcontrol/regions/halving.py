@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..core._linalg import EPS, float_above
 from ..core._progress import piece
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart, PartSum
+from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
 #: Uncertain entries of which all corners are gone through.
@@ -205,15 +206,17 @@ def _bounded(
     """
     left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
     counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(before)
-    responses = moves.outputs(linear, counted)
+    responses = _outputs(moves, linear, counted)
     sizes = whitening.sizes(responses)
-    beyond = whitening.sizes(moves.outputs(left_out, counted))
-    rest = moves.joined(beyond + whitening.rounding * sizes.sum(axis=0))
+    beyond = whitening.sizes(_outputs(moves, left_out, counted))
+    rest = beyond + whitening.rounding * sizes.sum(axis=0)
+    if moves.is_ball:
+        rest = np.array([np.linalg.norm(rest)])
     widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
     white, *slopes = whitening.apply(responses[[0, *(1 + widest)]])
     turned = len(slopes) if len(slopes) <= MOST_ENTRIES else _TURNED
-    attained = moves.worst_corner(white, slopes[:turned])
-    worst = attained + sum(moves.size(slope) for slope in slopes[turned:])
+    attained = _worst_corner(moves, white, slopes[:turned])
+    worst = attained + sum(_size(moves, slope) for slope in slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
     bounds = np.zeros_like(before)
     bounds[before > 0] = (worst + rest) * (1 + whitening.error)
@@ -221,106 +224,52 @@ def _bounded(
     return _Box(middle, widths, float(lower), bounds, split)
 
 
-# -- free responses of uncertain plants ---------------------------------------------------
+# -- sizes of moves ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class UncertainMoves:
-    """Free responses C A^t V of a plant with uncertain entries, and when they begin.
+def _size(moves: UncertainMoves, columns: NDArray) -> NDArray:
+    """The norm of each column, or the largest one of a ball's."""
+    if moves.is_ball:
+        return np.array([np.linalg.norm(columns, 2) * (1 + _ROUNDED)])
+    return np.linalg.norm(columns, axis=0)
 
-    Attributes
-    ----------
-    matrix, spread : ndarray, shape (n + p, n)
-        [A; C], and half-widths of its entries.
-    axes : ndarray, shape (n, q)
-        Scaled moves V of the state.
-    times : ndarray
-        Samples at which the state is moved.
-    forwards : bool
-        Whether the move changes nothing before its time. A state that is moved at a time
-        was another one before as well.
-    is_ball : bool
-        Whether any combination of the moves of Euclidean norm one is hidden.
+
+def _worst_corner(
+    moves: UncertainMoves, middle: NDArray, slopes: Sequence[NDArray]
+) -> NDArray:
+    """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
+
+    Norms follow from inner products. The largest of all corners is at least the root of
+    the mean of their squares, so rounding is small beside it.
     """
+    turns = signs(len(slopes))
+    if moves.is_ball:
+        stacked = np.reshape(slopes, (-1, *middle.shape))
+        return _largest_norm(middle, stacked, turns)
+    columns = np.transpose([middle, *slopes], (2, 0, 1))
+    products = columns @ columns.swapaxes(1, 2)
+    every = np.column_stack([np.ones(len(turns)), turns])
+    squares = np.sum(every @ products * every, axis=2)
+    return np.sqrt(squares.max(axis=1)) * (1 + _ROUNDED)
 
-    matrix: NDArray
-    spread: NDArray
-    axes: NDArray
-    times: NDArray
-    horizon: int
-    forwards: bool = False
-    is_ball: bool = False
 
-    @property
-    def order(self) -> int:
-        """Number n of states."""
-        return self.matrix.shape[1]
+@lru_cache(maxsize=16)
+def _places(moves: UncertainMoves) -> NDArray:
+    """Where the outputs (T p, M) of moves stand in a flat response, -1 before a move."""
+    outputs = np.arange(len(moves.matrix) - moves.order)
+    directions = np.arange(moves.axes.shape[1])
+    samples = moves.back - moves.times + np.arange(moves.horizon)[:, None]
+    every = samples[:, None, :, None]
+    rows = every * len(outputs) + outputs[:, None, None]
+    places = np.where(every < 0, -1, rows * len(directions) + directions)
+    return places.reshape(-1, moves.count)
 
-    @cached_property
-    def entries(self) -> tuple[NDArray, NDArray]:
-        """Rows and columns (k,) of the uncertain entries."""
-        rows, columns = np.nonzero(self.spread)
-        return rows, columns
 
-    @property
-    def widths(self) -> NDArray:
-        """Half-widths (k,) of the uncertain entries."""
-        return self.spread[self.entries]
-
-    @property
-    def count(self) -> int:
-        """Number M of moves."""
-        return len(self.times) * self.axes.shape[1]
-
-    @property
-    def back(self) -> int:
-        """Samples before the move that it changes."""
-        return 0 if self.forwards else int(self.times.max())
-
-    def size(self, columns: NDArray) -> NDArray:
-        """The norm of each column, or the largest one of a ball's."""
-        if self.is_ball:
-            return np.array([np.linalg.norm(columns, 2) * (1 + _ROUNDED)])
-        return np.linalg.norm(columns, axis=0)
-
-    def worst_corner(self, middle: NDArray, slopes: Sequence[NDArray]) -> NDArray:
-        """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
-
-        Norms follow from inner products. The largest of all corners is at least the root of
-        the mean of their squares, so rounding is small beside it.
-        """
-        turns = signs(len(slopes))
-        if self.is_ball:
-            stacked = np.reshape(slopes, (-1, *middle.shape))
-            return _largest_norm(middle, stacked, turns)
-        columns = np.transpose([middle, *slopes], (2, 0, 1))
-        products = columns @ columns.swapaxes(1, 2)
-        every = np.column_stack([np.ones(len(turns)), turns])
-        squares = np.sum(every @ products * every, axis=2)
-        return np.sqrt(squares.max(axis=1)) * (1 + _ROUNDED)
-
-    def joined(self, errors: NDArray) -> NDArray:
-        """What errors (M,) of the columns add to those sizes."""
-        if self.is_ball:
-            return np.array([np.linalg.norm(errors)])
-        return errors
-
-    @cached_property
-    def places(self) -> NDArray:
-        """Where the outputs (T p, M) of moves stand in a flat response, -1 before a move."""
-        outputs = np.arange(len(self.matrix) - self.order)
-        directions = np.arange(self.axes.shape[1])
-        samples = self.back - self.times + np.arange(self.horizon)[:, None]
-        every = samples[:, None, :, None]
-        rows = every * len(outputs) + outputs[:, None, None]
-        places = np.where(every < 0, -1, rows * len(directions) + directions)
-        return places.reshape(-1, self.count)
-
-    def outputs(self, long: NDArray, counted: NDArray) -> NDArray:
-        """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
-        flat = long.reshape(*long.shape[:-3], -1)
-        none = np.zeros((*flat.shape[:-1], 1))
-        return np.append(flat, none, axis=-1)[..., self.places[:, counted]]
+def _outputs(moves: UncertainMoves, long: NDArray, counted: NDArray) -> NDArray:
+    """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
+    flat = long.reshape(*long.shape[:-3], -1)
+    none = np.zeros((*flat.shape[:-1], 1))
+    return np.append(flat, none, axis=-1)[..., _places(moves)[:, counted]]
 
 
 def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:

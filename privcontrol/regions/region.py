@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import control as ct
@@ -35,13 +35,10 @@ from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift, certified_shift
-from ..secrets.adjacency import StateMoves
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
-from ..secrets.manifold import trajectory_manifold
-from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem, Plant, beside, queue_of
-from ..systems.powers import delayed_inputs, delayed_outputs
-from .halving import MOST_ENTRIES, UncertainMoves, largest_shift, signs
+from ..secrets.disturbance import disturbances
+from ..secrets.secret import UncertainMoves, as_secret
+from ..systems.linear import LinearSystem, Plant
+from .halving import MOST_ENTRIES, largest_shift, signs
 
 #: Distance of a plant to the polytope, relative to the size of the matrices, up to which
 #: it counts as inside.
@@ -779,101 +776,8 @@ def halved(
     return largest_shift(moves, parts, horizon, rough)
 
 
-# -- hidden moves as free responses of uncertain plants ----------------------------------
-
-
 @lru_cache(maxsize=4)
 def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
-    """The moves of one part of an adjacency.
-
-    A change of a disturbance is a free response as well: that of the plant with a queue of
-    the values to come, in which entries of B and D are entries of the dynamics and the
-    readout.
-    """
-    if isinstance(part, DisturbanceAdjacency):
-        return _queued(part, box, horizon)
-    matrix = np.vstack([box.sys.A, box.sys.C])
-    spread = np.vstack([box.A, box.C])
-    moves = part.moves(trajectory_manifold(box.sys, horizon))
-    if not isinstance(moves, StateMoves):
-        if not as_secret(part).suits_any_plant:
-            raise ValueError(
-                "models: a PlantBox is bounded for moves that do not depend on the plant, "
-                'such as those of a StateAdjacency with charts="times"; pass corners and '
-                "a list of plants for others"
-            )
-        return UncertainMoves(
-            matrix,
-            spread,
-            moves.vectors,
-            np.zeros(1, int),
-            horizon,
-            is_ball=moves.is_ball,
-        )
-    axes = moves.axes * moves.radii
-    every = UncertainMoves(matrix, spread, axes, moves.times, horizon)
-    return _without_delays(every) if every.back else every
-
-
-def _without_delays(moves: UncertainMoves) -> UncertainMoves:
-    """Return moves without delayed inputs, which they leave as they are.
-
-    Raises
-    ------
-    ValueError
-        If the box makes other states of the delayed inputs.
-    """
-    A = moves.matrix[: moves.order]
-    if delayed_outputs(A).any():
-        raise ValueError(
-            "models: a PlantBox with delayed outputs is bounded for times=0; leave the "
-            "delay of the outputs out, since what is published later is as private"
-        )
-    delays = delayed_inputs(A)
-    if moves.spread[: moves.order][delays][:, ~delays].any():
-        raise ValueError(
-            "models: a half-width makes a delayed input depend on other states, "
-            "so that these cannot be moved alone; leave its row of A out"
-        )
-    outputs = np.ones(len(moves.matrix) - moves.order, dtype=bool)
-    kept = np.ix_(np.append(~delays, outputs), ~delays)
-    return replace(
-        moves,
-        matrix=moves.matrix[kept],
-        spread=moves.spread[kept],
-        axes=moves.axes[~delays],
-    )
-
-
-def _queued(part: DisturbanceAdjacency, box: PlantBox, horizon: int) -> UncertainMoves:
-    """Moves of the plant with a queue for each secret signal, of its values to come."""
-    plant = box.sys
-    signals = part.signals(plant)
-    secret = part.system(plant)
-    places = [k for k, name in enumerate(signals) if name in plant.inputs]
-    columns = [plant.inputs.index(signals[k]) for k in places]
-    B = np.zeros_like(secret.B)
-    D = np.zeros_like(secret.D)
-    B[:, places] = box.B[:, columns]
-    D[:, places] = box.D[:, columns]
-    count = max(len(shape) for shape in part.shapes)
-    queue = reduce(beside, [queue_of(count)] * len(signals))
-    still = replace(queue, A=np.zeros_like(queue.A))
-    queued = secret.after(queue)
-    widths = LinearSystem(box.A, B, box.C, D).after(still)
-    axes = []
-    for k, radius in enumerate(part.radii(plant)):
-        for shape in part.shapes:
-            start = np.zeros(queued.order)
-            values = part.events * radius * shape
-            start[k * count : k * count + len(shape)] = values
-            axes.append(start)
-    return UncertainMoves(
-        np.vstack([queued.A, queued.C]),
-        np.vstack([widths.A, widths.C]),
-        np.column_stack(axes),
-        part.starts(horizon),
-        horizon,
-        forwards=True,
-        is_ball=part.norm == "l2",
-    )
+    """The moves of one part of an adjacency under all plants of a box."""
+    widths = LinearSystem(box.A, box.B, box.C, box.D)
+    return as_secret(part).uncertain(box.sys, widths, horizon)

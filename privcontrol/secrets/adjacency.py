@@ -36,10 +36,10 @@ from ..core._progress import piece
 from ..core.adjacency import Radius, public_radius
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves, Query
-from ..systems.linear import Plant
+from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
 from .manifold import OutputQuery, TrajectoryManifold, trajectory_manifold
-from .secret import Blocks, Responses, Secret, SecretInputs
+from .secret import Blocks, Responses, Secret, SecretInputs, UncertainMoves
 
 #: Moves that are balls at a time.
 _BALLS_AT_ONCE = 1 << 10
@@ -401,6 +401,36 @@ class StateAdjacency(_OfStates):
             return super().responses(plant, horizon)
         moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
         return Responses(moves.responses(plant.C, np.arange(len(moves.times))))
+
+    def uncertain(
+        self, plant: Plant, widths: LinearSystem, horizon: int
+    ) -> UncertainMoves:
+        """Return the moves without delayed inputs, which they leave as they are."""
+        if self.charts != "times":
+            return super().uncertain(plant, widths, horizon)
+        moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
+        delays = np.zeros(plant.order, bool)
+        if moves.times.any():
+            delays = delayed_inputs(plant.A)
+            if delayed_outputs(plant.A).any():
+                raise ValueError(
+                    "models: a PlantBox with delayed outputs is bounded for times=0; leave "
+                    "the delay of the outputs out, since what is published later is as "
+                    "private"
+                )
+        if widths.A[delays][:, ~delays].any():
+            raise ValueError(
+                "models: a half-width makes a delayed input depend on other states, "
+                "so that these cannot be moved alone; leave its row of A out"
+            )
+        kept = np.append(~delays, np.ones(len(plant.C), bool))
+        return UncertainMoves(
+            np.vstack([plant.A, plant.C])[np.ix_(kept, ~delays)],
+            np.vstack([widths.A, widths.C])[np.ix_(kept, ~delays)],
+            (moves.axes * moves.radii)[~delays],
+            moves.times,
+            horizon,
+        )
 
     def balls_from(
         self, manifold: TrajectoryManifold, start: int, length: int

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import chain
 from typing import Any
 
@@ -29,7 +29,7 @@ from ..core._linalg import (
 from ..core._objects import Frozen
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
-from ..systems.linear import LinearSystem, Plant
+from ..systems.linear import LinearSystem, Plant, beside, queue_of
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency
 from .manifold import (
@@ -40,7 +40,7 @@ from .manifold import (
     TrajectoryManifold,
     trajectory_manifold,
 )
-from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves
+from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves, UncertainMoves
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "the initial state"
@@ -298,6 +298,44 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
             signals.append(moves)
         return SecretInputs(system, tuple(signals))
+
+    def uncertain(
+        self, plant: Plant, widths: LinearSystem, horizon: int
+    ) -> UncertainMoves:
+        """Return moves of the plant with a queue for each signal, of its values to come.
+
+        Entries of B and D are entries of its dynamics and its readout.
+        """
+        signals = self.signals(plant)
+        secret = self.system(plant)
+        B = np.zeros_like(secret.B)
+        D = np.zeros_like(secret.D)
+        for k, name in enumerate(signals):
+            if name in plant.inputs:
+                column = plant.inputs.index(name)
+                B[:, k] = widths.B[:, column]
+                D[:, k] = widths.D[:, column]
+        count = max(len(shape) for shape in self.shapes)
+        queue = reduce(beside, [queue_of(count)] * len(signals))
+        still = replace(queue, A=np.zeros_like(queue.A))
+        queued = secret.after(queue)
+        spread = LinearSystem(widths.A, B, widths.C, D).after(still)
+        axes = []
+        for k, radius in enumerate(self.radii(plant)):
+            for shape in self.shapes:
+                start = np.zeros(queued.order)
+                values = self.events * radius * shape
+                start[k * count : k * count + len(shape)] = values
+                axes.append(start)
+        return UncertainMoves(
+            np.vstack([queued.A, queued.C]),
+            np.vstack([spread.A, spread.C]),
+            np.column_stack(axes),
+            self.starts(horizon),
+            horizon,
+            forwards=True,
+            is_ball=self.norm == "l2",
+        )
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):

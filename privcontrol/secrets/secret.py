@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -278,6 +278,60 @@ class SecretInputs(ByContent):
         return np.max(frames, axis=(0, 1))
 
 
+@dataclass(frozen=True, eq=False)
+class UncertainMoves:
+    """Free responses C A^t V of a plant with uncertain entries, and when they begin.
+
+    Attributes
+    ----------
+    matrix, spread : ndarray, shape (n + p, n)
+        [A; C], and half-widths of its entries.
+    axes : ndarray, shape (n, q)
+        Scaled moves V of the state.
+    times : ndarray
+        Samples at which the state is moved.
+    forwards : bool
+        Whether the move changes nothing before its time. A state that is moved at a time
+        was another one before as well.
+    is_ball : bool
+        Whether any combination of the moves of Euclidean norm one is hidden.
+    """
+
+    matrix: NDArray
+    spread: NDArray
+    axes: NDArray
+    times: NDArray
+    horizon: int
+    forwards: bool = False
+    is_ball: bool = False
+
+    @property
+    def order(self) -> int:
+        """Number n of states."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def entries(self) -> tuple[NDArray, NDArray]:
+        """Rows and columns (k,) of the uncertain entries."""
+        rows, columns = np.nonzero(self.spread)
+        return rows, columns
+
+    @property
+    def widths(self) -> NDArray:
+        """Half-widths (k,) of the uncertain entries."""
+        return self.spread[self.entries]
+
+    @property
+    def count(self) -> int:
+        """Number M of moves."""
+        return len(self.times) * self.axes.shape[1]
+
+    @property
+    def back(self) -> int:
+        """Samples before the move that it changes."""
+        return 0 if self.forwards else int(self.times.max())
+
+
 class Secret(Adjacency):
     """Base of the adjacencies about signals and states of a plant.
 
@@ -316,6 +370,32 @@ class Secret(Adjacency):
         free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
         columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
         return Responses.of(columns, moves.is_ball, moves.exact)
+
+    def uncertain(
+        self, plant: Plant, widths: LinearSystem, horizon: int
+    ) -> UncertainMoves:
+        """Return the hidden moves of every plant within half-widths of a ``plant``.
+
+        Raises
+        ------
+        ValueError
+            If they depend on the plant.
+        """
+        if not self.suits_any_plant:
+            raise ValueError(
+                "models: a PlantBox is bounded for moves that do not depend on the plant, "
+                'such as those of a StateAdjacency with charts="times"; pass corners and '
+                "a list of plants for others"
+            )
+        moves = self.moves(trajectory_manifold(plant, horizon))
+        return UncertainMoves(
+            np.vstack([plant.A, plant.C]),
+            np.vstack([widths.A, widths.C]),
+            moves.vectors,
+            np.zeros(1, int),
+            horizon,
+            is_ball=moves.is_ball,
+        )
 
     def balls_from(
         self, manifold: TrajectoryManifold, start: int, length: int
