@@ -346,8 +346,8 @@ def stationary_design(
     several = any(moves.events > 1 for moves in secret.signals)
     if order is None and not several and not design.gap <= gap:
         warnings.warn(
-            f"the noise costs {design.gap:.2g} more than the lower bound, where gap={gap:g} was "
-            f"asked for: no order up to {most} comes closer in double precision",
+            f"the noise costs {100 * design.gap:.3g} % more than the lower bound, where "
+            f"gap={gap:g} was asked for: no order up to {most} comes closer in double precision",
             PrivacyWarning,
             stacklevel=2,
         )
