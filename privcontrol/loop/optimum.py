@@ -389,8 +389,12 @@ def least_cost(loop: LoopData) -> float:
     basis = _basis(np.hstack([responses.points, *responses.balls]))
     total = noise_covariance(noise)
     information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
-    covariance = np.linalg.inv(information)
-    narrow = basis @ covariance @ basis.T
+    values, turn = np.linalg.eigh((information + information.T) / 2)
+    if values[0] <= rank_tolerance(information, values):
+        return math.nan  # rounding hides how large the noise is
+    spread = turn / np.sqrt(values)
+    covariance = spread @ spread.T
+    narrow = (basis @ spread) @ (basis @ spread).T
     plant = loop.side.plant
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
     K = design.regulator(loop.side, loop.weights, noise.horizon)

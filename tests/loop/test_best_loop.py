@@ -519,6 +519,23 @@ def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed, f
     assert found == pytest.approx(loop.optimality.cost, rel=1e-4)
 
 
+@pytest.mark.parametrize("seed", [0, 15])
+def test_the_bound_of_a_disturbance_beside_an_unstable_plant_is_found(seed):
+    """Its best noise is 400 times as large in directions that cost nothing."""
+    plant = random_plant(seed, radius=1.05)
+    secret = pc.DisturbanceAdjacency({"u1": 1.0})
+    noise = pc.design_output_noise(
+        plant,
+        horizon=9,
+        adjacency=secret,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        max_std=np.inf,
+    )
+    asked = {"controls": ["u0"], "P0": 1, "codesign": True}
+    best = pc.private_lqg(plant, 1, 1, 0.1, 0.05, noise, **asked)
+    assert 0 <= best.optimality.gap < 0.1
+
+
 # -- what the second route says of the guarantee --------------------------------------------
 
 
