@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial, singledispatch
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core._linalg import (
     Ball,
@@ -91,10 +92,8 @@ class ExactNoise:
             first += part.once
             fresh += part.width
         self._states = [part for part in self._parts if isinstance(part, _State)]
-        # beside a floor every sample has independent noise of its own
         for state in self._states:
-            if not noise.total.white.all():
-                state.check_rounding()
+            state.check_rounding(noise.total.white)
 
     @property
     def has_memory(self) -> bool:
@@ -286,30 +285,39 @@ class _State(ExactPart):
         largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
         self._grid = Rational(2) ** (math.frexp(largest)[1] - _STATE_BITS)
 
-    def check_rounding(self) -> None:
-        """Refuse noise in which the rounding of the state could be seen."""
-        if not self._part.system.order:
+    def check_rounding(self, floor: NDArray) -> None:
+        """Refuse noise in which the rounding of the state could be seen.
+
+        A floor (p,) hides it, and so does the noise itself, where a system undoes it.
+        """
+        part = self._part
+        order = part.system.order
+        if not order:
             return
-        if self._part.response is not None:
+        # from errors of the state to what is left of them
+        left = []
+        if floor.all():
+            seen = part.system.C / floor[:, None]
+            left.append((part.system.A, seen))
+        if part.response is None:
+            shaping = part.shaping
+            left.append((shaping.inverse().A, np.linalg.solve(shaping.D, shaping.C)))
+        if not left:
             raise PrivacyError(
                 "noise: the rounding of its state would be seen, because its outputs "
                 "outnumber the secret signals; add a white floor (floor=...)"
             )
-        shaping = self._part.shaping
-        inverse = shaping.inverse()
-        gain = LinearSystem(
-            inverse.A,
-            np.eye(inverse.order),
-            np.linalg.solve(shaping.D, shaping.C),
-            np.zeros((len(shaping.D), inverse.order)),
+        error = 2 * math.sqrt(order) * float(self._grid) * math.sqrt(_LONGEST_RUN)
+        for A, C in left:
+            still = np.zeros((len(C), order))
+            gain = largest_gain(LinearSystem(A, np.eye(order), C, still))
+            if gain * error < _NEGLIGIBLE:
+                return
+        raise PrivacyError(
+            "noise: the rounding of its state is not negligible, because its inverse is "
+            "almost unstable or the floor vanishes beside it; raise the white floor "
+            "(floor=...)"
         )
-        size = 2 * largest_gain(gain)
-        error = math.sqrt(inverse.order) * float(self._grid)
-        if not size * error * math.sqrt(_LONGEST_RUN) < _NEGLIGIBLE:
-            raise PrivacyError(
-                "noise: the rounding of its state is not negligible, because its "
-                "inverse is almost unstable; add a white floor (floor=...)"
-            )
 
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
         yield self.start(t), self._through

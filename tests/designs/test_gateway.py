@@ -453,6 +453,10 @@ def test_states_whose_rounding_could_be_seen_are_refused():
     floored = pc.design_output_noise(sys, floor=0.01, **request)
     with Gateway(floored) as gateway:
         assert gateway.publish([1.0, 1.0]).shape == (2,)
+    # the state is rounded to 2^-160 of its size, far above such a floor
+    vanishing = pc.design_output_noise(sys, floor=1e-60, **request)
+    with pytest.raises(pc.PrivacyError, match="floor vanishes"):
+        Gateway(vanishing)
 
 
 @pytest.mark.parametrize("share, is_refused", [(0.97, True), (1.03, False)])
