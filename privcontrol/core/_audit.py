@@ -251,22 +251,27 @@ def _tested(
     claim: PrivacyBudget | PrivacyGuarantee | None, delta: float | None
 ) -> tuple[float, float]:
     """Return the tested pair (epsilon, delta)."""
-    if isinstance(claim, PrivacyBudget):
-        if claim.gdp is None:
-            return claim.pair
-        delta = checked_delta(_DELTA if delta is None else delta)
-        return PrivacyLoss.gaussian(claim.gdp).epsilon(delta), delta
-    if not isinstance(claim, PrivacyGuarantee):
+    quoted = 0.0
+    if isinstance(claim, PrivacyGuarantee):
+        loss = claim.loss
+        quoted = claim.quoted_delta
+    elif not isinstance(claim, PrivacyBudget):
         raise TypeError(
             "claim: expected a PrivacyBudget or a PrivacyGuarantee, got "
             f"{type(claim).__name__}"
         )
+    elif claim.gdp is not None:
+        loss = PrivacyLoss.gaussian(claim.gdp)
+    elif delta is None:
+        return claim.pair
+    else:
+        loss = PrivacyLoss.black_box([(*claim.pair, 1)])
     if delta is None:
-        delta = claim.quoted_delta
-        if delta == 0 or not math.isfinite(claim.epsilon(delta)):
+        delta = quoted
+        if delta == 0 or not math.isfinite(loss.epsilon(delta)):
             delta = _DELTA
     delta = checked_delta(delta)
-    epsilon = claim.epsilon(delta)
+    epsilon = loss.epsilon(delta)
     if not math.isfinite(epsilon):
         raise ValueError(
             f"delta: the claim has no finite epsilon at delta = {delta:g}; test it at a "

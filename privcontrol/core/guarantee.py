@@ -432,6 +432,7 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def repeated(self, count: int) -> PrivacyGuarantee:
         """Return the guarantee of `count` independent releases by this very mechanism."""
+        count = positive_integer(count, "count")
         delta = self.quoted_delta
         if _fails(self):
             delta = min(count * delta, 0.999)

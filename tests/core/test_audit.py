@@ -422,6 +422,7 @@ def test_results_are_reproducible_frozen_and_one_line():
             "only a bound",
         ),
         ({"claim": None, "delta": 0.0}, "no finite epsilon at delta = 0"),
+        ({"delta": 1e-4}, "no finite epsilon at delta = 0.0001"),
         ({"mechanism": np.tanh}, "pass inputs="),
         (
             {"adjacency": 0.05},

@@ -238,6 +238,8 @@ def test_repeating_a_release_is_adding_it(loss, count):
         )
     with pytest.raises(ValueError, match="count"):
         g.repeated(0)
+    with pytest.raises(TypeError, match="count: expected an integer"):
+        g.repeated("3")
 
 
 # --- Laplace --------------------------------------------------------------------------------------------------------
