@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -25,12 +25,11 @@ from ..core._linalg import Seed, float_above, positive_number
 from ..core._objects import Saved, html_table, write
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.design import NoiseDesign
+from ..core.design import NoiseDesign, universal_share
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
-from ..core.noise import family_of
 from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
 from ..noise.parts import Pricing, Structured, SummedNoise, White
 from ..noise.shift import certified_loss, grid_shift
@@ -39,8 +38,6 @@ from ..secrets.disturbance import query_of
 from ..secrets.manifold import RUN_ASSUMPTIONS
 from ..systems.linear import Plant
 from .request import Models, joined
-
-NoiseT = TypeVar("NoiseT", bound=SummedNoise)
 
 #: How the clauses begin that say what is known of the plant's matrices.
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
@@ -195,8 +192,46 @@ class OutputNoise(SummedNoise, Saved):
                 f"std: expected a size near that of the noise, {self.std.max():.3g}, "
                 f"got {std:.3g}"
             )
+        request = self.request
+        if request is None:
+            raise ValueError("this noise records no adjacency; design it again")
+        old = self.design
+        if not isinstance(old, NoiseDesign):
+            raise ValueError(
+                "with_std: filtered noise is not scaled here; the standard deviation is "
+                "inversely proportional to the gdp of a budget, so design for "
+                "PrivacyBudget(gdp=...)"
+            )
         parts = tuple(part.scaled(gain) for part in self.parts)
-        return recertified(replace(self, parts=parts, promised=None), gain)
+        scaled = replace(self, parts=parts, promised=None)
+        loss = _beside_miss(self.guarantee, own_loss(scaled))
+        together = loss.repeated(request.releases)
+        delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
+        if delta or self.family != "gaussian":
+            least = float_above(together.epsilon(delta), 2)
+            budget = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
+        else:
+            budget = PrivacyBudget(gdp=together.gdp)
+        guarantee = replace(self.guarantee, loss=loss)
+        tangent = old.tangent_factor
+        lower_bound = old.lower_bound * gain**2
+        is_universal = not math.isnan(old.universal_bound)
+        share = universal_share(loss.gdp) if is_universal else math.nan
+        design = replace(
+            old,
+            mechanism=Mechanism(
+                old.mechanism.query, self.law(old.mechanism.noise.factor * gain)
+            ),
+            guarantee=guarantee,
+            cost=old.cost * gain**2,
+            lower_bound=lower_bound,
+            tangent_factor=None if tangent is None else tangent * gain,
+            universal_bound=lower_bound * share,
+        )
+        request = replace(request, budget=budget)
+        return replace(
+            scaled, guarantee=guarantee, design=design, request=request, promised=None
+        )
 
     @property
     def system(self) -> ct.StateSpace:
@@ -279,7 +314,38 @@ class OutputNoise(SummedNoise, Saved):
         >>> round(noise.guarantee_for([wrong]).gdp, 4)
         0.6368
         """
-        return models_guarantee(self, models, adjacency=adjacency)
+        # y^2 = s^T Gamma^-1 s for the model's response s and this covariance Gamma, as it
+        # was designed for the nominal plant (DPAM Theorem 1)
+        if adjacency is not None:
+            secret = joined(adjacency)
+        elif self.request is not None:
+            secret = self.request.adjacency
+        else:
+            raise ValueError(
+                "adjacency: this noise records no adjacency; pass adjacency=..."
+            )
+        region = region_of(models)
+        plants = []
+        if region is None:
+            several = models if isinstance(models, (list, tuple)) else [models]
+            plants = [Plant.of(model) for model in several]
+            if not plants:
+                raise ValueError("models: expected at least one plant")
+        for plant in plants if region is None else [region.plant_data]:
+            plant.check_outputs_of(self.plant_data, "models")
+        loss = _loss_under(self, secret, plants, region)
+        scope = _scope_of(self, secret)
+        clauses: Sequence[str] = (model_clause(len(plants)),)
+        fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
+        if region is not None:
+            clauses = region.clauses
+            fingerprints = (region.fingerprint,)
+        kept = [
+            text for text in scope.assumptions if not text.startswith(_ABOUT_MATRICES)
+        ]
+        scope = replace(scope, assumptions=(*clauses, *kept), models=fingerprints)
+        found = replace(self.guarantee, loss=loss, scope=scope)
+        return found if region is None else with_miss(found, region.miss)
 
     def save(self, path: str | Path) -> None:
         """Write the noise to a design file, which `privcontrol.load` certifies again.
@@ -370,55 +436,6 @@ def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> st
     return f"{matrices} those of {nominal}{models}"
 
 
-def models_guarantee(
-    noise: SummedNoise,
-    models: Models,
-    *,
-    adjacency: Adjacency | Sequence[Adjacency] | None = None,
-) -> PrivacyGuarantee:
-    """Return what `OutputNoise.guarantee_for` promises.
-
-    For each model and each hidden move, y^2 = s^T Gamma^-1 s with s the model's response to
-    its own move and Gamma the covariance of the noise, as it was designed for the nominal
-    plant (DPAM Theorem 1).
-    """
-    adjacency = _adjacency_of(noise, adjacency)
-    region = region_of(models)
-    plants = []
-    if region is None:
-        several = models if isinstance(models, (list, tuple)) else [models]
-        plants = [Plant.of(model) for model in several]
-        if not plants:
-            raise ValueError("models: expected at least one plant")
-    for plant in plants if region is None else [region.plant_data]:
-        plant.check_outputs_of(noise.plant_data, "models")
-    loss = _loss_under(noise, adjacency, plants, region)
-    scope = _scope_of(noise, adjacency)
-    clauses: Sequence[str] = (model_clause(len(plants)),)
-    fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
-    if region is not None:
-        clauses = region.clauses
-        fingerprints = (region.fingerprint,)
-    assumptions = [
-        clause for clause in scope.assumptions if not clause.startswith(_ABOUT_MATRICES)
-    ]
-    scope = replace(scope, assumptions=(*clauses, *assumptions), models=fingerprints)
-    found = replace(noise.guarantee, loss=loss, scope=scope)
-    return found if region is None else with_miss(found, region.miss)
-
-
-def _adjacency_of(
-    noise: SummedNoise, adjacency: Adjacency | Sequence[Adjacency] | None
-) -> Adjacency:
-    if adjacency is None:
-        if noise.request is None:
-            raise ValueError(
-                "adjacency: this noise records no adjacency; pass adjacency=..."
-            )
-        return noise.request.adjacency
-    return joined(adjacency)
-
-
 def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
     """Return the scope of a promise about an adjacency, its own one if that is it."""
     own = noise.guarantee.scope
@@ -451,51 +468,6 @@ def _beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
     for other in by_kind(guarantee.loss)[1:]:
         loss = composed(loss, other)
     return loss
-
-
-# -- noise that changes ------------------------------------------------------------------
-
-
-def recertified(noise: NoiseT, gain: float) -> NoiseT:
-    """Return noise that was scaled by a gain, with the guarantee that it has now.
-
-    Its design keeps the certificate: cost and bound grow with the square of the gain.
-    """
-    request = noise.request
-    if request is None:
-        raise ValueError("this noise records no adjacency; design it again")
-    old = noise.design
-    if not isinstance(old, NoiseDesign):
-        raise ValueError(
-            "with_std: filtered noise is not scaled here; the standard deviation is "
-            "inversely proportional to the gdp of a budget, so design for "
-            "PrivacyBudget(gdp=...)"
-        )
-    loss = _beside_miss(noise.guarantee, own_loss(noise))
-    together = loss.repeated(request.releases)
-    delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
-    if delta or noise.family != "gaussian":
-        least = float_above(together.epsilon(delta), 2)
-        allowed = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
-    else:
-        allowed = PrivacyBudget(gdp=together.gdp)
-    guarantee = replace(noise.guarantee, loss=loss)
-    tangent_factor = old.tangent_factor
-    if tangent_factor is not None:
-        tangent_factor = tangent_factor * gain
-    scaled = family_of(noise.family)(old.mechanism.noise.factor * gain)
-    design = replace(
-        old,
-        mechanism=Mechanism(old.mechanism.query, scaled),
-        guarantee=guarantee,
-        cost=old.cost * gain**2,
-        lower_bound=old.lower_bound * gain**2,
-        tangent_factor=tangent_factor,
-    )
-    request = replace(request, budget=allowed)
-    return replace(
-        noise, guarantee=guarantee, design=design, request=request, promised=None
-    )
 
 
 def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:

@@ -190,3 +190,17 @@ def test_a_million_samples_are_streamed_in_constant_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**18  # the samples alone take more
+
+
+@pytest.mark.parametrize("gain", [0.5, 1.0, 3.0])
+def test_the_bound_on_all_mechanisms_follows_the_size_of_the_noise(gain):
+    """Noise scaled to a gdp is the design for that gdp, with the bounds of that one."""
+    asked = dict(horizon=20, adjacency=cases.POSITION, models="exact", max_std=np.inf)
+    noise = pc.design_output_noise(pc.plants.vehicle(), budget=cases.BUDGET, **asked)
+    scaled = noise.with_std(gain * noise.std.max())
+    budget = pc.PrivacyBudget(gdp=scaled.guarantee.gdp)
+    other = pc.design_output_noise(pc.plants.vehicle(), budget=budget, **asked)
+    found, expected = scaled.design, other.design
+    assert found.lower_bound == pytest.approx(expected.lower_bound, rel=1e-8)
+    assert found.universal_bound == pytest.approx(expected.universal_bound, rel=1e-8)
+    assert found.universal_bound <= found.lower_bound <= found.cost
