@@ -321,33 +321,39 @@ def trajectory_circuit_moves(
     8.0000000...
     """
     n = len(A)
+    size = n * horizon
     exact = rational_matrix(A)
-    stack = exact_response(exact, exact**0, exact**0, horizon)
-    if not isinstance(charts, str):
-        columns = rounded(chart_moves(stack, radii.ravel(), charts), n)[0]
-    elif n == 1 or exact.det() == 0 or (radii != radii[0]).any():
-        whole = Component(np.arange(horizon * n), stack, True, n)
-        refuse_long([whole])
-        moves = stretched(whole.circuits(), radii.ravel())
-        columns = rounded(moves, horizon * n)[0][:n]
-    else:
-        columns = _shared_moves(exact, horizon, radii[0])
-        return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
-    return FiniteMoves(columns, errors=np.abs(columns) * ROUNDED)
-
-
-def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
-    """Return the worst moves (n, M) of all shifts of the sets that start at time 0."""
-    n = A.nrows()
-    sets = comb(n * horizon, n - 1) - comb(n * (horizon - 1), n - 1)
+    every = isinstance(charts, str)
+    is_shared = every and n > 1 and exact.det() != 0 and (radii == radii[0]).all()
     # an estimate; integers grow with the horizon
-    seconds = sets * n * horizon * (4e-6 + 5e-8 * horizon)
+    seconds = 2e-8 * size**2
+    sets = comb(size, n - 1)
+    if is_shared:
+        sets -= comb(size - n, n - 1)
+        seconds += sets * size * (4e-6 + 5e-8 * horizon)
     if seconds > MOST_SECONDS:
         raise ValueError(
             f"the circuits of {n} states over {horizon} samples ({sets:,} sets of "
             f"entries) would take more than {MOST_SECONDS:g} seconds: use a shorter "
             'horizon, or the block charts of StateAdjacency(..., charts="times")'
         )
+    if is_shared:
+        columns = _shared_moves(exact, horizon, radii[0])
+        return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
+    stack = exact_response(exact, exact**0, exact**0, horizon)
+    if isinstance(charts, str):
+        whole = Component(np.arange(size), stack, True, n)
+        refuse_long([whole])
+        moves = stretched(whole.circuits(), radii.ravel())
+        columns = rounded(moves, size)[0][:n]
+    else:
+        columns = rounded(chart_moves(stack, radii.ravel(), charts), n)[0]
+    return FiniteMoves(columns, errors=np.abs(columns) * ROUNDED)
+
+
+def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
+    """Return the worst moves (n, M) of all shifts of the sets that start at time 0."""
+    n = A.nrows()
     future = _powers(A, horizon)
     rows = [row for whole, _ in future for row in whole.tolist()]
     last = []

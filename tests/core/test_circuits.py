@@ -5,6 +5,7 @@ index set d. Those of constraints, in supports of q + 1 entries, are compared wi
 supports found one by one.
 """
 
+import time
 import tracemalloc
 from fractions import Fraction
 from itertools import combinations
@@ -743,3 +744,15 @@ def test_responses_to_circuits_in_doubles_are_within_their_bounds(
                 # the move in doubles may be longer by 2^-31
                 slack = Fraction(error) + abs(exact) * Fraction(1, 2**31)
                 assert abs(Fraction(value) - sign * exact) <= slack
+
+
+@pytest.mark.parametrize(
+    "A",
+    [[[0.9]], [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.0, 0.8]]],
+    ids=["one state", "singular", "shared shifts"],
+)
+def test_a_horizon_beyond_ten_seconds_is_refused_before_any_power_is_taken(A):
+    start = time.process_time()
+    with pytest.raises(ValueError, match="shorter horizon"):
+        trajectory_circuit_moves(A, 100_000, 1.0)
+    assert time.process_time() - start < 1.0
