@@ -215,14 +215,12 @@ def identify_states(
     unknown = np.hstack([in_A, in_B])
     known = np.hstack([plant.A, plant.B])
     n, m = plant.B.shape
-    regressors, targets = [], []
+    steps = []
     for x, u in _runs(states, inputs, n, m, "states"):
         driven = np.vstack([x, u])
-        regressors.append(driven[:, :-1].T)
-        targets.append(x[:, 1:].T)
-    record = _Record.of(regressors, targets, data, confidence)
+        steps.append((driven[:, :-1].T, x[:, 1:].T))
     places = np.indices(unknown.shape)
-    return record.identified(plant, known, unknown, places)
+    return _identified(steps, data, confidence, plant, known, unknown, places)
 
 
 def identify_outputs(
@@ -285,13 +283,9 @@ def identify_outputs(
     """
     order = positive_integer(order, "order")
     one_of(data, "data", ("feedback", "open-loop"))
-    regressors, targets = [], []
-    for y, u in _runs(outputs, inputs, None, None, "outputs"):
-        before, after = _arx_steps(y, u, order)
-        regressors.append(before)
-        targets.append(after)
-    p, m = len(y), len(u)
-    record = _Record.of(regressors, targets, data, confidence)
+    runs = _runs(outputs, inputs, None, None, "outputs")
+    steps = [_arx_steps(y, u, order) for y, u in runs]
+    p, m = map(len, runs[0])
     names = _names(output_names, "y", p, "output_names")
     later = [f"{name}_{k}" for k in range(1, order) for name in names]
     width = order * p
@@ -309,76 +303,63 @@ def identify_outputs(
     places = _arx_places(p, m, order)
     _, *shape = places.shape
     unknown = np.ones(shape, dtype=bool)
-    return record.identified(Plant.of(empty), np.zeros(shape), unknown, places)
+    plant = Plant.of(empty)
+    known = np.zeros(shape)
+    return _identified(steps, data, confidence, plant, known, unknown, places)
 
 
-@dataclass(frozen=True)
-class _Record:
-    """Regressors (N, k) and targets (N, p) of all runs, one after the other.
+def _identified(
+    steps: Sequence[tuple[NDArray, NDArray]],
+    data: str,
+    confidence: float,
+    plant: Plant,
+    known: NDArray,
+    unknown: NDArray,
+    places: NDArray,
+) -> IdentifiedPlant:
+    """The plant whose [A B] holds the coefficients (p, k) at their places (2, p, k).
 
-    ``miss`` is the probability that the intervals may be wrong.
+    They are those of regressors (N, k) and targets (N, p), the ``steps`` of each run.
+    Coefficients that are not ``unknown`` are those of ``known``.
     """
-
-    regressors: NDArray
-    targets: NDArray
-    data: str
-    miss: float
-
-    @classmethod
-    def of(
-        cls,
-        regressors: list[NDArray],
-        targets: list[NDArray],
-        data: str,
-        confidence: float,
-    ) -> _Record:
-        confidence = positive_number(confidence, "confidence")
-        if not 0.5 <= confidence < 1:
-            raise ValueError(
-                "confidence: expected a probability of at least 0.5 below 1, got "
-                f"{confidence}"
-            )
-        miss = float_above(1 - confidence)
-        return cls(np.vstack(regressors), np.vstack(targets), data, miss)
-
-    def identified(
-        self, plant: Plant, known: NDArray, unknown: NDArray, places: NDArray
-    ) -> IdentifiedPlant:
-        """The plant whose [A B] holds the coefficients (p, k) at their places (2, p, k).
-
-        Coefficients that are not ``unknown`` are those of ``known``.
-        """
-        count = len(self.targets)
-        most = int(unknown.sum(axis=1).max())
-        if not most:
-            raise ValueError("A, B: expected at least one unknown entry, got none")
-        if count < least_samples(most):
-            raise ValueError(
-                f"states, outputs: expected at least {least_samples(most)} steps for "
-                f"{most} unknown entries of one row, got {count}"
-            )
-        intervals = sequential_intervals
-        if self.data == "independent":
-            intervals = independent_intervals
-        matrix = matrix_of(plant)
-        middle = matrix[: plant.order]
-        widths = np.zeros(middle.shape)
-        rows = np.flatnonzero(unknown.any(axis=1))
-        for i in rows:
-            mask = unknown[i]
-            rest = self.targets[:, i] - self.regressors[:, ~mask] @ known[i, ~mask]
-            place = tuple(places[:, i, mask])
-            found = intervals(self.regressors[:, mask], rest, self.miss / len(rows))
-            middle[place], widths[place] = found
-        n = plant.order
-        box = PlantBox(
-            with_matrix(plant, matrix),
-            A=widths[:, :n],
-            B=widths[:, n:],
-            assumptions=(f"{count} recorded samples", _ASSUMPTIONS[self.data]),
-            miss=self.miss,
+    confidence = positive_number(confidence, "confidence")
+    if not 0.5 <= confidence < 1:
+        raise ValueError(
+            f"confidence: expected a probability of at least 0.5 below 1, got {confidence}"
         )
-        return IdentifiedPlant(box, count, self.data)
+    miss = float_above(1 - confidence)
+    regressors, targets = map(np.vstack, zip(*steps))
+    count = len(targets)
+    most = int(unknown.sum(axis=1).max())
+    if not most:
+        raise ValueError("A, B: expected at least one unknown entry, got none")
+    if count < least_samples(most):
+        raise ValueError(
+            f"states, outputs: expected at least {least_samples(most)} steps for "
+            f"{most} unknown entries of one row, got {count}"
+        )
+    intervals = sequential_intervals
+    if data == "independent":
+        intervals = independent_intervals
+    matrix = matrix_of(plant)
+    middle = matrix[: plant.order]
+    widths = np.zeros(middle.shape)
+    rows = np.flatnonzero(unknown.any(axis=1))
+    for i in rows:
+        mask = unknown[i]
+        rest = targets[:, i] - regressors[:, ~mask] @ known[i, ~mask]
+        place = tuple(places[:, i, mask])
+        found = intervals(regressors[:, mask], rest, miss / len(rows))
+        middle[place], widths[place] = found
+    n = plant.order
+    box = PlantBox(
+        with_matrix(plant, matrix),
+        A=widths[:, :n],
+        B=widths[:, n:],
+        assumptions=(f"{count} recorded samples", _ASSUMPTIONS[data]),
+        miss=miss,
+    )
+    return IdentifiedPlant(box, count, data)
 
 
 def _arx_places(p: int, m: int, order: int) -> NDArray:
