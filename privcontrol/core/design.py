@@ -559,21 +559,21 @@ def _least_costly(
     not certify it.
     """
     costs = []
+    hiding = []
     failure: PrivacyError = PrivacyError(NO_NOISE)
     for candidate in candidates:
         try:
             _, unit = request.evaluate(LaplaceNoise(candidate.factor))
             costs.append(request.price(candidate.factor * unit.loss.pure))
+            hiding.append(candidate)
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
-            costs.append(math.inf)
-    least = min(costs) * (1 + _CLEARLY)
+    least = min(costs, default=0.0) * (1 + _CLEARLY)
     for place in sorted(range(len(costs)), key=lambda place: costs[place] > least):
-        if costs[place] < math.inf:
-            try:
-                return request.laplace(candidates[place], lower_bound)
-            except (NotRealizableError, UncertifiableError) as error:
-                failure = error
+        try:
+            return request.laplace(hiding[place], lower_bound)
+        except (NotRealizableError, UncertifiableError) as error:
+            failure = error
     raise failure
 
 

@@ -78,6 +78,24 @@ def test_algorithm_2_scales_the_basis_and_its_size_does_not_matter():
     assert np.isnan(designs[0].gap)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+@pytest.mark.parametrize("correlated", [True, False])
+def test_noise_whose_variance_is_no_double_is_not_taken_for_none(unit, correlated):
+    """At 1e200 the advice was to publish without noise: every cost was infinite."""
+    F = np.random.default_rng(0).standard_normal((3, 4))
+    stds = []
+    for size in (1.0, unit):
+        query = pc.LinearQuery(size * F)
+        if correlated:
+            design = design_laplace(query, pc.BallAdjacency(1.0), PURE)
+        else:
+            design = pc.design_iid(query, pc.BallAdjacency(1.0), PURE, family="laplace")
+        assert design.guarantee.satisfies(PURE)
+        stds.append(design.noise.std / size)
+    np.testing.assert_allclose(stds[0], stds[1], rtol=1e-9)
+
+
 def test_one_direction_gets_the_scalar_scale():
     design = design_laplace(
         pc.LinearQuery([[3.0]]), pc.DirectionAdjacency([[2.0]]), PURE
