@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import NoReturn, TypeGuard, TypeVar
 
 import numpy as np
@@ -430,6 +431,7 @@ Sized = TypeVar("Sized")
 def _by_name(cls: type[Sized]) -> type[Sized]:
     """Let a class whose arguments are keywords say so when it gets numbers by position."""
     init: Callable[..., None] = cls.__init__
+    known = set(signature(init).parameters)
 
     @wraps(init)
     def checked(self: object, *unnamed: object, **named: object) -> None:
@@ -438,6 +440,12 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
                 f"{cls.__name__}: expected keywords, got {len(unnamed)} values by "
                 f"position; write {cls.__name__}(epsilon=1.0, delta=1e-2) or "
                 f"{cls.__name__}(gdp=0.5), with your own numbers"
+            )
+        unknown = ", ".join(sorted(set(named) - known))
+        if unknown:
+            raise TypeError(
+                f"{cls.__name__}: got an unexpected keyword {unknown}; expected epsilon, "
+                "delta or gdp"
             )
         init(self, **named)
 

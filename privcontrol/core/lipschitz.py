@@ -253,6 +253,8 @@ def feedforward_lipschitz(
     >>> round(feedforward_lipschitz(W), 5), round(feedforward_lipschitz(W, method="product"), 5)
     (1.0, 2.0)
     """
+    p = checked_norm(p, "p")
+    q = checked_norm(q, "q")
     method = one_of(method, "method", ("sdp", "product"))
     if method == "sdp" and (p, q) != (2, 2):
         raise ValueError(

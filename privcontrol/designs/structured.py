@@ -265,8 +265,8 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
     def excess(scale: float) -> float:
-        squares = shift_beside_floor(problem, shape * scale).squares
-        return math.sqrt(squares.max()) / problem.allowed_beside_grid
+        found = shift_beside_floor(problem, shape * scale)
+        return found.beside_grid(problem.grid).gdp / problem.allowed
 
     scaled = shape * least_scale(excess)
     return beside_floor(problem, scaled, shift_beside_floor(problem, scaled))
