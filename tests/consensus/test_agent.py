@@ -20,6 +20,7 @@ from privcontrol.consensus import (
     read_network,
 )
 from privcontrol.core import PrivacyBudget, PrivacyError
+from privcontrol.core.release import BitSource
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 SHARED = private_consensus(TEN_AGENTS, BUDGET, 1.0, pairwise_std=30.0, coalition=1)
@@ -304,3 +305,102 @@ def test_secrets_are_asked_for_and_checked():
         SHARED.agent(1, 0.0, keys).update({7: 1.0})
     with pytest.raises(TypeError, match="noise: expected an AgentNoise"):
         Agent(SHARED, 1, 0.0, keys)
+
+
+# -- all that is seen of running agents --------------------------------------------------
+
+
+class Named(BitSource):
+    """Bits that say only whose they are."""
+
+    def __init__(self, key, entry=0):
+        self.key = bytes(key)
+
+    def bits(self, count):
+        raise AssertionError("no bit is drawn here")
+
+
+class Linear:
+    """Runs of agents as a linear map of their values and of all standard entries."""
+
+    def __init__(self, group, keys, script):
+        self.group = group
+        self.keys = keys
+        self.script = script
+        self.entries = {}  # by secret, and of who speaks
+
+    def release(self, values, factor, family, *, source):
+        """Take the place of exact_release, with these entries."""
+        eta = [self.entries.get(getattr(bits, "key", "own"), 0.0) for bits in source]
+        numbers = [int(value.p) / int(value.q) for value in values]
+        return np.array(numbers) + factor @ eta
+
+    def messages(self, values, own, shared):
+        """All messages in the order of the script."""
+        agents = {i: self.group.agent(i, values[i], self.keys[i]) for i in own}
+        sent = {i: [] for i in own}
+        seen = []
+        for i, task, given in self.script:
+            self.entries = {**shared, "own": own[i]}
+            if task == "repair":
+                agents[i].repair(given)
+            elif task == "update":
+                heard = {j: sent[j][-late] for j, late in given if late <= len(sent[j])}
+                agents[i].update(heard)
+            seen.append(agents[i].message())
+            sent[i].append(seen[-1])
+        return np.array(seen)
+
+
+def random_script(rng, graph, gone):
+    """First messages, a repair of who is gone, and steps with late and lost messages."""
+    alive = [i for i in graph if i not in gone]
+    script = [(int(i), "send", None) for i in rng.permutation(alive)]
+    script += [(i, "repair", gone) for i in alive if gone]
+    for _ in range(3):
+        for i in rng.permutation(alive).tolist():
+            near = [j for j in graph[i] if j in alive and rng.random() < 0.7]
+            given = [(j, int(rng.integers(1, 3))) for j in near]
+            script.append((i, "update", given))
+    return script
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_coalition_sees_of_running_agents_is_what_is_promised(seed, monkeypatch):
+    """The least noise that explains a move, from the covariance of all messages.
+
+    Agents drop out before their first message, others repair, and messages come late or
+    never. Members know their own noise and what is shared with them.
+    """
+    rng = np.random.default_rng(seed)
+    n = 4 + seed % 4
+    graph = nx.cycle_graph(n)
+    graph.add_edge(0, n // 2)
+    gone = [1] if seed % 2 else []
+    members = sorted({*gone, 3})
+    group = PrivateConsensus(
+        read_network(graph, weights="metropolis"),
+        rng.uniform(0.5, 2.0, n),
+        NodeAdjacency(1.0),
+        pairwise_std=float(rng.uniform(0.2, 20.0)),
+        coalition=len(members),
+    )
+    keys = pair_keys(group.network)
+    run = Linear(group, keys, random_script(rng, graph, gone))
+    monkeypatch.setattr("privcontrol.consensus.agent.SharedBits", Named)
+    monkeypatch.setattr("privcontrol.consensus.agent.exact_release", run.release)
+    edges = [tuple(sorted(edge)) for edge in graph.edges]
+    unit = np.eye(n)
+    zero = np.zeros(n)
+    still = dict(enumerate(zero))
+    H = np.array([run.messages(e, still, {}) for e in unit]).T
+    columns = [run.messages(zero, dict(enumerate(e)), {}) for e in unit]
+    columns += [run.messages(zero, still, {keys[i][j]: 1.0}) for i, j in edges]
+    known = members + [n + k for k, e in enumerate(edges) if set(e) & set(members)]
+    F = np.vstack([np.array(columns).T, np.eye(n + len(edges))[known]])
+    H = np.vstack([H, np.zeros((len(known), n))])
+    for node in set(graph) - set(members):
+        least = np.linalg.lstsq(F, H[:, node], rcond=1e-11)[0]
+        assert F @ least == pytest.approx(H[:, node], abs=1e-9)
+        promised = group.guarantee_for(node=node, coalition=members).gdp
+        assert np.linalg.norm(least) == pytest.approx(promised, rel=1e-8)
