@@ -160,13 +160,13 @@ def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
     system = secret.system
     if response is None or shaping is None:
         return None
-    if not (
-        np.array_equal(system.A, response.A) and np.array_equal(system.C, response.C)
-    ):
+    same_states = np.array_equal(system.A, response.A)
+    if not same_states or not np.array_equal(system.C, response.C):
         return None
-    noisy = np.vstack([response.B, response.D])[:, :, None]
-    hidden = np.vstack([system.B, system.D])[:, None, :]
-    alike = (noisy == hidden).all(axis=0)
+    noisy = np.vstack([response.B, response.D])
+    hidden = np.vstack([system.B, system.D])
+    is_equal = noisy[:, :, None] == hidden[:, None, :]
+    alike = is_equal.all(axis=0)
     # of entries that enter alike each takes a share, by its variance
     variances = np.sum(shaping.D**2, axis=1)
     shares = variances[:, None] * alike
@@ -269,7 +269,8 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
     passed = block_balls(
         [[BallMatrix(given, secret.input_count), identity_balls(given)]]
     )
-    C = block_balls([[BallMatrix(given, left.order)], [left.C]])
+    unseen = BallMatrix(given, left.order)
+    C = block_balls([[unseen], [left.C]])
     D = block_balls([[passed], [left.D]])
     return LinearSystem(left.A, left.B, C, D)
 
@@ -370,11 +371,13 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
     mean = closed.mean
     if not _is_stable(mean.A):
         return
-    weighted = mean.after(LinearSystem.gain(np.diag(closed.radii)))
+    radii = LinearSystem.gain(np.diag(closed.radii))
+    weighted = mean.after(radii)
     sizes = _root_diagonal(reachability_gramian(weighted))
     basis = _orthonormal(observability_gramian(mean), sizes, _FAINT_OF_GAINS)
     at_once = float(np.linalg.norm(weighted.D, 2))
-    scaled = secret.transformed(basis, max(at_once, np.finfo(float).tiny))
+    tiny = float(np.finfo(float).tiny)
+    scaled = secret.transformed(basis, max(at_once, tiny))
     cp: ModuleType = import_module("cvxpy")  # takes seconds
     Y = cp.Variable((secret.order, secret.order), symmetric=True)
     square = cp.Variable()
@@ -390,7 +393,10 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
         problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
         if _solve(problem, 1e-8):
             into = np.linalg.inv(basis @ Y.value)
-            yield [np.hstack([W.value @ into, L.value]) for W, L in unknown]
+            gains = []
+            for W, L in unknown:
+                gains.append(np.hstack([W.value @ into, L.value]))
+            yield gains
 
 
 def _demands_on_gains(
@@ -407,7 +413,8 @@ def _demands_on_gains(
     through = np.vstack([B, D])
     free = through[:, inputs:]
     radii = np.diag(secret.radii)
-    of_state = np.vstack([A, C]) @ Y + free @ W
+    onward = np.vstack([A, C])
+    of_state = onward @ Y + free @ W
     of_secret = (through[:, :inputs] + free @ L) @ radii
     energy = square * np.eye(inputs)
 
@@ -522,7 +529,9 @@ class Program:
             return False
         mine = self._entries
         theirs = other._entries
-        return mine.shape == theirs.shape and np.allclose(mine, theirs, 0.0, _ALIKE)
+        if mine.shape != theirs.shape:
+            return False
+        return np.allclose(mine, theirs, 0.0, _ALIKE)
 
     def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
         """Return E and F with the larger side E V E^T + t F of a demand."""
@@ -540,12 +549,15 @@ class Program:
         """
         alike = defaultdict(list)
         for k, demand in enumerate(self.demands):
-            alike[demand.held, demand.value, demand.X.ncols()].append(k)
+            kind = (demand.held, demand.value, demand.X.ncols())
+            alike[kind].append(k)
         asked: set[int] = set()
         for group in alike.values():
-            asked.update(group[:: math.ceil(len(group) / _MOST_ASKED)])
+            stride = math.ceil(len(group) / _MOST_ASKED)
+            asked.update(group[::stride])
         while True:
-            found = self._meeting([self.demands[k] for k in sorted(asked)], margin)
+            demands = [self.demands[k] for k in sorted(asked)]
+            found = self._meeting(demands, margin)
             if found is None:
                 return None
             lacking: list[int] = []
@@ -570,7 +582,8 @@ class Program:
 
     def _spare(self, k: int, found: dict[str, NDArray]) -> float:
         """Return what a demand has to spare."""
-        return float(np.linalg.eigvalsh(self._rest(self.demands[k], found))[0])
+        rest = self._rest(self.demands[k], found)
+        return float(np.linalg.eigvalsh(rest)[0])
 
     def _meeting(
         self, asked: Sequence[_Demand], margin: float
@@ -584,7 +597,8 @@ class Program:
             constraints.append(unknown[name] >> margin * np.eye(size))
         for demand in asked:
             rest = self._rest(demand, unknown)
-            constraints.append(rest >> margin * np.eye(rest.shape[0]))
+            size, _ = rest.shape
+            constraints.append(rest >> margin * np.eye(size))
         square = unknown["t"][0, 0]
         problem = cp.Problem(cp.Minimize(square), constraints)
         if not _solve(problem, 1e-11):
@@ -713,13 +727,15 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
                 queue = queue_of(len(shape)).in_balls()
                 queued = tuple(vertex.after(queue) for vertex in entered)
                 changes = moves.beginnings(shape)
-                starts = np.zeros((queued[0].order, len(changes)))
+                order = queued[0].order
+                starts = np.zeros((order, len(changes)))
                 for k, values in enumerate(changes):
                     starts[: len(values), k] = values
                 size = Ball(moves.radius) * moves.events
                 columns = ball_matrix(starts) * size
                 for form in _energies(queued, columns, samples):
-                    squares += [form[k, k] for k in range(len(changes))]
+                    for k in range(len(changes)):
+                        squares.append(form[k, k])
         for index in left.secret.balls:
             columns = left.vertices[0].entered_by(index).B
             *_, form = _energies(left.vertices, columns, horizon)
@@ -749,11 +765,14 @@ def _energies(
     basis = vectors * roots
     scaled = left.transformed(basis, 1.0).vertices
     moved = ball_matrix(basis).inv() * columns
-    plain = [(midpoints(vertex.A), midpoints(vertex.C)) for vertex in scaled]
+    plain = []
+    for vertex in scaled:
+        plain.append((midpoints(vertex.A), midpoints(vertex.C)))
     P = np.zeros_like(A)
     for _ in range(samples):
         before = ball_matrix(P)
-        upper = _envelope([A.T @ P @ A + C.T @ C for A, C in plain])
+        rights = [A.T @ P @ A + C.T @ C for A, C in plain]
+        upper = _envelope(rights)
         padding = _PADDING * np.trace(upper)
         P = upper + padding * np.eye(len(P))
         after = ball_matrix(P)
