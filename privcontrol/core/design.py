@@ -38,13 +38,13 @@ from ._linalg import (
 from ._progress import piece, solve
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
-from .ellipsoid import gaussian_shape, weight_root
+from .ellipsoid import weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
 from .guarantee import PrivacyGuarantee
 from .loss import PrivacyLoss, scaled, worst_moves
 from .manifold import Moves
 from .mechanism import NO_NOISE, LinearQuery, Mechanism, checked_query, guarantee_of
-from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, laplace_shape, times
+from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
 from .release import Step, exact_product
 
 if TYPE_CHECKING:
@@ -423,7 +423,7 @@ def design_gaussian(
         raise ValueError("basis: leaves one number to choose; leave out constraints")
     tol = positive_number(tol, "tol")
     allowed = GaussianNoise.allowed_shift(budget, releases)
-    shape, lower_bound = _gaussian_candidate(request, tol)
+    shape, lower_bound = _cheapest(request, GaussianNoise, tol=tol)
     unconstrained = lower_bound / allowed / allowed
     if constraints is not None:
         return _constrained_design(request, allowed, constraints, unconstrained)
@@ -454,32 +454,31 @@ def _constrained_design(
     return design
 
 
-def _gaussian_candidate(request: _Request, tol: float) -> tuple[_Candidate, float]:
-    """Find the cheapest shape of Gaussian noise, and the least cost of any."""
-    if request.moves.is_ball:
-        shape = _ellipsoid_candidate(request.query, request.moves)
-        return shape, request.price(shape.factor) * (1 - 1e-12)
-    basis = request.query.move_basis(request.moves)
-    found = gaussian_shape(basis, request.weight_root(basis.responses), tol)
-    shape = _Candidate(basis.responses @ found.factor, basis.moves @ found.factor)
-    return shape, found.lower_bound
+def _cheapest(
+    request: _Request, law: type[Noise], **options: Any
+) -> tuple[_Candidate, float]:
+    """Find the cheapest shape of noise, and the least cost of any, NaN if not known.
 
-
-def _ellipsoid_candidate(query: LinearQuery, moves: Moves) -> _Candidate:
-    """Return the shape G E for an ellipsoid of moves z = E u, best for every weight.
-
-    (G E)(G E)^T is below every other covariance that hides the moves.
+    Around an ellipsoid of moves z = E u it is G E for every weight: (G E)(G E)^T is below
+    every other covariance that hides the moves.
     """
-    axes = moves.vectors
-    responses = query.response @ axes
+    if not request.moves.is_ball:
+        basis = request.query.move_basis(request.moves)
+        found = law.shape(basis, request.weight_root(basis.responses), **options)
+        shape = _Candidate(basis.responses @ found.factor, basis.moves @ found.factor)
+        return shape, found.lower_bound
+    axes = request.moves.vectors
+    responses = request.query.response @ axes
     sizes = column_norms(responses.T)
     if not sizes.any():
         raise PrivacyError(NO_NOISE)
     # which directions there are is no matter of the rows' units
     rows = responses[sizes > 0] / sizes[sizes > 0, None]
     _, s, vt = scipy.linalg.svd(rows, full_matrices=False)
-    directions = vt[s > rank_tolerance(query.response, s)].T
-    return _Candidate(responses @ directions, axes @ directions)
+    directions = vt[s > rank_tolerance(request.query.response, s)].T
+    shape = _Candidate(responses @ directions, axes @ directions)
+    least = request.price(shape.factor) * (1 - 1e-12)
+    return shape, least if law is GaussianNoise else math.nan
 
 
 def design_laplace(
@@ -535,10 +534,7 @@ def design_laplace(
     lower_bound = math.nan
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
-        if request.moves.is_ball:
-            shape = _ellipsoid_candidate(query, request.moves)
-        else:
-            shape, lower_bound = _laplace_around_points(request)
+        shape, lower_bound = _cheapest(request, LaplaceNoise)
         candidates = [shape, _Candidate(np.ones(query.size))]
     else:
         directions = real_array(basis, "basis", shape=(query.size, None))
@@ -575,14 +571,6 @@ def _least_costly(
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
     raise failure
-
-
-def _laplace_around_points(request: _Request) -> tuple[_Candidate, float]:
-    """Find a shape around finitely many moves, and the least cost of any at epsilon = 1."""
-    basis = request.query.move_basis(request.moves)
-    shape = laplace_shape(basis, request.weight_root(basis.responses))
-    found = _Candidate(basis.responses @ shape.factor, basis.moves @ shape.factor)
-    return found, shape.lower_bound
 
 
 def design_iid(
