@@ -339,13 +339,11 @@ def _correlated(problem: DesignProblem) -> SizedNoise:
         return correlated(problem)
 
 
-def _is_grid_bare(request: Request) -> bool:
-    return request.resolution is not None and request.floor is None
-
-
 _BARE: dict[str, Condition] = {
     "resolution: readings on a grid leave the column space of structured noise; add a "
-    "white floor (floor=...), which covers them": _is_grid_bare,
+    "white floor (floor=...), which covers them": lambda request: (
+        request.resolution is not None and request.floor is None
+    ),
 }
 _OF_DENSE: dict[str, Condition] = {
     **_BARE,
@@ -381,11 +379,6 @@ _OF_VARYING: dict[str, Condition] = {
 }
 
 
-def _is_one(request: Request) -> bool:
-    """Whether a region's plants answer to the secret as one, which needs no floor."""
-    return request.region is not None and request.region.is_one(request.adjacency)
-
-
 _OF_REGION: dict[str, Condition] = {
     "models: noise for all plants of a region needs Gaussian noise with a white floor "
     '(floor="auto" finds the cheapest one)': lambda request: (
@@ -393,7 +386,7 @@ _OF_REGION: dict[str, Condition] = {
         or (
             request.family == "gaussian"
             and request.floor is None
-            and not _is_one(request)
+            and not request.is_one
         )
     ),
 }

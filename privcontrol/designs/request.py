@@ -168,10 +168,13 @@ class Request(Saved, CheckedFields):
 
         So it is for a plant that may vary, and for models without a horizon.
         """
-        region = self.region
-        if region is not None and region.varying and not region.is_one(self.adjacency):
-            return True
-        return self.horizon == math.inf
+        varies = self.region is not None and self.region.varying
+        return self.horizon == math.inf or (varies and not self.is_one)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether a region's plants answer to the secret as one, which needs no floor."""
+        return self.region is not None and self.region.is_one(self.adjacency)
 
     @property
     def standing(self) -> Request:
