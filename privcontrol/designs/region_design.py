@@ -284,7 +284,10 @@ class _Task:
             return []
         sizes = [impulse_energies(each.scaled_system).max() for each in self.secrets]
         worst = np.argsort(sizes)[::-1][:_MOST_SHAPED]
-        together = _side_by_side([self.secrets[k] for k in worst])
+        systems = [self.secrets[k].system for k in worst]
+        together = SecretInputs.side_by_side(
+            [self.secrets[k] for k in worst], reduce(sum_of, systems)
+        )
         (nominal,) = secrets_of(self.request.adjacency, [self.plant])
         price = self._price()
         order, gap = self.request.order, self.request.gap
@@ -408,32 +411,21 @@ class _Task:
         if self.request.horizon < math.inf:
             noise = GaussianNoise(np.tile(parts[-1].white, self.request.horizon))
         elif isinstance(parts[0], White):
-            first = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
-            parts = (first, *parts[1:])
-        design = self._design(parts[0], loss, cost)
-        return SizedNoise(parts, loss, cost, noise, filtered=design)
-
-    def _design(
-        self, first: NoisePart, loss: PrivacyLoss, cost: float
-    ) -> StationaryDesign | None:
-        """The certificate of filtered noise, None for white noise over a horizon."""
+            filtered = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
+            parts = (filtered, *parts[1:])
+        first = parts[0]
         if not isinstance(first, Filtered):
-            return None
-        # every one is a bound, since all of these plants are to be covered
-        bounds = [shaped.lower_bound for shaped in self.shapes]
+            return SizedNoise(parts, loss, cost, noise)
         bound = math.nan
         if self.request.horizon == math.inf:
+            # every one is a bound, since all of these plants are to be covered
+            bounds = [shaped.lower_bound for shaped in self.shapes]
             bound = max(bounds, default=math.nan)
         secret = self.secrets[0].scaled_system
-        return StationaryDesign(
+        design = StationaryDesign(
             first.shaping, first.response, secret, loss.gdp, cost, bound
         )
-
-
-def _side_by_side(secrets: Sequence[SecretInputs]) -> SecretInputs:
-    """The secrets of several plants as secrets of one, at inputs of their own."""
-    system = reduce(sum_of, [secret.system for secret in secrets])
-    return SecretInputs.side_by_side(secrets, system)
+        return SizedNoise(parts, loss, cost, noise, filtered=design)
 
 
 # -- the cheapest floor ------------------------------------------------------------------
