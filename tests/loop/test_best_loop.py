@@ -477,11 +477,13 @@ def test_a_codesign_never_costs_more_however_far_apart_the_moves_are(seed):
         assert whole_cost(best) < 0.99 * whole_cost(given)
 
 
-def test_a_codesign_that_double_precision_cannot_find_says_what_to_do():
-    plant = random_plant(0, 6)
+@pytest.mark.parametrize("states, horizon", [(6, 100), (4, 40)])
+def test_a_codesign_that_double_precision_cannot_find_says_what_to_do(states, horizon):
+    """One step is singular, and one search ends with a gap of 8 %."""
+    plant = random_plant(0, states)
     noise = pc.design_output_noise(
         plant,
-        horizon=100,
+        horizon=horizon,
         adjacency=pc.StateAdjacency(1.0),
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         models="exact",
