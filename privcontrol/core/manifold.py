@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
-from math import comb
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -361,7 +360,7 @@ class Component:
         """Number of candidates, an upper bound on the circuits."""
         if not self.dimension:
             return 0
-        return comb(len(self.index), self.dimension - 1)
+        return math.comb(len(self.index), self.dimension - 1)
 
     @property
     def seconds(self) -> float:
@@ -666,9 +665,8 @@ class AffineManifold(Frozen):
             raise ValueError(
                 "D x + b = 0 has no solution: the constraints contradict each other"
             )
-        self._set(
-            _estimated_error=8 * EPS * math.sqrt(max(ties.shape)) * condition,
-        )
+        error = 8 * EPS * math.sqrt(max(ties.shape)) * condition
+        self._set(_estimated_error=error)
         tolerance = 64 * EPS * ties.shape[1]
         self._complete(vt[rank:].T, origin, labels, pinned, tolerance)
 
