@@ -139,7 +139,9 @@ def solve(problem: Problem, **options: Any) -> None:
         If it finds no solution, good or not.
     """
     cp = import_module("cvxpy")
-    if _STRETCH.get() is None:
+    clarabel = import_module("clarabel")
+    tells = hasattr(clarabel.DefaultSolver, "set_termination_callback")  # from 0.11 on
+    if _STRETCH.get() is None or not tells:
         problem.solve(solver=cp.CLARABEL, **options)  # type: ignore[no-untyped-call]
         return
 
@@ -152,7 +154,7 @@ def solve(problem: Problem, **options: Any) -> None:
         data, chain, inverse = problem.get_problem_data(
             cp.CLARABEL, solver_opts=options
         )
-    solver = import_module("clarabel").DefaultSolver(
+    solver = clarabel.DefaultSolver(
         scipy.sparse.csc_array(data["A"].shape[1:] * 2),  # linear costs
         data["c"],
         data["A"],
