@@ -575,7 +575,7 @@ class Program:
         X = midpoints(demand.X)
         Y = midpoints(demand.Y)
         later = X.T @ known[demand.value] @ X
-        rest = known["t"] * F - later - Y.T @ Y
+        rest = known["t"][0, 0] * F - later - Y.T @ Y
         if demand.held is not None:
             rest = rest + E @ known[demand.held] @ E.T
         return rest
