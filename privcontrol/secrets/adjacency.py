@@ -405,7 +405,7 @@ class StateAdjacency(_OfStates):
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
-        """Return the moves without delayed inputs, which they leave as they are."""
+        # without delayed inputs, which the moves leave as they are
         if self.charts != "times":
             return super().uncertain(plant, widths, horizon)
         moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)

@@ -302,10 +302,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
-        """Return moves of the plant with a queue for each signal, of its values to come.
-
-        Entries of B and D are entries of its dynamics and its readout.
-        """
+        # the plant has a queue for each signal, of its values to come, so entries of B and
+        # D are entries of its dynamics and its readout
         signals = self.signals(plant)
         secret = self.system(plant)
         B = np.zeros_like(secret.B)

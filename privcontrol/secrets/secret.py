@@ -374,7 +374,7 @@ class Secret(Adjacency):
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
-        """Return the hidden moves of every plant within half-widths of a ``plant``.
+        """Return the hidden moves of every plant within ``widths`` of a ``plant``.
 
         Raises
         ------
