@@ -39,7 +39,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import spsolve
 
 from ..core._linalg import EPS, one_of, positive_integer, real_array, round_up
-from ..core.adjacency import Adjacency
+from ..core.adjacency import Adjacency, rounded_down
 from ..core.errors import UncertifiableError
 from ..core.loss import PrivacyLoss
 from ..core.manifold import AffineManifold, FiniteMoves
@@ -275,7 +275,7 @@ class NodeAdjacency(Adjacency):
     def statement(self) -> str:
         """The moves in words, with the radius."""
         if isinstance(self.radius, float):
-            size = f"{self.radius:g}"
+            size = rounded_down(self.radius)
         else:
             size = f"its radius ({len(self.radius)} radii)"
         if self.dimension > 1:

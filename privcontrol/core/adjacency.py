@@ -12,6 +12,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from itertools import combinations, product
 from numbers import Real
 from typing import Any, NoReturn
@@ -56,6 +57,13 @@ Radius = float | tuple[float, ...] | Mapping[str, float]
 
 #: An entry of the data by index or label.
 Entry = int | str
+
+_SIX_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
+
+
+def rounded_down(radius: float) -> str:
+    """Return six digits of a radius, of a move no larger than what is hidden."""
+    return f"{float(_SIX_DIGITS.create_decimal(repr(float(radius)))):g}"
 
 
 #: Kinds of adjacencies by name.
@@ -292,13 +300,13 @@ class ManifoldAdjacency(Adjacency):
         if isinstance(self.radius, float):
             named = self.entries
             who = "one entry" if named is None else listed(_names(named), "others")
-            return f"{who} by at most {self.radius:g}"
+            return f"{who} by at most {rounded_down(self.radius)}"
         entries, radii = self._protected(len(self.radius))
         pairs = zip(_names(entries), radii)
-        clauses = [f"{name} by at most {mu:g}" for name, mu in pairs]
+        clauses = [f"{name} by at most {rounded_down(mu)}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
         if len(rest) > 1:
-            sizes = f"{min(rest):g} to {max(rest):g}"
+            sizes = f"{rounded_down(min(rest))} to {rounded_down(max(rest))}"
             others = f"one of {len(rest)} others by at most its radius ({sizes})"
             clauses[_MOST_NAMED:] = [others]
         return " or ".join(clauses)
@@ -404,7 +412,8 @@ class BallAdjacency(Adjacency):
 
     @property
     def statement(self) -> str:
-        return f"the data move by at most {self.radius:g} in the {self.norm:g}-norm"
+        size = rounded_down(self.radius)
+        return f"the data move by at most {size} in the {self.norm:g}-norm"
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -29,7 +29,7 @@ from ._linalg import (
     real_array,
     round_up,
 )
-from .adjacency import BallAdjacency
+from .adjacency import BallAdjacency, rounded_down
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .errors import UncertifiableError, answer
 from .guarantee import PrivacyGuarantee, Scope
@@ -339,8 +339,9 @@ class InputPerturbation(_Perturbation):
             "radius": self.radius,
             "constant": steepness,
         }
+        radius = rounded_down(self.radius)
         statement = (
-            f"the data move by at most {self.radius:g} in a metric d with ||{name}(x) - "
+            f"the data move by at most {radius} in a metric d with ||{name}(x) - "
             f"{name}(x')||_{self.norm:g} <= {steepness:g} d(x, x')"
         )
         adjacency = dumps(described, sort_keys=True)

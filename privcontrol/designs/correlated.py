@@ -314,7 +314,7 @@ def least_scale(excess: Callable[[float], float]) -> float:
                 "factor: however large it is, some hidden move exceeds the budget: the "
                 "shape and the floor do not cover it; raise the floor"
             )
-        high += max(2 * left, _STEP)
+        high = min(high + max(2 * left, _STEP), _HIGHEST + _STEP)
     low = high
     while above(low) <= 0:
         low -= _STEP

@@ -33,7 +33,7 @@ from ..core._linalg import (
 )
 from ..core._objects import CheckedFields
 from ..core._progress import piece
-from ..core.adjacency import Radius, public_radius
+from ..core.adjacency import Radius, public_radius, rounded_down
 from ..core.errors import UncertifiableError
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves, Query
 from ..systems.linear import LinearSystem, Plant
@@ -218,13 +218,14 @@ class PlantAdjacency(CheckedFields, Secret):
             for name, mu in self.radius.items():
                 alike.setdefault(mu, []).append(str(name))
             return " or ".join(
-                f"{' or '.join(names)} by at most {mu:g}" for mu, names in alike.items()
+                f"{' or '.join(names)} by at most {rounded_down(mu)}"
+                for mu, names in alike.items()
             )
         if self._chosen is not None:
             every = " or ".join(map(str, self._chosen))
         if isinstance(self.radius, tuple):
             return f"{every} by at most {list(self.radius)}"
-        return f"{every} by at most {self.radius:g}"
+        return f"{every} by at most {rounded_down(self.radius)}"
 
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"type": type(self).__name__}

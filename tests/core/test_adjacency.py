@@ -1,5 +1,6 @@
 """Manifold and ball adjacency: Definition 4 by brute force, block charts as state adjacency, balls by their vertices."""
 
+import re
 from fractions import Fraction
 from itertools import combinations
 
@@ -315,3 +316,19 @@ def test_the_2_ball_has_the_closed_form_noise():
 def test_bad_input_says_what_was_expected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("radius", [0.1, 1, 1 / 3, 2 / 3, 1.9999999, 1e-7, 1e22])
+def test_no_statement_names_a_larger_move_than_is_hidden(radius):
+    """What is printed are six digits of the radius, never above it."""
+    adjacencies = (
+        BallAdjacency(radius),
+        ManifoldAdjacency(radius),
+        pc.StateAdjacency(radius),
+        pc.StateAdjacency({"position": radius}),
+        pc.consensus.NodeAdjacency(radius),
+    )
+    for adjacency in adjacencies:
+        named = float(re.search(r"at most ([^ ,]+)", adjacency.statement)[1])
+        assert named <= radius and named == pytest.approx(radius, rel=1e-5)
+    assert "at most 0.1 " in pc.StateAdjacency(0.1).statement
