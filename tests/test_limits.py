@@ -163,7 +163,7 @@ def test_what_would_not_end_is_refused_at_once():
     network = pc.private_consensus(0.2 * (1 - np.eye(3)), radius=1.0, budget=BUDGET)
     calls = {
         "samples": lambda: design.plot(samples=10**6),
-        "trials: expected at most 1e": lambda: pc.audit(design, trials=10**9),
+        "trials: expected 1000 to 1e": lambda: pc.audit(design, trials=10**9),
         "trials: the results": lambda: loop.simulate(trials=2**31),
         "trials: the": lambda: design.sample(trials=2**31),
         "trials:": lambda: network.simulate([1.0, 2.0, 3.0], 50, trials=2**31),

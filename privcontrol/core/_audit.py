@@ -27,11 +27,10 @@ from ._linalg import (
     column_norms,
     generator,
     positive_integer,
-    positive_number,
     real_array,
 )
 from .adjacency import Adjacency, checked_adjacency
-from .budget import PrivacyBudget
+from .budget import PrivacyBudget, checked_rate
 from .errors import NotRealizableError, answer
 from .guarantee import PrivacyGuarantee, Scope
 from .inference import Released
@@ -180,11 +179,11 @@ def audit(
     """
     rng = generator(rng)
     trials = positive_integer(trials, "trials")
-    confidence = positive_number(confidence, "confidence")
-    if not _FEWEST <= trials <= _MOST or confidence >= 1:
+    confidence = checked_rate(confidence, "confidence")
+    if not _FEWEST <= trials <= _MOST:
         raise ValueError(
-            f"expected {_FEWEST} to {_MOST:.0e} trials and a confidence below 1, got "
-            f"{trials} and {confidence}"
+            f"trials: expected {_FEWEST} to {_MOST:.0e}, which tell epsilon to three "
+            f"digits, got {trials}"
         )
     if adjacency is None and inputs is None:  # what it was designed for
         designed = getattr(mechanism, "noise", None), mechanism

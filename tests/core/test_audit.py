@@ -410,8 +410,8 @@ def test_results_are_reproducible_frozen_and_one_line():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"trials": 10}, r"1000 to 1e\+08 trials"),
-        ({"confidence": 1.0}, "confidence below 1"),
+        ({"trials": 10}, r"trials: expected 1000 to 1e\+08"),
+        ({"confidence": 1.0}, "confidence: expected a probability"),
         ({"adjacency": None}, "exactly one of them"),
         (
             {"claim": 1.0},
