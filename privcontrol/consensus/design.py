@@ -30,6 +30,7 @@ from ..core._linalg import (
 )
 from ..core._objects import own_axes
 from ..core.budget import PrivacyBudget, checked_budget
+from ..core.guarantee import shown
 from ..core.loss import checked_delta
 from ..core.noise import Noise, delta_to_quote, family_of
 from .network import DENSE_NODES, WEIGHTS, Network, Values, read_network
@@ -617,7 +618,7 @@ def plot_network(
         graph, places, honest, node_color=colors[0], cmap=colors[1], **nodes
     )
     if is_equal:
-        size = rf"$\varepsilon$ = {epsilon[0]:.3g} at $\delta$ = {delta:g}"
+        size = rf"$\varepsilon$ = {shown(epsilon[0])} at $\delta$ = {delta:g}"
         ax.set_title(f"{size} for every node", fontsize="medium")
     else:
         meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR
 from functools import partial
 from typing import Any
 
@@ -29,10 +30,10 @@ from ._linalg import (
     positive_integer,
     real_array,
 )
-from .adjacency import Adjacency, checked_adjacency
+from .adjacency import Adjacency, checked_adjacency, rounded_down
 from .budget import PrivacyBudget, checked_rate
 from .errors import NotRealizableError, answer
-from .guarantee import PrivacyGuarantee, Scope
+from .guarantee import PrivacyGuarantee, Scope, shown
 from .inference import Released
 from .loss import PrivacyLoss, checked_delta
 from .mechanism import Mechanism
@@ -94,9 +95,10 @@ class AuditResult:
 
     def __str__(self) -> str:
         verdict = "passed (not refuted)" if self.passed else "FAILED"
+        proven = shown(self.epsilon_lower, ROUND_FLOOR)
         return (
-            f"audit {verdict}: epsilon >= {self.epsilon_lower:.4g} at delta = "
-            f"{self.delta:g} with confidence {self.confidence:g}, claimed "
+            f"audit {verdict}: epsilon >= {proven} at delta = {rounded_down(self.delta)} "
+            f"with confidence {rounded_down(self.confidence)}, claimed "
             f"{self.epsilon_claimed:.4g}, {self.trials} trials"
         )
 

@@ -40,7 +40,7 @@ from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import weight_root
 from .errors import NotRealizableError, PrivacyError, UncertifiableError
-from .guarantee import PrivacyGuarantee
+from .guarantee import PrivacyGuarantee, shown
 from .loss import PrivacyLoss, scaled, worst_moves
 from .manifold import Moves
 from .mechanism import NO_NOISE, LinearQuery, Mechanism, checked_query, guarantee_of
@@ -172,7 +172,7 @@ class NoiseDesign:
         )
 
     def __repr__(self) -> str:
-        numbers = f"cost={self.cost:.6g}, gap={self.gap:.1e}"
+        numbers = f"cost={self.cost:.6g}, gap={shown(self.gap)}"
         return f"NoiseDesign({self.noise!r}, {numbers})"
 
 

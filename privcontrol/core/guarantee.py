@@ -23,7 +23,7 @@ from typing import Any
 
 from ._linalg import instance_of, one_of, positive_integer, positive_number
 from ._objects import Saved, decode, encode, html_table
-from .adjacency import Adjacency
+from .adjacency import Adjacency, rounded_down
 from .budget import PrivacyBudget, checked_budget, checked_rate
 from .loss import (
     BLACK_BOX,
@@ -899,9 +899,10 @@ def _rescaled(scope: Scope, radius: float) -> Scope:
     if radius == _single_radius(scope):
         return scope
     statement, chained, sizes = scope.statement.partition(_INSTEAD)
-    first = sizes.split()[-1] if chained else f"{scope.radius:g}"
-    if f"{radius:g}" != first:
-        statement += f"{_INSTEAD}{radius:g} in place of {first}"
+    last = rounded_down(radius)
+    first = sizes.split()[-1] if chained else rounded_down(_single_radius(scope))
+    if last != first:
+        statement += f"{_INSTEAD}{last} in place of {first}"
     description = json.loads(scope.adjacency) | {"radius": radius}
     adjacency = json.dumps(description, sort_keys=True)
     return replace(scope, adjacency=adjacency, statement=statement, radius=radius)
@@ -938,7 +939,7 @@ def _joint_scope(scopes: list[Scope], alpha: float, norm: float) -> Scope:
     return Scope(
         json.dumps(description, sort_keys=True),
         f"disjoint chunks move together, the {norm:g}-norm of their sizes by at "
-        f"most {alpha:g}, each so that {moves}",
+        f"most {rounded_down(alpha)}, each so that {moves}",
         "chunks: " + "; ".join(scope.domain for scope in scopes),
         assumptions=_with(joined.assumptions, (_UNCOUPLED,)),
         caveats=joined.caveats,

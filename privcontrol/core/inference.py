@@ -342,7 +342,7 @@ class InputPerturbation(_Perturbation):
         radius = rounded_down(self.radius)
         statement = (
             f"the data move by at most {radius} in a metric d with ||{name}(x) - "
-            f"{name}(x')||_{self.norm:g} <= {steepness:g} d(x, x')"
+            f"{name}(x')||_{self.norm:g} <= {rounded_down(steepness)} d(x, x')"
         )
         adjacency = dumps(described, sort_keys=True)
         return replace(scope, adjacency=adjacency, statement=statement)
@@ -451,7 +451,7 @@ class OutputPerturbation(_Perturbation):
         steepness, p, source = self._claim()
         q = family_of(self.family).shift_norm
         return (
-            f"the model is {steepness:.6g}-Lipschitz from the {p:g}-norm to the "
+            f"the model is {rounded_down(steepness)}-Lipschitz from the {p:g}-norm to the "
             f"{q}-norm ({source})",
             *ROWS_ALONE,
         )

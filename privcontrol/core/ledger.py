@@ -638,9 +638,10 @@ class AdaptiveReleases:
         self._published: list[NDArray] = []
 
     def __repr__(self) -> str:
+        left = shown(self.remaining, ROUND_FLOOR)
         return (
             f"AdaptiveReleases({len(self._data)} of {self._manifold.size} entries there, "
-            f"{len(self._published)} releases, {self.remaining:.4g} remaining)"
+            f"{len(self._published)} releases, {left} remaining)"
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from .._figures import AxesLike, control_style, panel_axes
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core._objects import freeze_arrays, time_axis, with_units
 from ..core.errors import UncertifiableError
+from ..core.guarantee import shown
 from ..noise.parts import Structured, White, sample_index
 from ..systems.linear import (
     Plant,
@@ -238,7 +240,7 @@ class Eavesdropper:
 
     def __repr__(self) -> str:
         largest = zip(self.plant.states, self.std.max(axis=1))
-        errors = [f"{name} {std:.4g}" for name, std in largest]
+        errors = [f"{name} {shown(std, ROUND_FLOOR)}" for name, std in largest]
         worst = ", ".join(errors)
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
@@ -282,7 +284,7 @@ def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdrop
     ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
     ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> pc.eavesdropper(noise)
-    Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)
+    Eavesdropper(horizon 100, largest error std: position 1.877, velocity 0)
 
     References
     ----------

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import Seed, positive_integer, positive_number, real_array
 from ..core._objects import finished_file, html_table, time_axis, with_units, write
+from ..core.guarantee import shown
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
 from ..response import PrivateResponse
@@ -528,13 +530,14 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
             ("False alarms, and detections by guessing", "Detections of a hidden move")
         ]
         for alarms in (0.01, 0.05, 0.2):
-            detected = loop.guarantee.detection(alarms)
-            rows.append((f"{alarms:.0%}", f"{detected:.1%}"))
+            detected = shown(100 * loop.guarantee.detection(alarms))
+            rows.append((f"{alarms:.0%}", f"{detected}%"))
         return "<p>No test detects more.</p>" + _table(rows)
     table = [("State", "Error at the start", "Error at the end")]
     for name, std in zip(states, eavesdropper(loop).std):
         first, last = (
-            f"{size:.4g}" if np.isfinite(size) else _HIDDEN for size in std[[0, -1]]
+            shown(size, ROUND_FLOOR) if np.isfinite(size) else _HIDDEN
+            for size in std[[0, -1]]
         )
         table.append((name, first, last))
     explanation = (

@@ -39,6 +39,7 @@ from ..core._linalg import (
     sequence_of,
 )
 from ..core._objects import ByContent
+from ..core.adjacency import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
 
@@ -134,7 +135,7 @@ class IdentifiedPlant(ByContent):
     def __repr__(self) -> str:
         return (
             f"IdentifiedPlant({len(self.box.widths)} entries from {self.samples} samples, data "
-            f"{self.data!r}, confidence {1 - self.miss:g})"
+            f"{self.data!r}, confidence {rounded_down(1 - self.miss)})"
         )
 
 

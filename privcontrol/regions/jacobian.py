@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..core._linalg import EPS, instance_of, positive_integer, real_array
 from ..core._objects import ByContent, Saved
-from ..core.adjacency import Adjacency
+from ..core.adjacency import Adjacency, rounded_down
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant
 from ..systems.nonlinear import (
@@ -138,7 +138,7 @@ class Region(ByContent, Saved):
         """What it says of states and inputs, or of some of them."""
         bounds = list(zip(self.names, self.low, self.high, self.units, strict=True))
         words = [
-            f"{name} {low:g}..{high:g} {unit}".rstrip()
+            f"{name} {-float(rounded_down(-low)):g}..{rounded_down(high)} {unit}".rstrip()
             for name, low, high, unit in bounds[first:last]
             if np.isfinite(low)
         ]

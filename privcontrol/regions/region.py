@@ -33,6 +33,7 @@ from ..core._linalg import (
 from ..core._objects import ByContent, CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
+from ..core.guarantee import shown
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift, certified_shift
 from ..secrets.disturbance import disturbances
@@ -244,7 +245,7 @@ def exception_of(miss: float) -> str:
     """What a guarantee's clause about a region says of the probability that it misses."""
     if not miss:
         return ""
-    return f", but for a probability of {miss:.3g}, counted in delta"
+    return f", but for a probability of {shown(miss)}, counted in delta"
 
 
 def matrix_of(plant: Plant) -> NDArray:

@@ -376,5 +376,5 @@ def test_eavesdroppers_pickle():
     )
     assert (
         repr(listener)
-        == "Eavesdropper(horizon 100, largest error std: position 1.878, velocity 0)"
+        == "Eavesdropper(horizon 100, largest error std: position 1.877, velocity 0)"
     )
