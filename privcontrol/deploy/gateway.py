@@ -213,9 +213,9 @@ class Gateway:
         ----------
         path : str or Path
         ledger : PrivacyLedger, optional
-            Where the gateway is charged. It is needed if the gateway was made with one
-            and was stopped before its charge was noted. It knows how far the gateway
-            has come.
+            Is charged before the gateway goes on, unless it was. It is needed if the
+            gateway was made with one and was stopped before its charge was noted. It
+            knows how far the gateway has come.
         known : int, optional
             An earlier `next_index`, kept elsewhere. A file that is behind it is an
             older copy, and is refused.
@@ -280,6 +280,7 @@ class Gateway:
         self._least_block = opening["block"] or _block_size(noise)
         self._largest_block = opening["block"] or _LARGEST_BLOCK
         self._ledger = ledger
+        self._owes = True  # until this ledger is known to hold the charge
         self._process = os.getpid()
         self._next = 0
         self._block: _Block | None = None
@@ -322,16 +323,16 @@ class Gateway:
             )
         _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
 
-    def _refuse_older_copies(self, known: int | None) -> None:
+    def _refuse_older_copies(self, known: int | None = None) -> None:
         """Raise an error if more may have been published than the file knows of."""
         reached = 0
         if known is not None:
             reached = sample_index(known, "known", math.inf)
         if self._ledger is not None:
             reached = max(reached, self._ledger.reached(self._identity))
-        if self._next < reached:
+        if self._committed < reached:
             raise PrivacyError(
-                f"path: the file goes on at sample {self._next}, and samples up to "
+                f"path: the file goes on at sample {self._committed}, and samples up to "
                 f"{reached} may have been published: it is an older copy. Resume the "
                 "newest file; if it is lost, a new gateway continues the run "
                 "(start=...)"
@@ -584,9 +585,11 @@ class Gateway:
 
     def _open(self) -> None:
         """Charge the ledger, then keep what is drawn once."""
-        if not self._state["charged"] and self._ledger is not None:
+        if self._owes and self._ledger is not None:
             self._ledger.charge(self.guarantee, self._note, identity=self._identity)
-            self._write(charged=True)
+            if not self._state["charged"]:
+                self._write(charged=True)
+            self._owes = False
             _LOG.info("gateway %s charged", self._identity[:8])
         if self._state["once"] is None:
             fresh = self._exact.draw(range(self._exact.once))
@@ -595,6 +598,7 @@ class Gateway:
 
     def _commit(self, numbers: range, start: int, stop: int) -> None:
         """Draw entries, and keep them before they are used."""
+        self._refuse_older_copies()  # before the file catches up with the ledger
         exact = self._exact
         fresh = exact.draw(numbers)
         draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
@@ -605,8 +609,13 @@ class Gateway:
         reached = self._committed
         self._write(draw, forget=not exact.has_memory, committed=stop)
         exact.entries.update(fresh)
-        if self._ledger is not None:
+        if self._ledger is None:
+            return
+        try:
             self._ledger.reach(self._identity, reached, stop)
+        except PrivacyError:
+            self._write(committed=reached)  # still behind the ledger, so refused again
+            raise
 
     def _keep(self, number: int, entry: StandardEntry) -> None:
         """Keep an entry of which more bits were drawn."""

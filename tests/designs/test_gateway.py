@@ -117,6 +117,50 @@ def test_the_ledger_is_charged_once_before_the_first_sample(path, tmp_path):
     gateway.close()
 
 
+def test_every_ledger_that_a_gateway_is_given_is_charged_before_it_goes_on(
+    path, tmp_path
+):
+    """None at first, then one, then one that replaces it, and one that cannot pay."""
+    Gateway(noise("driven"), path=path, block=4).close()
+    for name in ("first", "second"):
+        ledger = pc.PrivacyLedger(LARGE, tmp_path / name)
+        for _ in range(2):
+            with pc.Gateway.resume(path, ledger=ledger) as gateway:
+                gateway.publish(0.0)
+        assert len(ledger.history) == 1
+    poor = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e-3))
+    with pc.Gateway.resume(path, ledger=poor) as gateway:
+        for _ in range(2):
+            with pytest.raises(pc.BudgetExceededError):
+                gateway.publish(0.0)
+
+
+@pytest.mark.parametrize("is_seen_at_once", [True, False])
+def test_a_copy_in_use_does_not_catch_up_with_the_ledger(
+    is_seen_at_once, path, tmp_path, monkeypatch
+):
+    """However often it asks: its noise is another one, and the two do not add up."""
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
+    with Gateway(noise("driven"), path=path, ledger=ledger, block=4) as gateway:
+        gateway.publish(0.0)
+    other = tmp_path / "copy.sqlite"
+    other.write_bytes(path.read_bytes())
+    newest = pc.Gateway.resume(path, ledger=ledger)
+    copy = pc.Gateway.resume(other, ledger=ledger)
+    newest.publish(0.0)
+    newest.close()
+    if not is_seen_at_once:  # as where both write between two looks at the ledger
+        monkeypatch.setattr(copy, "_refuse_older_copies", lambda: None)
+    for _ in range(HORIZON):
+        with pytest.raises(pc.PrivacyError, match="newest"):
+            copy.publish(0.0)
+    copy.close()
+    with pytest.raises(pc.PrivacyError, match="older copy"):
+        pc.Gateway.resume(other, ledger=ledger)
+    with pc.Gateway.resume(path, ledger=ledger) as again:
+        again.publish(0.0)
+
+
 def test_a_gateway_killed_between_its_charge_and_its_note_is_charged_once(
     path, tmp_path
 ):
