@@ -309,6 +309,7 @@ class PrivateLoop(LoopData):
     def estimate_covariance(self) -> NDArray:
         """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
 
+        A controller in predictor form acts before it, with `prediction_covariance`.
         They are those under the design's law, (n, n) in steady state without a horizon.
         Of what nothing is known the variance is inf, and nan the covariance with it.
         `ValueError` for an observer that does not know the noise.

@@ -567,8 +567,8 @@ class OnlineController:
     time : int
         The sample that `step` takes next.
     estimate : ndarray, shape (n,), or None
-        Of x at the last sample, after its reading; the prior's mean at first. None for
-        a controller without an observer.
+        Of x at the last sample, after its reading, or before it in the predictor form;
+        the prior's mean at first. None for a controller without an observer.
     """
 
     def __init__(self, loop: LoopData) -> None:
@@ -660,13 +660,14 @@ class OnlineController:
         know the noise.
         """
         known = self._known
+        before = self._loop.form == "predictor"
         if self._loop.never_ends and not self._lost:
-            return known.covariances(math.inf)
+            return known.covariances(math.inf, predicted=before)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
         if isinstance(known, DenseKnowledge):
-            return known.covariances(self._horizon)[self.time - 1]
-        return known.covariance(self._filter(self.time - 1))
+            return known.covariances(self._horizon, predicted=before)[self.time - 1]
+        return known.covariance(self._filter(self.time - 1), predicted=before)
 
     @cached_property
     def _known(self) -> Knowledge | DenseKnowledge:
