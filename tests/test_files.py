@@ -98,9 +98,18 @@ def test_loops_come_back_bit_by_bit(loop, path):
     for t in (0, 3):
         assert np.array_equal(loaded.dynamics.at(t).A, loop.dynamics.at(t).A)
     assert loaded.noise == loop.noise
+    assert loaded == loop and hash(loaded) == hash(loop)
     if loop.noise is not None:
         runs = [one.simulate(rng=1, trials=2).outputs for one in (loaded, loop)]
         assert np.array_equal(*runs)
+
+
+def test_loops_are_equal_if_all_that_they_hold_is():
+    assert len(set(loops())) == 6 and set(loops()) == set(loops())
+    weights = {"Q": 1, "R": 1, "QN": 1, "RN": 1, "P0": 1}
+    loop = pc.private_lqg(pc.plants.vehicle(), **weights)
+    for name in weights:
+        assert pc.private_lqg(pc.plants.vehicle(), **weights | {name: 2}) != loop
 
 
 def test_a_loop_with_noise_that_breaks_its_claim_is_refused(path):

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS, product, real_array
-from ..core._objects import Saved, freeze_arrays
+from ..core._objects import ByContent, Saved, freeze_arrays
 from ..noise.iosystem import numbered
 from ..systems.linear import SampledSystem, reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
@@ -41,7 +41,7 @@ UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 _SETTLING = 20_000
 
 
-class Law(Saved, ABC):
+class Law(ByContent, Saved, ABC):
     """A controller as the loop asks it, in deviations from its operating point.
 
     Attributes

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import real_array
-from ..core._objects import Saved, freeze_arrays
+from ..core._objects import ByContent, Saved, freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
 from ..systems.linear import LinearSystem, root
@@ -37,7 +37,7 @@ from .side import (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LoopData(Saved):
+class LoopData(ByContent, Saved):
     """The parts of a `PrivateLoop`, whose attributes it describes."""
 
     side: LinearSide

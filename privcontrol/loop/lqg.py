@@ -25,7 +25,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import EPS
-from ..core._objects import Saved
+from ..core._objects import ByContent, Saved
 from ..core.errors import PrivacyWarning
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
@@ -563,7 +563,7 @@ def constant_filter(
 
 
 @dataclass(frozen=True, eq=False)
-class LqgDesign(Saved):
+class LqgDesign(ByContent, Saved):
     """Hold what an LQG loop was designed for, so it can be designed for other noise.
 
     Attributes

@@ -150,7 +150,7 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 
 
 @dataclass(frozen=True, eq=False)
-class Weights(Saved):
+class Weights(ByContent, Saved):
     """Cost weights and covariances of a loop: n states, m driven inputs, p outputs.
 
     Attributes
