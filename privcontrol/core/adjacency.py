@@ -346,7 +346,7 @@ class BallAdjacency(Adjacency):
 
     That is ||x - x'||_p <= mu (IP Definition 1). The 2-ball is exact, and so are the
     1-ball, whose vertices are circuits, and small boxes. Every other ball is covered by
-    a 2-ball, and its guarantees are marked as upper bounds.
+    a 2-ball: its guarantees are marked as upper bounds, and designs know no lower bound.
 
     Parameters
     ----------

@@ -345,7 +345,7 @@ def driven(problem: DesignProblem) -> SizedNoise:
     return SizedNoise(
         parts=(part,),
         noise=GaussianNoise(forced),
-        loss=PrivacyLoss.gaussian(shift, (), True),
+        loss=PrivacyLoss.gaussian(shift, (), not adjacency.is_covered),
         cost=cost,
         lower_bound=cost * (1 - 1e-12),
     )

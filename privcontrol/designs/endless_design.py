@@ -44,7 +44,14 @@ from ..systems.linear import (
     response_from_rest,
     spectral_radius,
 )
-from .problem import DesignProblem, SizedNoise, StationaryDesign, Weight, price_of
+from .problem import (
+    DesignProblem,
+    SizedNoise,
+    StationaryDesign,
+    Weight,
+    is_covered,
+    price_of,
+)
 from .request import Request
 
 #: Samples from which on noise of low order is tried before a dense design.
@@ -167,6 +174,7 @@ def is_attained(
     """
     exact = all(moves.events == 1 for moves in secret.signals)
     exact &= response is None or secret.energies is not None
+    exact &= not is_covered(request.adjacency)
     return exact and request.floor is None and request.family == "gaussian"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -207,9 +207,14 @@ def finished(
     plant = problem.plant
     guarantee = promised(plant, request, sized.parts, sized.loss)
     design: NoiseDesign | StationaryDesign | None = sized.filtered
+    known = sized.lower_bound
+    if is_covered(request.adjacency):
+        known = math.nan
+        if design is not None:
+            design = replace(design, lower_bound=known)
     if design is None and sized.noise is not None:
         universal = math.nan
-        bound = min(sized.lower_bound, sized.cost)  # above by rounding, or NaN
+        bound = min(known, sized.cost)  # above by rounding, or NaN
         if problem.family is GaussianNoise and not problem.floor_std.any():
             universal = bound * universal_share(sized.loss.gdp)
         design = NoiseDesign(
@@ -283,6 +288,11 @@ def promised(
     designed_for = request.without_miss().budget
     guarantee = quoted(PrivacyGuarantee(loss, scope), designed_for)
     return with_miss(guarantee, request.miss)
+
+
+def is_covered(adjacency: Adjacency) -> bool:
+    """Return whether noise is designed for a larger set of moves than is asked for."""
+    return any(as_secret(part).is_covered for part in adjacency.parts)
 
 
 def is_dense(adjacency: Adjacency) -> bool:

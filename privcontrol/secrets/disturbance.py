@@ -94,6 +94,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         distance, as with plants of a region.
     window : int, optional
         Samples within which all of the signal's change falls, with ``norm="l2"`` (`person`).
+        Noise hides changes of that energy wherever they fall, so guarantees are upper bounds.
 
     Raises
     ------
@@ -216,6 +217,10 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self.norm == "l2" and self.times is None
 
     @property
+    def is_covered(self) -> bool:  # type: ignore[override]
+        return self.window is not None
+
+    @property
     def is_plain_change(self) -> bool:  # type: ignore[override]
         often = self.times is not None or self.events > 1
         return self.norm == "single" and not often and self.duration <= MOST_LENGTHS
@@ -273,7 +278,8 @@ class DisturbanceAdjacency(PlantAdjacency):
             starts = np.repeat(self.starts(horizon), system.input_count)
             each = np.tile(starts, len(self.shapes))
             return Responses.several(together, each, self.events, self.separation)
-        return Responses.of(together, is_ball=self.norm == "l2")
+        is_ball = self.norm == "l2"
+        return Responses.of(together, is_ball, exact=not self.is_covered)
 
     def starting(self, plant: Plant, horizon: int) -> SecretInputs:
         return self.entering(plant)
@@ -352,7 +358,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         changes = self._columns(itself, self.radii(plant), manifold.horizon)
         still = np.zeros((plant.order, changes.shape[1]))
         kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
-        return kind(np.vstack([still, changes]))
+        return kind(np.vstack([still, changes]), exact=not self.is_covered)
 
     @property
     def statement(self) -> str:

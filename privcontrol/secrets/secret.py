@@ -346,6 +346,8 @@ class Secret(Adjacency):
     enters_the_run: bool = False
     #: Whether it is a ball of states, or of signals of bounded energy at any time.
     is_ball: bool = False
+    #: Whether a larger set of changes stands for it, so what is hidden is a bound.
+    is_covered: bool = False
     #: Whether a change of few lengths comes once, at any time.
     is_plain_change: bool = False
 

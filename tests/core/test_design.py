@@ -441,3 +441,15 @@ def test_directions_that_cost_nothing_do_not_add_up_at_a_loose_tolerance(size, t
     query = pc.LinearQuery(np.eye(size))
     design = pc.design_gaussian(query, adjacency, cases.BUDGET, weight=first, tol=tol)
     assert 0 <= design.gap <= tol
+
+
+def test_no_bound_is_claimed_where_a_ball_stands_for_a_box():
+    """Independent noise of variances f_i sum(f) hides the box for less than the ball."""
+    budget = pc.PrivacyBudget(gdp=1.0)
+    gains = 10.0 ** np.linspace(0, 2, 30)
+    adjacency = pc.BallAdjacency(1.0, norm=np.inf)
+    design = pc.design_gaussian(pc.LinearQuery(np.diag(gains)), adjacency, budget)
+    variances = gains * gains.sum()
+    assert np.sum(gains**2 / variances) <= 1 + 1e-12  # at each corner of the box
+    assert variances.sum() < 0.5 * design.cost
+    assert np.isnan(design.lower_bound) and np.isnan(design.universal_bound)

@@ -4,6 +4,7 @@ import control as ct
 import numpy as np
 import pytest
 from oracles import stacked_covariance
+from scipy.special import ndtr
 
 import privcontrol as pc
 
@@ -165,3 +166,40 @@ def test_the_text_of_a_person_names_the_window():
 def test_a_person_uses_something(numbers):
     with pytest.raises(ValueError, match="power|energy"):
         pc.DisturbanceAdjacency.person(*numbers, window=4)
+
+
+@pytest.mark.parametrize("horizon", [8, np.inf])
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_what_is_hidden_within_a_window_is_a_bound_and_no_optimum(horizon, family):
+    """A change of one sample shows less than the ball, and cheaper noise hides it."""
+    lag = ct.ss([[0.8]], [[1.0]], [[1.0]], [[0.0]], 1.0)
+    budget = pc.PrivacyBudget(gdp=1.0)
+    keywords = {"horizon": horizon, "budget": budget, "family": family}
+    secret = pc.DisturbanceAdjacency(1.0, norm="l2", window=1)
+    noise = pc.design_output_noise(lag, adjacency=secret, **keywords)
+    assert noise.guarantee.satisfies(budget)
+    assert not noise.guarantee.exact
+    assert np.isnan(noise.design.lower_bound)
+    single = pc.DisturbanceAdjacency(1.0)
+    assert pc.design_output_noise(lag, adjacency=single, **keywords).design.cost <= (
+        noise.design.cost * (1 + 1e-9)
+    )
+
+
+def test_an_audit_does_not_refute_a_claim_about_a_window_by_longer_changes():
+    lag = ct.ss([[0.8]], [[1.0]], [[1.0]], [[0.0]], 1.0)
+    secret = pc.DisturbanceAdjacency(1.0, norm="l2", window=1)
+    noise = pc.design_output_noise(
+        lag,
+        horizon=8,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=secret,
+        family="iid-gaussian",
+    )
+    response = 0.8 ** np.arange(7)  # to a change at the first sample
+    shift = np.linalg.norm(response) / noise.std[0]
+    true = ndtr(shift / 2 - 0.5 / shift) - np.exp(0.5) * ndtr(-shift / 2 - 0.5 / shift)
+    assert true < 1e-2
+    claim = pc.PrivacyBudget(epsilon=0.5, delta=1e-2)
+    with pytest.raises(ValueError, match="would refute nothing"):
+        pc.audit(noise, claim=claim, trials=1000, rng=0)
