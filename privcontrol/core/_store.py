@@ -296,7 +296,8 @@ class FileStore(Store):
         filelock: ModuleType = import_module("filelock")
         lock = filelock.FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
         try:
-            lock.acquire(blocking=False)
+            with self._translated():
+                lock.acquire(blocking=False)
         except filelock.Timeout as error:
             raise OSError(
                 f"the {self.kind.name} at {str(self.path)!r} is open in another process, "
@@ -305,7 +306,8 @@ class FileStore(Store):
             ) from error
         self._held = lock
         # kept open, so no other file becomes the same one
-        self._file = open(self.path, "rb")
+        with self._translated():
+            self._file = open(self.path, "rb")
 
     def check_place(self) -> None:
         try:
@@ -344,26 +346,32 @@ class FileStore(Store):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn SQLite's complaints into errors that say what to do."""
+        """Turn complaints of SQLite and the system into errors that say what to do."""
         where = repr(str(self.path))
         try:
             yield
+        except PermissionError as error:
+            raise PermissionError(self._unusable(error)) from error
         except _sqlite().OperationalError as error:
             if "locked" in str(error):
                 raise TimeoutError(
                     f"other processes kept {where} busy for {_PATIENCE:g} s: nothing was "
                     "recorded, try again"
                 ) from error
-            raise OSError(
-                f"the {self.kind.name} at {where} cannot be used: nothing was recorded and "
-                "nothing is published, do not release; restore the file and check its "
-                f"folder, its permissions and the space left on the disk ({error})"
-            ) from error
+            raise OSError(self._unusable(error)) from error
         except _sqlite().DatabaseError as error:
             raise ValueError(
                 f"path: expected a {self.kind.name}, got another or a damaged file at "
                 f"{where} ({error})"
             ) from error
+
+    def _unusable(self, error: Exception) -> str:
+        """Return what to do where neither file nor folder can be used."""
+        return (
+            f"the {self.kind.name} at {str(self.path)!r} cannot be used: nothing was "
+            "recorded and nothing is published, do not release; restore the file and "
+            f"check its folder, its permissions and the space left on the disk ({error})"
+        )
 
 
 def chained_digest(before: str, text: str) -> str:

@@ -238,8 +238,8 @@ class Gateway:
                 f"{str(store.path)!r}; Gateway(noise, path=...) makes one. Where a run "
                 "goes on, it is another window of it: see start in Gateway"
             )
-        store.hold()
         try:
+            store.hold()
             opening = store.entries()[0]
             if opening.get("format") != _FORMAT:
                 raise ValueError(

@@ -403,6 +403,29 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
             Gateway(noise("structured"), path=missing)
 
 
+def test_a_folder_without_rights_is_refused_with_what_to_do(
+    path, tmp_path, monkeypatch
+):
+    """Of the super-user, who runs some tests, no right is withheld."""
+    Gateway(noise("structured"), path=path).close()
+
+    def refused(name, *options, **more):
+        raise PermissionError(13, "Permission denied", str(name))
+
+    other = tmp_path / "other.sqlite"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refused)
+        for call in (
+            lambda: pc.Gateway.resume(path),
+            lambda: Gateway(noise("structured"), path=other),
+            lambda: pc.PrivacyLedger(LARGE, other),
+        ):
+            with pytest.raises(PermissionError, match="check its folder, its perm"):
+                call()
+    assert not other.exists()
+    pc.Gateway.resume(path).close()
+
+
 def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(
     path, monkeypatch
 ):
