@@ -24,7 +24,7 @@ from mpmath.ctx_iv import MPIntervalContext
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import one_of, positive_integer, positive_number
+from ..core._linalg import EPS, one_of, positive_integer, positive_number
 from ..core._objects import comparable
 from .linear import SampledSystem
 
@@ -33,6 +33,8 @@ _METHODS = ("rk4", "euler")
 #: Intervals of doubles, rounded outwards.
 _IV = MPIntervalContext()
 Interval: TypeAlias = Any
+#: mpmath's exp, log and atan2 miss the outward rounding by less than that.
+_ROUNDED = _IV.mpf([1 - EPS, 1 + EPS])
 
 _WHOLE = (-math.inf, math.inf)
 _WRITTEN = "an interval that does not lie above zero"
@@ -439,14 +441,18 @@ def _power(x: Dual, y: Dual) -> Dual:
     low, high = _ends(y.range)
     if y.slopes or low != high:
         return (x.log() * y).exp()
-    power = int(low) if low.is_integer() else low
+    power = int(low) if low.is_integer() else _IV.mpf(low)
     if power < 0 and 0 in x.range:
         raise x.refuse("a division by an interval that contains zero")
-    if isinstance(power, float) and not x.range.a > 0:
+    if not isinstance(power, int) and not x.range.a > 0:
         raise x.refuse(f"a power {low:g} of {_WRITTEN}")
     if power == 0:
         return x.constant(1)
-    return x.followed(x.range**power, power * x.range ** (power - 1))
+    return x.followed(_raised(x.range, power), power * _raised(x.range, power - 1))
+
+
+def _raised(x: Interval, power: Interval | int) -> Interval:
+    return x**power if isinstance(power, int) else x**power * _ROUNDED
 
 
 def _larger(x: Dual, y: Dual) -> Dual:
@@ -513,13 +519,25 @@ def _rule(
     return function
 
 
+def _exponential(x: Interval) -> Interval:
+    return _IV.mpf(1) if x == 0 else _IV.exp(x) * _ROUNDED
+
+
+def _logarithm(x: Interval) -> Interval:
+    return _IV.log(x) * _ROUNDED
+
+
+def _arctangent(y: Interval, x: Interval) -> Interval:
+    return _IV.atan2(y, x) * _ROUNDED
+
+
 def _arcsine(x: Interval) -> Interval:
     """The increasing arc at both ends."""
-    return _hull(*(_IV.atan2(end, _IV.sqrt(1 - end**2)) for end in (x.a, x.b)))
+    return _hull(*(_arctangent(end, _IV.sqrt(1 - end**2)) for end in (x.a, x.b)))
 
 
 def _hyperbolic_sine(x: Interval) -> Interval:
-    return (_IV.exp(x) - _IV.exp(-x)) / 2
+    return (_exponential(x) - _exponential(-x)) / 2
 
 
 def _hyperbolic_cosine(x: Interval) -> Interval:
@@ -565,16 +583,19 @@ _FUNCTIONS: dict[str, Callable] = {
         "np.sqrt(np.maximum(x, least)) bounds it from below",
     ),
     "log": _rule(
-        _IV.log, lambda x, value: 1 / x, lambda x: x.a > 0, f"a logarithm of {_WRITTEN}"
+        _logarithm,
+        lambda x, value: 1 / x,
+        lambda x: x.a > 0,
+        f"a logarithm of {_WRITTEN}",
     ),
-    "arctan": _rule(lambda x: _IV.atan2(x, 1), lambda x, value: 1 / (1 + x**2)),
+    "arctan": _rule(lambda x: _arctangent(x, 1), lambda x, value: 1 / (1 + x**2)),
     "arcsin": _rule(
         _arcsine,
         lambda x, value: 1 / _IV.sqrt(1 - x**2),
         lambda x: -1 < x.a and x.b < 1,
         "an arc of an interval that is not inside (-1, 1)",
     ),
-    "exp": _rule(_IV.exp, lambda x, value: value),
+    "exp": _rule(_exponential, lambda x, value: value),
     "sin": _rule(_IV.sin, lambda x, value: _IV.cos(x)),
     "cos": _rule(_IV.cos, lambda x, value: -_IV.sin(x)),
     "tan": _rule(
@@ -586,7 +607,7 @@ _FUNCTIONS: dict[str, Callable] = {
     "sinh": _rule(_hyperbolic_sine, lambda x, value: _hyperbolic_cosine(x)),
     "cosh": _rule(_hyperbolic_cosine, lambda x, value: _hyperbolic_sine(x)),
     "tanh": _rule(
-        lambda x: 1 - 2 / (_IV.exp(2 * x) + 1), lambda x, value: 1 - value**2
+        lambda x: 1 - 2 / (_exponential(2 * x) + 1), lambda x, value: 1 - value**2
     ),
     "expm1": lambda x: x.exp() - 1.0,
     "log1p": lambda x: (1.0 + x).log(),

@@ -96,6 +96,37 @@ def test_monotone_functions_are_enclosed_tightly():
         assert slopes[0, 0, 0] <= ends[0] <= ends[1] <= slopes[1, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("function", "truth"),
+    [
+        (np.exp, mpmath.exp),
+        (np.log, mpmath.log),
+        (np.log10, mpmath.log10),
+        (np.arctan, mpmath.atan),
+        (np.sinh, mpmath.sinh),
+        (np.tanh, mpmath.tanh),
+        (lambda x: x**0.1, lambda x: x ** mpmath.mpf(0.1)),
+        (lambda x: x**-0.3, lambda x: x ** mpmath.mpf(-0.3)),
+    ],
+)
+def test_enclosures_hold_to_the_last_digit(function, truth):
+    """mpmath's own intervals miss some exp, log and atan2, most often of short numbers."""
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(60):
+        for first in [0.0, 1.0] * 60:
+            point = first + rng.integers(1, 400) / 2.0 ** rng.integers(9, 50)
+            box = [(point, point), (1.0, 1.0)]
+            # the derivative by the second number is the function itself
+            slopes = slopes_of(lambda x: [x[1] * function(x[0])], box)[:, 0]
+            step = point * mpmath.mpf(10) ** -20
+            above, value, below = [truth(point + k * step) for k in (1, 0, -1)]
+            slope = (above - below) / (2 * step)
+            slack = abs(slope) * mpmath.mpf(10) ** -30
+            assert slopes[0, 1] <= value <= slopes[1, 1]
+            assert slopes[0, 0] - slack <= slope <= slopes[1, 0] + slack
+            assert (np.ptp(slopes, axis=0) <= 1e-14 * (1 + np.abs(slopes[0]))).all()
+
+
 @pytest.mark.parametrize("shift", [0.0, math.pi / 2, math.pi, 3 * math.pi / 2, 1e5])
 def test_waves_hold_their_extrema(shift):
     box = [(shift - 0.1, shift + 0.2)]
