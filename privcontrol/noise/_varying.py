@@ -74,7 +74,7 @@ _FAINT = 1e-7
 _LARGEST = (1e5, 1e7, 1e4, 1e2)
 #: Size of faint directions in the coordinates in which these gains are found.
 _FAINT_OF_GAINS = 1e-2
-#: Demands alike that are asked for at first. More of them are lost on the solver.
+#: So many demands alike are asked for at once, and one where there are more.
 _MOST_ASKED = 4
 #: Differences of the entries of programs that rounding makes.
 _ALIKE = 1e-9
@@ -544,7 +544,7 @@ class Program:
     def solve(self, margin: float) -> dict[str, NDArray] | None:
         """Find matrices that meet every demand with so much to spare.
 
-        Of many demands alike some are asked for. Among the others, the one that the answer
+        Of many demands alike one is asked for. Among the others, the one that the answer
         meets least is asked for as well until all are met.
         """
         alike = defaultdict(list)
@@ -553,8 +553,7 @@ class Program:
             alike[kind].append(k)
         asked: set[int] = set()
         for group in alike.values():
-            stride = math.ceil(len(group) / _MOST_ASKED)
-            asked.update(group[::stride])
+            asked.update(group if len(group) <= _MOST_ASKED else group[:1])
         while True:
             demands = [self.demands[k] for k in sorted(asked)]
             found = self._meeting(demands, margin)

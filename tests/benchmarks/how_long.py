@@ -125,6 +125,36 @@ def gust(horizon):
     return identified(wind_turbine(), horizon, secret, 4000, 1e-3)
 
 
+def reactor():
+    """Seborg's stirred tank with a local loop of its temperature."""
+
+    def rates(t, x, u, params):
+        concentration, temperature = x
+        coolant = 300.0 + 8.0 * (u[0] - temperature)
+        rate = 7.2e10 * np.exp(-8750.0 / temperature) * concentration
+        cooled = 5e4 / 23900 * (coolant - temperature)
+        heated = 350.0 - temperature + 5e4 / 239.0 * rate + cooled
+        return [u[1] - concentration - rate, heated]
+
+    return ct.nlsys(
+        rates,
+        lambda t, x, u, params: [x[1]],
+        states=["Ca", "T"],
+        inputs=["Tset", "feed"],
+        outputs=["Tm"],
+    )
+
+
+def of_reactor(horizon):
+    """Noise for all plants between the Jacobians of a region."""
+    ranges = {"Ca": (0.45, 0.55), "T": (345.0, 355.0)}
+    ranges |= {"Tset": (295.0, 305.0), "feed": (0.97, 1.03)}
+    sampled = pc.sample_nonlinear(reactor(), 0.05)
+    models = pc.jacobian_polytope(sampled, ranges)
+    secret = pc.DisturbanceAdjacency({"feed": 0.02}, duration=5)
+    return designed(models.nominal, horizon, secret, models=models, floor=0.3)
+
+
 def box(entries):
     """Noise for a box of so many entries of A, of a plant with four states."""
     plant = cases.random_plant(0, states=4, inputs=1, outputs=2, radius=0.95)
@@ -156,6 +186,7 @@ JOBS = {
     "identified plant, T = 50": ("5 s", lambda: of_recorded(50)),
     "identified plant, T = 100": ("15 s", lambda: of_recorded(100)),
     "gust on an identified wind turbine, T = 100": ("15 s", lambda: gust(100)),
+    "feed of a reactor in a region, T = 60": ("5 s", lambda: of_reactor(60)),
     "box of 6 entries, T = 100": ("2 s", lambda: box(6)),
     "box of 16 entries, T = 100": ("10 s", lambda: box(16)),
 }
