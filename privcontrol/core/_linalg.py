@@ -24,15 +24,18 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
+from functools import cached_property
 from numbers import Real
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat, fmpz, fmpz_mat
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
 
 EPS = np.finfo(float).eps
 
@@ -99,6 +102,37 @@ def _free_bytes() -> float:
         if line.startswith("MemAvailable"):
             return 1024.0 * int(line.split()[1])
     return math.inf
+
+
+class _OneThread(ContextDecorator):
+    """BLAS on one thread, from the first who enters to the last who leaves.
+
+    NumPy and SciPy bring a pool of threads each, which hold each other up: designs take
+    up to seven times as long with two threads as with one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+
+    @cached_property
+    def _pools(self) -> ThreadpoolController:
+        return ThreadpoolController()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limits = self._pools.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limits.restore_original_limits()
+
+
+one_thread = _OneThread()
 
 
 def round_up(value: ArrayLike, ulps: int = 1) -> Any:

@@ -16,7 +16,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas, lapack, qr
 
-from ._linalg import EPS, real_array
+from ._linalg import EPS, one_thread, real_array
 from ._progress import piece
 from .errors import UncertifiableError
 
@@ -86,6 +86,7 @@ class EnclosingEllipsoid:
         return self.cost / self.lower_bound - 1
 
 
+@one_thread
 def enclosing_ellipsoid(
     points: ArrayLike, weight_factor: NDArray | None = None, *, tol: float = 1e-9
 ) -> EnclosingEllipsoid:

@@ -27,6 +27,7 @@ from ..core._linalg import (
     check_room,
     float_above,
     instance_of,
+    one_thread,
     positive_integer,
     round_up,
     sequence_of,
@@ -237,7 +238,7 @@ def design_output_noise(
     )
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
-    with timed_bar(progress, "design", _faster(request)):
+    with one_thread, timed_bar(progress, "design", _faster(request)):
         if chooses_floor:
             problem = DesignProblem(plant, request.without_miss(), weight)
             best = with_cheapest_floor(problem, sized)
@@ -274,6 +275,7 @@ def _constrained(
     return noise
 
 
+@one_thread
 def designed(
     request: Request,
     sys: ct.StateSpace | Plant,
@@ -615,7 +617,10 @@ def design_windows(
         joint = _shift([*published, *scaled], adjacency, run)
         return scaled, joint.beside_grid(grid).gdp / allowed
 
-    with timed_bar(progress, "design", "pass fewer windows, or shorter ones"):
+    with (
+        one_thread,
+        timed_bar(progress, "design", "pass fewer windows, or shorter ones"),
+    ):
         for number, length in enumerate(lengths):
             with piece(number, len(lengths) + 1):
                 moves = adjacency.moves_from(run, start, length)

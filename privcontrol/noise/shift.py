@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, column_norms, float_above, round_up
+from ..core._linalg import EPS, column_norms, float_above, one_thread, round_up
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
@@ -75,6 +75,7 @@ class Shift:
         return PrivacyLoss.gaussian(shift, (), False)
 
 
+@one_thread
 def certified_shift(
     parts: Sequence[NoisePart],
     adjacency: Adjacency,

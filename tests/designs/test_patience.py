@@ -1,6 +1,8 @@
 """Designs that take long, or too much memory, say so."""
 
+import contextlib
 import re
+import threading
 import time
 import warnings
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from types import SimpleNamespace
 import control as ct
 import numpy as np
 import pytest
+import threadpoolctl
 from cases import POSITION
 
 import privcontrol as pc
@@ -180,3 +183,35 @@ def test_no_design_begins_what_the_memory_does_not_hold(asked, needs, monkeypatc
             plant, horizons=[10**5, 10**5], budget=BUDGET, adjacency=POSITION
         )
     assert time.process_time() - start < 1
+
+
+def blas_threads():
+    """Threads of NumPy's and of SciPy's own library."""
+    own = re.compile(r"(numpy|scipy)(\.libs|/\.dylibs)[/\\]")
+    pools = threadpoolctl.threadpool_info()
+    return {pool["num_threads"] for pool in pools if own.search(pool["filepath"])}
+
+
+def test_designs_hold_blas_to_one_thread_and_give_the_others_back():
+    """Also where two designs overlap, and where one fails."""
+    seen = []
+    both = threading.Barrier(2, timeout=60)
+
+    def watched(covariance):
+        both.wait()
+        seen.append(blas_threads())
+        return [covariance[0, 0] <= (1e3 if len(seen) > 1 else -1.0)]
+
+    def run():
+        with contextlib.suppress(ValueError, pc.PrivacyError):
+            asked = dict(horizon=4, adjacency=GUST, constraints=watched)
+            pc.design_output_noise(pc.plants.vehicle(), budget=BUDGET, **asked)
+
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        runs = [threading.Thread(target=run) for _ in range(2)]
+        for each in runs:
+            each.start()
+        for each in runs:
+            each.join()
+        assert seen == [{1}, {1}]
+        assert blas_threads() == {2}
