@@ -28,7 +28,7 @@ from contextlib import ContextDecorator, contextmanager
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from threading import Lock
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -105,30 +105,30 @@ def _free_bytes() -> float:
 
 
 class _OneThread(ContextDecorator):
-    """BLAS on one thread, from the first who enters to the last who leaves.
+    """BLAS on one thread, within what the main thread does.
 
     NumPy and SciPy bring a pool of threads each, which hold each other up: designs take
-    up to seven times as long with two threads as with one.
+    up to seven times as long with two threads as with one. OpenBLAS does as the main
+    thread says, and does not listen to others.
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
+        self._depth = 0
 
     @cached_property
     def _pools(self) -> ThreadpoolController:
         return ThreadpoolController()
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
+        if current_thread() is main_thread():
+            if self._depth == 0:
                 self._limits = self._pools.limit(limits=1, user_api="blas")
-            self._inside += 1
+            self._depth += 1
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
+        if current_thread() is main_thread():
+            self._depth -= 1
+            if self._depth == 0:
                 self._limits.restore_original_limits()
 
 
