@@ -100,6 +100,12 @@ def test_a_region_is_named_no_larger_than_the_guarantee_assumes():
     assert 2 * ODD - 1e-5 < high <= 2 * ODD
 
 
+def test_a_region_that_is_a_point_is_named_in_all_digits():
+    """Its ends in six digits, rounded inwards, would cross."""
+    region = Region(("level",), 1, np.array([2 / 3]), np.array([2 / 3]), ("m",))
+    assert region.text() == f"level {2 / 3}..{2 / 3} m"
+
+
 def test_errors_of_an_eavesdropper_are_rounded_down():
     known = pc.eavesdropper(cases.vehicle_noise())
     position = known.std[0].max()

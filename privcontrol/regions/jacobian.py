@@ -138,7 +138,7 @@ class Region(ByContent, Saved):
         """What it says of states and inputs, or of some of them."""
         bounds = list(zip(self.names, self.low, self.high, self.units, strict=True))
         words = [
-            f"{name} {-float(rounded_down(-low)):g}..{rounded_down(high)} {unit}".rstrip()
+            f"{name} {_within(low, high)} {unit}".rstrip()
             for name, low, high, unit in bounds[first:last]
             if np.isfinite(low)
         ]
@@ -148,6 +148,13 @@ class Region(ByContent, Saved):
     def unbounded(self) -> str:
         """Names of what it leaves out."""
         return ", ".join(np.array(self.names)[~self.bounded])
+
+
+def _within(low: float, high: float) -> str:
+    """Return ends in six digits, rounded inwards, or all digits where they would cross."""
+    first = -float(rounded_down(-low))
+    last = float(rounded_down(high))
+    return f"{first:g}..{last:g}" if first <= last else f"{low!s}..{high!s}"
 
 
 def _bounds_of(name: str, bounds: object) -> tuple[float, float, str]:
