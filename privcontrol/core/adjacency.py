@@ -61,12 +61,12 @@ Entry = int | str
 _SIX_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
 
 
-def rounded_down(radius: float) -> str:
-    """Return six digits of a radius, of a move no larger than what is hidden."""
-    return f"{float(_SIX_DIGITS.create_decimal(repr(float(radius)))):g}"
+def rounded_down(value: float) -> str:
+    """Return six digits of a number, never above it, so no text promises more than holds."""
+    below = _SIX_DIGITS.create_decimal(repr(float(value)))
+    return f"{float(below):g}"
 
 
-#: Kinds of adjacencies by name.
 class Adjacency(Saved, ABC):
     """State which pairs of private data must look alike.
 

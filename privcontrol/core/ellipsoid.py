@@ -631,7 +631,7 @@ def _newton_matrix(it: _Iterate) -> NDArray:
     matrix = np.diag(it.slack)
     points = it.points * np.sqrt(np.sqrt(it.multiplier))
     for factor in _cauchy_factors(it.cost):
-        # by SciPy's library as the factors: threads of two libraries hold each other up
+        # BLAS computes one triangle only, half of the product
         scaled = points * np.sqrt(np.abs(factor))[:, None]
         raised = factor > 0
         gram = blas.dsyrk(1.0, scaled[raised].T, lower=1)
