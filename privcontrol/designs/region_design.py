@@ -91,6 +91,7 @@ _REMEMBERED = (
     "Narrow the models, for identified plants by more samples or known entries, or "
     "protect over a finite horizon with a white floor"
 )
+_DEARER = "models: noise of this kind costs more than another kind"
 
 #: Sizes noise for a problem, whose floor is given.
 Size = Callable[[DesignProblem], SizedNoise]
@@ -209,22 +210,14 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
     task = _Task.of(problem)
     best = None
     refusal: Exception | None = None
-    begun: list[tuple[float, float, Candidate]] = []
     with piece(0, _USUAL_PIECES):
         candidates = list(task.candidates())
-    pieces = len(candidates) + 2
+    pieces = len(candidates) + 1
     for number, candidate in enumerate(candidates, start=1):
+        most = math.inf if best is None else best.cost
         try:
             with piece(number, pieces):
-                begun.append((*task.begun(candidate), candidate))
-        except UncertifiableError as error:
-            refusal = error
-    for least, size, candidate in sorted(begun, key=lambda each: each[0]):
-        if best is not None and best.cost <= least:
-            break  # what is left costs more
-        try:
-            with piece(pieces - 1, pieces):
-                sized = task.meeting(candidate, size)
+                sized = task.meeting(candidate, most)
         except UncertifiableError as error:
             refusal = error
             continue
@@ -344,18 +337,31 @@ class _Task:
             for part, low, high in candidate
         )
 
-    def begun(self, candidate: Candidate) -> tuple[float, float]:
-        """The least cost of a candidate that meets the budget, and the least size.
+    def _largest_size(self, candidate: Candidate, most: float) -> float:
+        """A size above which a candidate costs more than ``most``."""
+        once, doubled = (self.cost(self.parts(candidate, size)) for size in (1.0, 2.0))
+        scaled = (doubled - once) / 3
+        kept = once - scaled
+        if scaled <= 0:
+            return math.inf
+        return math.sqrt(max(most - kept, 0.0) / scaled)
+
+    def meeting(self, candidate: Candidate, most: float) -> SizedNoise:
+        """The noise of a candidate that meets the budget.
 
         The shift of noise is inversely proportional to its size, except where a floor
         keeps its own, beside which the rest is larger still.
-        """
-        shift = self.shift(self.parts(candidate, 1.0))
-        size = float_above(shift / self.allowed, 8)
-        return self.cost(self.parts(candidate, size)), size
 
-    def meeting(self, candidate: Candidate, size: float) -> SizedNoise:
-        """The noise of a candidate, of some size or a larger one that the budget asks."""
+        Raises
+        ------
+        UncertifiableError
+            If none is certified that costs at most ``most``.
+        """
+        largest = self._largest_size(candidate, most)
+        shift = self.shift(self.parts(candidate, 1.0), self.allowed * largest)
+        size = float_above(shift / self.allowed, 8)
+        if size > largest:
+            raise UncertifiableError(_DEARER)
 
         def evaluated(size: float) -> tuple[PartsAndShift, float]:
             parts = self.parts(candidate, size)
@@ -372,17 +378,24 @@ class _Task:
             )
         return self._noise(parts, PrivacyLoss.gaussian(shift, (), False))
 
-    def shift(self, parts: tuple[NoisePart, ...]) -> float:
-        """The certified shift of noise, that of the sensor's grid included."""
+    def shift(self, parts: tuple[NoisePart, ...], largest: float = math.inf) -> float:
+        """The certified shift of noise, that of the sensor's grid included.
+
+        One above ``largest`` is of no use, and may be given as inf.
+        """
         request = self.request
         first = parts[0]
         enters = first.drive is not None and first.drive[0] is not None
         own = parts if enters else parts[:1]
         if request.region is None:
             plants = request.plants(self.plant)
-            found = certified_shift(own, request.adjacency, plants, math.inf)
+            found = certified_shift(
+                own, request.adjacency, plants, math.inf, largest=largest
+            )
         else:
-            found = request.region.shift(own, request.adjacency, request.horizon)
+            found = request.region.shift(
+                own, request.adjacency, request.horizon, largest=largest
+            )
         grid = grid_shift(parts, request.resolution, request.horizon)
         return float_above(found.value + grid)
 

@@ -98,12 +98,16 @@ _TOO_LONG = "models: the {} within the horizon; shorten the horizon"
 
 
 def shift_between(
-    parts: Sequence[NoisePart], secrets: Sequence[SecretInputs], horizon: float
+    parts: Sequence[NoisePart],
+    secrets: Sequence[SecretInputs],
+    horizon: float,
+    largest: float = math.inf,
 ) -> float:
     """Return a number that no privacy shift exceeds, for any sequence of vertices.
 
     ``secrets`` is one secret under each vertex of the plant. Noise that enters every
     vertex with the secret hides it there. A white floor beside filtered noise hides as well.
+    One above ``largest`` is of no use, and may be given as inf.
 
     Raises
     ------
@@ -123,10 +127,10 @@ def shift_between(
     if own is None:
         if floor is None:
             raise ValueError(_DRAWN_ONCE)
-        return floor.shift(horizon)
-    shift = own.shift(horizon)
+        return floor.shift(horizon, largest)
     if floor is None or own.response is not None:
-        return shift
+        return own.shift(horizon, largest)
+    shift = own.shift(horizon)
     try:
         return joint_shift(shift, floor.shift(horizon))
     except UncertifiableError:  # independent noise does not follow the plant
@@ -195,10 +199,10 @@ class Undone:
     secrets: tuple[SecretInputs, ...]
     response: LinearSystem | None = None
 
-    def shift(self, horizon: float) -> float:
+    def shift(self, horizon: float, largest: float = math.inf) -> float:
         """Bound every privacy shift, for any sequence of vertices."""
         if self.response is None:
-            return self._shift(horizon, None)
+            return self._shift(horizon, None, largest)
         with working_bits(_BITS):
             left = self._left(None)
         followed = np.eye(left.free, left.inputs)
@@ -208,7 +212,7 @@ class Undone:
         bounds = []
         for gains in chain([plain], good_gains(left, plain)):
             try:
-                bounds.append(self._shift(horizon, gains))
+                bounds.append(self._shift(horizon, gains, largest))
             except UncertifiableError as error:
                 refusal = error
                 continue
@@ -218,7 +222,9 @@ class Undone:
             raise refusal
         return min(bounds)
 
-    def _shift(self, horizon: float, gains: list[NDArray] | None) -> float:
+    def _shift(
+        self, horizon: float, gains: list[NDArray] | None, largest: float
+    ) -> float:
         """Return the certified shift for given gains of the free inputs."""
         first = self.secrets[0]
         if len(self.secrets) == 1 and spectral_radius(first.system) < 1:
@@ -230,7 +236,7 @@ class Undone:
             left = self._left(gains)
         ends = first.energies is None and horizon < math.inf
         try:
-            bound = varying_shift(left)
+            bound = varying_shift(left, largest)
         except UncertifiableError:
             if not ends:
                 raise
@@ -439,8 +445,10 @@ def _demands_on_gains(
 # -- runs of any length ------------------------------------------------------------------
 
 
-def varying_shift(secret: VaryingSecret) -> float:
+def varying_shift(secret: VaryingSecret, largest: float = math.inf) -> float:
     """Return a number that no privacy shift exceeds, over runs of any length.
+
+    It is inf if the search finds out that it would be above ``largest``.
 
     Raises
     ------
@@ -457,9 +465,13 @@ def varying_shift(secret: VaryingSecret) -> float:
         basis = _orthonormal(gramian, 1 / _root_diagonal(gramian), _FAINT)
         energies = impulse_energies(mean) * secret.radii**2
         size = float(np.sqrt(energies.max())) or 1.0
-        program = Program.of(secret.transformed(basis * size, size))
+        scaled = secret.transformed(basis * size, size)
+        program = replace(Program.of(scaled), most=(largest / size) ** 2)
         for margin in _MARGINS:
-            found = _solved(program, margin)
+            try:
+                found = _solved(program, margin)
+            except _GivenUp:
+                return math.inf
             square = None if found is None else program.verified(found)
             if square is not None:
                 shift = Ball(square).sqrt() * Ball(size)
@@ -486,11 +498,12 @@ class Program:
     """Demands on symmetric matrices, of which t, the squared shift, is to be least.
 
     Those that are alike but for rounding are equal: what solves one is verified for noise
-    of another size.
+    of another size. The search for a t that must be above ``most`` is given up.
     """
 
     sizes: dict[str, int]
     demands: tuple[_Demand, ...]
+    most: float = math.inf
 
     @classmethod
     def of(cls, left: VaryingSecret) -> Program:
@@ -546,6 +559,11 @@ class Program:
 
         Of many demands alike one is asked for. Among the others, the one that the answer
         meets least is asked for as well until all are met.
+
+        Raises
+        ------
+        _GivenUp
+            If even some of the demands need a t above ``most``.
         """
         alike = defaultdict(list)
         for k, demand in enumerate(self.demands):
@@ -559,6 +577,8 @@ class Program:
             found = self._meeting(demands, margin)
             if found is None:
                 return None
+            if found["t"][0, 0] > self.most:
+                raise _GivenUp
             lacking: list[int] = []
             for group in alike.values():
                 left = {self._spare(k, found): k for k in group if k not in asked}
@@ -621,6 +641,10 @@ class Program:
             if not _is_proven(target, value, demand.X, demand.Y):
                 return None
         return square
+
+
+class _GivenUp(Exception):
+    """The answer of a program is found to be of no use before it is known."""
 
 
 @lru_cache(maxsize=8)

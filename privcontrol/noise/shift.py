@@ -83,6 +83,7 @@ def certified_shift(
     horizon: float,
     *,
     varying: bool = False,
+    largest: float = math.inf,
 ) -> Shift:
     """Return how far Gaussian noise, as it is, hides a secret of some plants.
 
@@ -95,6 +96,8 @@ def certified_shift(
         One of them is the true one. With ``varying`` the true one may be another weighted
         mean of them at every sample.
     horizon : int or inf
+    largest : float, optional
+        A bound above it is of no use, and may be given as inf.
 
     Raises
     ------
@@ -105,11 +108,11 @@ def certified_shift(
     ValueError
         If the noise or the secret has no such bound, with the reason.
     """
-    if varying:
-        return Shift(shift_between(parts, secrets_of(adjacency, plants), horizon))
-    if horizon == math.inf:
-        every = [secrets_of(adjacency, [plant]) for plant in plants]
-        return Shift(max(shift_between(parts, secret, horizon) for secret in every))
+    if varying or horizon == math.inf:
+        each = [plants] if varying else [[plant] for plant in plants]
+        secrets = [secrets_of(adjacency, those) for those in each]
+        bounds = [shift_between(parts, secret, horizon, largest) for secret in secrets]
+        return Shift(max(bounds))
     run = int(horizon)
     return Shift.joined(_squares(parts, adjacency, plant, run) for plant in plants)
 

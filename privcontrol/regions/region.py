@@ -155,6 +155,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
         adjacency: Adjacency,
         horizon: float,
         rough: bool = False,
+        largest: float = math.inf,
     ) -> Shift:
         """Certify how far Gaussian noise hides a secret of every plant of the region.
 
@@ -169,6 +170,8 @@ class PlantRegion(CheckedFields, Saved, ABC):
         horizon : int or inf
         rough : bool, optional
             Whether a bound that takes less time will do, as to compare noises.
+        largest : float, optional
+            A bound above it is of no use, and may be given as inf.
 
         Raises
         ------
@@ -179,7 +182,9 @@ class PlantRegion(CheckedFields, Saved, ABC):
         """
         plants = self.plants(adjacency)
         several = not self.is_one(adjacency)
-        return certified_shift(parts, adjacency, plants, horizon, varying=several)
+        return certified_shift(
+            parts, adjacency, plants, horizon, varying=several, largest=largest
+        )
 
 
 def region_of(models: object) -> PlantRegion | None:
@@ -382,11 +387,12 @@ class PlantPolytope(ByContent, PlantRegion):
         adjacency: Adjacency,
         horizon: float,
         rough: bool = False,
+        largest: float = math.inf,
     ) -> Shift:
         # a plant that stays the same is also one of the smallest box around the polytope
         varied = super().shift
         if self.varying or horizon == math.inf or len(self.vertices) == 1:
-            return varied(parts, adjacency, horizon)
+            return varied(parts, adjacency, horizon, largest=largest)
         box = box_around(self.vertices)
         return least_bound(
             [
@@ -739,11 +745,12 @@ class PlantBox(ByContent, PlantRegion):
         adjacency: Adjacency,
         horizon: float,
         rough: bool = False,
+        largest: float = math.inf,
     ) -> Shift:
         # a plant that may vary is more, and its bound may still be the closer one
         varied = super().shift
         if horizon == math.inf:
-            return varied(parts, adjacency, horizon)
+            return varied(parts, adjacency, horizon, largest=largest)
         few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
         return least_bound(
             [

@@ -14,7 +14,9 @@ from varying_cases import forced, whitening, worst_energy
 
 import privcontrol as pc
 from privcontrol.core._linalg import ball_matrix, working_bits
+from privcontrol.designs import region_design
 from privcontrol.noise._varying import Program, VaryingSecret
+from privcontrol.noise.parts import White
 from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem
 
@@ -344,3 +346,26 @@ def test_a_vertex_among_many_counts_wherever_it_is():
     every = design(lag(0.7), SECRETS["lasting"], models=between(*poles[order]))
     ends = design(lag(0.7), SECRETS["lasting"], models=between(0.6, 0.84))
     assert every.std == pytest.approx(ends.std, rel=1e-6)
+
+
+@pytest.mark.parametrize("secret", ["single", "lasting", "energy"])
+def test_the_search_for_a_bound_is_given_up_only_where_it_is_above_the_largest(secret):
+    region = between(*np.linspace(0.6, 0.84, 9), varying=True)
+    asked = ([White(np.array([0.7]))], SECRETS[secret], np.inf)
+    assert region.shift(*asked, largest=1e-3).value == np.inf
+    bound = region.shift(*asked).value
+    for enough in (1.0001, 1.1, 10.0):
+        found = region.shift(*asked, largest=enough * bound).value
+        assert found == pytest.approx(bound, rel=1e-6)
+    assert region.shift(*asked, largest=0.8 * bound).value > 0.8 * bound
+
+
+@pytest.mark.parametrize("floor", [None, 0.05, 1.0])
+@pytest.mark.parametrize("secret", ["lasting", "energy", "state"])
+def test_no_noise_that_costs_less_is_given_up(monkeypatch, secret, floor):
+    region = between(0.8, 0.85, 0.87, 0.9)
+    options = dict(models=region) if floor is None else dict(models=region, floor=floor)
+    found = design(lag(0.85), SECRETS[secret], **options)
+    monkeypatch.setattr(region_design._Task, "_largest_size", lambda *_: np.inf)
+    every = design(lag(0.85), SECRETS[secret], **options)
+    assert found.std == pytest.approx(every.std, rel=1e-7)
