@@ -276,7 +276,7 @@ def read_network(
     else:
         matrix = _from_matrix(graph)
         nodes = range(matrix.shape[0])
-    _check_undirected_and_connected(matrix)
+    matrix = _undirected_and_connected(matrix)
     if weights != "given":
         degree = np.diff(matrix.indptr)
         largest = np.maximum(np.repeat(degree, degree), degree[matrix.indices])
@@ -356,22 +356,26 @@ def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
     return matrix
 
 
-def _check_undirected_and_connected(matrix: sparse.csr_array) -> None:
+def _undirected_and_connected(matrix: sparse.csr_array) -> sparse.csr_array:
+    """The weights without what rounding left of their symmetry, a link at both ends."""
     n = matrix.shape[0]
     if n < 2:
         raise ValueError(f"graph: expected at least two nodes, got {n}")
     difference = abs(matrix - matrix.T)
-    if difference.nnz and difference.max() > _ROUNDING * matrix.max():
-        raise ValueError(
-            "graph: expected symmetric weights w_ij = w_ji, got a directed network, "
-            "which does not preserve the average; pass (W + W.T) / 2"
-        )
+    if difference.nnz:
+        if difference.max() > _ROUNDING * matrix.max():
+            raise ValueError(
+                "graph: expected symmetric weights w_ij = w_ji, got a directed network, "
+                "which does not preserve the average; pass (W + W.T) / 2"
+            )
+        matrix = ((matrix + matrix.T) / 2).tocsr()
     parts = connected_components(matrix, directed=False, return_labels=False)
     if parts > 1:
         raise ValueError(
             f"graph: expected a connected network, got {parts} components; the average "
             "cannot spread between them, run consensus on each"
         )
+    return matrix
 
 
 def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:

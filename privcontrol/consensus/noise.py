@@ -209,7 +209,7 @@ class NodeAdjacency(Adjacency):
         The ``members`` of a coalition do not move. One candidate for the worst move
         dominates all others entrywise, except for a known total with unequal radii.
         There every node leads a candidate, compensated by the node that has least
-        noise.
+        noise, and a certain node moves with every other one, whichever leads.
         """
         n = len(scales)
         radii = self.radii(n)
@@ -234,14 +234,24 @@ class NodeAdjacency(Adjacency):
         first, second = honest[most_first[:2]]
         if self.node is not None:
             leaders = np.array([self.node])
-        elif self.kind == "pair" or isinstance(self.radius, float):
+        elif not self._has_leaders:
             leaders = np.array([first])
         others = np.where(leaders == first, second, first)
-        reach = radii[others] if self.kind == "pair" else radii[leaders]
-        rows = np.stack([sizes[leaders], round_up(reach / scales[others])])
+        if self.node is not None and self._has_leaders:
+            others = honest[honest != self.node]
+        own = radii[leaders]
+        reach = radii[others]
+        if self.kind == "known-total":
+            own = reach = np.maximum(own, reach)
+        rows = round_up(np.stack([own / scales[leaders], reach / scales[others]]))
         numbers = (leaders * n + others).tolist()
         worst = int(np.linalg.norm(rows, axis=0).argmax())
         return family.loss_of_columns(rows, numbers, (numbers[worst],))
+
+    @property
+    def _has_leaders(self) -> bool:
+        """Whether the node of the larger radius leads two that keep a known total."""
+        return self.kind == "known-total" and not isinstance(self.radius, float)
 
     def moves(self, manifold: AffineManifold) -> FiniteMoves:
         """Return all moves as columns, for a general `Mechanism` on a small network.
@@ -289,6 +299,11 @@ class NodeAdjacency(Adjacency):
             return f"the initial value of {who} moves by at most {size}"
         if self.kind == "pair":
             return f"the initial values of {both} move together, each by at most {size}"
+        if self.node is not None and self._has_leaders:
+            return (
+                f"the initial values of {both} move by opposite amounts, of at most the "
+                "larger one of their radii"
+            )
         return (
             f"the initial value of {who} moves by at most {size} and that of another "
             "one by the opposite amount"

@@ -134,25 +134,37 @@ def test_the_guarantee_is_that_of_one_release_of_all_initial_values(
             assert lower * (1 - 1e-9) <= guarantee.delta(epsilon) <= upper * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(
+    "radius", [1.5, np.linspace(2, 0.3, 10)], ids=["equal", "unequal"]
+)
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("node", [2, 7])
-def test_a_node_s_guarantee_is_the_worst_of_the_moves_it_takes_part_in(moves, node):
-    consensus = unequal("gaussian", 1.5)
+def test_a_node_s_guarantee_is_the_worst_of_the_moves_it_takes_part_in(
+    moves, node, family, radius
+):
+    """Of a known total too, where the node of the larger radius leads, whichever it is."""
+    consensus = unequal(family, radius)
     manifold = (
         AffineManifold(np.ones((1, 10)))
         if moves == "known-total"
         else AffineManifold.from_kernel(np.eye(10))
     )
-    all_moves = NodeAdjacency(1.5, moves=moves).moves(manifold)
+    all_moves = NodeAdjacency(radius, moves=moves).moves(manifold)
     takes_part = np.abs((manifold.kernel @ all_moves.columns)[node - 1]) > 1e-9
-    noise = GaussianNoise(consensus.scales)
+    noise = NOISES[family](consensus.scales)
     general = Mechanism(LinearQuery(np.eye(10), manifold), noise)
     shifts = general.shifts(all_moves)[0][:, takes_part]
-    worst = np.linalg.norm(shifts, axis=0).max()
-    designed = PrivateConsensus(
-        consensus.network, consensus.scales, NodeAdjacency(1.5, moves=moves)
-    )
-    assert designed.guarantee_for(node=node).gdp == pytest.approx(worst, rel=1e-12)
+    found = consensus.guarantee_for(moves, node=node)
+    if family == "gaussian":
+        worst = np.linalg.norm(shifts, axis=0).max()
+        assert found.gdp == pytest.approx(worst, rel=1e-12)
+    else:
+        worst = np.abs(shifts).sum(axis=0).max()
+        assert found.epsilon(0.0) == pytest.approx(worst, rel=1e-12)
+    assert f"node {node} " in found.sentence
+    is_led = moves == "known-total" and not isinstance(radius, float)
+    assert ("the larger one of their radii" in found.sentence) == is_led
 
 
 def test_two_nodes_and_a_known_total_cost_more_than_one():

@@ -534,3 +534,17 @@ def test_repaired_dropouts_count_as_members_of_the_coalition():
             promised = group.guarantee_for(node=node, coalition=[missing, member]).gdp
             assert np.linalg.norm(shift) == pytest.approx(promised, rel=1e-9)
             assert promised <= group.guarantee.gdp
+
+
+def test_a_weight_lost_in_rounding_links_both_ends_or_none():
+    """Of a link that only one end knew the other end would leave the noise out."""
+    weights = np.array([[0, 0.5, 1e-14], [0.5, 0, 0.25], [0, 0.25, 0]])
+    for graph in (weights, weights.T):
+        network = read_network(graph)
+        matrix = network.iteration.toarray()
+        assert (matrix == matrix.T).all()
+        linked = [set(network.neighbours(k)) for k in range(3)]
+        for i, j in itertools.permutations(range(3), 2):
+            assert (j in linked[i]) == (i in linked[j])
+        ends = {frozenset(link) for link in zip(*map(np.ndarray.tolist, network.links))}
+        assert ends == {frozenset((i, j)) for i in range(3) for j in linked[i]}
