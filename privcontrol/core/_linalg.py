@@ -28,14 +28,14 @@ from contextlib import ContextDecorator, contextmanager
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Lock, get_ident
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from flint import arb, arb_mat, ctx, fmpq, fmpq_mat, fmpz, fmpz_mat
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 EPS = np.finfo(float).eps
 
@@ -105,31 +105,48 @@ def _free_bytes() -> float:
 
 
 class _OneThread(ContextDecorator):
-    """BLAS on one thread, within what the main thread does.
+    """BLAS on one thread, while any thread of Python is inside.
 
     NumPy and SciPy bring a pool of threads each, which hold each other up: designs take
-    up to seven times as long with two threads as with one. OpenBLAS does as the main
-    thread says, and does not listen to others.
+    up to fifteen times as long with two threads as with one. These pools are the
+    process's, those of OpenMP a thread's own. Where threadpoolctl lets only one thread
+    set them, each lets go at once, since the last to leave may be another.
     """
 
     def __init__(self) -> None:
-        self._depth = 0
+        self._lock = Lock()
+        self._inside: list[int] = []
 
     @cached_property
     def _pools(self) -> ThreadpoolController:
         return ThreadpoolController()
 
+    def _let_go(self) -> None:
+        if hasattr(
+            OpenBLASController, "clear_controlling_thread"
+        ):  # older ones lack it
+            OpenBLASController.clear_controlling_thread()
+
     def __enter__(self) -> None:
-        if current_thread() is main_thread():
-            if self._depth == 0:
-                self._limits = self._pools.limit(limits=1, user_api="blas")
-            self._depth += 1
+        thread = get_ident()
+        with self._lock:
+            if thread not in self._inside:
+                limits = self._pools.limit(limits=1, user_api="blas")
+                self._let_go()
+                if not self._inside:
+                    self._limits = limits
+            self._inside.append(thread)
 
     def __exit__(self, *error: object) -> None:
-        if current_thread() is main_thread():
-            self._depth -= 1
-            if self._depth == 0:
+        thread = get_ident()
+        with self._lock:
+            self._inside.remove(thread)
+            if thread not in self._inside:
                 self._limits.restore_original_limits()
+                if self._inside:
+                    shared = self._pools.select(threading_layer="pthreads")
+                    shared.limit(limits=1, user_api="blas")
+                self._let_go()
 
 
 one_thread = _OneThread()

@@ -193,24 +193,50 @@ def blas_threads():
 
 
 @pytest.mark.parametrize("most", [1e3, -1.0])
-def test_a_design_holds_blas_to_one_thread_and_gives_the_others_back(most):
-    """Also if it fails, and if designs of other threads go on meanwhile."""
+@pytest.mark.parametrize("first", ["main", "other"])
+def test_designs_hold_blas_to_one_thread_and_give_the_others_back(first, most):
+    """Also if one fails, and until the last of several threads has ended."""
     seen = []
-    asked = dict(horizon=4, adjacency=GUST, budget=BUDGET)
+    both = threading.Barrier(2, timeout=60)
+    ended = {"main": threading.Event(), "other": threading.Event()}
+
+    def design(name):
+        def watched(covariance):
+            both.wait()
+            if name != first:
+                ended[first].wait(60)
+            seen.append(blas_threads())
+            return [covariance[0, 0] <= most]
+
+        asked = dict(horizon=4, adjacency=GUST, budget=BUDGET, constraints=watched)
+        with contextlib.suppress(ValueError, pc.PrivacyError):
+            pc.design_output_noise(pc.plants.vehicle(), **asked)
+        ended[name].set()
+
+    other = threading.Thread(target=design, args=["other"])
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        before = blas_threads()
+        other.start()
+        design("main")
+        other.join()
+        assert seen == [{1}, {1}]
+        assert blas_threads() == before
+
+
+def test_a_design_of_another_thread_holds_blas_to_one_thread():
+    """After one of the main thread, which would else keep the others from it."""
+    designed(3)
+    seen = []
 
     def watched(covariance):
         seen.append(blas_threads())
-        other.join()
-        return [covariance[0, 0] <= most]
+        return [covariance[0, 0] <= 1e3]
 
-    def design(**more):
-        with contextlib.suppress(ValueError, pc.PrivacyError):
-            pc.design_output_noise(pc.plants.vehicle(), **asked, **more)
+    def design():
+        asked = dict(horizon=4, adjacency=GUST, budget=BUDGET, constraints=watched)
+        pc.design_output_noise(pc.plants.vehicle(), **asked)
 
-    with threadpoolctl.threadpool_limits(2, "blas"):
-        before = blas_threads()
-        other = threading.Thread(target=design)
-        other.start()
-        design(constraints=watched)
-        assert seen == [{1}]
-        assert blas_threads() == before
+    other = threading.Thread(target=design)
+    other.start()
+    other.join()
+    assert seen == [{1}]
