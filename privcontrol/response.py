@@ -76,7 +76,8 @@ class TrialSignals(np.ndarray):
     def __getitem__(self, key: object) -> Any:
         parts = key if isinstance(key, tuple) else (key,)
         names = self.axis_names[: len(parts)]
-        if not all(isinstance(part, (int, str, slice, list)) for part in parts):
+        kinds = (int, np.integer, str, slice, list)
+        if not all(isinstance(part, kinds) for part in parts):
             names = ()  # an array or ... may stand for several axes
         places = [_place(*each) for each in zip_longest(parts, names)]
         return np.asarray(self)[tuple(places)]
@@ -561,12 +562,12 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each.
 
-        Parameters are those of `plot`, with the plant's states by default, or the outputs if
-        no states were kept.
+        Parameters are those of `plot`, by default with the states that it draws, or the
+        outputs if it draws none.
         """
         if signals is None:
-            kept = [] if self.x is None else self.state_labels[: self.plant_states]
-            signals = [f"states.{label}" for label in kept] or "outputs"
+            shown = [self.state_labels[index] for _, index in self._shown_states()]
+            signals = [f"states.{label}" for label in shown] or "outputs"
         return self.plot(
             signals,
             samples=0,
@@ -585,15 +586,21 @@ class PrivateResponse(ct.TimeResponseData):
         if signals is not None:
             return {"": self._panels(self._find(signals), reference, units)}
         groups = {"Published outputs": self._find("outputs")}
-        if self.x is not None and self._plots_states:
-            own = [place for place in self._find(None) if not self._is_past(place[1])]
-            groups = {"States (private)": own, **groups}
+        states = self._shown_states()
+        if states:
+            groups = {"States (private)": states, **groups}
         columns = {}
         for heading, places in groups.items():
             if len(places) > MAX_ROWS:
                 heading += f", first {MAX_ROWS} of {len(places)}"
             columns[heading] = self._panels(places[:MAX_ROWS], reference, units)
         return columns
+
+    def _shown_states(self) -> list[Place]:
+        """The plant's states that a plot draws by default."""
+        if self.x is None or not self._plots_states:
+            return []
+        return [place for place in self._find(None) if not self._is_past(place[1])]
 
     def _is_past(self, state: int) -> bool:
         """Whether `with_delays` made the state, which holds a past input or output."""

@@ -186,6 +186,7 @@ def test_signals_and_trials_are_indexed_by_name():
     assert np.array_equal(
         response.states["position", ["trial[6]", "trial[2]"]], x[0, [6, 2]]
     )
+    assert np.array_equal(response.states["velocity", np.int64(5)], x[1, 5])
     assert np.array_equal(response.outputs[1:, "trial[4]"], full["outputs"][1:, 4])
     assert response.outputs["force", "trial[1]", 3] == full["outputs"][1, 1, 3]
     assert np.array_equal(response.states[:, x[0, :, -1] > 0], x[:, x[0, :, -1] > 0])
@@ -620,6 +621,7 @@ def test_plots_name_the_units_they_are_told_and_no_state_of_a_delay():
         ["air", "published\nT"],
     )
     assert labels(run.band_plot("heat_1", time_unit="min"))[1] == ["heat_1"]
+    assert labels(run.band_plot())[1] == ["air"]
     assert labels(noise.plot(time_unit="h", units={"T": "K"})) == (
         {"Time [h]"},
         ["noise on\nT [K]"],

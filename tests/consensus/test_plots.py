@@ -1,5 +1,6 @@
 """The figures show the numbers that they claim to show, and the examples run."""
 
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +18,7 @@ from privcontrol.consensus import (
     plot_network,
     private_consensus,
 )
-from privcontrol.core import PrivacyBudget
+from privcontrol.core import PrivacyBudget, PrivacyWarning
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BUDGETS = [PrivacyBudget(epsilon=0.2 * i, delta=1e-2) for i in range(1, 11)]
@@ -141,3 +142,22 @@ def test_a_network_too_large_to_draw_says_so():
     )
     with pytest.raises(ValueError, match="at most 500 nodes to draw"):
         plot_network(consensus)
+
+
+def test_plots_leave_states_out_unless_they_are_named():
+    """What a reader would take for the agents' result are their private, noisy states."""
+    shared = private_consensus(
+        TEN_AGENTS, BUDGETS[0], 1.0, pairwise_std=9.0, coalition=0
+    )
+    response = shared.simulate(TEN_VALUES, 8, trials=30, rng=0)
+    labels = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for draw in (response.plot, response.band_plot):
+            axes = draw().axes.flat
+            labels[draw.__name__] = [ax.get_ylabel() for ax in axes]
+            plt.close("all")
+    names = [f"outputs.{node}" for node in range(1, 11)]
+    assert labels == {"plot": names[:6], "band_plot": names}
+    with pytest.warns(PrivacyWarning):
+        response.band_plot("states.3")
