@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Mapping
 from os import PathLike
 from threading import Lock
 from typing import Any
@@ -24,7 +24,7 @@ from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, Snapshot
 from ..core.errors import PrivacyError
 from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
-from .network import Network
+from .network import Network, fingerprint
 from .noise import AgentNoise
 
 #: Length of the secret that two neighbours share, in bytes.
@@ -141,10 +141,22 @@ class Agent:
         self._lock = Lock()
         self._store: FileStore | None = None
         self._known = Snapshot()  # of the file, which holds what is published
+        # who speaks in the file, in which run where secrets tell it
+        secrets_of = [
+            f"{other} {key.hex()}" for other, (_, key) in self._shared.items()
+        ]
+        names = [str(node), str(self._shape), *secrets_of]
+        self._speaker = {"speaker": fingerprint(names)}
         if path is not None:
             self._store = FileStore(as_path(path).absolute(), _KIND)
             if self._store.path.exists():
                 self._known = self._store.snapshot()
+                if self._known.state != self._speaker:
+                    raise PrivacyError(
+                        f"path: expected a file of agent {node} and these secrets, got "
+                        "that of another agent or run; take a path for each agent and "
+                        "each run"
+                    )
                 for record in self._store.entries():
                     self._remember(**decode(record))
 
@@ -155,7 +167,7 @@ class Agent:
 
     @property
     def steps(self) -> int:
-        """Number of updates that it has made."""
+        """Number of updates and repairs that it has made."""
         return max(0, len(self._published) - 1)
 
     @property
@@ -213,8 +225,14 @@ class Agent:
         with self._lock:
             own = self._newest()
             following = own.copy()
-            for sender, number in numbers.items():
-                following += self._weights[sender] * (number - own)
+            with np.errstate(over="ignore", invalid="ignore"):
+                for sender, number in numbers.items():
+                    following += self._weights[sender] * (number - own)
+            if not np.isfinite(following).all():
+                raise ValueError(
+                    "messages: expected numbers so near that the step towards them is "
+                    "finite; leave out who sends others"
+                )
             self._publish(following, heard=numbers)
 
     def repair(self, missing: list[Hashable]) -> None:
@@ -329,21 +347,23 @@ class Agent:
         self,
         message: NDArray,
         *,
-        repaired: Iterable[Hashable] = (),
-        heard: Iterable[Hashable] = (),
+        repaired: Container[Hashable] = (),
+        heard: Container[Hashable] = (),
     ) -> None:
         """Keep a message, and whom it repaired and heard, on disk first."""
-        places = list(self._weights)
+        places = list(enumerate(self._shared))
         record: dict[str, Any] = {"message": message}
-        record["repaired"] = [places.index(node) for node in repaired]
-        record["heard"] = [places.index(n) for n in heard if n not in self._heard]
+        record["repaired"] = [k for k, node in places if node in repaired]
+        new = [k for k, node in places if node in heard and node not in self._heard]
+        record["heard"] = new
         store = self._store
         if store is not None:
             content = encode(record)
+            written = None
             if self._published:
-                written = store.append(self._known, content, {})
-            else:
-                written = store.snapshot() if store.create(content, {}) else None
+                written = store.append(self._known, content, self._speaker)
+            elif store.create(content, self._speaker):
+                written = store.snapshot()
             if written is None:
                 raise PrivacyError(
                     f"path: another process speaks for agent {self.node} in the "
@@ -355,8 +375,8 @@ class Agent:
     def _remember(
         self, message: NDArray, repaired: list[int], heard: list[int]
     ) -> None:
-        """Count a message, and the places of neighbours that it repaired and heard."""
-        nodes = self.neighbours
+        """Count a message, and the places of those who share that it repaired and heard."""
+        nodes = list(self._shared)
         self._published.append(message)
         self._repaired.update(nodes[k] for k in repaired)
         self._heard.update(nodes[k] for k in heard)

@@ -463,9 +463,10 @@ class PrivateConsensus(Frozen):
             To be given with shared noise: 32 secret bytes that both ends of each link
             hold, fresh for this run; see `pair_keys`.
         path : path, optional
-            File that keeps what the agent published. An agent that is started again
-            with the same path goes on with the same messages. Without one it would draw
-            new noise, and a second first message halves what hides the value.
+            File that keeps what the agent published, one for each agent and each run.
+            An agent that is started again with the same path goes on with the same
+            messages. Without one it would draw new noise, and a second first message
+            halves what hides the value.
 
         Examples
         --------

@@ -273,6 +273,46 @@ def test_a_second_process_of_the_same_agent_does_not_speak(tmp_path):
     assert len(SHARED.agent(3, 7.0, keys, path=path).published) == 2
 
 
+def test_a_file_is_for_one_agent_and_one_run(tmp_path):
+    """It spoke an agent's messages for another one, and took out noise of another run."""
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)
+    message = SHARED.agent(3, 7.0, keys[3], path=path).message()
+    with pytest.raises(PrivacyError, match="of agent 4 and these secrets"):
+        SHARED.agent(4, 7.0, keys[4], path=path)
+    with pytest.raises(PrivacyError, match="path for each agent and each run"):
+        SHARED.agent(3, 7.0, pair_keys(SHARED.network)[3], path=path)
+    assert SHARED.agent(3, 7.0, keys[3], path=path).message() == message
+    planar = private_consensus(TEN_AGENTS, BUDGET, 1.0, dimension=2)
+    single = private_consensus(TEN_AGENTS, BUDGET, 1.0)
+    single.agent(1, 2.0, path=tmp_path / "single").message()
+    with pytest.raises(PrivacyError, match="that of another agent or run"):
+        planar.agent(1, [2.0, 3.0], path=tmp_path / "single")
+
+
+def test_an_agent_goes_on_where_its_network_has_changed(tmp_path):
+    """Only own noise: its messages are functions of the first one on any network."""
+    path = tmp_path / "agent"
+    agent = private_consensus(nx.star_graph(4), BUDGET, 1.0, weights="metropolis")
+    hub = agent.agent(0, 5.0, path=path)
+    hub.update({3: 1.0, 4: 2.0})
+    fewer = private_consensus(nx.star_graph(2), BUDGET, 1.0, weights="metropolis")
+    assert fewer.agent(0, 5.0, path=path).published == hub.published
+
+
+def test_messages_from_the_end_of_the_doubles_are_refused():
+    """Two of them made a NaN of the agent's message for ever."""
+    agent = private_consensus(TEN_AGENTS, BUDGET, 1.0).agent(3, 5.0)
+    message = agent.message()
+    far = dict.fromkeys(agent.neighbours, np.finfo(float).max)
+    agent.update(far)
+    last = agent.message()
+    assert np.isfinite(last) and last > message
+    with pytest.raises(ValueError, match="leave out who sends others"):
+        agent.update({k: -number for k, number in far.items()})
+    assert agent.published == (message, last)
+
+
 def test_agents_show_no_secret(tmp_path):
     keys = pair_keys(SHARED.network)[3]
     agent = SHARED.agent(3, 771.23, keys)
