@@ -74,6 +74,7 @@ def loop_with(margins):
 
 none = np.zeros((len(WALLS), HORIZON))
 each = PROBABILITY / len(WALLS)
+STYLES = {True: ("#D55E00", "--", "hits a wall"), False: ("#0072B2", "-", "hits none")}
 margins = np.array([loop_with(none).margins(d, probability=each) for d in WALLS])
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 trials = int(sys.argv[2]) if len(sys.argv) > 2 else 30
@@ -90,7 +91,8 @@ for ax, (name, used) in zip(
     hits = (beyond > 0).any(axis=(1, 2))
     print(f"{name}: {hits.sum()} of {trials} runs hit a wall")
     for k in range(min(trials, 30)):
-        ax.plot(east[k], north[k], color="C3" if hits[k] else "C0", linewidth=0.7)
+        color, line, label = STYLES[hits[k]]
+        ax.plot(east[k], north[k], line, color=color, linewidth=0.8, label=label)
     ax.axvspan(LIMITS[0], 11, color="0.85")
     across = np.array([-2.0, 11.0])
     ramp = (LIMITS[1] - WALLS[1, 0] * across) / WALLS[1, 1]
@@ -105,6 +107,8 @@ for ax, (name, used) in zip(
     ax.set(title=f"{name}: {hits.mean():.0%} hit", xlabel="east [m]", xlim=(-1.5, 10),
            ylim=(-1.5, 7), aspect="equal")  # fmt: skip
 axes[0].set_ylabel("north [m]")
+entries = dict(zip(*axes[0].get_legend_handles_labels()[::-1]))
+axes[0].legend(entries.values(), entries.keys(), fontsize="small", frameon=False)
 print(
     f"margins {margins[:, 1].round(2)} m after a sample, {margins[:, -1].round(2)} m at the end"
 )

@@ -30,7 +30,7 @@ DELTA = 1e-5
 TRIALS = 1000
 HORIZON = 100
 NAMES = ("input perturbation", "output perturbation", "with a loose constant")
-STYLES = dict(zip(NAMES, (("#0072B2", "o"), ("#D55E00", "D"), ("#E69F00", "^"))))
+STYLES = dict(zip(NAMES, (("#0072B2", "o-"), ("#D55E00", "D--"), ("#E69F00", "^-."))))
 
 
 def controller(file=Path(__file__).parent / "data" / "controller.npz"):
@@ -81,12 +81,12 @@ if __name__ == "__main__":
     path, public = (signal[0] for signal in simulate(lambda x, rng: network(x), 1))
     choices = [mechanisms(network, bounds, epsilon) for epsilon in epsilons]
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.9), layout="constrained")
-    for name, (color, marker) in STYLES.items():
+    for name, (color, style) in STYLES.items():
         means = [simulate(choice[name])[1].mean() for choice in choices]
-        left.loglog(epsilons, means, color=color, marker=marker, ms=4, label=name)
+        left.loglog(epsilons, means, style, color=color, ms=4, label=name)
         at_two = choices[3][name]
         band = np.quantile(simulate(at_two)[0], [0.05, 0.95], axis=0)
-        right.plot(0.1 * np.arange(HORIZON), band.T, color=color, lw=1.2)
+        right.plot(0.1 * np.arange(HORIZON), band.T, style[1:], color=color, lw=1.2)
         print(
             f"{name:22s} noise {at_two.scale:.3f}, cost {means[3]:6.1f} at epsilon = 2 (public {public:.1f})"
         )

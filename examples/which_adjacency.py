@@ -76,9 +76,9 @@ def figure(noises, folder):
     styles = (
         ("#0072B2", "-"),
         ("#E69F00", "--"),
-        ("#009E73", "-"),
+        ("#009E73", "-."),
         ("#D55E00", "-"),
-        ("#CC79A7", "--"),
+        ("#CC79A7", ":"),
     )
     for (name, noise), (color, line) in zip(noises.items(), styles):
         sizes = [np.sqrt(noise.covariance(t).item()) for t in range(HORIZON)]

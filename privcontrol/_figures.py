@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
+from cycler import cycler
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -65,8 +66,26 @@ class PanelPlot(ct.ControlPlot):
 
 
 def control_style() -> AbstractContextManager[None]:
-    """The style of python-control's own figures, for the time of a ``with``."""
-    return plt.rc_context(ct.config.defaults["ctrlplot.rcParams"])
+    """The style of python-control's own figures, for the time of a ``with``.
+
+    Colours are ours, and legends have the size of labels, to be read at 3.5 inches.
+    """
+    colors = cycler(color=COLORS)
+    own = {"axes.prop_cycle": colors, "legend.fontsize": "small"}
+    return plt.rc_context(ct.config.defaults["ctrlplot.rcParams"] | own)
+
+
+def own_axes(ax: object) -> Axes:
+    """Return the given axes, or those of a new figure."""
+    if ax is None:
+        with control_style():
+            return plt.subplots(figsize=(4.5, 3.3), layout="constrained")[1]
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax: expected matplotlib Axes or None, got {type(ax).__name__}; "
+            "plt.subplots()[1] makes them"
+        )
+    return ax
 
 
 def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDArray:
@@ -84,7 +103,7 @@ def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDAr
     figure = plt.gcf()
     if figure.axes:
         figure = plt.figure()
-    width = 5.0 if columns == 1 else 3.6 * columns
+    width = 4.5 if columns == 1 else 3.6 * columns
     figure.set_size_inches(width, 0.9 + 1.5 * rows)
     figure.set_layout_engine("constrained")
     if title is not None:
@@ -180,7 +199,7 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
 
 
 def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
-    """One legend for all panels, below a figure of our own or in the first given axes."""
+    """One legend for all panels, below a figure with room or in the first given axes."""
     entries: dict[str, Artist] = {}
     for ax in axes.flat:
         for handle, name in zip(*ax.get_legend_handles_labels()):
@@ -189,14 +208,14 @@ def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
         return axes[0, 0].legend(entries.values(), entries.keys())
     for legend in list(figure.legends):
         legend.remove()
-    # width of the widest entry at python-control's size of letters
-    inches = 0.45 + 0.052 * max(map(len, entries))
-    fitting = int(figure.get_figwidth() / inches)
+    inches = [0.55 + 0.06 * len(entry) for entry in entries]  # at this size of letters
+    width = figure.get_figwidth()
+    fitting = len(entries) if sum(inches) <= width else int(width / max(inches))
     return figure.legend(
         entries.values(),
         entries.keys(),
         loc="outside lower center",
-        ncols=max(1, min(len(entries), fitting)),
+        ncols=max(1, fitting),
         frameon=False,
     )
 
@@ -212,7 +231,11 @@ def finished_plot(ax: Axes, lines: list) -> ct.ControlPlot:
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("{x:g}")
     ax.grid(alpha=0.3, which="major")
-    legend = ax.legend(fontsize="small")
-    return ct.ControlPlot(
-        np.array([[lines]], dtype=object), np.array([[ax]]), ax.figure, legend=legend
-    )
+    axes = np.array([[ax]])
+    figure = axes[0, 0].figure
+    is_alone = isinstance(figure, Figure) and len(figure.axes) == 1
+    has_room = is_alone and figure.get_layout_engine() is not None
+    with control_style():
+        legend = _draw_legend(figure, axes, own=has_room)
+    drawn = np.array([[lines]], dtype=object)
+    return ct.ControlPlot(drawn, axes, figure, legend=legend)

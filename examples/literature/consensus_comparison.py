@@ -50,12 +50,14 @@ GAUSSIAN = {
 def plot_errors(ax, algorithms, delta):
     """Exact total mean-square error at the last round against epsilon."""
     budgets = [pc.PrivacyBudget(epsilon=epsilon, delta=delta) for epsilon in EPSILONS]
-    for name, (algorithm, color, style) in algorithms.items():
+    for (name, (algorithm, color, style)), marker in zip(algorithms.items(), "osD^v"):
         errors = [algorithm.calibrated(b, RADIUS).errors(PLANT) for b in budgets]
         readout = min(errors[0], key=errors[0].get)
         curve = [error[readout] for error in errors]
         label = f"{name} [{readout}]"
-        ax.plot(EPSILONS, curve, color=color, ls=style, marker=".", label=label)
+        ax.plot(
+            EPSILONS, curve, color=color, ls=style, marker=marker, ms=4, label=label
+        )
         middle = curve[len(curve) // 2]
         print(f"delta {delta:4g}  {label:42} error at epsilon = 1: {middle:11.3f}")
     ax.set(xscale="log", yscale="log", xlabel=r"$\varepsilon$ of all messages")
@@ -68,8 +70,8 @@ def plot_rounds(ax):
     rounds = np.arange(1, T + 1)
     drawn = {
         "fresh, Laplace": (FRESH, 1, "#E69F00", "-"),
-        "Huang et al., s = 1/2, Laplace": (huang.algorithm(T), 1, "#D55E00", "-"),
-        "one draw kept, and Nozari et al.": (nozari.algorithm(T), 1, "#0072B2", "-"),
+        "Huang et al., s = 1/2, Laplace": (huang.algorithm(T), 1, "#D55E00", "-."),
+        "one draw kept, and Nozari et al.": (nozari.algorithm(T), 1, "#0072B2", ":"),
         "fresh, Gaussian": (FRESH, 2, "#E69F00", "--"),
         "Mo, Murray, φ = 0.9, Gaussian": (mo_murray.algorithm(T), 2, "black", "--"),
         "Mo, Murray, φ = 0.98, Gaussian": (

@@ -138,9 +138,10 @@ def figure(folder):
         curves["white noise on the sum"].append(white)
         local = without_curator(loop, BUDGET, users)
         curves["white noise by each user"].append(local)
-    for (name, curve), color in zip(curves.items(), ("0.5", "C0", "C1", "C3")):
+    styles = (("0.5", "."), ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+    for (name, curve), (color, marker) in zip(curves.items(), styles):
         rms = np.sqrt(np.array(curve) / HORIZON) / numbers
-        ax.loglog(numbers, rms, color=color, marker=".", label=name)
+        ax.loglog(numbers, rms, color=color, marker=marker, label=name)
     ax.set(xlabel="Users", ylabel="rms error of the mean state")
     ax.legend(frameon=False, fontsize="small")
     ax.grid(alpha=0.3)

@@ -57,6 +57,7 @@ def error_figure(family):
             print(line)
             label = {"color": color, "ha": "right", "va": "top", "fontsize": "small"}
             axis.text(STEPS - 0.5, 0.8 * limit, f"ε = {epsilon:g}", **label)
+        axis.set_ylim(bottom=1)
         axis.get_legend().remove()
         axis.set(
             title=title,

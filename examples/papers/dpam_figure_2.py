@@ -16,7 +16,7 @@ from dpam_vehicle import REFERENCE, RULES, RUN, STATES, STEPS, private_vehicle
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 slots = np.arange(5, 100, 10)
 figure, axes = plt.subplots(2, 2, sharex=True, figsize=(8.4, 5.2), layout="constrained")
-for side, (method, (rule, color)) in zip((-1, 1), RULES.items()):
+for side, line, (method, (rule, color)) in zip((-1, 1), ("--", "-"), RULES.items()):
     loop = private_vehicle(1.0, method)
     response, exact = (
         loop.simulate(**RUN, trials=2000, rng=0),
@@ -30,7 +30,12 @@ for side, (method, (rule, color)) in zip((-1, 1), RULES.items()):
         for box in boxes["boxes"]:
             box.set(facecolor=color, alpha=0.6)
         column[1].semilogy(
-            STEPS, square, color=color, label=f"{rule}, noise of {std:.4f} m"
+            STEPS,
+            square,
+            line,
+            color=color,
+            zorder=2 - side,
+            label=f"{rule}, noise of {std:.4f} m",
         )
         runs = (error**2)[:, slots]
         spread = 2 * runs.std(axis=0) / np.sqrt(len(runs))

@@ -189,7 +189,7 @@ def draw(run, curves, folder):
     store.plot(days, reading, color="#0072B2", lw=0.8, label="reading, public")
     store.plot(days, charge, color="0.2", label="charge, private")
     store.set(xlabel="Time [days]", ylabel="Charge [kWh]", xlim=(0, 7))
-    styles = [("0.55", "-"), ("#0072B2", "-"), ("#D55E00", "-"), ("black", "--")]
+    styles = [("0.55", "-"), ("#0072B2", "-"), ("#D55E00", "-."), ("black", "--")]
     for (label, curve), (color, style) in zip(curves.items(), styles):
         roc.plot(ALARMS, curve, color=color, ls=style, label=label)
     roc.plot([0, 1], [0, 1], color="0.6", ls=":", lw=1, label="guessing")

@@ -174,14 +174,16 @@ def main(folder):
         )
     )
     left.axhline(public, color="black", ls=":", label="no privacy")
-    for color, design in (("#D55E00", independent), ("#0072B2", optimal)):
+    styles = (("#D55E00", "s", "-."), ("#0072B2", "o", "-"))
+    for (color, marker, line), design in zip(styles, (independent, optimal)):
         noises, errors = zip(*map(design, EPSILONS))
-        left.semilogx(EPSILONS, errors, "o-", color=color, label=design.__name__)
+        style = {"color": color, "ls": line}
+        left.semilogx(EPSILONS, errors, marker=marker, label=design.__name__, **style)
         at_one = noises[EPSILONS.index(1.0)]
         right.plot(
             at_one.timepts,
             eavesdropper(at_one),
-            color=color,
+            **style,
             label=f"{design.__name__}, ε = 1",
         )
         print(

@@ -56,17 +56,18 @@ def main(folder="."):
     print(f"noise for one stop {alone:.1%}, for the ride at most {hidden:.1%}")
     counts = on_board(2 * HALF_DAY, 12, np.random.default_rng(0))
     drawing, (run, price) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
-    labels = {"published with white noise": "0.75", "published": "C0"}
+    labels = {"published with white noise": "0.75", "published": "#0072B2"}
     for noise, (label, color) in zip(table[12][1::-1], labels.items()):
         gamma = noise.sample(1, horizon=len(counts), rng=1)[0, 0]
         run.plot(counts + gamma, color=color, lw=1, label=label)
     run.plot(counts, "k", lw=1.5, label="on board, private")
-    run.set(xlabel="Stop", ylabel="Passengers", xlim=(0, len(counts)))
-    lines = {"one ride": "C0o-", "one ride, white": "C0s:"}
-    lines |= {"ten rides": "C1o-", "ten rides, white": "C1s:"}
-    for label, noises_of, style in zip(lines, zip(*table.values()), lines.values()):
+    run.set(xlabel="Stop", ylabel="Passengers", xlim=(0, len(counts)), ylim=(None, 120))
+    lines = {"one ride": ("#0072B2", "o-"), "one ride, white": ("#0072B2", "s:")}
+    lines |= {"ten rides": ("#D55E00", "o-"), "ten rides, white": ("#D55E00", "s:")}
+    for label, noises_of in zip(lines, zip(*table.values())):
+        color, style = lines[label]
         sizes = [noise.std[0] for noise in noises_of]
-        price.plot(list(table), sizes, style, ms=4, label=label)
+        price.plot(list(table), sizes, style, color=color, ms=4, label=label)
     price.set(xlabel="Longest ride [stops]", ylabel="Noise, std [passengers]", ylim=0)
     for ax in (run, price):
         ax.legend(frameon=False, fontsize="small")

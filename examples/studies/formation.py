@@ -36,15 +36,17 @@ def main(folder="."):
     graph = nx.circulant_graph(DRONES, [1, 2])
     start = np.random.default_rng(4).uniform([250, 150], [550, 450], (DRONES, 2))
     drawing, axes = plt.subplots(1, 2, figsize=(9.5, 4.4), layout="constrained")
-    for (name, team), color in zip(teams(graph).items(), ("C1", "C0")):
+    styles = (("#D55E00", "--"), ("#0072B2", "-"))
+    for (name, team), (color, line) in zip(teams(graph).items(), styles):
         # agreed positions of the centre: what each drone thinks, less its own place
         response = team.simulate(start - OFFSETS, STEPS, trials=200, rng=0)
         centres = response.outputs[:2, :, -1].T
         exact = np.sqrt(team.limit_mean_square_error() / DRONES)
         axes[0].plot(*centres.T, ".", color=color, ms=4, label=f"centre, {name}")
         rms = np.sqrt(team.mean_square_error(start - OFFSETS, STEPS) / DRONES)
-        axes[1].plot(rms, color=color, label=name)
+        axes[1].plot(rms, color=color, ls=line, label=name)
         axes[1].axhline(exact, color=color, ls=":", lw=1)
+        axes[1].text(20, 1.05 * exact, "its limit", color=color, ha="right")
         print(f"{name:20} {exact:6.2f} m rms, {team.guarantee.gdp:.4f}-GDP")
     places = start.mean(axis=0) + OFFSETS
     axes[0].plot(*start.T, "k^", ms=6, label="start, secret")

@@ -181,8 +181,9 @@ def draw(response, hours, infusions, curves, folder):
         xticks=range(0, 25, 4),
     )
     left.legend(frameon=False, fontsize="small", loc="upper left")
-    for (label, shifts), color in zip(curves.items(), ("#D55E00", "#0072B2")):
-        right.plot(infusions, shifts, color=color, lw=2, label=label)
+    styles = (("#D55E00", "-."), ("#0072B2", "-"))
+    for (label, shifts), (color, line) in zip(curves.items(), styles):
+        right.plot(infusions, shifts, color=color, ls=line, lw=2, label=label)
     right.axhline(BUDGET.gdp, color="black", ls="--", lw=1, label="what both promise")
     right.set(
         xlabel="Insulin infusion [mU/min]",

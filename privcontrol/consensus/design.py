@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from .._figures import COLORS as OKABE_ITO
+from .._figures import COLORS as OKABE_ITO, own_axes
 from ..core._linalg import (
     EPS,
     float_above,
@@ -28,7 +28,6 @@ from ..core._linalg import (
     positive_number,
     real_array,
 )
-from ..core._objects import own_axes
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.guarantee import shown
 from ..core.loss import checked_delta
@@ -569,7 +568,7 @@ def plot_network(
         Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
         networkx' Kamada-Kawai layout by default.
     coalition : sequence of nodes, optional
-        Agents who pool what they know, drawn as hatched squares; the colours then say
+        Agents who pool what they know, drawn as white squares; the colours then say
         what they learn of each of the others.
     ax : Axes, optional
 
@@ -627,7 +626,7 @@ def plot_network(
         squares = nx.draw_networkx_nodes(
             graph, places, members, node_shape="s", node_color="white", **nodes
         )
-        squares.set(hatch="//", label="coalition")
+        squares.set(linewidths=2.5, label="coalition")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         names = dict(enumerate(network.labels))

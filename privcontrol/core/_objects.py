@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from matplotlib.axes import Axes
 
 
 # -- objects that do not change ------------------------------------------------------
@@ -336,18 +335,3 @@ def time_axis(label: str, unit: str | None) -> str:
     if not isinstance(unit, str):
         raise TypeError(f"time_unit: expected text such as 'h', got {unit!r}")
     return f"Time [{unit}]"
-
-
-def own_axes(ax: object) -> Axes:
-    """Return the given axes, or those of a new figure."""
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-
-    if ax is None:
-        return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-    if not isinstance(ax, Axes):
-        raise TypeError(
-            f"ax: expected matplotlib Axes or None, got {type(ax).__name__}; "
-            "plt.subplots()[1] makes them"
-        )
-    return ax

@@ -27,6 +27,7 @@ import os
 import queue
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -469,7 +470,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            options.run(options)
     except (ValueError, TypeError, *_LASTING) as error:
         print(f"privcontrol: {error}", file=sys.stderr)
         return _REFUSED
@@ -477,6 +480,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"privcontrol: {error}; try again", file=sys.stderr)
         return _TRY_AGAIN
     return _DONE
+
+
+def _say(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Write a warning to standard error as one line, without a place in our code."""
+    print(f"privcontrol: {message}", file=sys.stderr)
 
 
 def _show(options: argparse.Namespace) -> None:

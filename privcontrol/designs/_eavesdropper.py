@@ -216,13 +216,13 @@ class Eavesdropper:
         names = with_units(plant.states, units)
         count = len(names)
         lines = np.empty((count, 1), object)
-        title = "What an eavesdropper does not know"
+        title = "Standard deviation of an eavesdropper's errors"
         shown = self.std
         shown[np.isinf(shown)] = np.nan
         with control_style():
             axes = panel_axes(ax, count, 1, title)
             for k, axis in enumerate(axes[:, 0]):
-                drawn = axis.plot(time, shown[k], label="eavesdropper")
+                drawn = axis.plot(time, shown[k], label="eavesdropper", clip_on=False)
                 if self.prior_factor is not None:
                     prior = self.prior_std[k]
                     drawn += axis.plot(time, prior, "k--", label="prior")

@@ -134,8 +134,8 @@ class DesignProblem:
             return left
         raise PrivacyError(
             f"floor: the sensor's grid alone has a privacy shift of {self.grid:.3g} where "
-            f"the budget allows {self.allowed:.3g}; raise the floor to several times "
-            f"{self.grid / self.allowed:.3g} of its size, or pass a finer resolution"
+            f"the budget allows {self.allowed:.3g}; multiply the floor by more "
+            f"than {self.grid / self.allowed:.3g}, or pass a finer resolution"
         )
 
     def cost(self, columns: NDArray) -> float:

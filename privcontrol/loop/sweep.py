@@ -19,9 +19,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from .._figures import finished_plot
+from .._figures import finished_plot, own_axes
 from ..core._linalg import one_of, positive_number, real_array
-from ..core._objects import own_axes, time_axis, with_units
+from ..core._objects import time_axis, with_units
 from ..core._progress import progress_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, kappa_inverse
@@ -697,7 +697,7 @@ class HorizonGrowth:
         lines[0].set_linewidth(2)
         ax.set(
             xlabel=f"Horizon T [{clock}]",
-            ylabel=f"Output noise for privacy shift y = 1\n[{unit}]",
+            ylabel=f"Output noise for\nprivacy shift y = 1 [{unit}]",
         )
         return finished_plot(ax, lines)
 

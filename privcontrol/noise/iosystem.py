@@ -14,9 +14,17 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from .._figures import AxesLike, Panel, Style, draw_panels, finished_plot
+from .._figures import (
+    COLORS,
+    AxesLike,
+    Panel,
+    Style,
+    draw_panels,
+    finished_plot,
+    own_axes,
+)
 from ..core._linalg import Seed, positive_integer
-from ..core._objects import own_axes, time_axis, with_units
+from ..core._objects import time_axis, with_units
 from ..systems.linear import LinearSystem, frequency_response, sum_of
 from .parts import Pricing, SummedNoise, shared_out
 
@@ -234,18 +242,18 @@ def plot_spectrum(
     secret = noise.design.secret
     curves = {"noise": noise.total.model, hidden: secret}
     if loop is not None:
-        curves["loop, cost of unit noise"] = loop.noise_weight(math.inf)
+        curves["loop: root cost of unit noise"] = loop.noise_weight(math.inf)
     angles = np.geomspace(1e-3, np.pi, _PLOTTED)
     frequencies = angles / (2 * np.pi * noise.plant_data.step)
     lines = []
-    for label, curve in curves.items():
+    styles = (("black", "-"), (COLORS[0], "--"), (COLORS[1], "-."))
+    for (label, curve), (color, style) in zip(curves.items(), styles):
         responses = frequency_response(curve, np.exp(1j * angles))
         gains = np.linalg.norm(responses, axis=(1, 2))
         if label == hidden:
             delays = np.exp(-1j * np.outer(angles, np.arange(lasts)))
             gains = gains * np.abs(delays.cumsum(axis=1)).max(axis=1)
-        style = "k" if label == "noise" else ""
-        lines += ax.loglog(frequencies, gains, style, label=label)
+        lines += ax.loglog(frequencies, gains, color=color, ls=style, label=label)
     unit = "cycles per sample" if noise.plant_data.dt is True else "Hz"
     if time_unit is not None:
         unit = f"cycles per {time_unit}"

@@ -378,3 +378,22 @@ def test_a_loop_without_noise_is_refused_with_its_advice(tmp_path, capsys):
     pc.private_lqg(pc.plants.vehicle(), 1, 1, 1, 1).save(path)
     assert main(["show", str(path)]) == 1
     assert "the loop has no noise" in capsys.readouterr().err
+
+
+def test_a_warning_is_one_line_without_a_place_in_our_code(tmp_path):
+    path = tmp_path / "noise.json"
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=5,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+    )
+    noise.save(path)
+    state = tmp_path / "gateway"
+    code, out, err = ran(
+        "publish", path, "--state", state, *STEPS, given='{"y": -20}\n'
+    )
+    assert code == 0 and indices(out) == [0]
+    (line,) = err.splitlines()
+    assert line.startswith("privcontrol: resolution: the noise was not designed for")

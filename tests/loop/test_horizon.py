@@ -265,8 +265,7 @@ def test_a_secret_disturbance_is_refused_with_another_way():
 
 def test_growth_plot_and_errors():
     growth = pc.horizon_growth(lags(0.5, 1.0), pc.StateAdjacency(1.0), [2, 8, 32])
-    axes = growth.plot().axes[0, 0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+    assert [text.get_text() for text in growth.plot().legend.get_texts()] == [
         "least noise (root mean square)", "contracting mode 0.5 (s0)", "bounded mode 1 (s1)",
     ]  # fmt: skip
     plt.close("all")

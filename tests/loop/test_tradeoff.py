@@ -149,9 +149,7 @@ def test_a_loop_that_ignores_its_measurements_costs_what_the_open_loop_costs():
         sum(steps), rel=1e-12
     )  # u = 0: the plant's own covariance
     assert found.total("iid")[0] == pytest.approx(found.open_loop.total, rel=0.05)
-    labels = [
-        text.get_text() for text in found.plot().axes[0, 0].get_legend().get_texts()
-    ]
+    labels = [text.get_text() for text in found.plot().legend.get_texts()]
     assert labels[-2:] == ["no privacy", "no measurements (open loop)"]
     plt.close("all")
 
@@ -269,6 +267,12 @@ def test_table_and_plot(result):
         and "30 samples" in axes.get_xlabel()
     )
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), result.total("loop"))
+    plot = result.plot()
+    plot.figure.canvas.draw()
+    legend = plot.legend.get_window_extent()
+    assert legend.y1 < plot.axes[0, 0].get_tightbbox().y0  # below all that is drawn
+    colors = [line.get_color() for line in plot.axes[0, 0].lines[:4]]
+    assert colors == ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
     in_minutes = result.plot(time_unit="min").axes[0, 0]
     assert "30 samples or 3 min" in in_minutes.get_xlabel()
     plt.close("all")
