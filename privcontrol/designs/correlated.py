@@ -292,16 +292,18 @@ def scaled_to_fit(
         return float(sizes.max()) / problem.allowed_beside_grid
 
     if problem.floor.any():
-        return shape * least_scale(excess)
+        return shape * least_scale(excess, np.abs(shape).max(initial=1.0))
     return shape * float_above(excess(1.0), 4)
 
 
-def least_scale(excess: Callable[[float], float]) -> float:
+def least_scale(excess: Callable[[float], float], largest: float = 1.0) -> float:
     """The least scale of a shape beside a floor that meets a budget.
 
-    ``excess`` says how many times too far noise of a scale shifts a move.
+    ``excess`` says how many times too far noise of a scale shifts a move. No entry of the
+    shape is above ``largest``, at least one.
     """
     numbers = count()
+    highest = _HIGHEST - math.log(largest)
 
     def above(scale: float) -> float:
         with piece(next(numbers), _USUAL_SCALES):
@@ -309,12 +311,12 @@ def least_scale(excess: Callable[[float], float]) -> float:
 
     high = 0.0  # logarithms of scales
     while (left := above(high)) > 0:
-        if high > _HIGHEST:
+        if high > highest:
             raise UncertifiableError(
                 "factor: however large it is, some hidden move exceeds the budget: the "
                 "shape and the floor do not cover it; raise the floor"
             )
-        high = min(high + max(2 * left, _STEP), _HIGHEST + _STEP)
+        high = min(high + max(2 * left, _STEP), highest + _STEP)
     low = high
     while above(low) <= 0:
         low -= _STEP

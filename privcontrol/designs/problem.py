@@ -416,7 +416,7 @@ def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
     def of_every_sample(columns: NDArray) -> NDArray:
         frames = columns.reshape(horizon, outputs, -1)
         priced = np.tensordot(root, frames, (1, 1))
-        return priced.reshape(-1, columns.shape[1])
+        return priced.reshape(len(root) * horizon, columns.shape[1])
 
     return of_every_sample
 

@@ -98,9 +98,11 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
     coordinate, and nothing is claimed of its cost.
     """
     count = axes.shape[1]
+    responses = problem.plant.free_response(axes, problem.horizon)
+    if not responses.any():
+        raise PrivacyError(NO_NOISE)
     if problem.family.shift_norm == 2:
         worst = 1.0
-        responses = problem.plant.free_response(axes, problem.horizon)
         lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
     else:
         worst = math.sqrt(count)

@@ -320,18 +320,22 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
 
 
 def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
-    """Return the root of parts parts^T + diag(floor^2), and its relative error.
-
-    The root is right to about a unit in the last place of its largest entry.
-    """
+    """Return the root of parts parts^T + diag(floor^2), and its relative error."""
     together = np.hstack([parts, np.diag(floor)])
     root = triangular_root(together)
-    return root, _error_of(root, np.linalg.norm(root, 2) / floor.min())
+    stds = np.linalg.norm(root, axis=1)
+    return root, _error_of(root, (stds / floor).max())
 
 
 def _error_of(root: NDArray, condition: float) -> float:
-    """Return the relative error of a triangular root of a given condition."""
-    return float(16 * len(root) * EPS * condition**2)
+    """Return by what part of it a shift may be wrong for the rounding of its root.
+
+    The root is that of M + E for the rows M of the noise, each row of E being some units
+    in the last place of that row's length (Higham 2002, Theorem 19.4). So no shift is more
+    than ||E|| / s wrong, with the least singular value s of M, both for rows of length one.
+    ``condition`` is at least 1 / s.
+    """
+    return float(16 * len(root) * EPS * condition)
 
 
 def dense_root(
@@ -354,8 +358,9 @@ def dense_root(
         return None, np.inf
     root = triangular_root(columns)
     inner = root[np.ix_(noisy, noisy)]
-    condition = np.linalg.cond(inner)
-    error_bound = _error_of(root, condition)
+    stds = np.linalg.norm(inner, axis=1)
+    least = float(np.linalg.norm(inner / stds[:, None], -2))
+    error_bound = _error_of(root, 1 / least) if least else np.inf
     if not error_bound < _LARGEST_ERROR_BOUND:
         return None, np.inf
     return root, error_bound

@@ -9,6 +9,7 @@ from pathlib import Path
 import cases
 import control as ct
 import cvxpy as cp
+import mpmath as mp
 import numpy as np
 import oracles
 import pytest
@@ -270,7 +271,7 @@ def test_a_secret_beside_a_floor_of_two_sizes_is_designed_quickly():
     noise = pc.design_output_noise(plant, adjacency=lasting, **request)
     with pytest.raises(pc.UncertifiableError, match="too far apart"):
         pc.design_output_noise(
-            plant, adjacency=pc.DisturbanceAdjacency(1.0, duration=3), **request
+            plant, adjacency=pc.DisturbanceAdjacency(1e6, duration=3), **request
         )
     assert time.process_time() - start < 10
     assert noise.design.cost == pytest.approx(3.26049967e-4, rel=1e-7)
@@ -338,3 +339,44 @@ def test_a_long_horizon_holds_few_numbers_a_sample():
     finally:
         tracemalloc.stop()
     assert peak < 500 * horizon
+
+
+def test_a_priced_floor_that_suffices_is_all_of_the_noise():
+    plant = ct.ss(0.5, 1, [[1.0], [2.0]], 0, 1)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=3,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1e-3, times=0),
+        floor=1.0,
+        weight=[1.0, 5.0],
+    )
+    assert [str(part) for part in noise.parts] == ["white floor"]
+    assert noise.design.cost == pytest.approx(3 * 6.0)
+
+
+def test_a_floor_far_below_the_noise_leaves_the_claim_sharp():
+    """The claim was up to a part in some hundred above the shift, and then refused."""
+    plant = ct.ss([[0.9, 0.1], [0, 0.8]], [[0.0], [1.0]], [[1.0, 0], [0, 1e4]], 0, 1)
+    T = 6
+    noise = pc.design_output_noise(
+        plant,
+        horizon=T,
+        budget=cases.BUDGET,
+        adjacency=pc.DisturbanceAdjacency(1e3),
+        floor=0.1,
+        max_std=np.inf,
+    )
+    impulse = [plant.C @ np.linalg.matrix_power(plant.A, t) @ plant.B for t in range(T)]
+    changes = np.zeros((T, 2, T))
+    for start in range(T):
+        for t in range(start + 1, T):
+            changes[t, :, start] = 1e3 * impulse[t - start - 1][:, 0]
+    changes = changes.reshape(2 * T, T)
+    correlated, _ = noise.parts
+    with mp.workdps(60):
+        root = mp.matrix(np.hstack([correlated.root, 0.1 * np.eye(2 * T)]).tolist())
+        moved = mp.matrix(changes.tolist())
+        squares = moved.T * mp.inverse(root * root.T) * moved
+    shift = float(max(squares[k, k] for k in range(T))) ** 0.5
+    assert shift <= noise.guarantee.gdp <= shift * (1 + 1e-4)

@@ -420,3 +420,12 @@ def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
     sizes = [designed(lag(0.9), secret, order=order).std for order in (1, 8)]
     assert noise.std == pytest.approx(sizes[0], rel=1e-9)
     assert sizes[1] > 1.2 * sizes[0]
+
+
+@pytest.mark.parametrize("T, floor", [(9, 0.1), (2, 0.006)])
+def test_events_beside_a_floor_that_doubles_do_not_carry_are_refused(T, floor):
+    """Scales went on to where their squares are no doubles."""
+    plant = ct.ss(0.5, 1, [[1e8], [1e-2], [-3e8]], [[1e7], [1.0], [1e2]], 1)
+    secret = pc.DisturbanceAdjacency(3e8, events=2, separation=1, duration=2)
+    with pytest.raises(pc.UncertifiableError):
+        designed(plant, secret, T, floor=floor)
