@@ -83,8 +83,8 @@ class NoiseDesign:
         Tangent moves at which the guarantee is attained, where some are known.
         ``worst_moves`` (n, s) are the same as moves of the data.
     tangent_factor : ndarray, shape (k, columns of the factor), or None
-        S with factor = G S, for noise that is the query's response to a random tangent
-        move S eta.
+        S with factor = G S, for structured noise of a plant, its response to a random
+        tangent move S eta.
     universal_bound : float
         No unbiased mechanism that promises as much zCDP costs less, for any
         distribution: lower_bound y^2 / (exp(y^2) - 1) for a design that is y-GDP, by
@@ -155,9 +155,9 @@ class NoiseDesign:
     ) -> NDArray:
         """Publish F x + gamma by `Mechanism.release`, whose arguments it takes.
 
-        Without `rng` the release is exact, and noise that is the query's response to a
-        random tangent move is drawn as that, not with its rounded factor. With `rng` it
-        is simulated in double precision.
+        Without `rng` the release is exact, and structured noise of a plant is drawn as
+        its response to a random tangent move, of which the guarantee is, not with the
+        rounded factor. With `rng` it is simulated in double precision.
         """
         if rng is not None or self.tangent_factor is None:
             return self.mechanism.release(
@@ -177,14 +177,6 @@ class NoiseDesign:
 
 
 # -- what is asked for, and what comes back ------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A factor, and its tangent factor if it is the response to tangent moves."""
-
-    factor: NDArray
-    tangent: NDArray | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +223,7 @@ class _Request:
     def sized(
         self,
         law: type[Noise],
-        candidate: _Candidate,
+        factor: NDArray,
         scale: float,
         excess: Callable[[PrivacyGuarantee], float],
         lower_bound: float,
@@ -246,7 +238,7 @@ class _Request:
         def evaluated(
             scale: float,
         ) -> tuple[tuple[Mechanism, PrivacyGuarantee], float]:
-            mechanism, guarantee = self.evaluate(law(candidate.factor * scale))
+            mechanism, guarantee = self.evaluate(law(factor * scale))
             return (mechanism, guarantee), excess(guarantee)
 
         start = float_above(scale, 2)
@@ -261,9 +253,6 @@ class _Request:
             raise _too_far_apart(f"exceeds its budget by {over - 1:.1e}")
         noise = mechanism.noise
         cost = noise.unit_variance * self.price(noise.factor)
-        tangent = candidate.tangent
-        if tangent is not None:
-            tangent = tangent * scale
         return NoiseDesign(
             mechanism,
             quoted(guarantee, self.budget),
@@ -271,11 +260,10 @@ class _Request:
             # a bound that rounding has lifted above the cost has lost its digits
             math.nan if lower_bound > cost * (1 + 1e-9) else min(lower_bound, cost),
             self.moves.attained(worst_moves(guarantee.loss)),
-            tangent,
         )
 
     def gaussian(
-        self, candidate: _Candidate, allowed: float, lower_bound: float = math.nan
+        self, factor: NDArray, allowed: float, lower_bound: float = math.nan
     ) -> NoiseDesign:
         """Return Gaussian noise of a shape that hides every move with a shift of one.
 
@@ -285,15 +273,15 @@ class _Request:
         def excess(guarantee: PrivacyGuarantee) -> float:
             return guarantee.gdp / allowed
 
-        design = self.sized(GaussianNoise, candidate, 1 / allowed, excess, lower_bound)
+        design = self.sized(GaussianNoise, factor, 1 / allowed, excess, lower_bound)
         share = universal_share(design.guarantee.gdp)
         return replace(design, universal_bound=lower_bound * share)
 
-    def laplace(self, candidate: _Candidate, lower_bound: float) -> NoiseDesign:
+    def laplace(self, factor: NDArray, lower_bound: float) -> NoiseDesign:
         """Return Laplace noise of any shape."""
         budget = self.budget
         releases = self.releases
-        _, unit = self.evaluate(LaplaceNoise(candidate.factor))
+        _, unit = self.evaluate(LaplaceNoise(factor))
         scale = laplace_size(unit.loss, budget, releases)
 
         def excess(guarantee: PrivacyGuarantee) -> float:
@@ -302,7 +290,7 @@ class _Request:
             meets = guarantee.loss.repeated(releases).satisfies(budget)
             return 1.0 if meets else 1 + 1e-6
 
-        return self.sized(LaplaceNoise, candidate, scale, excess, lower_bound)
+        return self.sized(LaplaceNoise, factor, scale, excess, lower_bound)
 
 
 def universal_share(gdp: float) -> float:
@@ -430,7 +418,7 @@ def design_gaussian(
     if basis is not None:
         directions = real_array(basis, "basis", shape=(query.size, None))
         _, unit = request.evaluate(GaussianNoise(directions))
-        shape = _Candidate(directions * unit.gdp)
+        shape = directions * unit.gdp
     return request.gaussian(shape, allowed, unconstrained)
 
 
@@ -449,14 +437,14 @@ def _constrained_design(
         balls = [points]
         points = points[:, :0]
     factor, check = cheapest_factor(points, balls, root.T @ root, constraints)
-    design = request.gaussian(_Candidate(factor * allowed), allowed, unconstrained)
+    design = request.gaussian(factor * allowed, allowed, unconstrained)
     check(design.noise.covariance)
     return design
 
 
 def _cheapest(
     request: _Request, law: type[Noise], **options: Any
-) -> tuple[_Candidate, float]:
+) -> tuple[NDArray, float]:
     """Find the cheapest shape of noise, and the least cost of any, NaN if not known.
 
     Around an ellipsoid of moves z = E u it is G E for every weight: (G E)(G E)^T is below
@@ -465,8 +453,7 @@ def _cheapest(
     if not request.moves.is_ball:
         basis = request.query.move_basis(request.moves)
         found = law.shape(basis, request.weight_root(basis.responses), **options)
-        shape = _Candidate(basis.responses @ found.factor, basis.moves @ found.factor)
-        return shape, found.lower_bound
+        return basis.responses @ found.factor, found.lower_bound
     axes = request.moves.vectors
     responses = request.query.response @ axes
     sizes = column_norms(responses.T)
@@ -476,8 +463,8 @@ def _cheapest(
     rows = responses[sizes > 0] / sizes[sizes > 0, None]
     _, s, vt = scipy.linalg.svd(rows, full_matrices=False)
     directions = vt[s > rank_tolerance(request.query.response, s)].T
-    shape = _Candidate(responses @ directions, axes @ directions)
-    least = request.price(shape.factor) * (1 - 1e-12)
+    shape = responses @ directions
+    least = request.price(shape) * (1 - 1e-12)
     is_known = law is GaussianNoise and request.moves.exact
     return shape, least if is_known else math.nan
 
@@ -536,19 +523,19 @@ def design_laplace(
     if isinstance(basis, str):
         one_of(basis, "basis", ("optimal",))
         shape, lower_bound = _cheapest(request, LaplaceNoise)
-        candidates = [shape, _Candidate(np.ones(query.size))]
+        factors = [shape, np.ones(query.size)]
     else:
         directions = real_array(basis, "basis", shape=(query.size, None))
-        candidates = [_Candidate(directions)]
+        factors = [directions]
     if budget.pure:
         lower_bound *= (releases / budget.laplace_epsilon()) ** 2
     else:
         lower_bound = math.nan  # it is for pure differential privacy
-    return _least_costly(request, candidates, lower_bound)
+    return _least_costly(request, factors, lower_bound)
 
 
 def _least_costly(
-    request: _Request, candidates: list[_Candidate], lower_bound: float
+    request: _Request, factors: list[NDArray], lower_bound: float
 ) -> NoiseDesign:
     """Return the design of the Laplace shape that is cheapest for a pure epsilon.
 
@@ -558,11 +545,11 @@ def _least_costly(
     costs = []
     hiding = []
     failure: PrivacyError = PrivacyError(NO_NOISE)
-    for candidate in candidates:
+    for factor in factors:
         try:
-            _, unit = request.evaluate(LaplaceNoise(candidate.factor))
-            costs.append(request.price(candidate.factor * unit.loss.pure))
-            hiding.append(candidate)
+            _, unit = request.evaluate(LaplaceNoise(factor))
+            costs.append(request.price(factor * unit.loss.pure))
+            hiding.append(factor)
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
     least = min(costs, default=0.0) * (1 + _CLEARLY)
@@ -616,10 +603,10 @@ def design_iid(
     sensitivity = query.sensitivity(adjacency, law.shift_norm)
     if not sensitivity:
         raise PrivacyError(NO_NOISE)
-    candidate = _Candidate(np.full(query.size, sensitivity))
+    factor = np.full(query.size, sensitivity)
     if law is GaussianNoise:
-        return request.gaussian(candidate, allowed)
-    return _least_costly(request, [candidate], math.nan)
+        return request.gaussian(factor, allowed)
+    return _least_costly(request, [factor], math.nan)
 
 
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:

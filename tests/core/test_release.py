@@ -130,10 +130,7 @@ def test_mechanisms_and_designs_release_exactly_without_rng():
 
 
 def test_a_designed_release_leaves_the_exact_column_space_by_its_padding_only():
-    """x = N s z with doubles: one eta and the padding explain the released numbers.
-
-    The factor of the design is rounded; F N S, of which it is the rounding, is not.
-    """
+    """x = N s z with doubles: one eta and the padding explain the released numbers."""
     kernel = np.array([[1.0], [1 / 3], [0.1]])
     query = pc.LinearQuery(np.eye(3), pc.AffineManifold.from_kernel(kernel))
     design = pc.design_gaussian(
@@ -399,3 +396,20 @@ def test_inputs_of_784_entries():
     assert min(found) > 0
     coarse = [mechanism(x, grid="1/256") * 256 % 1 for x in (zeros, other)]
     assert not np.any(coarse)
+
+
+def test_a_design_draws_the_noise_that_its_guarantee_is_of():
+    """A direction 1e-10 off the tangents, and a query that magnifies what is off.
+
+    The hidden move changes the second entry only, so the noise has no other direction.
+    Noise of a tangent move leaves the change bare: together the entries tell it to 1e-8.
+    """
+    manifold = pc.AffineManifold([[1.0, 1e-10]])
+    query = pc.LinearQuery([[1e9, 0.0], [0.0, 1.0]], manifold)
+    hidden = pc.DirectionAdjacency([[0.0], [1.0]])
+    for budget in (pc.PrivacyBudget(gdp=1.0), pc.PrivacyBudget(epsilon=1.0)):
+        design = pc.design_gaussian if budget.gdp else pc.design_laplace
+        found = design(query, hidden, budget)
+        released = found.release([0.0, 0.0], size=50)
+        np.testing.assert_array_equal(released[:, 0], 0.0)
+        assert 0.5 < np.abs(released[:, 1]).mean() < 2
