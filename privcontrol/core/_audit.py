@@ -36,7 +36,8 @@ from .errors import NotRealizableError, answer
 from .guarantee import PrivacyGuarantee, Scope, shown
 from .inference import Released
 from .loss import PrivacyLoss, checked_delta
-from .mechanism import Mechanism
+from .manifold import AffineManifold
+from .mechanism import LinearQuery, Mechanism
 from .noise import Noise, times, whiten
 
 #: Part of the trials on which the region is chosen, or scores are fitted.
@@ -343,15 +344,19 @@ def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
 def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:
     """Return the test of a move of the data, by the likelihood ratio.
 
-    Releases are those of the mechanism less F x, or samples (p, size, T) of output noise.
+    Releases are those of the mechanism at zero and at the move, without its manifold's
+    offset, or samples (p, size, T) of output noise.
     """
     image = linear.query.matrix @ move
-    x = linear.query.manifold.origin
+    manifold = linear.query.manifold
+    if manifold.origin.any():  # beside a large one doubles would round the move
+        manifold = AffineManifold.from_kernel(manifold.kernel, pinned="keep")
+        query = LinearQuery(linear.query.matrix, manifold)
+        linear = replace(linear, query=query)
 
     def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
         if sample is None:
-            released = linear.release(x + which * move, size=size, rng=rng)
-            return released - linear.query.matrix @ x
+            return linear.release(which * move, size=size, rng=rng)
         drawn = sample(size, rng=rng).transpose(1, 2, 0)  # time-major
         return drawn.reshape(size, -1) + which * image
 

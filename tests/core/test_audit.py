@@ -476,3 +476,18 @@ def test_a_claim_in_one_number_is_tested_where_asked():
     assert elsewhere.delta == 0.05
     careless = pc.Mechanism(query, pc.GaussianNoise(0.85 * design.noise.factor))
     assert not audit(careless, adjacency, claim=budget, trials=1_000_000, rng=0).passed
+
+
+@pytest.mark.parametrize("offset, radius", [(1e16, 1.1), (1e9, 6e-8)])
+def test_an_audit_beside_a_large_offset_moves_the_data_by_what_is_hidden(
+    offset, radius
+):
+    """The doubles next to the offset are 2 and 1e-7 apart, which is more."""
+    manifold = pc.AffineManifold([[1.0, 1.0]], [-2 * offset])
+    query = pc.LinearQuery([[1.0, 0.0]], manifold)
+    hidden = pc.ManifoldAdjacency(radius)
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    design = pc.design_gaussian(query, hidden, budget)
+    assert audit(design, hidden, trials=100_000, rng=0).passed
+    careless = pc.Mechanism(query, pc.GaussianNoise(0.7 * design.noise.factor))
+    assert not audit(careless, hidden, claim=budget, trials=100_000, rng=0).passed
