@@ -511,12 +511,12 @@ class Mechanism:
         if column_norms(bounds).max() > _SHARP * size:
             finer = self._solution(moves, in_balls=True)
             sharper = self._bounds(finer)
-            if column_norms(sharper).max() < column_norms(bounds).max():
+            if column_norms(sharper).max() <= column_norms(bounds).max():
                 solution = finer
                 bounds = sharper
         if self.noise.is_independent:
-            left = solution.rest + solution.bounds
-            self._refuse_bare(moves, left[self.noise.factor == 0].any(axis=0))
+            bare = solution.rest > solution.bounds
+            self._refuse_bare(moves, bare[self.noise.factor == 0].any(axis=0))
         error = column_norms(bounds).max()
         if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
             raise UncertifiableError(

@@ -549,7 +549,10 @@ def whiten(noise: Noise, responses: NDArray) -> NDArray:
 def shifts_within(noise: Noise, bounds: NDArray) -> NDArray:
     """Bound the least shifts (r, M) of responses within ``bounds`` (m, M)."""
     if noise.is_independent:
-        return np.abs(whiten(noise, bounds)) * (1 + EPS)
+        within = np.abs(whiten(noise, bounds)) * (1 + EPS)
+        bare = noise.factor == 0
+        within[bare] = np.where(bounds[bare] > 0, np.inf, 0.0)
+        return within
     rows, columns, U, s, vt = noise._decomposition
     if len(s) < noise.size:  # rounding hides whether there is noise in some direction
         unknown = np.where(bounds.any(axis=0), np.inf, 0.0)

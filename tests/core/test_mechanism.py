@@ -556,3 +556,21 @@ def test_laplace_noise_pays_for_the_1_norm_of_every_move_in_a_ball():
     angles = np.linspace(0, 2 * np.pi, 10_000)
     shifts = np.abs(np.cos(angles)) + np.abs(np.sin(angles)) / 0.5
     assert shifts.max() <= epsilon <= shifts.max() * 1.3
+
+
+@pytest.mark.parametrize("noise", [pc.GaussianNoise, pc.LaplaceNoise])
+def test_what_no_hidden_move_changes_needs_no_noise(noise):
+    """The public sum x + y = 0 as an entry: rounding bounds of zero are no response."""
+    manifold = pc.AffineManifold([[1.0, 1.0]])
+    query = pc.LinearQuery([[1.0, 1.0], [1.0, 0.0]], manifold)
+    mechanism = pc.Mechanism(query, noise([0.0, 2.0]))
+    alone = pc.Mechanism(pc.LinearQuery([[1.0, 0.0]], manifold), noise([2.0]))
+    for hidden in (pc.ManifoldAdjacency(1.0), pc.DirectionAdjacency([[1.0], [-1.0]])):
+        expected = alone.guarantee(hidden)
+        assert mechanism.guarantee(hidden).gdp == pytest.approx(expected.gdp, rel=1e-14)
+    # the kernel of a ball is rounded: nobody can tell, and no error says that it is bare
+    with pytest.raises(pc.core.UncertifiableError):
+        mechanism.guarantee(pc.BallAdjacency(1.0))
+    told = pc.LinearQuery([[1.0, 1.0 + 2e-16], [1.0, 0.0]], manifold)
+    with pytest.raises(pc.NotRealizableError, match="does not cover"):
+        pc.Mechanism(told, noise([0.0, 2.0])).guarantee(pc.ManifoldAdjacency(1.0))
