@@ -9,6 +9,7 @@ would break its own claim is refused rather than followed.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,8 +87,8 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
 def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """Return `kappa` rounded up, a delta that may be promised.
 
-    Parameters, shapes and errors are those of `kappa`. The result is zero only where `y`
-    is.
+    Parameters, shapes and errors are those of `kappa`, but for a `y` of infinity, where
+    it is one. The result is zero only where `y` is.
 
     Examples
     --------
@@ -96,7 +97,8 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     >>> kappa(1.0, 0.02) == 0, bool(kappa_upper(1.0, 0.02) > 0)
     (True, True)
     """
-    larger = np.multiply(y, 1 + _ROUND_OFF)
+    with np.errstate(over="ignore"):
+        larger = np.minimum(np.multiply(y, 1 + _ROUND_OFF), sys.float_info.max)
     delta = round_up(kappa(epsilon, larger), ulps=8)
     return _plain(np.where(np.equal(y, 0), 0.0, np.minimum(delta, 1.0)))
 
@@ -628,6 +630,7 @@ class PrivacyBudget(Saved):
             return math.nextafter(epsilon / releases, 0.0)
         y = self.shift(releases) * (1 - 2e-12)  # gdp of a loss is that inexact
         shift = -2 * (math.log(2) + float(log_ndtr(-y / 2)))
+        shift = min(shift, sys.float_info.max)
         rounding = 128 * EPS * (1 + shift)
         return max(shift - rounding, 0.0)
 

@@ -38,6 +38,7 @@ from ._linalg import (
 )
 from ._objects import Saved, encode
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
+from .errors import UncertifiableError
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -94,6 +95,8 @@ def root_up(value: Fraction) -> float:
     if root * root < square:
         root += 1
     exact = Fraction(root, 2**_FINEST)
+    if exact > sys.float_info.max:
+        return math.inf
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
@@ -326,9 +329,15 @@ class Product(Saved):
         Proposition 4). What is not proportional to the move costs as much as the path.
         """
         steps = max(1, math.ceil(factor))
-        size = float(factor)
+        size = float_up(factor)
         shifts = [(float_above(shift * size, 2), n) for shift, n in self.shifts]
         boxes = [(_chained(*pair, steps), n) for pair, n in self.boxes]
+        losses = [shift for shift, _ in shifts] + [epsilon for (epsilon, _), _ in boxes]
+        if math.inf in losses:
+            raise UncertifiableError(
+                "expected an epsilon below 1.8e308 of moves this large, got more; choose "
+                "a smaller radius"
+            )
         scale = factor if proportional else Fraction(steps)
         return Product(tuple(shifts), self.square * scale**2, tuple(boxes))
 
@@ -442,7 +451,10 @@ class Product(Saved):
 def _sum_up(parts: list[float], order: float = 1.0) -> float:
     """Return a sum rounded up, above what may underflow."""
     least = order * 1e-300 if parts else 0.0
-    return math.fsum(parts) * (1 + 8 * EPS) + least
+    try:
+        return math.fsum(parts) * (1 + 8 * EPS) + least
+    except OverflowError:
+        return math.inf
 
 
 def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
@@ -856,7 +868,7 @@ def detection(loss: PrivacyLoss, false_alarm: float) -> float:
     deltas = np.array([loss.delta(level) for level in levels.tolist()])
     odds = np.exp(levels)
     by_false_alarms = odds * false_alarm + deltas
-    by_misses = 1 - (1 - false_alarm - deltas) / odds
+    by_misses = 1 - (1 - false_alarm - deltas) / odds + 4 * EPS
     least = float(np.minimum(by_false_alarms, by_misses).min())
     if loss.gdp < math.inf:
         least = min(least, gaussian_detection(false_alarm, loss.gdp))

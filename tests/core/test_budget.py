@@ -2,12 +2,14 @@
 
 import copy
 import inspect
+import math
 import pickle
 import warnings
 
 import pytest
 
 import privcontrol as pc
+from privcontrol.core.loss import PrivacyLoss
 
 
 def test_numbers_by_position_are_refused():
@@ -169,3 +171,10 @@ def test_a_foreign_release_may_be_known_by_its_gdp():
     assert known.gdp == 0.4 and known.exact == ()
     assert (known + known).gdp == pytest.approx(0.4 * 2**0.5, rel=1e-15)
     assert known.delta(1.0) == pytest.approx(pc.core.kappa(1.0, 0.4), rel=1e-12)
+
+
+@pytest.mark.parametrize("gdp", [1e154, 1e155, 1e300])
+def test_the_laplace_share_of_any_gdp_is_a_number_within_it(gdp):
+    epsilon = pc.PrivacyBudget(gdp=gdp).laplace_epsilon()
+    assert 1e307 < epsilon < math.inf
+    assert PrivacyLoss.laplace([[epsilon]]).gdp <= gdp

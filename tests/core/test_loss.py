@@ -17,7 +17,13 @@ from oracles import delta_bounds
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from privcontrol.core import PrivacyBudget, kappa, kappa_inverse, loss as loss_module
+from privcontrol.core import (
+    PrivacyBudget,
+    UncertifiableError,
+    kappa,
+    kappa_inverse,
+    loss as loss_module,
+)
 from privcontrol.core._objects import decode, encode
 from privcontrol.core.loss import (
     LaplaceShift,
@@ -600,3 +606,29 @@ def test_the_probability_that_an_assumption_fails_is_added():
     )
     beside = composed(loss, PrivacyLoss.black_box(((0.0, 0.01, 2), (0.1, 1e-3, 1))))
     assert 1e-3 + 0.04 < beside.failure <= 0.041 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-17, 1e-12, 3e-9, 1e-4])
+@pytest.mark.parametrize("false_alarm", [1e-17, 1e-12, 1e-9, 1e-4])
+def test_detections_of_rare_events_are_rounded_up(delta, false_alarm):
+    """Two laws that differ on an event of probability delta only add it to the alarms."""
+    loss = PrivacyLoss.black_box([(0.0, delta, 1)])
+    exact = Fraction(false_alarm) + Fraction(delta)
+    known = Fraction(detection(loss, false_alarm))
+    assert exact <= known <= exact * (1 + Fraction(1, 10**12))
+
+
+def test_losses_at_the_end_of_the_doubles_are_numbers_or_infinite():
+    """Sums of two losses above 1e308, and shifts whose squares no double holds."""
+    wide = PrivacyLoss.laplace([[1.5e308], [1.1e308]])
+    assert (wide.zcdp, wide.rdp(2.0), wide.epsilon(0.1)) == (math.inf,) * 3
+    assert wide.delta(0.1) == 1.0
+    many = PrivacyLoss.gaussian(1e308).repeated(10**9)
+    assert many.gdp == math.inf and many.delta(1.0) == 1.0
+    assert PrivacyLoss.gaussian(1.79e308).delta(1e4) == 1.0
+    with pytest.raises(UncertifiableError, match="smaller radius"):
+        scaled(wide, Fraction(10**9))
+    with pytest.raises(UncertifiableError, match="smaller radius"):
+        scaled(PrivacyLoss.black_box([(1e300, 0.0, 1)]), Fraction(10) ** 400)
+    far = scaled(PrivacyLoss.gaussian(1.0), Fraction(10) ** 400)
+    assert far.gdp == math.inf
