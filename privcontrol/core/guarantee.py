@@ -62,7 +62,7 @@ class Scope(Saved):
     constrained: bool = True  # False only where nothing ties the entries together
     models: tuple = ()  # fingerprints of the plants it was evaluated for
     window: tuple | None = None  # (start, stop) of the trajectory's samples in the run
-    released: str = field(default="", compare=False)  # EXACTLY, SIMULATED or unknown
+    released: str = field(default="", compare=False)  # EXACTLY, ... or unknown
 
     @classmethod
     def of(
@@ -125,6 +125,8 @@ class Scope(Saved):
         """Return the scope of both, which assumes and leaves bare what either does."""
         manners = {self.released, other.released}
         released = self.released if len(manners) == 1 else ""
+        if len(manners) > 1 and manners & {ELSEWHERE, PARTLY}:
+            released = PARTLY
         if SIMULATED in manners:
             released = SIMULATED
         return replace(
@@ -154,6 +156,9 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 EXACTLY = "released exactly"
 #: A release computed in doubles, whose last bits tell something.
 SIMULATED = "simulated in double precision"
+#: A release of which only a promise is known.
+ELSEWHERE = "released elsewhere"
+PARTLY = "released elsewhere in part"
 
 _STACK = (
     "A hidden move of one secret is another move of the other; stack both queries on one "
@@ -390,7 +395,7 @@ class PrivacyGuarantee(Accounted, Saved):
         else:
             scope = Scope.of(adjacency, manifold)
         assumptions = (*scope.assumptions, "a foreign release keeps its promise")
-        scope = replace(scope, assumptions=assumptions)
+        scope = replace(scope, assumptions=assumptions, released=ELSEWHERE)
         if budget.gdp is not None:
             loss = PrivacyLoss.gaussian(budget.gdp, exact=False, proportional=False)
             return cls(loss, scope)
@@ -625,8 +630,6 @@ class PrivacyGuarantee(Accounted, Saved):
         manner = "exactly, unless rng= is given: then simulated in double precision"
         if self.horizon:
             manner = "exactly by a Gateway; simulations are in double precision"
-        if scope.domain == _FOREIGN:
-            manner = "not by this library"
         accounts = []
         for delta in (1e-2, 1e-3, 1e-5):
             epsilon = self.epsilon(delta)

@@ -17,7 +17,7 @@ from scipy.stats import norm
 import privcontrol.core as core
 from privcontrol.core import PrivacyBudget, PrivacyGuarantee, loss as loss_module
 from privcontrol.core._objects import decode, encode
-from privcontrol.core.guarantee import Scope
+from privcontrol.core.guarantee import EXACTLY, Scope, released
 from privcontrol.core.loss import (
     PrivacyLoss,
     attains,
@@ -791,3 +791,25 @@ def test_a_budget_by_risk_is_met_by_what_is_designed_for_it():
     assert abs(power - 0.2) < 5 * math.sqrt(0.2 * 0.8 / n) * 1.5
     claim = core.audit(design, UNIT, claim=design.guarantee, trials=200_000, rng=1)
     assert claim.passed
+
+
+def test_nobody_says_how_a_foreign_release_was_made():
+    own = released(
+        core.design_gaussian(
+            core.LinearQuery([[1.0]]),
+            core.BallAdjacency(1.0),
+            core.PrivacyBudget(gdp=1.0),
+        ).guarantee,
+        EXACTLY,
+    )
+    foreign = core.PrivacyGuarantee.black_box(core.PrivacyBudget(gdp=1.0), own.scope)
+    words = {}
+    for name, known in (("own", own), ("foreign", foreign), ("both", own + foreign)):
+        lines = known.explain().splitlines()
+        words[name] = next(line[12:] for line in lines if line.startswith("Released:"))
+    assert words == {
+        "own": "released exactly",
+        "foreign": "released elsewhere",
+        "both": "released elsewhere in part",
+    }
+    assert (own + foreign + foreign).scope.released == "released elsewhere in part"
