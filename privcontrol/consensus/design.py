@@ -90,7 +90,7 @@ def private_consensus(
 
     Parameters
     ----------
-    graph : networkx.Graph, array_like (n, n) or sparse matrix (n, n)
+    graph : networkx.Graph, array_like (n, n), sparse matrix (n, n) or Network
         Connected and undirected, with positive weights w_ij.
     budget : PrivacyBudget, sequence of n, or mapping from node to PrivacyBudget
         One for all nodes, or each node's own. Laplace noise meets (epsilon, 0) and

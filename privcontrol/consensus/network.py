@@ -236,7 +236,7 @@ def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
 
 
 def read_network(
-    graph: networkx.Graph | ArrayLike | sparse.sparray,
+    graph: networkx.Graph | ArrayLike | sparse.sparray | Network,
     *,
     weights: str = "given",
     weight: str = "weight",
@@ -245,7 +245,7 @@ def read_network(
 
     Parameters
     ----------
-    graph : networkx.Graph, array_like (n, n) or sparse matrix (n, n)
+    graph : networkx.Graph, array_like (n, n), sparse matrix (n, n) or Network
         Edge weights w_ij = w_ji > 0; a diagonal is ignored (an agent does not move
         towards itself).
     weights : {"given", "metropolis", "max-degree"}, optional
@@ -270,8 +270,11 @@ def read_network(
     """
     one_of(weights, "weights", WEIGHTS)
     instance_of(weight, str, "weight")
-    if hasattr(graph, "adj") and hasattr(graph, "is_directed"):
-        nodes: tuple | range
+    nodes: tuple | range
+    if isinstance(graph, Network):
+        nodes = graph.nodes
+        matrix = _from_matrix(graph.iteration)
+    elif hasattr(graph, "adj") and hasattr(graph, "is_directed"):
         nodes, matrix = _from_networkx(graph, weight, given=weights == "given")
     else:
         matrix = _from_matrix(graph)

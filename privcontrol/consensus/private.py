@@ -584,9 +584,10 @@ class PrivateConsensus(Frozen):
         initial_values, steps, readout
             As for `mean_square_error`.
         probes : int, optional
-            Random vectors behind the estimate; each costs as much as a trial. The
-            interval is about 2 sqrt(log(2 / (1 - confidence)) / (probes n)) wide,
-            relatively.
+            Random vectors behind the estimate; each costs as much as a trial. With
+            equal noise the interval is about 4 sqrt(log(2 / (1 - confidence)) / (probes
+            n)) wide, relatively, for the first messages and for the last states. At
+            other steps it may be several times as wide.
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional

@@ -226,3 +226,18 @@ def test_confidence_is_a_probability():
     for confidence in (1.0, 99):
         with pytest.raises(ValueError, match="probability in"):
             paper(1.0).estimate_mean_square_error(TEN_VALUES, 5, confidence=confidence)
+
+
+@pytest.mark.parametrize("readout, step", [("message", 0), ("state", 150)])
+def test_the_interval_is_as_wide_as_it_is_said_to_be(readout, step):
+    """At another step it may be wider, and the exact error is in it all the same."""
+    n, probes = 400, 50
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-3)
+    graph = random_graph(n, 0, density=0.05)
+    agents = private_consensus(graph, budget, 1.0, weights="metropolis")
+    options = {"readout": readout, "probes": probes, "rng": 0}
+    found = agents.estimate_mean_square_error(np.zeros(n), 150, **options)
+    width = (found.upper - found.lower) / found.value
+    said = 4 * np.sqrt(np.log(2 / 0.01) / (probes * n))
+    assert width[step] == pytest.approx(said, rel=0.05)
+    assert (width > 0.9 * said).sum() > 1

@@ -201,3 +201,13 @@ def test_another_edge_attribute_can_hold_the_weights():
     graph = nx.path_graph(3)
     nx.set_edge_attributes(graph, 0.25, "gain")
     assert read_network(graph, weight="gain").iteration[0, 1] == 0.25
+
+
+def test_a_network_is_read_like_its_graph():
+    graph = nx.relabel_nodes(nx.wheel_graph(6), dict(enumerate("abcdef")))
+    network = read_network(graph, weights="metropolis")
+    again = read_network(network)
+    assert again.nodes == network.nodes
+    assert (again.iteration != network.iteration).nnz == 0
+    other = read_network(network, weights="max-degree").iteration
+    assert (other != read_network(graph, weights="max-degree").iteration).nnz == 0
