@@ -337,11 +337,7 @@ def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
         mean, prior = prior
     mean = real_array(mean, "prior mean", shape=(order,))
     covariance = semidefinite(real_array(prior, "prior"), "prior", order)
-    # states in units of their own keep their digits
-    variances = np.abs(np.diag(covariance))
-    units = _or_one(np.sqrt(variances))
-    scaled = covariance / np.outer(units, units)
-    return mean, units[:, None] * root(scaled)
+    return mean, root(covariance)
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
@@ -429,9 +425,5 @@ def _updated(
 
 def _sizes(array: NDArray, axis: int) -> NDArray:
     """Return norms along an axis that stays, one where they are zero."""
-    return _or_one(np.linalg.norm(array, axis=axis, keepdims=True))
-
-
-def _or_one(sizes: NDArray) -> NDArray:
-    """Return sizes, one where they are zero."""
+    sizes = np.linalg.norm(array, axis=axis, keepdims=True)
     return np.where(sizes > 0, sizes, 1.0)

@@ -336,8 +336,13 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
     if loop.never_ends or disturbances(noise.request.adjacency):
         return
     moves = DesignProblem(noise.plant_data, noise.request).moves.vectors
-    values, vectors = np.linalg.eigh(design.P0)
+    variances = np.diag(design.P0)
+    # states count in their deviations, or in moves where there are none
+    sizes = np.where(variances > 0, variances, np.sum(moves**2, axis=1))
+    units = np.sqrt(np.where(sizes > 0, sizes, 1.0))
+    values, vectors = np.linalg.eigh(design.P0 / units[:, None] / units)
     known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
+    moves = moves / units[:, None]
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
     if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
         warnings.warn(

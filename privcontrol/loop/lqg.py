@@ -19,7 +19,6 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import control as ct
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -40,6 +39,9 @@ _ROUNDINGS = 64
 _DENSE = 6000
 #: A direction that outputs see less than this, relative to its size, they do not see.
 _UNSEEN = 1e-10
+#: Ratio of the largest to the least price or variance up to which a Riccati equation is
+#: solved in the units that are given.
+_NEAR_ONE = 1e6
 
 
 # -- the regulator ---------------------------------------------------------------------
@@ -79,11 +81,7 @@ class Regulation:
     def settled(self) -> tuple[NDArray, NDArray]:
         """The gain (m, n + j) of ``ct.dlqr``, and its Riccati equation's solution."""
         n = len(self.A)
-        weights = (self.cost[:n, :n], self.cost[n:, n:], self.cost[:n, n:])
-        try:
-            gain, value, poles = ct.dlqr(self.A, self.B, *weights, method="scipy")
-        except (ValueError, ct.ControlArgument):
-            poles = [np.inf]
+        gain, value, poles = _riccati(self.A, self.B, self.cost)
         if not np.abs(poles).max() < 1:
             names = [f"state {k}" for k in range(n)]
             unreached = unseen_mode(self.A.T, self.B.T, names)
@@ -119,7 +117,10 @@ class Regulation:
         for t in reversed(range(samples)):
             stage = self.cost + both.T @ value @ both
             by_input = stage[n:, n:]
-            gains[t] = np.linalg.pinv(by_input, hermitian=True) @ stage[n:, :n]
+            sizes = _sizes(np.sqrt(np.maximum(np.diag(by_input), 0.0)))
+            units = np.outer(sizes, sizes)
+            inverse = np.linalg.pinv(by_input / units, hermitian=True) / units
+            gains[t] = inverse @ stage[n:, :n]
             prices[t] = root(by_input).T @ gains[t]
             value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
             value = (value + value.T) / 2
@@ -256,17 +257,9 @@ class Knowledge:
         noise are correlated.
         """
         A, G, C, F = self.system.matrices
-        cross = G @ F.T
-        measurement = F @ F.T
-        try:
-            covariance = scipy.linalg.solve_discrete_are(
-                A.T, C.T, G @ G.T, measurement, s=cross
-            )
-            weight = np.linalg.inv(C @ covariance @ C.T + measurement)
-            advance = (A @ covariance @ C.T + cross) @ weight
-            poles = np.linalg.eigvals(A - advance @ C)
-        except np.linalg.LinAlgError:
-            poles = np.array([np.inf])
+        entering = np.vstack([G, F])
+        found = _riccati(A.T, C.T, entering @ entering.T)
+        gain, covariance, poles = found
         if not np.abs(poles).max(initial=0.0) < 1:
             count = len(A) - self.plant.order
             states = (*self.plant.states, *(f"noise {i}" for i in range(count)))
@@ -284,11 +277,13 @@ class Knowledge:
                 "be positive definite"
             )
         spread = root(covariance)
+        seen = np.hstack([C @ spread, F])
+        weight = np.linalg.inv(seen @ seen.T)
         correct = covariance @ C.T @ weight
         none = self.unknown[:, :0]
         held = np.hstack([spread, np.zeros_like(G)])
-        after = held - correct @ np.hstack([C @ spread, F])
-        return Step(spread, none, correct, advance, after, spread, none, weight)
+        after = held - correct @ seen
+        return Step(spread, none, correct, gain.T, after, spread, none, weight)
 
     def gains(self, samples: float) -> Gains:
         """Return the observer with gains (T, N, p), or (N, p) without a horizon."""
@@ -380,6 +375,42 @@ class Step:
     def covariance(self) -> NDArray:
         """Error covariance (N, N) of the prediction, where all of it is known."""
         return self.spread @ self.spread.T
+
+
+def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Gain (m, n), solution (n, n) and poles of an LQ problem, infinite without any.
+
+    Where states or inputs are in units far apart it is solved again, in units in which
+    the first solution is one.
+    """
+    n = len(A)
+    both = np.hstack([A, B])
+    units = np.ones(len(cost))
+    for _ in range(2):
+        near = both * units / units[:n, None]
+        weights = cost * np.outer(units, units)
+        try:
+            value = scipy.linalg.solve_discrete_are(
+                near[:, :n],
+                near[:, n:],
+                weights[:n, :n],
+                weights[n:, n:],
+                s=weights[:n, n:],
+            )
+            stage = weights + near.T @ value @ near
+            gain = np.linalg.solve(stage[n:, n:], stage[n:, :n])
+        except ValueError:  # also of a singular matrix
+            return cost[n:, :n], cost[:n, :n], np.full(1, np.inf)
+        poles = np.linalg.eigvals(near[:, :n] - near[:, n:] @ gain)
+        states, inputs = np.split(units, [n])
+        found = value / states / states[:, None]
+        gain = gain * inputs[:, None] / states
+        sizes = np.append(np.diag(value), np.diag(stage)[n:])
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        if sizes.max() < _NEAR_ONE * sizes.min():
+            break
+        units = units / np.sqrt(sizes)
+    return gain, found, poles
 
 
 def _inverse(rows: NDArray, terms: NDArray) -> NDArray:

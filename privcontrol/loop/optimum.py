@@ -386,27 +386,32 @@ def least_cost(loop: LoopData) -> float:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design
-    basis = _basis(np.hstack([responses.points, *responses.balls]))
     total = noise_covariance(noise)
+    sizes = np.sqrt(np.diag(total))
+    units = np.where(sizes > 0, sizes, 1.0)[:, None]  # of the outputs
+    points = responses.points / units
+    balls = [ball / units for ball in responses.balls]
+    basis = _basis(np.hstack([points, *balls]))
+    total = total / units / units.T
     information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
     values, turn = np.linalg.eigh((information + information.T) / 2)
     if values[0] <= rank_tolerance(information, values):
         return math.nan  # rounding hides how large the noise is
     spread = turn / np.sqrt(values)
     covariance = spread @ spread.T
-    narrow = (basis @ spread) @ (basis @ spread).T
+    narrow = units * (basis @ covariance @ basis.T) * units.T
     plant = loop.side.plant
     known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
     K = design.regulator(loop.side, loop.weights, noise.horizon)
     gains = known.gains(noise.horizon)
     law = ObserverFeedback.of(loop.side, K, gains, design.form)
-    columns = basis.reshape(noise.horizon, noise.outputs, -1)
+    columns = (units * basis).reshape(noise.horizon, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
-    axes = [_axes(basis.T @ ball, slope) for ball in responses.balls]
-    moves = np.hstack([basis.T @ responses.points, *axes])
+    axes = [_axes(basis.T @ ball, slope) for ball in balls]
+    moves = np.hstack([basis.T @ points, *axes])
     spent = float(np.sum(slope * information))
     bound = problem.allowed**2 * _price(slope, moves) - spent
     return expected_total(loop) - _saved(loop, known) - bound
@@ -470,8 +475,9 @@ def _endless_excess(loop: LoopData) -> float:
         columns.append(np.abs(response[:, [moves.column]] * shaped) ** 2)
     seen = np.hstack(columns)
     slope = spectrum**2 * priced
-    unit = slope.max()
+    unit = slope.max() / seen.max()
     prices = np.ones(seen.shape[1])
-    found = scipy.optimize.linprog(prices, A_ub=-seen, b_ub=-slope / unit)
+    rows = seen / seen.max()
+    found = scipy.optimize.linprog(prices, A_ub=-rows, b_ub=-slope / slope.max())
     allowed = GaussianNoise.allowed_shift(request.budget, request.releases) ** 2
-    return allowed * unit * float(found.fun) - steady_state_cost(loop).privacy
+    return float(allowed * unit * found.fun - steady_state_cost(loop).privacy)

@@ -261,12 +261,20 @@ def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
 
 def reachability_gramian(system: LinearSystem) -> NDArray:
     """Return P = A P A^T + B B^T of a stable system, its covariance in white noise."""
-    return scipy.linalg.solve_discrete_lyapunov(system.A, system.B @ system.B.T)
+    return _gramian(system.A, system.B)
 
 
 def observability_gramian(system: LinearSystem) -> NDArray:
     """Return Q = A^T Q A + C^T C of a stable system, the energy x^T Q x of a state."""
-    return scipy.linalg.solve_discrete_lyapunov(system.A.T, system.C.T @ system.C)
+    return _gramian(system.A.T, system.C.T)
+
+
+def _gramian(A: NDArray, B: NDArray) -> NDArray:
+    """The solution of P = A P A^T + B B^T, with states in units that balance A."""
+    _, (sizes, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    units = np.outer(sizes, sizes)
+    balanced = A / sizes[:, None] * sizes
+    return units * scipy.linalg.solve_discrete_lyapunov(balanced, B @ B.T / units)
 
 
 def impulse_energies(system: LinearSystem) -> NDArray:
@@ -325,9 +333,16 @@ def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDAr
 
 
 def root(covariance: NDArray) -> NDArray:
-    """A square root M (size, size) with M M^T = covariance."""
-    values, vectors = scipy.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    """A square root M (size, size) with M M^T = covariance.
+
+    It is that of the correlations, so it is as precise for entries in units far apart.
+    """
+    sizes = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    units = np.where(sizes > 0, sizes, np.inf)
+    correlation = np.clip(covariance / units[:, None] / units, -1.0, 1.0)
+    np.fill_diagonal(correlation, 1.0)
+    values, vectors = scipy.linalg.eigh(correlation)
+    return sizes[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 # -- matrices of either kind -------------------------------------------------------------
