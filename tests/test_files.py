@@ -439,3 +439,9 @@ def test_laplace_noise_that_keeps_only_its_worst_move_comes_back(path):
     assert len(design.guarantee.loss.rows) == 1 and any(design.guarantee.loss.moves)
     design.save(path)
     assert pc.load(path) == design
+
+
+def test_a_folder_that_is_missing_is_named_and_not_a_temporary_file(tmp_path):
+    target = tmp_path / "none" / "noise.json"
+    with pytest.raises(FileNotFoundError, match="existing folder.*none'; make it"):
+        cases.vehicle_noise().save(target)

@@ -46,6 +46,20 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     subtracts the messages of two runs. Each node of the network gets a dict with 32
     bytes of the operating system for each neighbour, the same at both ends.
 
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    dict
+        From each node to a dict from its neighbours to their 32 bytes.
+
+    Raises
+    ------
+    TypeError
+        If it is no Network; `read_network` makes one.
+
     Examples
     --------
     >>> from privcontrol.consensus import pair_keys, read_network

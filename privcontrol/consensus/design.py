@@ -120,6 +120,11 @@ def private_consensus(
         noise of its own and of the same size, which hides the ball as it hides a
         number.
 
+    Returns
+    -------
+    PrivateConsensus
+        With one draw of noise for each agent and run.
+
     Raises
     ------
     ValueError, TypeError
@@ -319,6 +324,11 @@ def optimal_consensus_epsilon(
         Rounded up (DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state
         readout).
 
+    Raises
+    ------
+    ValueError
+        If a number is out of its range, or Gaussian noise is asked for with delta = 0.
+
     Examples
     --------
     >>> round(optimal_consensus_epsilon(2.0, 10, 1.0, family="laplace"), 12)
@@ -363,7 +373,12 @@ def optimal_consensus_error(
     budget : PrivacyBudget
         Laplace noise meets (epsilon, 0) and makes no use of a delta.
     nodes, radius, family, readout
-        As for `optimal_consensus_epsilon`.
+        As for `optimal_consensus_epsilon`, which names the errors too.
+
+    Returns
+    -------
+    float
+        In squared units of the initial values.
 
     Examples
     --------
@@ -404,7 +419,7 @@ def optimal_consensus_scales(
         mu_i: how far each node's initial value may move.
     objective : {"worst", "total"}, optional
     family, readout
-        As for `optimal_consensus_epsilon`.
+        As for `optimal_consensus_epsilon`, which names the errors too.
 
     Returns
     -------

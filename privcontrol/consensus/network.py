@@ -254,6 +254,10 @@ def read_network(
     weight : str, optional
         Name of the edge attribute of a networkx graph.
 
+    Returns
+    -------
+    Network
+
     Raises
     ------
     ValueError

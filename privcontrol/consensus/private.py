@@ -608,6 +608,20 @@ class PrivateConsensus(Frozen):
         For messages it is the mean of the variances v_i of what the agents draw alone.
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
+
+        Parameters
+        ----------
+        readout : {"message", "state"}, optional
+
+        Returns
+        -------
+        float
+            Total over the nodes, in squared units of the values.
+
+        Raises
+        ------
+        ValueError
+            If the readout is another one.
         """
         return self.dimension * self.noise.limit_error(readout)
 
@@ -650,6 +664,20 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     They are as many as ``consensus.coalition``, and surround the most exposed node, or
     cut it off from most of the others. Empty for independent noise, and in large
     networks, whose bound knows no coalition that attains it.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+
+    Returns
+    -------
+    tuple
+        Names of agents.
+
+    Raises
+    ------
+    TypeError
+        If it is no PrivateConsensus.
 
     Examples
     --------

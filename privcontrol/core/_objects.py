@@ -272,6 +272,11 @@ def finished_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
     finished. Nobody can guess the temporary name, so nobody can plant a link there. A
     ``FileExistsError`` says that the name is taken, unless that file is to be replaced.
     """
+    if not path.absolute().parent.is_dir():
+        folder = str(path.absolute().parent)
+        raise FileNotFoundError(
+            f"path: expected an existing folder, got none at {folder!r}; make it first"
+        )
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         yield temporary

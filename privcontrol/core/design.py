@@ -380,6 +380,11 @@ def design_gaussian(
         Algorithm 1 of the short version of DPAM: Lambda = sigma basis, with the least
         sigma that meets the budget. The lower bound is still that of any noise.
 
+    Returns
+    -------
+    NoiseDesign
+        The noise, its guarantee, its cost, and a lower bound of any noise's cost.
+
     Raises
     ------
     NotRealizableError
@@ -496,6 +501,10 @@ def design_laplace(
     basis : "optimal" or array_like, shape (m, r), optional
         With an array: exactly Algorithm 2 (with its inverse where a transpose is
         printed), Lambda = sigma basis.
+
+    Returns
+    -------
+    NoiseDesign
 
     Raises
     ------

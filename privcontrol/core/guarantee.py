@@ -436,7 +436,17 @@ class PrivacyGuarantee(Accounted, Saved):
         return total
 
     def repeated(self, count: int) -> PrivacyGuarantee:
-        """Return the guarantee of `count` independent releases by this very mechanism."""
+        """Return the guarantee of `count` independent releases by this very mechanism.
+
+        Parameters
+        ----------
+        count : int
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the count is not a whole number of at least one.
+        """
         count = positive_integer(count, "count")
         delta = self.quoted_delta
         if _fails(self):
@@ -723,6 +733,14 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
     of them by `chain`, and then composed by `PrivacyGuarantee.compose`. The result is
     never above (sum of epsilon, sum of delta) at the smallest radius, the paper's bound
     (IP Proposition 2).
+
+    Parameters
+    ----------
+    *guarantees : PrivacyGuarantee
+
+    Returns
+    -------
+    PrivacyGuarantee
 
     Raises
     ------

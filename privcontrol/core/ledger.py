@@ -312,7 +312,10 @@ class PrivacyLedger:
         self._store.update(further)
 
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
-        """Return whether `charge` would succeed now. Only `charge` reserves anything."""
+        """Return whether `charge` would succeed now. Only `charge` reserves anything.
+
+        Parameters and errors are those of `charge`.
+        """
         state = self._store.snapshot().state
         return _total(state, guarantee, count).satisfies(self.budget)
 

@@ -403,6 +403,16 @@ class Noise(Frozen, ABC):
 class GaussianNoise(Noise):
     """Add gamma = factor @ eta, eta standard normal (DPAM Definition 6).
 
+    Parameters
+    ----------
+    factor : array_like, shape (m, r), or (m,) for independent entries
+        Lambda, in the unit of what is published.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the factor has another shape, or is not real and finite.
+
     Examples
     --------
     >>> noise = GaussianNoise([[1.0], [2.0]])
@@ -463,6 +473,8 @@ class GaussianNoise(Noise):
 
 class LaplaceNoise(Noise):
     """Add gamma = factor @ eta, eta Laplace of scale one, variance two (DPAM Definition 6).
+
+    Parameters and errors are those of `GaussianNoise`.
 
     Examples
     --------

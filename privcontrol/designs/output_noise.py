@@ -351,7 +351,19 @@ class OutputNoise(SummedNoise, Saved):
         """Write the noise to a design file, which `privcontrol.load` certifies again.
 
         The file is JSON with exact numbers. It is public: it says how large the noise is,
-        and nothing of a draw. `ValueError` for a run of noise without a horizon.
+        and nothing of a draw.
+
+        Parameters
+        ----------
+        path : str or Path
+            An existing file is replaced.
+
+        Raises
+        ------
+        OSError
+            If the path cannot be written.
+        ValueError
+            For a run of noise without a horizon.
         """
         if self.horizon != (self.guarantee.scope.horizon or self.horizon):
             raise ValueError(

@@ -246,6 +246,14 @@ def private_feedback(
     PrivateLoop
         Its ``reference`` r (p,) or (p, T) is what the outputs are to follow.
 
+    Raises
+    ------
+    control.ControlDimension
+        If C has other numbers of inputs or outputs than the plant asks for.
+    ValueError
+        If the sign is another one, or plant and controller both pass their input on at
+        once.
+
     Examples
     --------
     A discrete PI controller on a tank with a level of 2:
@@ -486,8 +494,16 @@ def private_lqg(
     Returns
     -------
     PrivateLoop
-        `ValueError` if no stabilising gain exists, or a co-design has no noise to start
-        from.
+
+    Raises
+    ------
+    control.ControlArgument
+        If ``sys`` is not a discrete-time StateSpace.
+    control.ControlDimension
+        If a matrix has another shape.
+    ValueError
+        If a weight or a covariance is not positive semidefinite, no stabilising gain
+        exists, or a co-design has no noise to start from.
 
     Warns
     -----

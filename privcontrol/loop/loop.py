@@ -262,12 +262,37 @@ class PrivateLoop(LoopData):
     ) -> NDArray:
         """Return E (x_i(t) - target_i(t))^2 (n, T) exactly, in the states' squared units.
 
-        Parameters are those of `simulate`; disturbances are None, one array (n, T) for
-        all trials, or "design". The ``target`` (n,) or (n, T) is what the states are to
-        be. It is xd of observer loops by default. Where a controller's own reference is
-        followed, states that a followed output reads alone are to be as that output's
-        reference, and a ``ValueError`` asks for the target if others count. Without a
-        reference it is zero.
+        Parameters
+        ----------
+        timepts, reference, feedforward, initial_state, initial_estimate, exogenous
+            As for `simulate`.
+        disturbance, measurement_noise : optional
+            None, one array (n, T) or (p, T) for all trials, or "design": with the
+            covariances QN and RN. By default nothing disturbs.
+        target : array_like, shape (n,) or (n, T), optional
+            What the states are to be: xd of observer loops by default. Where a
+            controller's own reference is followed, states that a followed output reads
+            alone are to be as that output's reference. Without a reference it is zero.
+
+        Returns
+        -------
+        ndarray, shape (n, T)
+
+        Raises
+        ------
+        ValueError
+            If the plant is nonlinear, the times are not 0, dt, 2 dt, .., or a target is
+            needed and missing.
+        control.ControlDimension
+            If a signal has another shape.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> errors = loop.mean_square_error([0.0, 0.1], initial_state=[1.0, 0.0])
+        >>> errors[:, 0].round(6)
+        array([1., 0.])
         """
         refuse_moments(self, "mean_square_error")
         run = over_run(self, timepts, reference, target=target, **signals)
@@ -285,16 +310,24 @@ class PrivateLoop(LoopData):
     ) -> LoopCost:
         """Return E sum e'Q e + v'R v + 2 e'N v exactly, e = x - target, v = u - ud.
 
-        Parameters are those of `simulate` and `mean_square_error`. `ValueError` if the
-        loop has no Q and R.
+        Parameters are those of `mean_square_error`: by default nothing disturbs.
+
+        Returns
+        -------
+        LoopCost
+            In all and by cause: regulation, disturbance, privacy.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no Q and R; and as for `mean_square_error`.
 
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
         >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
-        >>> times = range(5) * np.float64(0.1)
-        >>> loop.cost(times, initial_state=[1.0, 0.0], disturbance="design").privacy
-        0.0
+        >>> loop.cost(np.arange(5) * 0.1, initial_state=[1.0, 0.0], disturbance="design")
+        LoopCost(6.27434: regulation=6.2722, disturbance=0.00214183, privacy=0)
         """
         refuse_moments(self, "cost")
         return expected_cost(
@@ -302,7 +335,13 @@ class PrivateLoop(LoopData):
         )
 
     def online(self) -> OnlineController:
-        """Run the controller as in the cloud, a sample at a time, from the start."""
+        """Run the controller as in the cloud, a sample at a time, from the start.
+
+        Returns
+        -------
+        OnlineController
+            ``step(yhat)`` takes what was published, and returns the inputs.
+        """
         return OnlineController(self)
 
     @cached_property
@@ -434,11 +473,28 @@ class PrivateLoop(LoopData):
 
         It holds the guarantee with its assumptions and what it does not hide, the
         noise, the eavesdropper's error (of a disturbance: how often it is detected),
-        the cost by cause and the error of the states.
-        It holds no signal of any run. An existing file at ``path`` is replaced.
-        `ValueError` without noise, or with noise without a horizon. ``time_unit="h"``
-        and ``units={"y": "K"}`` label times, outputs and states; dt is in seconds
-        without the first.
+        the cost by cause and the error of the states. It holds no signal of any run.
+
+        Parameters
+        ----------
+        path : str or Path
+            An existing file is replaced.
+        time_unit : str, optional
+            Unit in which dt is counted, such as ``"h"``; seconds by default.
+        units : mapping of str to str, optional
+            Units of outputs and states by name, such as ``{"y": "K"}``.
+
+        Returns
+        -------
+        Path
+            Of the page.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no noise, or noise without a horizon.
+        OSError
+            If the path cannot be written.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
@@ -453,8 +509,17 @@ class PrivateLoop(LoopData):
     def save(self, path: str | Path) -> None:
         """Write plant, controller, weights and noise to a file for `privcontrol.load`.
 
-        It raises `OSError` if ``path`` cannot be written, and `ValueError` if plant or
-        controller are functions.
+        Parameters
+        ----------
+        path : str or Path
+            An existing file is replaced.
+
+        Raises
+        ------
+        OSError
+            If the path cannot be written.
+        ValueError
+            If plant or controller are functions.
         """
         write(path, self)
 

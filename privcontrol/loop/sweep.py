@@ -415,7 +415,13 @@ def tradeoff(
     Returns
     -------
     Tradeoff
-        `ValueError` if a design is unknown, or an epsilon or delta is out of range.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a design is unknown, an epsilon or delta is out of range, or "codesign" over a
+        horizon has no P0. Errors of the loop are those of `private_lqg`, of the noise
+        those of `design_output_noise`.
 
     Examples
     --------
@@ -731,6 +737,11 @@ def horizon_growth(
         On the plant's trajectories.
     horizons : int or sequence of int
         Increasing numbers of samples T.
+
+    Returns
+    -------
+    HorizonGrowth
+        Least noise and modes over the horizons, to print and to plot.
 
     Raises
     ------

@@ -108,8 +108,8 @@ def create_channel_iosystem(
         noise.plant_data.dt,
         name=_block_name(name, "channel"),
         inputs=inputs,
-        outputs=outputs or numbered("yhat", p),
-        states=states or numbered("xi", len(A)),
+        outputs=_names(outputs, "outputs", "yhat", p),
+        states=_names(states, "states", "xi", len(A)),
     )
 
 
@@ -126,8 +126,20 @@ def create_noise_iosystem(
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
     sample 0, driven noise the plant itself from fresh eta, and independent noise a static
     gain. Noise correlated in another way has no system of finite order, so its own
-    samples pass through a unit gain. Names default to ``eta[i]``, ``gamma[i]``, ``xi[i]``.
-    To publish a measurement use `create_channel_iosystem`.
+    samples pass through a unit gain. To publish a measurement use
+    `create_channel_iosystem`, whose errors are the same.
+
+    Parameters
+    ----------
+    noise : OutputNoise
+    name : str, optional
+        Name of the system, ``noise`` by default.
+    inputs, outputs, states : list of str, optional
+        Names, by default ``eta[i]``, ``gamma[i]`` and ``xi[i]``.
+
+    Returns
+    -------
+    control.StateSpace
 
     Examples
     --------
@@ -143,10 +155,21 @@ def create_noise_iosystem(
         *system.matrices,
         noise.plant_data.dt,
         name=_block_name(name, "noise"),
-        inputs=inputs or numbered("eta", system.input_count),
-        outputs=outputs or numbered("gamma", noise.outputs),
-        states=states or numbered("xi", system.order),
+        inputs=_names(inputs, "inputs", "eta", system.input_count),
+        outputs=_names(outputs, "outputs", "gamma", noise.outputs),
+        states=_names(states, "states", "xi", system.order),
     )
+
+
+def _names(
+    given: Sequence[str] | None, argument: str, prefix: str, count: int
+) -> Sequence[str]:
+    """Return the names that were given, as many as there are signals, or numbers."""
+    if given is None:
+        return numbered(prefix, count)
+    if len(given) != count:
+        raise ValueError(f"{argument}: expected {count} names, got {len(given)}")
+    return given
 
 
 def numbered(prefix: str, count: int) -> list[str]:

@@ -508,6 +508,11 @@ class InitialStateAdjacency(_OfStates):
     norm : {1, 2, inf}, optional
         p of the ball. A box (inf) is hidden by its 2^(k-1) corners, for at most 16 states.
 
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, or the norm is another one.
+
     Examples
     --------
     >>> import privcontrol as pc

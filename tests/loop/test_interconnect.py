@@ -104,3 +104,11 @@ def test_the_loops_systems_take_pythoncontrols_tools():
     assert np.isfinite(ct.system_norm(gain, 2))
     assert abs(gain(1)) == pytest.approx(abs(loop.closed_loop.dcgain()[1, 3]))
     assert ct.bode_plot(gain).axes.size == 2
+
+
+@pytest.mark.parametrize("make", [pc.create_noise_iosystem, pc.create_channel_iosystem])
+@pytest.mark.parametrize("which", ["inputs", "outputs", "states"])
+def test_names_of_another_number_are_counted_in_the_error(make, which):
+    """They ended in dimensions of a B matrix."""
+    with pytest.raises(ValueError, match=f"{which}: expected .* names.*got 7"):
+        make(cases.vehicle_noise(), **{which: list("abcdefg")})
