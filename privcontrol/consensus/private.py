@@ -683,11 +683,11 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     --------
     >>> import networkx as nx, privcontrol as pc
     >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-3)
-    >>> ring = pc.private_consensus(
-    ...     nx.cycle_graph(6), budget, 1.0, weights="metropolis", pairwise_std=5.0,
-    ...     coalition=2)
-    >>> pc.consensus.worst_coalition(ring)
-    (1, 5)
+    >>> bridge = nx.barbell_graph(3, 1)  # two triangles, joined by one agent
+    >>> joined = pc.private_consensus(
+    ...     bridge, budget, 1.0, weights="metropolis", pairwise_std=5.0, coalition=1)
+    >>> pc.consensus.worst_coalition(joined)
+    (2,)
     """
     instance_of(
         consensus, PrivateConsensus, "consensus", "private_consensus(graph, ..)"

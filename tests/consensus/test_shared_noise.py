@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import control as ct
 import mpmath
@@ -23,6 +24,7 @@ from privcontrol.core import (
     LinearQuery,
     Mechanism,
     PrivacyBudget,
+    PrivacyWarning,
     audit,
 )
 
@@ -548,3 +550,21 @@ def test_a_weight_lost_in_rounding_links_both_ends_or_none():
             assert (j in linked[i]) == (i in linked[j])
         ends = {frozenset(link) for link in zip(*map(np.ndarray.tolist, network.links))}
         assert ends == {frozenset((i, j)) for i in range(3) for j in linked[i]}
+
+
+def test_noise_that_a_coalition_takes_out_warns():
+    """Two surround every agent of a ring, and none of a wheel: shared noise or not."""
+    options = {"weights": "metropolis", "pairwise_std": "auto", "coalition": 2}
+    with pytest.warns(
+        PrivacyWarning, match=r"a coalition of 2: beside it the agents draw 100.0% of"
+    ):
+        ring = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, **options)
+    alone = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, weights="metropolis")
+    assert ring.scales == pytest.approx(alone.scales, rel=1e-9)
+    with pytest.warns(PrivacyWarning, match="more pairwise_std"):
+        few = options | {"pairwise_std": 1e-3}
+        private_consensus(nx.complete_graph(7), BUDGET, 1.0, **few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wheel = private_consensus(nx.wheel_graph(7), BUDGET, 1.0, **options)
+    assert wheel.scales.max() < 0.9 * alone.scales.max()
