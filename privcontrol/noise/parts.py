@@ -391,9 +391,11 @@ class Filtered(NoisePart):
     def state_root(self) -> NDArray:
         if not self.starts_stationary:
             return np.zeros((self.system.order, 0))
-        values, vectors = scipy.linalg.eigh(self.state_covariance)
-        variances = np.maximum(values, 0.0)
-        return vectors * np.sqrt(variances)
+        covariance = self.state_covariance
+        variances = np.diag(covariance)[:, None]
+        units = np.sqrt(np.where(variances > 0, variances, 1.0))
+        values, vectors = scipy.linalg.eigh(covariance / units / units.T)
+        return units * vectors * np.sqrt(np.maximum(values, 0.0))
 
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:

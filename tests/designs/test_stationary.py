@@ -416,3 +416,22 @@ def test_signals_of_bounded_energy_are_hidden_by_a_floor_too():
     assert partly.std**2 == pytest.approx(15**2 + size**2 / 0.19, rel=1e-6)
     alone = pc.design_output_noise(lag, **request)
     assert partly.design.cost - 15**2 < alone.design.cost
+
+
+@pytest.mark.parametrize("units", [[1e8, 1e-8, 1.0], [1.0, 1e11, 1e-2]])
+def test_units_of_the_states_change_nothing_of_the_noise(units):
+    """Variances of states far apart were half wrong, and so was the first sample."""
+    A = np.array([[0.2, 0.6, -0.3], [-0.5, 0.4, 0.2], [0.1, 0.3, 0.5]])
+    B = np.array([[1.0], [-0.4], [0.7]])
+    C = np.array([[1.0, 0.3, 0.0], [0.2, -1.0, 0.5], [0.0, 0.4, 1.0]])
+    unit = np.array(units)
+    stds = []
+    for plant in (
+        ct.ss(A, B, C, 0, 1),
+        ct.ss(A * unit[:, None] / unit, B * unit[:, None], C / unit, 0, 1),
+    ):
+        noise = design(plant, pc.DisturbanceAdjacency(1.0))
+        stds.append(noise.over(3).stds)
+    ordinary, odd = stds
+    assert odd == pytest.approx(ordinary, rel=1e-9)
+    assert odd == pytest.approx(np.repeat(odd[:, :1], 3, axis=1), rel=1e-9)
