@@ -543,8 +543,9 @@ def row_sum_norm(matrix: BallMatrix) -> Ball:
 
 
 def frobenius_norm(matrix: BallMatrix) -> Ball:
-    """Return the Frobenius norm, as a ball."""
-    return sum((entry * entry for entry in matrix.entries()), arb(0)).sqrt()
+    """Return the Frobenius norm, from above, as a ball."""
+    sizes = [entry.abs_upper() for entry in matrix.entries()]
+    return sum((size * size for size in sizes), arb(0)).sqrt()
 
 
 def spectral_norm(matrix: BallMatrix) -> Ball:
