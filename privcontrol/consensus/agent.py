@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from os import PathLike
 from threading import Lock
 from typing import Any
@@ -149,28 +149,29 @@ class Agent:
         self._shape = private.shape
         self._value = private.ravel()
         self._published: list[NDArray] = []
-        self._repaired: set[Hashable] = set()
-        self._heard: set[Hashable] = set()
+        self._repaired: set[str] = set()
+        self._heard: set[str] = set()
         self._process = os.getpid()
         self._lock = Lock()
         self._store: FileStore | None = None
         self._known = Snapshot()  # of the file, which holds what is published
-        # who speaks in the file, in which run where secrets tell it
-        secrets_of = [
-            f"{other} {key.hex()}" for other, (_, key) in self._shared.items()
-        ]
-        names = [str(node), str(self._shape), *secrets_of]
-        self._speaker = {"speaker": fingerprint(names)}
+        # what the first message is made of
+        own = [str(node), str(self._shape), self._family, repr(self._own_scale)]
+        self._made_of = {"own": fingerprint(own)}
+        for other, (size, key) in self._shared.items():
+            self._made_of[f"shared {other}"] = fingerprint([repr(size), key.hex()])
         if path is not None:
             self._store = FileStore(as_path(path).absolute(), _KIND)
             if self._store.path.exists():
                 self._known = self._store.snapshot()
-                if self._known.state != self._speaker:
+                made_of = self._known.state
+                if not self._made_of.items() <= made_of.items():
                     raise PrivacyError(
-                        f"path: expected a file of agent {node} and these secrets, got "
-                        "that of another agent or run; take a path for each agent and "
-                        "each run"
+                        f"path: expected a file of agent {node} with this noise and "
+                        "these secrets, got that of another agent or run; take a path "
+                        "for each agent and each run"
                     )
+                self._made_of = made_of  # neighbours may have left since
                 for record in self._store.entries():
                     self._remember(**decode(record))
 
@@ -247,7 +248,7 @@ class Agent:
                     "messages: expected numbers so near that the step towards them is "
                     "finite; leave out who sends others"
                 )
-            self._publish(following, heard=numbers)
+            self._publish(following, heard={str(sender) for sender in numbers})
 
     def repair(self, missing: list[Hashable]) -> None:
         """Take out the noise that is shared with neighbours who never sent a message.
@@ -275,14 +276,14 @@ class Agent:
                 f"missing: expected a list of nodes, got {type(missing).__name__}"
             )
         self._check_process()
-        gone = [node for node in self._shared if node in missing]
+        gone = {str(node): node for node in self._shared if node in missing}
         with self._lock:
             if not self._published:
                 raise PrivacyError(
                     f"agent {self.node}: it has sent no message yet, and must not send "
                     "one once others are repaired; start a new run with fresh secrets"
                 )
-            heard = [str(node) for node in gone if node in self._heard]
+            heard = [name for name in gone if name in self._heard]
             if heard:
                 raise PrivacyError(
                     f"missing: agent {self.node} has heard {', '.join(heard[:5])}, "
@@ -291,10 +292,10 @@ class Agent:
                 )
             nothing = np.zeros_like(self._value)
             following = self._published[-1].copy()
-            for node in gone:
-                if node not in self._repaired:
+            for name, node in gone.items():
+                if name not in self._repaired:
                     following -= self._released(nothing, [], [node])
-            self._publish(following, repaired=gone)
+            self._publish(following, repaired=list(gone))
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken
@@ -361,22 +362,20 @@ class Agent:
         self,
         message: NDArray,
         *,
-        repaired: Container[Hashable] = (),
-        heard: Container[Hashable] = (),
+        repaired: Iterable[str] = (),
+        heard: Iterable[str] = (),
     ) -> None:
         """Keep a message, and whom it repaired and heard, on disk first."""
-        places = list(enumerate(self._shared))
         record: dict[str, Any] = {"message": message}
-        record["repaired"] = [k for k, node in places if node in repaired]
-        new = [k for k, node in places if node in heard and node not in self._heard]
-        record["heard"] = new
+        record["repaired"] = list(repaired)
+        record["heard"] = sorted(set(heard) - self._heard)
         store = self._store
         if store is not None:
             content = encode(record)
             written = None
             if self._published:
-                written = store.append(self._known, content, self._speaker)
-            elif store.create(content, self._speaker):
+                written = store.append(self._known, content, self._made_of)
+            elif store.create(content, self._made_of):
                 written = store.snapshot()
             if written is None:
                 raise PrivacyError(
@@ -387,13 +386,12 @@ class Agent:
         self._remember(**record)
 
     def _remember(
-        self, message: NDArray, repaired: list[int], heard: list[int]
+        self, message: NDArray, repaired: list[str], heard: list[str]
     ) -> None:
-        """Count a message, and the places of those who share that it repaired and heard."""
-        nodes = list(self._shared)
+        """Count a message, and the names of neighbours that it repaired and heard."""
         self._published.append(message)
-        self._repaired.update(nodes[k] for k in repaired)
-        self._heard.update(nodes[k] for k in heard)
+        self._repaired.update(repaired)
+        self._heard.update(heard)
 
     def __repr__(self) -> str:
         count = len(self._weights)

@@ -274,30 +274,79 @@ def test_a_second_process_of_the_same_agent_does_not_speak(tmp_path):
 
 
 def test_a_file_is_for_one_agent_and_one_run(tmp_path):
-    """It spoke an agent's messages for another one, and took out noise of another run."""
-    path = tmp_path / "agent"
+    """It spoke an agent's messages for another one, and took out noise of another run.
+
+    The guarantee is that of the noise behind the message, so no other one goes on either.
+    """
     keys = pair_keys(SHARED.network)
-    message = SHARED.agent(3, 7.0, keys[3], path=path).message()
-    with pytest.raises(PrivacyError, match="of agent 4 and these secrets"):
-        SHARED.agent(4, 7.0, keys[4], path=path)
-    with pytest.raises(PrivacyError, match="path for each agent and each run"):
-        SHARED.agent(3, 7.0, pair_keys(SHARED.network)[3], path=path)
-    assert SHARED.agent(3, 7.0, keys[3], path=path).message() == message
-    planar = private_consensus(TEN_AGENTS, BUDGET, 1.0, dimension=2)
+    fresh = pair_keys(SHARED.network)
+    unit = NodeAdjacency(1.0)
+    less = {"pairwise_std": 29.0, "coalition": 1}
     single = private_consensus(TEN_AGENTS, BUDGET, 1.0)
-    single.agent(1, 2.0, path=tmp_path / "single").message()
-    with pytest.raises(PrivacyError, match="that of another agent or run"):
-        planar.agent(1, [2.0, 3.0], path=tmp_path / "single")
+    planar = private_consensus(TEN_AGENTS, BUDGET, 1.0, dimension=2)
+    laplace = private_consensus(TEN_AGENTS, BUDGET, 1.0, family="laplace")
+    agents = {
+        "shared": lambda path: SHARED.agent(3, 7.0, keys[3], path=path),
+        "another agent": lambda path: SHARED.agent(4, 7.0, keys[4], path=path),
+        "another run": lambda path: SHARED.agent(3, 7.0, fresh[3], path=path),
+        "less shared noise": lambda path: PrivateConsensus(
+            SHARED.network, SHARED.scales, unit, **less
+        ).agent(3, 7.0, keys[3], path=path),
+        "single": lambda path: single.agent(3, 7.0, path=path),
+        "a vector": lambda path: planar.agent(3, [7.0, 8.0], path=path),
+        "another family": lambda path: laplace.agent(3, 7.0, path=path),
+        "other noise": lambda path: PrivateConsensus(
+            single.network, 2 * single.scales, unit
+        ).agent(3, 7.0, path=path),
+    }
+    for case, speaks in agents.items():
+        path = tmp_path / case
+        message = speaks(path).message()
+        for other, made in agents.items():
+            if other == case:
+                assert np.all(made(path).message() == message)
+                continue
+            with pytest.raises(PrivacyError, match="that of another agent or run"):
+                made(path)
+                pytest.fail(f"{case}: {other}")
 
 
 def test_an_agent_goes_on_where_its_network_has_changed(tmp_path):
-    """Only own noise: its messages are functions of the first one on any network."""
-    path = tmp_path / "agent"
-    agent = private_consensus(nx.star_graph(4), BUDGET, 1.0, weights="metropolis")
-    hub = agent.agent(0, 5.0, path=path)
-    hub.update({3: 1.0, 4: 2.0})
-    fewer = private_consensus(nx.star_graph(2), BUDGET, 1.0, weights="metropolis")
-    assert fewer.agent(0, 5.0, path=path).published == hub.published
+    """Whom it heard is known by name: what it shares with them is never taken out.
+
+    In its file neighbours were places among those of the old network.
+    """
+    star = read_network(nx.star_graph(4), weights="metropolis")
+    fewer = read_network(nx.star_graph([0, 2, 3, 4]), weights="metropolis")
+    other = read_network(nx.star_graph([0, 4, 9]), weights="metropolis")
+    alone = PrivateConsensus(star, 1.0, NodeAdjacency(1.0)).agent(
+        0, 5.0, path=tmp_path / "alone"
+    )
+    alone.update({2: 1.0, 4: 2.0})
+    again = PrivateConsensus(other, 1.0, NodeAdjacency(1.0)).agent(
+        0, 5.0, path=tmp_path / "alone"
+    )
+    assert again.published == alone.published
+    keys = pair_keys(star)[0]
+    path = tmp_path / "shared"
+
+    def hub(network, keys):
+        shared = {"pairwise_std": 30.0, "coalition": 0}
+        group = PrivateConsensus(network, 1.0, NodeAdjacency(1.0), **shared)
+        return group.agent(0, 5.0, keys, path=path)
+
+    hub(star, keys).update({2: 1.0})
+    with pytest.raises(PrivacyError, match="has heard 2,"):
+        hub(fewer, keys).repair([2])
+    hub(star, keys).repair([3])
+    again = hub(fewer, keys)
+    message = again.message()
+    again.repair([1, 3])  # no neighbour any more, and taken out before
+    assert again.message() == message
+    again.repair([4])
+    assert again.message() != message
+    with pytest.raises(PrivacyError, match="with this noise"):
+        hub(other, keys | {9: bytes(32)})  # shares nothing with the newcomer
 
 
 def test_messages_from_the_end_of_the_doubles_are_refused():
