@@ -275,39 +275,41 @@ class PrivacyLedger:
         """Return whether a charge of this identity was made."""
         return any(entry.get("release") == identity for entry in self._charges())
 
-    def reached(self, identity: str) -> int:
-        """Return up to which sample a gateway of this identity may have published."""
-        return int(self._store.snapshot().state["reached"].get(identity, 0))
+    def reached(self, identity: str) -> tuple[int, str | None]:
+        """Return up to which sample a gateway may have published, and its file's mark."""
+        state = self._store.snapshot().state
+        marks = state.get("marks", {})  # older files have none
+        return int(state["reached"].get(identity, 0)), marks.get(identity)
 
-    def reach(self, identity: str, before: int, index: int) -> None:
+    def reach(self, identity: str, index: int, before: str | None, mark: str) -> None:
         """Note that a gateway may now publish up to a sample, and not beyond it.
+
+        Of the files that hold the mark of the last note, as copies do, one alone makes
+        the next.
 
         Parameters
         ----------
         identity : str
             Of the gateway.
-        before : int
-            How far it had come, by its own account.
         index : int
             How far it comes now.
+        before : str or None
+            The mark of the last note, None for the first one.
+        mark : str
+            A fresh one, which the gateway's file already holds.
 
         Raises
         ------
         PrivacyError
-            If the ledger knows that it had come further: its file is an older copy, or
-            another process uses a copy of it.
+            If the last note has another mark: a copy of the file was faster.
         """
 
         def further(state: dict) -> Change:
-            known = state["reached"].get(identity, 0)
-            if known > before:
-                raise PrivacyError(
-                    f"the ledger has noted samples up to {known} of this gateway, whose "
-                    f"file tells of {before}: it is an older copy, or a copy of it is in "
-                    "use. Publish with the newest file only; if it is lost, a new gateway "
-                    "continues the run (start=...)"
-                )
-            return None, state | {"reached": state["reached"] | {identity: index}}
+            marks = state.get("marks", {})
+            if marks.get(identity) != before:
+                raise another_copy(state["reached"].get(identity, 0))
+            reached = state["reached"] | {identity: index}
+            return None, state | {"reached": reached, "marks": marks | {identity: mark}}
 
         self._store.update(further)
 
@@ -441,6 +443,16 @@ class PrivacyLedger:
         used = f"epsilon = {used}" if self.budget.gdp is None else f"{used}-GDP"
         releases = counted(spent.releases, "release")
         return f"spent {used} by {charges} of {releases}, {left} remaining"
+
+
+def another_copy(reached: int) -> PrivacyError:
+    """Return the error for a gateway's file that is not the one that went on."""
+    return PrivacyError(
+        f"path: samples up to {reached} may have been published that this file does not "
+        "know: another copy of it went on and this is an older copy, or the ledger is. "
+        "Resume the newest file with the newest ledger; if it is lost, a new gateway "
+        "continues the run (start=...)"
+    )
 
 
 def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:

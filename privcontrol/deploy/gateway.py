@@ -31,7 +31,7 @@ from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, MemoryStore, Store
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
 from ..core.guarantee import EXACTLY, PrivacyGuarantee, released
-from ..core.ledger import PrivacyLedger
+from ..core.ledger import PrivacyLedger, another_copy
 from ..core.release import (
     StandardEntry,
     Step,
@@ -42,7 +42,7 @@ from ..core.release import (
     step_sizes,
 )
 from ..designs.output_noise import OutputNoise, guarantee_on_grid
-from ..noise.exact import ExactNoise
+from ..noise.exact import Entries, ExactNoise
 from ..noise.parts import sample_index
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Gateway:
         it the gateway ends with its process.
     ledger : PrivacyLedger, optional
         Is charged ``guarantee`` before the first sample, and notes how far the gateway
-        has come, so an older copy of the file is refused.
+        has come, with a mark that its file holds too. So an older copy of the file is
+        refused, and of copies in use one alone goes on.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add, and
@@ -227,7 +228,8 @@ class Gateway:
         OSError
             If another process uses it, or it cannot be written.
         PrivacyError
-            If the file is behind ``known`` or behind the ledger: it is an older copy.
+            If the file is behind ``known`` or the ledger, or the ledger noted another
+            copy of it.
         ValueError
             If it is no gateway, was altered, or needs the ledger.
         """
@@ -249,7 +251,10 @@ class Gateway:
             gateway = cls.__new__(cls)
             draws = gateway._begin(noise, ExactNoise(noise), store, ledger)
             gateway._restore(draws)
-            gateway._refuse_older_copies(known)
+            if known is not None:
+                gateway._check_reached(sample_index(known, "known", math.inf))
+            if ledger is not None:
+                gateway._noted(ledger)
         except BaseException:
             store.close()
             raise
@@ -323,20 +328,22 @@ class Gateway:
             )
         _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
 
-    def _refuse_older_copies(self, known: int | None = None) -> None:
+    def _check_reached(self, reached: int) -> None:
         """Raise an error if more may have been published than the file knows of."""
-        reached = 0
-        if known is not None:
-            reached = sample_index(known, "known", math.inf)
-        if self._ledger is not None:
-            reached = max(reached, self._ledger.reached(self._identity))
         if self._committed < reached:
-            raise PrivacyError(
-                f"path: the file goes on at sample {self._committed}, and samples up to "
-                f"{reached} may have been published: it is an older copy. Resume the "
-                "newest file; if it is lost, a new gateway continues the run "
-                "(start=...)"
-            )
+            raise another_copy(reached)
+
+    def _noted(self, ledger: PrivacyLedger) -> str | None:
+        """Return the mark in the ledger, which must be one of the file's two.
+
+        None is that of a ledger that knows nothing of the gateway, or of an older
+        version's note. It fits every file that is not behind.
+        """
+        reached, mark = ledger.reached(self._identity)
+        self._check_reached(reached)
+        if mark not in (None, *self._state.get("marks", ())):
+            raise another_copy(reached)
+        return mark
 
     @property
     def _state(self) -> dict:
@@ -587,18 +594,14 @@ class Gateway:
         """Charge the ledger, then keep what is drawn once."""
         if self._owes and self._ledger is not None:
             self._ledger.charge(self.guarantee, self._note, identity=self._identity)
-            if not self._state["charged"]:
-                self._write(charged=True)
             self._owes = False
             _LOG.info("gateway %s charged", self._identity[:8])
         if self._state["once"] is None:
             fresh = self._exact.draw(range(self._exact.once))
-            self._write(once=_bits(fresh.values()))
-            self._exact.entries.update(fresh)
+            self._write(fresh, charged=True, once=_bits(fresh.values()))
 
     def _commit(self, numbers: range, start: int, stop: int) -> None:
         """Draw entries, and keep them before they are used."""
-        self._refuse_older_copies()  # before the file catches up with the ledger
         exact = self._exact
         fresh = exact.draw(numbers)
         draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
@@ -606,33 +609,38 @@ class Gateway:
             draw["bits"] = _bits(fresh.values())
         if not exact.has_memory:
             draw["states"] = exact.states(start)
-        reached = self._committed
-        self._write(draw, forget=not exact.has_memory, committed=stop)
-        exact.entries.update(fresh)
-        if self._ledger is None:
-            return
-        try:
-            self._ledger.reach(self._identity, reached, stop)
-        except PrivacyError:
-            self._write(committed=reached)  # still behind the ledger, so refused again
-            raise
+        self._write(fresh, draw, forget=not exact.has_memory, committed=stop)
 
     def _keep(self, number: int, entry: StandardEntry) -> None:
         """Keep an entry of which more bits were drawn."""
+        fresh = {number: entry}
         bits = _bits([entry])
         if number >= self._exact.once:
-            self._write({"first": number, "bits": bits, "states": []})
+            self._write(fresh, {"first": number, "bits": bits, "states": []})
             return
         once = list(self._state["once"])
         once[number : number + 1] = bits
-        self._write(once=once)
+        self._write(fresh, once=once)
 
     def _write(
-        self, entry: dict | None = None, *, forget: bool = False, **changes: object
+        self,
+        fresh: Entries,
+        draw: dict | None = None,
+        *,
+        forget: bool = False,
+        **changes: object,
     ) -> None:
-        """Keep an entry and changes of the state before they are used."""
+        """Keep fresh entries and changes of the state before they are used.
+
+        The file gets a mark, then the ledger notes it in place of the one before. So they
+        agree wherever this is cut off, and the ledger agrees with no copy of the file
+        that went another way.
+        """
         state = self._state | changes
-        known = self._store.append(self._known, entry, state, forget=forget)
+        ledger = self._ledger
+        if ledger is not None:
+            state["marks"] = [self._noted(ledger), secrets.token_hex(16)]
+        known = self._store.append(self._known, draw, state, forget=forget)
         if known is None:
             raise PrivacyError(
                 f"path: the file of the gateway at {str(self._store.path)!r} was "
@@ -640,6 +648,9 @@ class Gateway:
                 "nothing is published. Close the gateway and resume it"
             )
         self._known = known
+        self._exact.entries.update(fresh)
+        if ledger is not None:
+            ledger.reach(self._identity, self._committed, *state["marks"])
 
     def _narrower(self, t: int, output: int) -> Ball:
         """Return a narrower enclosure of the noise of one output, from more bits."""
@@ -654,7 +665,6 @@ class Gateway:
                 )
             entry.refine()
             self._keep(number, entry)
-            self._exact.entries[number] = entry
         enclosure = self._exact.sample(t)[output]
         if enclosure is None:
             raise UncertifiableError(f"sample {t}: the noise of an output vanished")

@@ -331,9 +331,9 @@ def test_a_ledger_that_is_put_back_under_an_open_one_is_refused(tmp_path):
         ledger.charge(promise)
     path.unlink()
     ledger = pc.PrivacyLedger(LARGE, path)
-    ledger.reach("one", 0, 8)
+    ledger.reach("one", 8, None, "first")
     before = path.read_bytes()
-    ledger.reach("one", 8, 12)
+    ledger.reach("one", 12, "first", "second")
     path.write_bytes(before)
     with pytest.raises(ValueError, match="older state"):
         ledger.reached("one")

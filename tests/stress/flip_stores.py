@@ -30,7 +30,7 @@ def ledger_made(path):
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=50.0, delta=1e-2), path)
     for day in ("Monday", "Tuesday", "Wednesday"):
         ledger.charge(promise, note=day)
-    ledger.reach("gateway", 0, 12)
+    ledger.reach("gateway", 12, None, "mark")
 
 
 def ledger_read(path):

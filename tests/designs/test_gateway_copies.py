@@ -1,0 +1,268 @@
+"""A gateway and a copy of its file, in every order of their steps, killed after each.
+
+Steps are looks at the ledger, and writes of a file or of the ledger. The stores are in
+memory; tests/stress has real files and real kills. Two orders that differ in steps which
+do not see each other are one.
+"""
+
+import copy
+import queue
+import random
+import sqlite3
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from gateway_cases import noise
+
+import privcontrol as pc
+from privcontrol.core import release
+from privcontrol.core._store import MemoryStore, Snapshot
+from privcontrol.deploy import gateway as module
+
+LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
+HORIZON = 12
+PATIENCE = 60.0
+
+here = threading.local()
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+class Process(threading.Thread):
+    """Run a program from one step to the next, and end it at any of them."""
+
+    def __init__(self, program):
+        super().__init__(daemon=True)
+        self.program = program
+        self.asked = queue.SimpleQueue()
+        self.told = queue.SimpleQueue()
+        self.is_dead = False
+        self.error = None
+        self.start()
+        self.following = self.told.get(timeout=PATIENCE)
+
+    def run(self):
+        here.process = self
+        try:
+            self.program()
+        except (Killed, pc.PrivacyError):
+            pass
+        except BaseException as error:
+            self.error = error
+        self.told.put(None)
+
+    def pause(self, following):
+        if not self.is_dead:
+            self.told.put(following)
+            self.is_dead = not self.asked.get(timeout=PATIENCE)
+        if self.is_dead:
+            raise Killed
+
+    def go(self, is_dead=False):
+        self.asked.put(not is_dead)
+        self.following = self.told.get(timeout=PATIENCE)
+
+
+def pause(store, kind):
+    process = getattr(here, "process", None)
+    if process is not None:
+        process.pause((store, kind))
+
+
+class Later:
+    """Do what a gateway's thread does when it is waited for, so steps have one order."""
+
+    def __init__(self, work, arguments):
+        self.work = partial(work, *arguments)
+        self.done = None
+
+    def result(self):
+        if self.done is None:
+            self.done = Future()
+            try:
+                self.done.set_result(self.work())
+            except BaseException as error:
+                self.done.set_exception(error)
+        return self.done.result()
+
+    def exception(self):
+        return self.done.exception()
+
+
+class OneThread:
+    """What stands for the thread that draws and writes."""
+
+    def __init__(self, *names):
+        pass
+
+    def submit(self, work, *arguments):
+        return Later(work, arguments)
+
+
+def waited(tasks):
+    for task in tasks:
+        with suppress(BaseException):
+            task.result()
+
+
+class World:
+    """A ledger, a gateway's file, a copy of it, and all that was published."""
+
+    def __init__(self, gateway, ledger, folder, monkeypatch, count):
+        self.ledger = ledger
+        self.folder = folder
+        self.files = {"own": gateway._store}
+        monkeypatch.setattr(module, "FileStore", self.opened)
+        self.drawn = {}
+        self.published = []
+        self.processes = (
+            Process(lambda: self.publish("own", count)),
+            Process(lambda: self.copied() or self.publish("copy", count)),
+        )
+
+    def opened(self, path, kind):
+        """Open a file as another process does."""
+        store = copy.copy(self.files[path.name])
+        store._verified = Snapshot()
+        store.path = path
+        return store
+
+    def copied(self):
+        pause("own", "read")
+        own = self.files["own"]
+        store = copy.copy(own)
+        store._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        own._connection.backup(store._connection)
+        self.files["copy"] = store
+
+    def publish(self, name, count):
+        """Go on with a file, and check every draw that is used."""
+        path = self.folder / name
+        path.touch()
+        gateway = pc.Gateway.resume(path, ledger=self.ledger)
+        for _ in range(min(count, gateway.remaining)):
+            gateway.publish(0.0)
+            t = gateway.next_index - 1
+            assert t not in self.published, "a sample was published twice"
+            self.published.append(t)
+            exact = gateway._exact
+            for number in [*range(exact.once), *exact.numbers(0, t + 1)]:
+                self.check_draw(number, exact.entries[number])
+
+    def check_draw(self, number, entry):
+        """Of every entry there is one draw, of which more bits may be known."""
+        value, count = self.drawn.setdefault(number, (entry.value, entry.count))
+        common = min(count, entry.count)
+        assert value >> (count - common) == entry.value >> (entry.count - common), (
+            "a second draw of an entry"
+        )
+        if entry.count > count:
+            self.drawn[number] = entry.value, entry.count
+
+
+def commute(first, second):
+    """Whether two steps may change places: they see two files, or only look."""
+    return first[0] != second[0] or first[1] == second[1] == "read"
+
+
+def redundant(done, who, following):
+    """Whether a step that now comes could have come before the last one of the other."""
+    return bool(done) and who < done[-1][0] and commute(done[-1][1], following)
+
+
+def schedules(begin, check, most):
+    """Run every order of steps of two processes, and every beginning of it.
+
+    Where they are more than ``most``, so many of them at random.
+    """
+    rng = random.Random(0)
+    waiting = [()]
+    count = 0
+    while waiting and count < most:
+        schedule = waiting.pop(rng.randrange(len(waiting)))
+        count += 1
+        for order in (("own", "copy"), ("copy", "own")):
+            world = begin()
+            done = []
+            for who in schedule:
+                done.append((who, world.processes[who].following))
+                world.processes[who].go()
+            following = [process.following for process in world.processes]
+            for process in world.processes:
+                if process.following:
+                    process.go(is_dead=True)
+                assert process.error is None
+            check(world, order)
+        for who, step in enumerate(following):
+            if step and not redundant(done, who, step):
+                waiting.append((*schedule, who))
+    return count
+
+
+def hooked(monkeypatch, method, kind):
+    """Make calls of a store steps, where another process may see them."""
+    call = getattr(MemoryStore, method)
+
+    def paused(store, *arguments, **options):
+        place = getattr(store, "path", None)
+        name = place.name if place else "ledger"
+        if (name, kind) not in (("own", "read"), ("copy", "read")):
+            pause(name, kind)
+        return call(store, *arguments, **options)
+
+    monkeypatch.setattr(MemoryStore, method, paused)
+
+
+@pytest.mark.parametrize(
+    "kind, block, is_fresh, orders",
+    [
+        ("driven", 1, False, 110),
+        ("structured", 1, False, 110),
+        ("driven", 1, True, 60),
+        ("structured", 1, True, 60),
+        ("driven", 2, False, 60),
+    ],
+)
+def test_of_a_file_and_its_copy_one_goes_on_whenever_they_are_killed(
+    kind, block, is_fresh, orders, tmp_path, monkeypatch
+):
+    """All 110 orders after a first sample, 60 of 1825 before it, and 60 of larger blocks.
+
+    No sample is published twice, of no entry there are two draws, and the ledger is
+    charged once. Of file and copy one can be resumed, whatever happened. In larger blocks
+    entries are drawn bit by bit, so what is in memory draws more of them later.
+    """
+    design = noise(kind, horizon=HORIZON)
+    monkeypatch.setattr(module, "ThreadPoolExecutor", OneThread)
+    monkeypatch.setattr(module, "wait", waited)
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    if block > 1:
+        monkeypatch.setattr(release, "FIRST_BITS", 56)
+        monkeypatch.setattr(release.StandardEntry.refine, "__defaults__", (1,))
+    for method, kind_of_step in (("snapshot", "read"), ("append", "write")):
+        hooked(monkeypatch, method, kind_of_step)
+
+    def begin():
+        ledger = pc.PrivacyLedger(LARGE)
+        gateway = pc.Gateway(design, ledger=ledger, floating=True, block=block)
+        if not is_fresh:
+            gateway.publish(0.0)
+        return World(gateway, ledger, tmp_path, monkeypatch, 2 * block - 1)
+
+    def check(world, order):
+        resumed = 0
+        for name in 2 * order:
+            if name in world.files:
+                with suppress(pc.PrivacyError):
+                    world.publish(name, block)
+                    resumed += 1
+        assert resumed and len(world.ledger.history) == 1
+
+    assert schedules(begin, check, orders) == orders
