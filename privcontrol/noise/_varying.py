@@ -240,9 +240,10 @@ class Undone:
         except UncertifiableError:
             if not ends:
                 raise
-            return varying_shift_within(left, int(horizon))
+            return varying_shift_within(left, int(horizon), largest)
         if ends and horizon * len(self.secrets) <= _SHORT:
-            bound = min(bound, varying_shift_within(left, int(horizon)))
+            least = min(bound, largest)
+            bound = min(bound, varying_shift_within(left, int(horizon), least))
         return bound
 
     def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
@@ -720,10 +721,12 @@ def _solve(problem: Problem, tolerance: float) -> bool:
 # -- finite horizons ---------------------------------------------------------------------
 
 
-def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
+def varying_shift_within(
+    left: VaryingSecret, horizon: int, largest: float = math.inf
+) -> float:
     """Bound every privacy shift over so many samples, for any sequence of vertices.
 
-    Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
+    It is inf as soon as it is above ``largest``. Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
     every vertex. Each is the last right side plus what the other ones exceed it by, in
     coordinates in which all states of the mean plant are alike.
 
@@ -739,7 +742,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
             'adjacency: norm="l2" under a plant that varies needs a plant that forgets; '
             "protect single changes or a duration, or narrow the models"
         )
-    squares = []
+    bound = 0.0
     with working_bits(_BITS):
         for moves in left.secret.signals:
             # the move of a state is an impulse one sample before the run
@@ -757,14 +760,17 @@ def varying_shift_within(left: VaryingSecret, horizon: int) -> float:
                 size = Ball(moves.radius) * moves.events
                 columns = ball_matrix(starts) * size
                 for form in _energies(queued, columns, samples):
-                    for k in range(len(changes)):
-                        squares.append(form[k, k])
+                    squares = [form[k, k] for k in range(len(changes))]
+                    worst = max(squares, key=upper_float)
+                    bound = max(bound, float_above(upper_float(worst.sqrt())))
+                    if bound > largest:
+                        return math.inf
         for index in left.secret.balls:
             columns = left.vertices[0].entered_by(index).B
             *_, form = _energies(left.vertices, columns, horizon)
-            squares.append(largest_eigenvalue(form))
-        largest = max(squares, key=upper_float)
-        return float_above(upper_float(largest.sqrt()))
+            size = largest_eigenvalue(form).sqrt()
+            bound = max(bound, float_above(upper_float(size)))
+    return bound
 
 
 def _energies(

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import control as ct
@@ -194,27 +194,28 @@ def region_of(models: object) -> PlantRegion | None:
 
 
 def least_bound(
-    routes: Sequence[Callable[[], tuple[float, float]]], enough: float = 0.0
+    routes: Sequence[Callable[[float], tuple[float, float]]], enough: float = 0.0
 ) -> Shift:
     """The least of the bounds that some routes come to, or the first one's refusal.
 
-    Each returns a bound and what some plant attains. A bound that is at most ``enough``
-    times as large ends the search.
+    Each is given the least one so far, above which its own is of no use, and returns a
+    bound and what some plant attains. A bound that is at most ``enough`` times as large
+    ends the search.
     """
-    bounds = []
+    least = math.inf
     refusals: list[Exception] = []
     for route in routes:
         try:
-            bound, attained = route()
+            bound, attained = route(least)
         except (ValueError, UncertifiableError) as error:
             refusals.append(error)
             continue
-        bounds.append(bound)
+        least = min(least, bound)
         if bound <= enough * attained:
             break
-    if not bounds:
+    if least == math.inf:
         raise refusals[0]
-    return Shift(min(bounds))
+    return Shift(least)
 
 
 # -- what makers of regions share --------------------------------------------------------
@@ -396,8 +397,11 @@ class PlantPolytope(ByContent, PlantRegion):
         box = box_around(self.vertices)
         return least_bound(
             [
-                partial(halved, box, parts, adjacency, int(horizon), rough),
-                lambda: (varied(parts, adjacency, horizon).value, 0.0),
+                lambda _: halved(box, parts, adjacency, int(horizon), rough),
+                lambda least: (
+                    varied(parts, adjacency, horizon, rough, least).value,
+                    0.0,
+                ),
             ]
         )
 
@@ -754,8 +758,11 @@ class PlantBox(ByContent, PlantRegion):
         few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
         return least_bound(
             [
-                partial(halved, self, parts, adjacency, int(horizon), rough),
-                lambda: (varied(parts, adjacency, horizon).value, 0.0),
+                lambda _: halved(self, parts, adjacency, int(horizon), rough),
+                lambda least: (
+                    varied(parts, adjacency, horizon, rough, least).value,
+                    0.0,
+                ),
             ],
             enough=_CLOSE if few else _POOR,
         )

@@ -83,6 +83,12 @@ def test_norms_are_above_those_of_mpmath():
         assert 1 <= ratio < 1 + 1e-13
 
 
+def test_the_norm_of_balls_around_zero_is_that_of_their_ends():
+    table = [[balls.Ball(0.0, 3.0)], [balls.Ball(-1.0, 3.0)]]
+    bound = balls.frobenius_norm(balls.ball_matrix(table))
+    assert 5.0 <= balls.upper_float(bound) <= 5.0 * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_definiteness_is_proven_exactly_when_it_holds(seed):
     """Integer Gram matrices, shifted by their exact smallest eigenvalue up or down."""

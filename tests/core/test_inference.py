@@ -520,6 +520,23 @@ def test_slopes_times_weights_that_underflow_are_not_taken_for_zero(method):
     assert network.lipschitz(method=method) >= 1 / np.cosh(70.0) ** 2
 
 
+@pytest.mark.parametrize("method", ["sdp", "product"])
+@pytest.mark.parametrize("activation", ["tanh", "logistic"])
+@pytest.mark.parametrize("seed", [24, 33, 53, 71])
+def test_a_saturated_neuron_beside_another_one_is_bounded(method, activation, seed):
+    """Slopes down to 1e-260 beside one: in balls around zero the norm was no number."""
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((2, 2)).round(1) for _ in "ab"]
+    biases = [np.array([float(rng.integers(60, 300)), 0.0]), np.zeros(2)]
+    network = ClippedNetwork(weights, biases, -1.0, 1.0, activation)
+    bound = network.lipschitz(method=method)
+    steepest = {"tanh": 1.0, "logistic": 0.25}[activation]
+    at_zero = steepest * np.outer(weights[1][:, 1], weights[0][1])
+    sizes = [np.linalg.norm(W, 2) for W in weights]
+    assert np.linalg.norm(at_zero, 2) * (1 - 1e-12) <= bound
+    assert bound <= steepest * math.prod(sizes) * (1 + 1e-12)
+
+
 @pytest.mark.parametrize(
     "activation, slopes", [("relu", (0, 1)), ("tanh", (0, 1)), ("logistic", (0, 0.25))]
 )
