@@ -59,6 +59,19 @@ def test_laplace_noise_for_any_plant_comes_back(family, seed, path):
     assert pc.load(path) == design
 
 
+def test_laplace_noise_around_a_ball_comes_back(path):
+    design = pc.design_output_noise(
+        cases.random_plant(0, states=2, outputs=2),
+        horizon=4,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=pc.InitialStateAdjacency([1.0, 0.2]),
+        family="laplace",
+        models="exact",
+    )
+    design.save(path)
+    assert pc.load(path) == design
+
+
 def test_noise_for_several_models_comes_back(path):
     vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
     heavy.A[0, 0] = 0.999

@@ -145,14 +145,23 @@ def certified_loss(
             resolution,
         )
     every = []
+    largest = [0.0]  # of balls
     for plant in plants:
         form = _form_of(parts, plant, run)
         if form is None:
             raise ValueError("family: expected structured or independent Laplace noise")
         manifold = trajectory_manifold(plant, run)
         for part in adjacency.parts:
-            every.append(laplace_shifts(form, part, manifold))
-    return PrivacyLoss.laplace(np.hstack(every), exact=False)
+            shifts = laplace_shifts(form, part, manifold)
+            every.append(shifts)
+            if part.moves(manifold).is_ball:
+                # sum |shifts u| is at most the sum of the axes' own sums times |u|
+                largest.append(column_norms(shifts.sum(axis=0)[:, None])[0])
+    shifts = np.hstack(every)
+    if len(largest) > 1:
+        size = max(*largest, shifts.sum(axis=0).max())
+        return one_coordinate(float_above(size * (1 + EPS * len(shifts)), 4))
+    return PrivacyLoss.laplace(shifts, exact=False)
 
 
 # -- over a horizon ----------------------------------------------------------------------

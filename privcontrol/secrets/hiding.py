@@ -450,15 +450,8 @@ def laplace_shifts(
 ) -> NDArray:
     """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
 
-    Raises
-    ------
-    ValueError
-        If a ball of moves is hidden.
+    They are those of single moves, or of the axes of a ball.
     """
-    if part.moves(manifold).is_ball:
-        raise ValueError(
-            "models: expected an adjacency of single moves for Laplace noise"
-        )
     secret = as_secret(part)
     blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
     shifts = window.map_under(secret, manifold)

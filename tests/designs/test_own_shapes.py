@@ -108,6 +108,28 @@ def test_an_own_factor_for_laplace_noise_is_pure():
     assert noise.guarantee.satisfies(PURE)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_laplace_noise_of_any_shape_hides_a_ball(seed):
+    """Of all directions of the ball, one in 20,000 that are looked at is the worst."""
+    plant = cases.random_plant(seed, states=2, outputs=2)
+    S = np.random.default_rng(seed).normal(size=(2, 2))
+    radii = np.array([1.0, 0.3])
+    secret = pc.InitialStateAdjacency(radii)
+    noise = design(
+        plant, secret, budget=PURE, family="laplace", factor=S, models="exact"
+    )
+    angles = np.linspace(0, np.pi, 20_000)
+    moves = radii[:, None] * [np.cos(angles), np.sin(angles)]
+    epsilons = np.abs(np.linalg.solve(noise.factor, moves)).sum(axis=0)
+    assert 0.6 < epsilons.max() <= noise.guarantee.epsilon(0.0) <= 1
+    smaller = noise.guarantee_for(plant, adjacency=pc.InitialStateAdjacency(radii / 2))
+    assert smaller.epsilon(0.0) == pytest.approx(noise.guarantee.epsilon(0.0) / 2)
+    half = noise.with_std(noise.std.max() / 2)
+    assert half.guarantee.epsilon(0.0) == pytest.approx(
+        2 * noise.guarantee.epsilon(0.0)
+    )
+
+
 def test_an_own_factor_beside_a_floor_just_meets_the_budget():
     adjacency = pc.StateAdjacency(1.0, times=range(3))
     noise = design(pc.plants.vehicle(), adjacency, factor=np.eye(2), floor=0.5)
