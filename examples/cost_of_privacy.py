@@ -26,7 +26,7 @@ SECRET, DELTA = (
     pc.StateAdjacency({"x": 0.5, "y": 0.5, "vx": 0.05, "vy": 0.05}, times=range(20)),
     1e-3,
 )
-COLORS = {"iid": "#D55E00", "loop": "#0072B2", "codesign": "#009E73"}
+DESIGNS = ("loop", "iid", "codesign")
 
 
 def aircraft(m=4.0, J=0.0475, r=0.25, g=9.8, c=0.05):
@@ -70,16 +70,19 @@ def loops(plant, epsilon):
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 plant, drawn = aircraft(), {"disturbance": "design", "measurement_noise": "design"}
-sweep = pc.tradeoff(plant, Q, R, QN, RN, horizon=SAMPLES, adjacency=SECRET, delta=DELTA, designs=tuple(COLORS), P0=1.0,
+sweep = pc.tradeoff(plant, Q, R, QN, RN, horizon=SAMPLES, adjacency=SECRET, delta=DELTA, designs=DESIGNS, P0=1.0,
                     epsilons=np.logspace(-0.5, 1, 7))  # fmt: skip
 found = loops(plant, 1.0)
 
-with plt.rc_context({"axes.prop_cycle": plt.cycler(color=COLORS.values())}):
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
-    sweep.plot(left)
-    for loop, style in zip(found.values(), ("-", "--", ":")):
-        errors = np.sqrt(loop.mean_square_error(**drawn)[:2].sum(axis=0))
-        right.plot(loop.noise.timepts, errors, ls=style, lw=2)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+sweep.plot(left)
+for design, curve in zip(DESIGNS, left.lines):
+    loop, line = (
+        found[design],
+        {"color": curve.get_color(), "ls": curve.get_linestyle()},
+    )
+    errors = np.sqrt(loop.mean_square_error(**drawn)[:2].sum(axis=0))
+    right.plot(loop.noise.timepts, errors, lw=2, **line)
 public = pc.private_lqg(plant, Q, R, QN, RN).mean_square_error(
     found["loop"].noise.timepts, **drawn
 )[:2]

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from .._figures import COLORS as OKABE_ITO, own_axes
+from .._figures import COLORS as OKABE_ITO, finished_plot, own_axes
 from ..core._linalg import (
     EPS,
     float_above,
@@ -507,7 +507,7 @@ def plot_error(
     >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
     >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
     >>> pc.consensus.plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
-    'Total mean-square error'
+    'Total mean-square error\\n[squared units of the values]'
     """
     instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
     if response is not None:
@@ -568,9 +568,10 @@ def plot_error(
             linewidth=1,
             label=f"{prefix}bound of the limit (states)",
         )
-    ax.set(yscale="log", xlabel="Step $t$", ylabel="Total mean-square error")
+    quantity = "Total mean-square error\n[squared units of the values]"
+    ax.set(yscale="log", xlabel="Step $t$", ylabel=quantity)
     ax.margins(x=0)
-    ax.legend(fontsize="small", frameon=False)
+    finished_plot(ax, list(ax.lines))
     return ax
 
 

@@ -248,7 +248,10 @@ class Relay:
             # other columns are not needed
             return {name: float(field) for name, field in named if name in known}
         except (ValueError, RecursionError, csv.Error):
-            raise _Refused("expected a JSON object, or a row of the header") from None
+            wanted = "a row of the header"
+            if not self._header:
+                wanted = f"a header that names {', '.join(self._outputs)}"
+            raise _Refused(f"expected a JSON object, or {wanted}") from None
 
 
 def _places(epoch: float | None) -> set[str]:

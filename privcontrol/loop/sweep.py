@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from .._figures import finished_plot, own_axes
+from .._figures import COLORS, finished_plot, own_axes
 from ..core._linalg import one_of, positive_number, real_array
 from ..core._objects import time_axis, with_units
 from ..core._progress import progress_bar
@@ -53,6 +53,16 @@ DESIGNS = {
     "iid": "independent",
     "codesign": "structured, gains and noise co-designed",
     "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
+}
+_BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLORS
+#: Colour and line of each design, in every figure the same. Of two designs of equal cost
+#: the later one has gaps.
+_LINES = {
+    "trace": (_BLUE, "-"),
+    "loop": (_GREEN, "--"),
+    "iid": (_ORANGE, ":"),
+    "codesign": (_PURPLE, "-."),
+    "laplace": (_YELLOW, (0, (1, 3))),
 }
 #: A loop without measurements that costs more than this many times the dearest private
 #: one is off the plot.
@@ -285,13 +295,12 @@ class Tradeoff:
         ax = own_axes(ax)
         lines: list = []
         dearest = 0.0
-        # two designs of equal cost show both, the later one with gaps
-        for design, style in zip(self.costs, ("-", "--", ":", "-.", (0, (1, 3)))):
+        for design in self.costs:
             totals = self.total(design)
             dearest = max(dearest, totals.max())
-            lines += ax.loglog(
-                self.epsilons, totals, ".", ls=style, lw=2, label=DESIGNS[design]
-            )
+            color, style = _LINES[design]
+            line = {"color": color, "ls": style, "lw": 2, "label": DESIGNS[design]}
+            lines += ax.loglog(self.epsilons, totals, ".", **line)
         levels = {"no privacy": (self.public.total, "-")}
         if self.open_loop.total < _FAR * dearest:
             open_loop = (self.open_loop.total, ":")

@@ -71,6 +71,13 @@ def test_two_runs_on_one_figure_are_told_apart_by_name_and_their_readouts_by_the
     )
 
 
+def test_the_legend_of_a_figure_of_its_own_stands_below_the_axes():
+    ax = plot_error(CONSENSUS, TEN_VALUES, 8)
+    ax.figure.canvas.draw()
+    (legend,) = ax.figure.legends
+    assert legend.get_window_extent().y1 < ax.get_tightbbox().y0
+
+
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
     monkeypatch.setattr("privcontrol.consensus.design.DENSE_NODES", 20)
     consensus = private_consensus(

@@ -397,3 +397,11 @@ def test_a_warning_is_one_line_without_a_place_in_our_code(tmp_path):
     assert code == 0 and indices(out) == [0]
     (line,) = err.splitlines()
     assert line.startswith("privcontrol: resolution: the noise was not designed for")
+
+
+def test_a_header_without_the_outputs_is_named(design, tmp_path):
+    """It was refused as a row of a header that there was not."""
+    state = tmp_path / "gateway"
+    code, out, err = ran("publish", design, "--state", state, *STEPS, given="z\n1\n")
+    assert code == 0 and out == ""
+    assert "line 1 refused: expected a JSON object, or a header that names y" in err
