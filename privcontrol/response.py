@@ -380,6 +380,11 @@ class PrivateResponse(ct.TimeResponseData):
             places += self._places(str(name))
         return places
 
+    def _whole(self, group: str) -> list[Place]:
+        """Places of all signals of a group, whatever they are called."""
+        count = len(getattr(self, f"{group[:-1]}_labels"))
+        return [(group, index) for index in range(count)]
+
     def _places(self, name: str) -> list[Place]:
         groups = self._names
         known: dict[str, list[Place]] = {}
@@ -394,7 +399,7 @@ class PrivateResponse(ct.TimeResponseData):
                 f"signal {name!r}: expected a name that occurs once; write {choices}"
             )
         if not found and name in groups:
-            return [(name, index) for index in sorted(set(groups[name].values()))]
+            return self._whole(name)
         if not found:
             lists = [f"{group} {abbreviated(list(groups[group]))}" for group in groups]
             raise ValueError(
@@ -496,7 +501,7 @@ class PrivateResponse(ct.TimeResponseData):
         ``states.a`` and ``outputs.a``. It needs pandas.
         """
         package = pandas()
-        places = self._find(list(self._names))
+        places = [place for group in self._names for place in self._whole(group)]
         trials = np.repeat(np.arange(self.ntraces), self.t.size)
         names = self.trace_labels
         trace = package.Categorical.from_codes(trials, categories=names)
@@ -567,7 +572,8 @@ class PrivateResponse(ct.TimeResponseData):
         """
         if signals is None:
             shown = [self.state_labels[index] for _, index in self._shown_states()]
-            signals = [f"states.{label}" for label in shown] or "outputs"
+            group = "states" if shown else "outputs"
+            signals = [f"{group}.{label}" for label in shown or self.output_labels]
         return self.plot(
             signals,
             samples=0,
@@ -585,7 +591,7 @@ class PrivateResponse(ct.TimeResponseData):
         """Headings and panels of a plot."""
         if signals is not None:
             return {"": self._panels(self._find(signals), reference, units)}
-        groups = {"Published outputs": self._find("outputs")}
+        groups = {"Published outputs": self._whole("outputs")}
         states = self._shown_states()
         if states:
             groups = {"States (private)": states, **groups}

@@ -408,6 +408,19 @@ def test_without_states_everything_published_still_works():
     assert "position" not in response.to_pandas().columns
 
 
+def test_a_signal_may_be_called_like_a_group():
+    """Tables and plots left out all others of the group without a word."""
+    x = np.arange(24.0).reshape(2, 3, 4)
+    names = {"state_labels": ["a", "states"], "output_labels": ["b", "outputs"]}
+    response = PrivateResponse(range(4), states=x, outputs=2 * x, **names)
+    table = response.to_pandas()
+    assert list(table) == ["time", "trace", "b", "outputs", "a", "states"]
+    assert np.array_equal(table["b"], 2 * x[0].ravel())
+    assert len(response.plot().axes.ravel()) == 4
+    no_states = PrivateResponse(range(4), outputs=x, output_labels=["b", "outputs"])
+    assert len(no_states.band_plot().axes.ravel()) == 2
+
+
 def test_signals_with_one_label_in_two_groups_must_say_which():
     x = np.ones((2, 3, 4))
     response = PrivateResponse(
