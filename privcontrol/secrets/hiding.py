@@ -369,19 +369,21 @@ class NoiseForm:
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
         factor = rational_matrix(np.asarray(self.factor))
+        told = self._told(model)
+        if told == order == factor.rank():
+            return partial(ball_matrix, _right_inverse(factor))
         own = rational_response(self.plant, factor, samples)
-        ahead = rational_matrix(model.A) ** self.start
-        spans = rational_response(model, ahead * secret.spanning(manifold), samples)
         reduced, rank = own.transpose().rref()
         rows = []
         for line in reduced.table()[:rank]:
             rows.append(next(k for k, entry in enumerate(line) if entry != 0))
-        both = own.transpose().table() + spans.transpose().table()
-        if RationalMatrix(both).rank() > rank:
-            raise NotRealizableError(LEAVES.format(name=model.name))
-        chosen = RationalMatrix([own.table()[row] for row in rows])
-        transposed = chosen.transpose()
-        inverse = transposed * (chosen * transposed).inv()
+        if told != rank:
+            ahead = rational_matrix(model.A) ** self.start
+            spans = rational_response(model, ahead * secret.spanning(manifold), samples)
+            both = own.transpose().table() + spans.transpose().table()
+            if RationalMatrix(both).rank() > rank:
+                raise NotRealizableError(LEAVES.format(name=model.name))
+        inverse = _right_inverse(RationalMatrix([own.table()[row] for row in rows]))
 
         def evaluate() -> BallMatrix:
             A = ball_matrix(model.A)
@@ -389,6 +391,14 @@ class NoiseForm:
             return BallMatrix(inverse) * submatrix(outputs, rows, range(order))
 
         return evaluate
+
+    def _told(self, model: Plant) -> int | None:
+        """In how many directions outputs tell the state, None for another plant."""
+        A, C = self.plant.A, self.plant.C
+        if not (np.array_equal(model.A, A) and np.array_equal(model.C, C)):
+            return None
+        every = rational_matrix(np.eye(model.order))
+        return rational_response(model, every, min(model.order, self.horizon)).rank()
 
     def _beside_scale(self, model: Plant) -> BallMatrix:
         """K of a plant by Woodbury's identity."""
@@ -407,6 +417,12 @@ class NoiseForm:
         inner = inner + identity_balls(inner.nrows())
         hidden = cross.transpose() * inner.solve(cross)
         return submatrix(total, other, other) - hidden
+
+
+def _right_inverse(matrix: RationalMatrix) -> RationalMatrix:
+    """The pseudoinverse of a matrix whose rows are independent."""
+    transposed = matrix.transpose()
+    return transposed * (matrix * transposed).inv()
 
 
 def window_squares(

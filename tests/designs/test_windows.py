@@ -1,5 +1,7 @@
 """Consecutive windows of one plant: stacked on one trajectory, never composed like releases of one secret."""
 
+import time
+
 import cases
 import control as ct
 import numpy as np
@@ -277,3 +279,30 @@ def test_a_sensors_grid_counts_in_every_window(secret):
     claimed = pc.windows_guarantee(noises, adjacency=secret)
     assert claimed.gdp == pytest.approx(expected, rel=1e-6)
     assert "gdp" not in claimed.exact
+
+
+def test_windows_of_many_states_are_decided_without_large_rationals():
+    plant = cases.random_plant(0, states=16, outputs=2, radius=0.95)
+    secret = pc.StateAdjacency({"s0": 1.0})
+    start = time.process_time()
+    windows = pc.design_windows(
+        plant, horizons=[60, 60], budget=cases.BUDGET, adjacency=secret
+    )
+    together = pc.windows_guarantee(windows, adjacency=secret)
+    assert together.satisfies(cases.BUDGET)
+    assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize("states", [["s0"], ["s0", "s2"], None])
+@pytest.mark.parametrize("horizons", [[30, 30], [2, 30], [30, 2, 2]])
+def test_shifts_are_those_of_the_outputs_in_rationals(states, horizons, monkeypatch):
+    """Where noise reaches all that outputs tell, and where it is not asked."""
+    plant = cases.random_plant(3, states=5, outputs=2, radius=0.95)
+    secret = pc.StateAdjacency(1.0, states)
+    asked = dict(horizons=horizons, budget=cases.BUDGET, adjacency=secret)
+    told = [noise.factor for noise in pc.design_windows(plant, **asked)]
+    form = "privcontrol.secrets.hiding.NoiseForm._told"
+    monkeypatch.setattr(form, lambda self, model: None)
+    slowly = [noise.factor for noise in pc.design_windows(plant, **asked)]
+    for left, right in zip(told, slowly):
+        np.testing.assert_allclose(left, right, rtol=1e-13)
