@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
-from cycler import cycler
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.rcsetup import cycler
 from numpy.typing import ArrayLike, NDArray
 
 from .core._linalg import real_array
@@ -122,7 +122,7 @@ def quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
 
 
 def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
-    """Whether at least one trial is outside the band, on average, on either side."""
+    """Return whether at least one trial is outside the band, on average, on either side."""
     low, high = quantiles
     rarest = min((tail for tail in (low, 1 - high) if tail > 0), default=1.0)
     return trials > 1 and trials * rarest >= 1 - 1e-9

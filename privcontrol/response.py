@@ -252,7 +252,7 @@ class PrivateResponse(ct.TimeResponseData):
         self.message = None
 
     def _plant_states(self, count: int | None, reference: ArrayLike | None) -> int:
-        """How many states are the plant's own, by default all, or those of the reference."""
+        """Count the plant's own states, by default all, or those of the reference."""
         if count is None:
             known = 1 if reference is None else len(np.atleast_1d(reference))
             return self.nstates or known
@@ -609,7 +609,7 @@ class PrivateResponse(ct.TimeResponseData):
         return [place for place in self._find(None) if not self._is_past(place[1])]
 
     def _is_past(self, state: int) -> bool:
-        """Whether `with_delays` made the state, which holds a past input or output."""
+        """Return whether `with_delays` made the state, which holds a past input or output."""
         signal, _, age = self.state_labels[state].rpartition("_")
         return age.isdigit() and signal in self.output_labels
 
@@ -794,7 +794,7 @@ def run_trials(
 def _run_block(
     task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Mapping
 ) -> dict[str, NDArray | None]:
-    """What the task returns with child ``index`` of ``SeedSequence(entropy)``."""
+    """Run the task with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
 

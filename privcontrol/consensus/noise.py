@@ -80,7 +80,7 @@ Costs = tuple[NDArray | float, NDArray | float]
 
 @dataclass(frozen=True)
 class InitialValues:
-    """What a guarantee says about the domain of its secret, without an n x n basis."""
+    """Describe the domain of a guarantee's secret, without an n x n basis."""
 
     nodes: int
     known_total: bool = False
@@ -250,7 +250,7 @@ class NodeAdjacency(Adjacency):
 
     @property
     def _has_leaders(self) -> bool:
-        """Whether the node of the larger radius leads two that keep a known total."""
+        """Return whether the node of the larger radius leads two that keep a known total."""
         return self.kind == "known-total" and not isinstance(self.radius, float)
 
     def moves(self, manifold: AffineManifold) -> FiniteMoves:
@@ -407,7 +407,7 @@ class AgentNoise:
         return self.network.links
 
     def without_weights(self) -> AgentNoise:
-        """What `draw` needs: nothing of the network where no noise is shared."""
+        """Return what `draw` needs: nothing of the network where no noise is shared."""
         if self.pairwise_std:
             return self
         n = len(self.scales)
@@ -458,7 +458,7 @@ class AgentNoise:
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """How well the worst coalition tells unit moves of each node apart.
+    """Hold how well the worst coalition tells unit moves of each node apart.
 
     ``roots`` (n,) are y of a unit move of each node, rounded up, and 0 for members of
     the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the node
@@ -536,7 +536,7 @@ def exposure_to_any(
 
 
 def _is_exact(noise: AgentNoise, count: int, times: int = 1) -> bool:
-    """Whether so many coalitions of some agents can be evaluated in some seconds."""
+    """Return whether so many coalitions of some agents can be evaluated in some seconds."""
     nodes = len(noise.scales) - count
     edges = noise.network.edges
     work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges

@@ -87,7 +87,7 @@ class AuditResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the draws are compatible with the claim, which False refutes."""
+        """Return whether the draws are compatible with the claim, which False refutes."""
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __repr__(self) -> str:

@@ -262,7 +262,7 @@ def real_array(
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    """Whether an array has the wanted lengths, None being any."""
+    """Return whether an array has the wanted lengths, None being any."""
     pairs = zip(wanted, shape)
     same_rank = len(shape) == len(wanted)
     return same_rank and all(want in (None, got) for want, got in pairs)

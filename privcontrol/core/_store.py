@@ -74,7 +74,7 @@ Change = tuple[dict | None, dict]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a file holds, and how its errors call it."""
+    """Hold what a file holds, and how its errors call it."""
 
     name: str
     mode: int  # of the file

@@ -590,7 +590,7 @@ class PrivacyBudget(Saved):
 
     @property
     def pure(self) -> bool:
-        """Whether delta is zero, which only noise of bounded privacy loss meets."""
+        """Return whether delta is zero, which only noise of bounded privacy loss meets."""
         return self.delta == 0
 
     def shift(self, releases: int = 1) -> float:

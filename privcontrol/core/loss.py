@@ -281,7 +281,7 @@ def _(value: Fraction) -> str:
 
 @dataclass(frozen=True)
 class Product(Saved):
-    """What one hidden move costs in independent releases.
+    """Hold what one hidden move costs in independent releases.
 
     Of black boxes only (epsilon, delta) is known. The worst of them fails openly with
     probability delta, and is randomised response otherwise. Those of epsilon = 0 stand
@@ -412,7 +412,7 @@ class Product(Saved):
 
     @property
     def _closed(self) -> bool:
-        """Whether `ceiling` is the curve itself, that of one coordinate."""
+        """Return whether `ceiling` is the curve itself, that of one coordinate."""
         return not self.boxes and sum(n for _, n in self.coordinates) <= 1
 
     def ceiling(self, epsilon: float) -> float:

@@ -870,7 +870,7 @@ class AffineManifold(Frozen):
         return self.residual(point) <= rtol * (_length(point) + away) < math.inf
 
     def _is_level(self, point: NDArray, away: float, rtol: float) -> bool:
-        """Whether a point meets every constraint, up to its own terms' relative rtol."""
+        """Return whether a point meets every constraint, up to its own terms' relative rtol."""
         rows, levels = self._levels
         with np.errstate(over="ignore"):
             misses = np.abs(rows @ point + levels)

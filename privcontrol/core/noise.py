@@ -54,7 +54,7 @@ _NEAR = 400
 #: Relative cost below which two factors count as equal: round-off must not choose.
 _CLEARLY = 1e-6
 #: Relative size below which the search prices a direction that the weight leaves free,
-#: so that an optimum exists.
+#: so an optimum exists.
 _FREE_DIRECTION = 1e-6
 
 
@@ -269,7 +269,7 @@ class Noise(Frozen, ABC):
 
     @property
     def is_independent(self) -> bool:
-        """Whether the factor is a vector, the diagonal of a matrix."""
+        """Return whether the factor is a vector, the diagonal of a matrix."""
         return self.factor.ndim == 1
 
     @property

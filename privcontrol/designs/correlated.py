@@ -67,7 +67,7 @@ Fitted = tuple[NDArray, NDArray, NDArray]
 
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
-    """Whether the secret is any signal of bounded energy over the whole horizon."""
+    """Return whether the secret is any signal of bounded energy over the whole horizon."""
     secret = as_secret(adjacency)
     return secret.enters_the_run and secret.is_ball
 

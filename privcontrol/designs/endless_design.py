@@ -168,7 +168,7 @@ def _left_to_hide(allowed: float, own: float) -> float:
 def is_attained(
     secret: SecretInputs, response: LinearSystem | None, request: Request
 ) -> bool:
-    """Whether some hidden change has the shift of filtered noise, rather than less.
+    """Return whether some hidden change has the shift of filtered noise, rather than less.
 
     A floor hides too, and an l2 gain is a bound.
     """
@@ -234,7 +234,7 @@ def _of_any_length(
 
 
 def _is_long_and_plain(request: Request, weight: Weight) -> bool:
-    """Whether a long run is asked for, with disturbances of at most some forty shapes."""
+    """Return whether a long run is asked for, with disturbances of at most some forty shapes."""
     if request.horizon < _LONG or request.has_models or request.family != "gaussian":
         return False
     options = (request.floor, request.resolution, request.factor)

@@ -1,4 +1,4 @@
-"""What every design of output noise starts from, and what it comes to.
+"""State what every design of output noise starts from, and what it comes to.
 
 A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
 budget, with their privacy loss and their cost. `finished` makes output noise
@@ -120,7 +120,7 @@ class DesignProblem:
 
     @cached_property
     def grid(self) -> float:
-        """What the sensor's grid adds to every shift beside the floor."""
+        """Return what the sensor's grid adds to every shift beside the floor."""
         resolution = self.request.resolution
         return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
 

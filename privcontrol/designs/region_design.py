@@ -230,7 +230,7 @@ def of_varying_plant(problem: DesignProblem) -> SizedNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is asked for, with the secret under each plant that it is asked for."""
+    """State what is asked for, with the secret under each plant."""
 
     problem: DesignProblem
     secrets: tuple[SecretInputs, ...]
@@ -418,7 +418,7 @@ class _Task:
         return cost
 
     def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
-        """What is known of noise."""
+        """Return what is known of noise."""
         cost = self.cost(parts)
         noise = None
         if self.request.horizon < math.inf:

@@ -44,7 +44,7 @@ Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
 
 @dataclass(frozen=True)
 class Request(Saved, CheckedFields):
-    """What a noise is, or was, designed for: a frozen plan that designs nothing.
+    """Hold what a noise is, or was, designed for: a frozen plan that designs nothing.
 
     These are all arguments of `design_output_noise` but the plant, the weight and
     ``max_std``, checked. Those that are about a plant come by `of_plant`.
@@ -141,7 +141,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def has_models(self) -> bool:
-        """Whether plants besides the nominal one are to be covered."""
+        """Return whether plants besides the nominal one are to be covered."""
         return bool(self.models) or self.region is not None
 
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
@@ -156,7 +156,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """What the guarantee says about the sensor's grid."""
+        """Return what the guarantee says about the sensor's grid."""
         if self.resolution is None:
             return ()
         steps = ", ".join(f"{step:g}" for step in self.resolution)
@@ -164,7 +164,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def drawn_afresh(self) -> bool:
-        """Whether noise is asked for that is drawn again at every sample.
+        """Return whether noise is asked for that is drawn again at every sample.
 
         So it is for a plant that may vary, and for models without a horizon.
         """
@@ -173,7 +173,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def is_one(self) -> bool:
-        """Whether a region's plants answer to the secret as one, which needs no floor."""
+        """Return whether a region's plants answer to the secret as one, which needs no floor."""
         return self.region is not None and self.region.is_one(self.adjacency)
 
     @property

@@ -128,7 +128,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
 
 
 def excess_of(problem: DesignProblem, factor: NDArray) -> float:
-    """How many times larger structured noise S alone is to be, so it meets the budget."""
+    """Return the factor by which structured noise S alone must grow to meet the budget."""
     return _excess(problem, _loss_of(problem, factor))
 
 
@@ -246,7 +246,7 @@ def _enlarged(
 
 
 def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
-    """How far structured noise S beside the floor hides all moves."""
+    """Return how far structured noise S beside the floor hides all moves."""
     parts = (Structured(problem.plant, factor), White(problem.floor_std))
     adjacency = problem.request.adjacency
     return certified_shift(parts, adjacency, problem.plants, problem.horizon)
@@ -254,7 +254,7 @@ def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
 
 @dataclass(frozen=True)
 class _Cover:
-    """What structured noise beside the floor must cover, in whitened coordinates.
+    """Hold what structured noise beside the floor must cover, in whitened coordinates.
 
     Points (r, M) and balls are in coordinates of ``basis`` (n, r), with the cost of
     L (r, r), ``weight``. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
@@ -350,7 +350,7 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
 
 
 def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
-    """What the floor alone leaves of whitened responses to the structured noise.
+    """Return what the floor alone leaves of whitened responses to the structured noise.
 
     They have coordinates ``inside`` (r, M) in the column space of the noise, and
     ``outside`` (n, M) beside it.

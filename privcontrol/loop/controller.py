@@ -69,7 +69,7 @@ class Law(ByContent, Saved, ABC):
 
     @property
     def varies(self) -> bool:
-        """Whether its matrices vary from sample to sample, or it has none."""
+        """Return whether its matrices vary from sample to sample, or it has none."""
         return self.is_function
 
     @property
@@ -79,7 +79,7 @@ class Law(ByContent, Saved, ABC):
 
     @property
     def follows_states(self) -> bool:
-        """Whether the reference is one for the plant's states (and inputs)."""
+        """Return whether the reference is one for the plant's states (and inputs)."""
         return False
 
     @abstractmethod
@@ -245,12 +245,12 @@ class ObserverFeedback(Law):
 
     @property
     def varies(self) -> bool:
-        """Whether a gain varies from sample to sample."""
+        """Return whether a gain varies from sample to sample."""
         return self.K.ndim == 3 or self.advance.ndim == 3
 
     @property
     def recalls(self) -> bool:  # type: ignore[override]
-        """Whether earlier innovations are part of its memory."""
+        """Return whether earlier innovations are part of its memory."""
         return self.recall is not None
 
     @property
@@ -267,7 +267,7 @@ class ObserverFeedback(Law):
 
     @property
     def follows_states(self) -> bool:
-        """Whether no output has integral action."""
+        """Return whether no output has integral action."""
         return not self.tracked
 
     @cached_property
@@ -419,7 +419,7 @@ class OwnLaw(Law):
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> ArrayLike:
-        """What the user's code returns."""
+        """Return what the user's code returns."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -431,7 +431,7 @@ class FunctionLaw(OwnLaw):
 
     @property
     def estimates(self) -> bool:  # type: ignore[override]
-        """Whether the function is given an estimate."""
+        """Return whether the function is given an estimate."""
         return self.observer is not None
 
     @property

@@ -88,7 +88,7 @@ class LoopData(ByContent, Saved):
 
     @property
     def never_ends(self) -> bool:
-        """Whether the noise has no horizon."""
+        """Return whether the noise has no horizon."""
         return self.noise is not None and self.noise.horizon == math.inf
 
     @property
@@ -105,7 +105,7 @@ class LoopData(ByContent, Saved):
 
     @property
     def knows_noise(self) -> bool:
-        """Whether the design has another filter for each noise."""
+        """Return whether the design has another filter for each noise."""
         return self.design is not None and (self.design.is_kalman or self.never_ends)
 
     def _saved_fields(self) -> dict[str, object]:
@@ -407,7 +407,7 @@ def _references(
 
 
 def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
-    """What the states (T, n) are to be where outputs follow a reference (T, r).
+    """Return what the states (T, n) are to be where outputs follow a reference (T, r).
 
     A state follows if an output with a reference of its own reads it alone. What the
     others are to be is not known, which is nan.

@@ -123,7 +123,7 @@ class LoopDynamics:
 
     @property
     def stable(self) -> bool:
-        """Whether all poles of `fixed` are inside the unit circle."""
+        """Return whether all poles of `fixed` are inside the unit circle."""
         system = self.fixed
         return bool(np.isfinite(system.A).all()) and spectral_radius(system) < 1
 

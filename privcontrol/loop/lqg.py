@@ -132,7 +132,7 @@ class Regulation:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What a filter knows of plant and noise before the first reading.
+    """Hold what a filter knows of plant and noise before the first reading.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Knowledge:
         P0: NDArray | None,
         kind: type = NoisePart,
     ) -> Knowledge:
-        """What is known of a loop with disturbances of QN and RN, and P0 of x(0).
+        """Return what is known of a loop with disturbances of QN and RN, and P0 of x(0).
 
         Parts of the noise of another ``kind`` are left out.
         """
@@ -439,7 +439,7 @@ def _sizes(sizes: NDArray) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class DenseKnowledge:
-    """What all readings of a run tell, where the noise has no finite state.
+    """Hold what all readings of a run tell, where the noise has no finite state.
 
     The rows of the Cholesky factor L of Cov(s) are the causal innovations, s = L nu.
 
@@ -467,7 +467,7 @@ class DenseKnowledge:
         noise: NDArray,
         P0: NDArray | None,
     ) -> DenseKnowledge:
-        """What is known of x(0) with covariance P0, and noise of covariance (T p, T p).
+        """Take what is known of x(0), covariance P0, and noise of covariance (T p, T p).
 
         `ValueError` without P0, or if the readings are singular.
         """
@@ -552,7 +552,7 @@ def finite_model(part: NoisePart) -> LinearSystem:
 
 
 def is_dense(noise: OutputNoise) -> bool:
-    """Whether a part of the noise has no finite state."""
+    """Return whether a part of the noise has no finite state."""
     return any(part.model is None for part in noise.parts)
 
 
@@ -659,7 +659,7 @@ class LqgDesign(ByContent, Saved):
 
     @property
     def is_kalman(self) -> bool:
-        """Whether its filter knows the prior and the noise."""
+        """Return whether its filter knows the prior and the noise."""
         return self.estimator == "kalman"
 
 

@@ -240,7 +240,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
 
 @dataclass(frozen=True)
 class Expected:
-    """What costs are expected over, with disturbances of QN and RN.
+    """Hold what costs are expected over, with disturbances of QN and RN.
 
     The initial state has the covariance P0, and runs are as `PrivateLoop.cost` takes
     them. Without P0 loops never stop, and costs are those of a sample in steady state.
@@ -340,7 +340,7 @@ def margins(
 
 
 def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
-    """What the filter of a loop knows. `ValueError` unless it knows prior and noise."""
+    """Return what a loop's filter knows. `ValueError` unless it knows prior and noise."""
     design = loop.design
     if design is None or not loop.knows_noise:
         raise ValueError(
@@ -354,7 +354,7 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
 def _apart(
     loop: LoopData, direction: NDArray, samples: int
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """What causes the error d'(x - prediction) of each sample.
+    """Return what causes the error d'(x - prediction) of each sample.
 
     Deviations (T,) of what is drawn again, deviations (T,) that the noise's one vector
     causes, and F_t (T, r, r) of what was read before each sample.

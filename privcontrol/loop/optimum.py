@@ -77,7 +77,7 @@ _FREQUENCIES = 4096
 
 @dataclass(frozen=True)
 class Optimality:
-    """How far a loop is from the best one for its secret and budget.
+    """Hold how far a loop is from the best one for its secret and budget.
 
     All costs are those of a run with the design's prior, QN and RN and zero reference,
     with the terminal term.
@@ -130,7 +130,7 @@ def _check_gaussian(noise: OutputNoise) -> None:
 
 
 def _hides_states(noise: OutputNoise) -> bool:
-    """Whether the secret is one of the state, over a horizon."""
+    """Return whether the secret is one of the state, over a horizon."""
     return noise.horizon != math.inf and not disturbances(noise.request.adjacency)
 
 
@@ -145,7 +145,7 @@ class Solved:
 
     @property
     def gap(self) -> float:
-        """How far the point may be above the least one."""
+        """Return how far the point may be above the least one."""
         return self.value - self.capped
 
 
@@ -323,7 +323,7 @@ class NoiseProgram:
 
 
 def optimality(loop: LoopData) -> Optimality:
-    """How far a loop is from the optimum.
+    """Return how far a loop is from the optimum.
 
     `ValueError` without a prior, or where no optimum is known.
     """
@@ -418,7 +418,7 @@ def least_cost(loop: LoopData) -> float:
 
 
 def _saved(loop: LoopData, known: DenseKnowledge) -> float:
-    """What a loop costs more than the one whose filter has other errors."""
+    """Return what a loop costs more than the one whose filter has other errors."""
     samples = loop.private_noise.horizon
     predicted = loop.form == "predictor"
     _, prices = regulation(loop).gains(samples)
@@ -453,7 +453,7 @@ def _price(slope: NDArray, moves: NDArray) -> float:
 
 
 def _endless_excess(loop: LoopData) -> float:
-    """How far a sample's cost may be above the optimum, nan for several outputs."""
+    """Bound a sample's cost above the optimum, nan for several outputs."""
     noise = loop.private_noise
     request = noise.request
     secret = secret_inputs(request.adjacency, loop.side.plant)

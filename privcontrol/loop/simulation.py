@@ -382,7 +382,7 @@ class SteppedTrials:
 def _agree(
     together: tuple[NDArray, NDArray], alone: tuple[NDArray, NDArray], trial: slice
 ) -> bool:
-    """Whether a trial among many comes out as it does alone."""
+    """Return whether a trial among many comes out as it does alone."""
     for found, expected in zip(together, alone):
         size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
         if not np.allclose(found[:, :, trial], expected, _SAME, size, equal_nan=True):

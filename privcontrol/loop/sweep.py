@@ -263,7 +263,7 @@ class Tradeoff:
         return cost, squares
 
     def _room(self, loop: PrivateLoop, limits: tuple[float, NDArray]) -> float:
-        """How many times as large a loop's noise may be, 0 where no size is allowed."""
+        """Return the factor that a loop's noise may grow by, 0 where no size is allowed."""
         allowed, squares = limits
         cost = self.expected.cost(loop)
         quiet, noisy = self.expected.errors(loop)
@@ -599,7 +599,7 @@ def _of_shape(loop: PrivateLoop, budget: PrivacyBudget) -> PrivateLoop:
 
 
 def _is_shaped(loop: PrivateLoop) -> bool:
-    """Whether the loop's filter knows its noise, which is of a shape S."""
+    """Return whether the loop's filter knows its noise, which is of a shape S."""
     return loop.knows_noise and loop.private_noise.factor is not None
 
 

@@ -1,4 +1,4 @@
-"""How far noise hides a secret of a plant that changes from sample to sample.
+"""Tell how far noise hides a secret of a plant that changes from sample to sample.
 
 Structured noise, which is drawn once, hides nothing of a plant that may vary. A white
 floor, filtered noise, and noise that enters the plant with the secret do. Let
@@ -284,7 +284,7 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
 
 @dataclass(frozen=True, eq=False)
 class VaryingSecret:
-    """What is left of a secret after noise is undone, at each vertex.
+    """Hold what is left of a secret after noise is undone, at each vertex.
 
     Attributes
     ----------

@@ -97,17 +97,17 @@ class ExactNoise:
 
     @property
     def has_memory(self) -> bool:
-        """Whether a sample depends on the entries of earlier samples."""
+        """Return whether a sample depends on the entries of earlier samples."""
         return any(part.has_memory for part in self._parts)
 
     @property
     def has_state(self) -> bool:
-        """Whether a sample depends on earlier ones through a state."""
+        """Return whether a sample depends on earlier ones through a state."""
         return bool(self._states)
 
     @property
     def remembers(self) -> bool:
-        """Whether a sample depends on what was drawn for earlier ones."""
+        """Return whether a sample depends on what was drawn for earlier ones."""
         return self.has_memory or self.has_state
 
     def numbers(self, start: int, stop: int) -> range:

@@ -1,4 +1,4 @@
-"""How far output noise hides a secret: the one place that answers.
+"""Tell how far output noise hides a secret: the one place that answers.
 
 The shift y of a hidden move is what it changes of the outputs once the noise is undone, in
 standard deviations of white noise. Three routes certify it. Moves of a state beside
@@ -43,7 +43,7 @@ _LARGEST_ERROR_BOUND = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """How far the worst hidden move shifts Gaussian noise.
+    """Hold how far the worst hidden move shifts Gaussian noise.
 
     Attributes
     ----------

@@ -182,7 +182,7 @@ class _Whitening:
 
     @property
     def rounding(self) -> float:
-        """What floating point may add to those norms, over `sizes`."""
+        """Return what floating point may add to those norms, over `sizes`."""
         count = self.directions.shape[1] + 8
         return float(32 * EPS * count * np.sqrt(len(self.floor)))
 

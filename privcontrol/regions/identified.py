@@ -565,7 +565,7 @@ def energy_bound(
 
 
 def first_samples(regressors: NDArray) -> int:
-    """How many samples at the start give a first estimate.
+    """Count the samples at the start that give a first estimate.
 
     They are a twentieth, and enough of them to tell all parameters.
     """
@@ -588,7 +588,7 @@ _TOO_LITTLE = (
 
 
 def _tells(regressors: NDArray) -> bool:
-    """Whether regressors (N, k) tell all parameters."""
+    """Return whether regressors (N, k) tell all parameters."""
     sizes = np.linalg.norm(regressors, axis=0)
     if not sizes.all():
         return False

@@ -135,7 +135,7 @@ class Region(ByContent, Saved):
         return np.logical_not(inside.all(axis=1))
 
     def text(self, first: int = 0, last: int | None = None) -> str:
-        """What it says of states and inputs, or of some of them."""
+        """Return what it says of states and inputs, or of some of them."""
         bounds = list(zip(self.names, self.low, self.high, self.units, strict=True))
         words = [
             f"{name} {_within(low, high)} {unit}".rstrip()
@@ -410,7 +410,7 @@ def _clauses(
     invariant: bool,
     leaving: float,
 ) -> tuple[str, ...]:
-    """What guarantees for the polytope assume."""
+    """Return what guarantees for the polytope assume."""
     states = box.text(last=box.states)
     inputs = box.text(first=box.states)
     everything = box.text()
@@ -666,7 +666,7 @@ def _correlated(middles: NDArray) -> list[NDArray]:
 def _wide_directions(
     reach: NDArray, allowed: int, most_enlarged: float
 ) -> tuple[int, float]:
-    """How many directions, the widest first, take both ends, and the narrow ones' share."""
+    """Count the directions, widest first, that take both ends; the narrow ones' share."""
     count = len(reach)
     best = (0, 1.0)
     for wide in range(1, count + 1):

@@ -93,7 +93,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
     @property
     @abstractmethod
     def clause(self) -> str:
-        """What a guarantee for the region takes for granted of the plant."""
+        """Return what a guarantee for the region takes for granted of the plant."""
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
 
     @abstractmethod
     def _holds(self, plant: Plant) -> bool:
-        """Whether the matrices of a plant are in the region."""
+        """Return whether the matrices of a plant are in the region."""
 
     def check_holds(self, plant: Plant) -> None:
         """Make sure that the plant which noise is designed for is in the region.
@@ -222,7 +222,7 @@ def least_bound(
 
 
 def is_alike(first: Plant, other: Plant) -> bool:
-    """Whether two plants have the same names and sampling time."""
+    """Return whether two plants have the same names and sampling time."""
     named = (first.states, first.inputs, first.outputs, first.dt)
     return named == (other.states, other.inputs, other.outputs, other.dt)
 
@@ -248,7 +248,7 @@ def checked_miss(miss: float) -> float:
 
 
 def exception_of(miss: float) -> str:
-    """What a guarantee's clause about a region says of the probability that it misses."""
+    """Return what a clause about a region says of the probability that it misses."""
     if not miss:
         return ""
     return f", but for a probability of {shown(miss)}, counted in delta"

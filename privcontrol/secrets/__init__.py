@@ -1,4 +1,4 @@
-"""What is hidden: the trajectories, and the moves that neighbours differ by."""
+"""State what is hidden: the trajectories, and the moves that neighbours differ by."""
 
 import lazy_loader
 

@@ -146,7 +146,7 @@ class PlantAdjacency(CheckedFields, Secret):
                 if is_number and place != labels.index(name):
                     raise ValueError(
                         f"{what}: {name!r} is the name of number {labels.index(name)}; "
-                        "rename the signals of the plant so that none is called by a "
+                        "rename the signals of the plant, so none is called by a "
                         "number"
                     )
                 place = labels.index(name)
@@ -269,7 +269,7 @@ def _sample_indices(times: ArrayLike) -> tuple[int, ...]:
 
 
 class _OfStates(PlantAdjacency):
-    """What adjacencies about states share."""
+    """Hold what adjacencies about states share."""
 
     states: tuple[str | int, ...] | None = None
     _field = "states"
@@ -422,7 +422,7 @@ class StateAdjacency(_OfStates):
         if widths.A[delays][:, ~delays].any():
             raise ValueError(
                 "models: a half-width makes a delayed input depend on other states, "
-                "so that these cannot be moved alone; leave its row of A out"
+                "so these cannot be moved alone; leave its row of A out"
             )
         kept = np.append(~delays, np.ones(len(plant.C), bool))
         return UncertainMoves(

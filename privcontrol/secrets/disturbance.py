@@ -400,7 +400,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return (*left, _INITIAL_STATE)
 
     def _of_other_shape(self, manifold: Any) -> str:
-        """What is not hidden of a change of another length or shape."""
+        """Return what is not hidden of a change of another length or shape."""
         if self.profiles is not None:
             return "a disturbance of another shape"
         if self.duration > 1:
@@ -415,7 +415,7 @@ class DisturbanceAdjacency(PlantAdjacency):
 
 
 def _is_integrator(name: str, plant: Plant) -> bool:
-    """Whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
+    """Return whether a signal enters at a state that keeps its value, load(t+1) = load(t)."""
     if name in plant.inputs:
         return False
     state = plant.states.index(name)
@@ -589,7 +589,7 @@ class DisturbedManifold(PlantManifold):
 
 
 class DisturbedQuery(PlantQuery):
-    """What a plant publishes of its initial state and of the secret signals."""
+    """Hold what a plant publishes of its initial state and of the secret signals."""
 
     manifold: DisturbedManifold
 
@@ -649,7 +649,7 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
 
 
 def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
-    """What a plant publishes of the secret that an adjacency is about."""
+    """Return what a plant publishes of the secret that an adjacency is about."""
     found = disturbances(adjacency)
     if not found:
         return OutputQuery(trajectory_manifold(plant, horizon))

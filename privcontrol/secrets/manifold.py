@@ -167,7 +167,7 @@ class TrajectoryManifold(PlantManifold):
 
 
 class PlantQuery(LinearQuery):
-    """What a plant publishes of the data of a run."""
+    """Hold what a plant publishes of the data of a run."""
 
     plant: Plant
     manifold: PlantManifold

@@ -1,4 +1,4 @@
-"""What a hidden change adds to the outputs of a plant.
+"""Tell what a hidden change adds to the outputs of a plant.
 
 `Responses` are the outputs' differences over a horizon. `SecretInputs` are the same change
 as inputs of a linear system, for runs of any length and for plants that vary.

@@ -183,7 +183,7 @@ def _samples(delay: float, name: str, period: float) -> tuple[int, float]:
 
 
 def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
-    """What an input that is held for some time adds to the state."""
+    """Return what an input that is held for some time adds to the state."""
     order = len(A)
     both = np.zeros((order + 1, order + 1))
     both[:order, :order] = A

@@ -101,7 +101,7 @@ class NonlinearPlant(SampledSystem):
 
     @property
     def integrator(self) -> str:
-        """How the plant was made from one in continuous time; empty if it was not."""
+        """Say how the plant was made from one in continuous time; empty if it was not."""
         if isinstance(self.update, _Integrated):
             return self.update.text
         return ""
@@ -122,12 +122,12 @@ class NonlinearPlant(SampledSystem):
     def called(
         self, function: Callable[..., Any], t: float, states: NDArray, inputs: NDArray
     ) -> Any:
-        """What the user's function returns for copies of its arguments."""
+        """Return what the user's function returns for copies of its arguments."""
         return function(t, states.copy(), inputs.copy(), dict(self.params))
 
 
 def is_nonlinear(sys: object) -> bool:
-    """Whether a system is one of nonlinear functions."""
+    """Return whether a system is one of nonlinear functions."""
     if isinstance(sys, NonlinearPlant):
         return True
     linear = (ct.StateSpace, ct.TransferFunction)
@@ -135,14 +135,14 @@ def is_nonlinear(sys: object) -> bool:
 
 
 def entries_of(values: ArrayLike) -> list:
-    """What a function returned, as a list of numbers."""
+    """Read what a function returned as a list of numbers."""
     if np.ndim(values) == 0 and not isinstance(values, np.ndarray):
         return [values]
     return np.ravel(np.asarray(values, object)).tolist()
 
 
 def _rows(given: ArrayLike, count: int, shape: tuple[int, ...], what: str) -> NDArray:
-    """What a function returned as (count,) or (count, trials)."""
+    """Read what a function returned as (count,) or (count, trials)."""
     if isinstance(given, (list, tuple)):
         given = np.stack([np.broadcast_to(row, shape[1:]) for row in given])
     rows = np.asarray(given, float)
@@ -338,7 +338,7 @@ class Dual(NDArrayOperatorsMixin):
     """An interval that holds a number, and intervals that hold its derivatives.
 
     A derivative that is left out is exactly zero. Operators are numpy's functions, which
-    `_FUNCTIONS` knows by name. Every refusal is also recorded, so that no function can
+    `_FUNCTIONS` knows by name. Every refusal is also recorded, so no function can
     hide one.
     """
 

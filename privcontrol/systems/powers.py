@@ -131,7 +131,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
 
 
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
-    """Whether the outputs tell any two values of these states apart, the others held.
+    """Return whether the outputs tell any two values of these states apart, the others held.
 
     It is decided exactly. Beyond 24 states it is not decided, and the answer is False.
     """
@@ -357,7 +357,7 @@ def _accurate_columns(matrix: BallMatrix) -> int:
 
 
 def _is_accurate(column: list[Ball]) -> bool:
-    """Whether a column is known to `_ACCURATE_BITS`.
+    """Return whether a column is known to `_ACCURATE_BITS`.
 
     Radii and sizes are compared as balls, since doubles could overflow.
     """
@@ -463,7 +463,7 @@ def largest_gain(system: LinearSystem) -> float:
 
 
 def _is_dynamic(system: LinearSystem) -> bool:
-    """Whether a state leads from an input to an output."""
+    """Return whether a state leads from an input to an output."""
     return bool(system.order and system.B.any() and system.C.any())
 
 
@@ -552,7 +552,7 @@ def _storage(system: LinearSystem, bound: float, slack: float) -> NDArray | None
 
 
 def _proven(system: LinearSystem, storage: NDArray, bound: float) -> bool:
-    """Whether the bounded-real inequality is proven for the float matrices as given."""
+    """Return whether the bounded-real inequality is proven for the float matrices as given."""
     A, B, C, D = system.in_balls().matrices
     P = ball_matrix(storage)
     cross = A.transpose() * P * B + C.transpose() * D
