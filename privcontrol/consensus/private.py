@@ -61,6 +61,9 @@ DENSE_MODEL = 500
 #: latter.
 MOST_SHARED = 1e9
 
+#: Coalitions whose exposures are kept, for the guarantees of one node after another.
+_KEPT = 8
+
 #: Members of a coalition that a text names.
 _NAMED = 10
 
@@ -331,8 +334,23 @@ class PrivateConsensus(Frozen):
         return released(guarantee, _RELEASED)
 
     @cached_property
-    def _exposure(self) -> Exposure:
-        return exposure_to_any(self.noise, self.coalition or 0)
+    def _exposures(self) -> dict[tuple[int, ...] | None, Exposure]:
+        return {}
+
+    def _exposure(self, members: tuple[int, ...] | None = None) -> Exposure:
+        """Return the exposure to these members or any coalition, the last ones kept."""
+        known = self._exposures
+        found = known.get(members)
+        if found is not None:
+            return found
+        if members is None:
+            found = exposure_to_any(self.noise, self.coalition or 0)
+        else:
+            found = exposure_to(self.noise, members)
+        if len(known) >= _KEPT:
+            known.clear()
+        known[members] = found
+        return found
 
     def _positions_of(
         self, coalition: Sequence[Hashable] | None
@@ -370,9 +388,7 @@ class PrivateConsensus(Frozen):
     ) -> tuple[PrivacyLoss, str]:
         """The loss of shared noise, and the adversary in words."""
         node = adjacency.node
-        exposure = self._exposure
-        if members is not None:
-            exposure = exposure_to(self.noise, members)
+        exposure = self._exposure(members)
         sizes = exposure.sizes(everybody)
         moved = exposure.worst(everybody)
         size = sizes.max()
@@ -694,7 +710,7 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     )
     if not consensus.pairwise_std:
         return ()
-    exposure = consensus._exposure
+    exposure = consensus._exposure()
     most_exposed = exposure.worst(consensus.adjacency)[0]
     return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
 

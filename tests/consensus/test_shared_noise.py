@@ -18,6 +18,7 @@ from privcontrol.consensus import (
     read_network,
     worst_coalition,
 )
+from privcontrol.consensus.noise import exposure_to
 from privcontrol.core import (
     DirectionAdjacency,
     GaussianNoise,
@@ -568,3 +569,22 @@ def test_noise_that_a_coalition_takes_out_warns():
         warnings.simplefilter("error")
         wheel = private_consensus(nx.wheel_graph(7), BUDGET, 1.0, **options)
     assert wheel.scales.max() < 0.9 * alone.scales.max()
+
+
+def test_a_coalition_is_evaluated_once_for_all_nodes(monkeypatch):
+    """For every node again, a figure of 500 took half an hour."""
+    group = agents(nx.cycle_graph(7), 1.0, 5.0, 2)
+    asked = []
+
+    def counted(noise, members):
+        asked.append(members)
+        return exposure_to(noise, members)
+
+    monkeypatch.setattr("privcontrol.consensus.private.exposure_to", counted)
+    first = [group.guarantee_for(node=k, coalition=[0, 3]).gdp for k in (1, 2, 4, 5, 6)]
+    assert asked == [(0, 3)]
+    for k in range(20):
+        group.guarantee_for(coalition=[k % 7, (k + 1) % 7])
+    assert len(group._exposures) <= 8
+    again = [group.guarantee_for(node=k, coalition=[0, 3]).gdp for k in (1, 2, 4, 5, 6)]
+    assert again == first
