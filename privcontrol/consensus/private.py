@@ -531,6 +531,17 @@ class PrivateConsensus(Frozen):
         trials, rng, executor, progress
             As for `PrivateLoop.simulate`. Blocks of 10 (large networks) to 250 trials
             are shared out to the executor; ``ThreadPoolExecutor(cores)`` serves.
+
+        Returns
+        -------
+        ConsensusResponse
+            Outputs are messages (n, trials, steps + 1), states are private.
+
+        Raises
+        ------
+        ValueError
+            If there is not one value for each node, or steps or trials are not at
+            least one.
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")

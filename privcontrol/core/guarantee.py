@@ -461,6 +461,11 @@ class PrivacyGuarantee(Accounted, Saved):
         not add, because a move is another one in each of them: `windows_guarantee`
         evaluates consecutive windows together.
 
+        Parameters
+        ----------
+        start : int
+            The first sample of the window.
+
         Raises
         ------
         ValueError

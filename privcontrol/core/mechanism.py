@@ -152,7 +152,11 @@ class LinearQuery(Frozen):
     def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:
         """Return sup ||G z|| over the hidden moves, rounded up.
 
-        The ``norm`` is 2 (for Gaussian noise), 1 (for Laplace noise) or inf.
+        Parameters
+        ----------
+        adjacency : Adjacency
+        norm : {2, 1, inf}, optional
+            2 for Gaussian noise, 1 for Laplace noise.
 
         Raises
         ------
@@ -473,6 +477,11 @@ class Mechanism:
 
     def guarantee(self, adjacency: Adjacency) -> PrivacyGuarantee:
         """Return what the release promises (DPAM Theorems 1 and 2), and what not.
+
+        Parameters
+        ----------
+        adjacency : Adjacency
+            What is to be hidden.
 
         Raises
         ------

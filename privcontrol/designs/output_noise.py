@@ -264,10 +264,29 @@ class OutputNoise(SummedNoise, Saved):
         """Plot simulated samples of the noise at each output within two deviations.
 
         Without a horizon plot the spectra of the noise and of what it hides, a secret that
-        lasts at the length that shows most at each frequency, and what a ``loop`` with
-        weights Q and R lets pass. ``ax`` has one of matplotlib's Axes for each panel, new
-        ones by default. ``time_unit`` and ``units`` are labels, as in
-        `PrivateResponse.plot`.
+        lasts at the length that shows most at each frequency.
+
+        Parameters
+        ----------
+        samples : int, optional
+            How many samples to draw, over a horizon.
+        rng : int or Generator, optional
+            Their seed.
+        loop : PrivateLoop, optional
+            With weights Q and R: without a horizon its cost is drawn beside the spectra.
+        ax : Axes or array of Axes, optional
+            One for each panel, new ones by default.
+        time_unit, units : optional
+            Labels, as in `PrivateResponse.plot`.
+
+        Returns
+        -------
+        control.ControlPlot
+
+        Raises
+        ------
+        ValueError
+            If there are other numbers of axes than panels, or too many points.
         """
         if self.horizon == math.inf:
             return plot_spectrum(self, ax, loop, time_unit, units)
