@@ -187,7 +187,7 @@ class Agent:
 
     @property
     def published(self) -> tuple[float | NDArray, ...]:
-        """All messages so far in order, none before `message` was asked."""
+        """All messages so far in order, the first one drawn by `message` or `update`."""
         return tuple(self._sent(message) for message in self._published)
 
     def _sent(self, message: NDArray) -> float | NDArray:

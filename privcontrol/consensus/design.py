@@ -662,7 +662,9 @@ def plot_network(
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
     if len(network) <= NAMED_NODES:
         names = dict(enumerate(network.labels))
-        texts = nx.draw_networkx_labels(graph, places, names, font_size=9, ax=ax)
+        texts = nx.draw_networkx_labels(
+            graph, places, names, font_size=9, ax=ax, clip_on=False
+        )
         halo = withStroke(linewidth=2, foreground="white")
         for text in texts.values():
             text.set_path_effects([halo])

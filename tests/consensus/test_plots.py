@@ -128,6 +128,7 @@ def test_nodes_stand_where_the_caller_puts_them(radios):
 
 def test_names_stand_on_their_nodes_and_many_are_left_out(radios):
     texts = drawn(radios)[1]
+    assert not any(text.get_clip_on() for text in texts)  # nor cut at the edge
     assert [text.get_text() for text in texts] == list(radios)
     assert all(text.get_path_effects() for text in texts)
     radios.add_edge("radio-29", "radio-30")
