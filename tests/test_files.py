@@ -1,7 +1,9 @@
 """Design files: exact, certified when they are read, and refused when they were altered."""
 
+import errno
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -248,6 +250,23 @@ def test_files_of_something_else_are_refused(path):
         pc.load(path.with_name("none"))
     with pytest.raises(TypeError, match="path"):
         pc.load(np.zeros(2))
+
+
+def test_a_design_that_cannot_be_saved_leaves_the_one_before(path, monkeypatch):
+    saved = noise("structured")
+    saved.save(path)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="space left on the disk") as caught:
+            noise("driven").save(path)
+    assert caught.value.errno == errno.ENOSPC
+    assert list(path.parent.iterdir()) == [path] and pc.load(path) == saved
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        saved.save(path.parent / "none" / "noise.json")
 
 
 def test_numbers_are_exact_and_the_digest_is_sha256(path):

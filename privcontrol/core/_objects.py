@@ -232,11 +232,21 @@ def write(path: str | Path, design: Saved) -> None:
     data = {"schema": SCHEMA, **encode(design)}
     data["digest"] = _digest(data)
     text = json.dumps(data, indent=1) + "\n"
-    with finished_file(as_path(path), replace=True) as temporary:
-        with open(temporary, "x", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+    try:
+        with finished_file(as_path(path), replace=True) as temporary:
+            with open(temporary, "x", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno is None:  # it says what to do
+            raise
+        raise OSError(
+            error.errno,
+            f"path: the design was not saved at {str(path)!r} ({error.strerror}); a file "
+            "of that name is whole. Check its folder, its permissions and the space left "
+            "on the disk",
+        ) from error
 
 
 def read(path: str | Path) -> Any:

@@ -260,7 +260,7 @@ class FileStore(Store):
     """A chain in a file, of many processes or held by one."""
 
     def __init__(self, path: Path, kind: Kind) -> None:
-        self.path: Path = path
+        self.path: Path = Path(os.path.realpath(path))  # one lock for all its names
         self.kind = kind
         self._held: FileLock | None = None
         self._file: BinaryIO | None = None

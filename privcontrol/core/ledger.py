@@ -190,7 +190,7 @@ class PrivacyLedger:
         1.0
         """
         path = as_path(path).absolute()
-        if not path.exists():
+        if not path.is_file():
             raise FileNotFoundError(
                 f"path: expected an existing ledger, got none at {str(path)!r}; "
                 "PrivacyLedger(budget, path) makes one"
@@ -228,7 +228,8 @@ class PrivacyLedger:
             For the history, stored as it is: keep private values out of it.
         count : int, optional
         identity : str, optional
-            Of the release, whose charge is made once however often it is asked for.
+            Of the release, whose charge is made once however often it is asked for. One
+            of another size is refused.
 
         Returns
         -------
@@ -240,7 +241,8 @@ class PrivacyLedger:
         BudgetExceededError
             If the budget does not cover it. No error records anything.
         ValueError
-            If the guarantee is about another secret, or the file was altered.
+            If the guarantee is about another secret, the identity is that of another
+            charge, or the file was altered.
         TypeError
             If it is no guarantee: of a design or a loop charge its ``.guarantee``.
         OSError
@@ -251,7 +253,7 @@ class PrivacyLedger:
         instance_of(note, str, "note")
 
         def charged(state: dict) -> Change | None:
-            if identity is not None and self._holds(identity):
+            if identity is not None and self._holds(identity, guarantee, count):
                 return None
             total = _total(state, guarantee, count)
             if not total.satisfies(self.budget):
@@ -271,9 +273,19 @@ class PrivacyLedger:
 
         return PrivacyGuarantee.from_dict(self._store.update(charged)["spent"])
 
-    def _holds(self, identity: str) -> bool:
-        """Return whether a charge of this identity was made."""
-        return any(entry.get("release") == identity for entry in self._charges())
+    def _holds(self, identity: str, guarantee: PrivacyGuarantee, count: int) -> bool:
+        """Return whether this charge was made, or raise an error if it was another."""
+        loss = checked_guarantee(guarantee).loss
+        for entry in self._charges():
+            if entry.get("release") == identity:
+                made = PrivacyGuarantee.from_dict(entry["guarantee"])
+                if (made.loss, entry["count"]) != (loss, count):
+                    raise ValueError(
+                        "identity: a charge of this identity was made, for another loss or "
+                        "count: give each release an identity of its own"
+                    )
+                return True
+        return False
 
     def reached(self, identity: str) -> tuple[int, str | None]:
         """Return up to which sample a gateway may have published, and its file's mark."""

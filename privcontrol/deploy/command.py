@@ -536,7 +536,7 @@ def _taken_up(
     noise: OutputNoise, ledger: PrivacyLedger | None, options: argparse.Namespace
 ) -> Gateway:
     """Make the gateway of a state, or resume it where the state exists."""
-    state = options.state
+    state = Path(os.path.realpath(options.state))
     steps = {"grid": options.grid, "resolution": options.resolution}
     if not state.exists():
         if state.with_name(f"{state.name}.lock").exists():

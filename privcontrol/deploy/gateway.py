@@ -191,7 +191,7 @@ class Gateway:
         if path is None:
             self._begin(noise, exact, MemoryStore(_KIND, opening, state), ledger)
             return
-        store = FileStore(as_path(path).absolute(), _KIND)
+        store = FileStore(as_path(path), _KIND)
         if not store.create(opening, state):
             raise FileExistsError(
                 f"path: a gateway exists at {str(store.path)!r}; Gateway.resume(path) "
@@ -233,8 +233,8 @@ class Gateway:
         ValueError
             If it is no gateway, was altered, or needs the ledger.
         """
-        store = FileStore(as_path(path).absolute(), _KIND)
-        if not store.path.exists():
+        store = FileStore(as_path(path), _KIND)
+        if not store.path.is_file():
             raise FileNotFoundError(
                 "path: expected the file of a gateway, got none at "
                 f"{str(store.path)!r}; Gateway(noise, path=...) makes one. Where a run "

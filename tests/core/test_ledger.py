@@ -81,6 +81,18 @@ def test_a_charge_counts_its_releases_all_or_none(path):
     assert ledger.history[0][2] == foreign(0.25)
 
 
+def test_an_identity_is_charged_once_and_is_that_of_one_charge(path):
+    """Another release under it would be published without a charge."""
+    ledger = PrivacyLedger(BUDGET, path)
+    for _ in range(2):
+        ledger.charge(gaussian(3), count=2, identity="May")
+    for other, count in ((gaussian(3), 1), (gaussian(2), 2), (foreign(0.1), 2)):
+        with pytest.raises(ValueError, match="another loss or count"):
+            ledger.charge(other, count=count, identity="May")
+    ledger.charge(gaussian(3), identity="June")
+    assert [count for _, count, _ in ledger.history] == [2, 1]
+
+
 def test_families_share_one_budget(path):
     budget = PrivacyBudget(epsilon=3.0, delta=1e-3)
     ledger, query = PrivacyLedger(budget, path), core.LinearQuery([[1.0]])

@@ -333,6 +333,29 @@ def test_the_file_is_for_its_owner_and_for_one_process(path):
     pc.Gateway.resume(path).close()
 
 
+def test_a_file_has_one_lock_by_whatever_name_it_is_called(path, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with Gateway(noise("structured"), path=link) as gateway:
+        gateway.publish(0.0)
+        assert path.exists()
+        for name in (path, link):
+            with pytest.raises(OSError, match="only one may publish"):
+                pc.Gateway.resume(name)
+        gateway.publish(0.0)
+    pc.Gateway.resume(path).close()
+
+
+def test_what_is_no_regular_file_is_no_store(tmp_path):
+    """Opening a pipe would wait for somebody who writes to it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for wrong in (pipe, tmp_path):
+        for opened in (pc.Gateway.resume, pc.PrivacyLedger.open):
+            with pytest.raises(FileNotFoundError, match="got none at"):
+                opened(wrong)
+
+
 def test_gateways_are_not_copied():
     gateway = Gateway(noise("structured"))
     with pytest.raises(TypeError, match="resume"):
