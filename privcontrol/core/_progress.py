@@ -205,3 +205,4 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
             _STRETCH.reset(token)
             stopped.set()
             thread.join()
+        bar.total = bar.n  # it may end after fewer pieces than expected

@@ -286,7 +286,7 @@ class _Task:
         order, gap = self.request.order, self.request.gap
         designs = []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyWarning)
+            warnings.filterwarnings("ignore", "the noise costs", PrivacyWarning)
             for secret in (together, nominal):
                 with suppress(ValueError, UncertifiableError):
                     found = stationary_design(

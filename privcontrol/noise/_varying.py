@@ -76,6 +76,8 @@ _LARGEST = (1e5, 1e7, 1e4, 1e2)
 _FAINT_OF_GAINS = 1e-2
 #: So many demands alike are asked for at once, and one where there are more.
 _MOST_ASKED = 4
+#: Cubes of the entries of matrices asked for, for which the solver takes half a minute.
+_MOST_WORK = 2e9
 #: Differences of the entries of programs that rounding makes.
 _ALIKE = 1e-9
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
@@ -90,6 +92,10 @@ _UNSTABLE = (
     "models: no bound for runs of any length exists or was found: the plant may vary so "
     "that a hidden change never dies out. Narrow the models, take out those that are "
     "unstable, or protect over a finite horizon with a white floor"
+)
+_TOO_LARGE = (
+    "models: the search for a bound would take minutes or more; protect shorter changes, "
+    "or take models with fewer states"
 )
 _TOO_LONG = "models: the {} within the horizon; shorten the horizon"
 
@@ -565,6 +571,8 @@ class Program:
         ------
         _GivenUp
             If even some of the demands need a t above ``most``.
+        UncertifiableError
+            If it would take minutes or more.
         """
         alike = defaultdict(list)
         for k, demand in enumerate(self.demands):
@@ -575,6 +583,9 @@ class Program:
             asked.update(group if len(group) <= _MOST_ASKED else group[:1])
         while True:
             demands = [self.demands[k] for k in sorted(asked)]
+            sizes = [each.X.ncols() for each in demands]
+            if sum((size * (size + 1) / 2) ** 3 for size in sizes) > _MOST_WORK:
+                raise UncertifiableError(_TOO_LARGE)
             found = self._meeting(demands, margin)
             if found is None:
                 return None

@@ -14,6 +14,8 @@ import threadpoolctl
 from cases import POSITION
 
 import privcontrol as pc
+from privcontrol.designs import region_design
+from privcontrol.noise import _varying
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
@@ -101,6 +103,54 @@ def test_the_share_of_long_windows_grows_and_almost_reaches_the_end(monkeypatch)
     shares = shares_of(pc.design_windows, None, asked, monkeypatch)
     assert (np.diff(shares) >= 0).all() and np.diff(shares).max() <= 0.5
     assert len(set(shares)) >= 6 and shares[-1] >= 0.75
+
+
+def test_the_bar_of_a_design_that_ends_early_is_full_at_its_end(monkeypatch):
+    tqdm = pytest.importorskip("tqdm.auto")
+    bars = []
+
+    class Bar(tqdm.tqdm):
+        def close(self):
+            bars.append((self.n, self.total))
+            super().close()
+
+        def update(self, count):
+            super().update(count + 1)
+
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    monkeypatch.setattr("privcontrol.core._progress._PERIOD", 1e-3)
+    asked = dict(adjacency=STILL, horizon=20, models=BOX, floor=0.3, budget=BUDGET)
+    pc.design_output_noise(pc.plants.vehicle(), progress=True, **asked)
+    done, total = bars[0]
+    assert done == total > 0
+
+
+def test_a_bound_that_would_take_minutes_is_not_searched_for(monkeypatch):
+    """Those of a few samples need no search."""
+    asked = dict(adjacency=LASTING, models=VARYING, budget=BUDGET, max_std=np.inf)
+    searched = pc.design_output_noise(FADING, horizon=8, **asked)
+    monkeypatch.setattr("privcontrol.noise._varying._MOST_WORK", 0.0)
+    _varying._solved.cache_clear()
+    found = pc.design_output_noise(FADING, horizon=8, **asked)
+    assert found.guarantee.satisfies(BUDGET)
+    assert searched.design.cost <= found.design.cost <= 1.2 * searched.design.cost
+    with pytest.raises(pc.UncertifiableError, match="would take minutes"):
+        pc.design_output_noise(FADING, horizon=np.inf, **asked)
+
+
+def test_a_note_is_given_while_a_design_silences_its_parts(monkeypatch):
+    monkeypatch.setattr(PROGRESS, 0.4)
+    name = "privcontrol.designs.region_design.stationary_design"
+    design = region_design.stationary_design
+
+    def slow(*args, **options):
+        time.sleep(0.8)
+        return design(*args, **options)
+
+    monkeypatch.setattr(name, slow)
+    asked = dict(adjacency=GUST, horizon=np.inf, models=VARYING, budget=BUDGET)
+    with pytest.warns(pc.PrivacyWarning, match="the design has taken"):
+        pc.design_output_noise(FADING, max_std=np.inf, **asked)
 
 
 def test_long_windows_say_once_what_would_be_faster(monkeypatch):
