@@ -32,6 +32,8 @@ _MOST_BOXES = 65
 _MOST_WIDE_BOXES = 17
 _MOST_ROUGH_BOXES = 9
 _TURNED = 4
+#: Moves with less than the box's bound over this decide nothing yet where it is halved.
+_DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
 #: Relative rounding of norms, and corners that are looked at together.
@@ -72,7 +74,7 @@ def largest_shift(
     for moves in every:
         start = np.full(1 if moves.is_ball else moves.count, np.inf)
         middle = np.zeros_like(moves.widths)
-        whole.append(_bounded(moves, whitening, middle, moves.widths, start))
+        whole.append(_bounded(moves, whitening, middle, moves.widths, start, 0.0))
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
     uppers = []
@@ -132,9 +134,10 @@ def _halved(
             break
         boxes.remove(worst)
         counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
+        least = worst.bound / _DECIDING
         with piece(len(boxes), most):
             for middle, widths in worst.halves:
-                half = _bounded(moves, whitening, middle, widths, counted)
+                half = _bounded(moves, whitening, middle, widths, counted, least)
                 lower = max(lower, half.attained)
                 boxes.append(half)
     upper = max(worst.bound, lower)
@@ -168,13 +171,12 @@ class _Whitening:
         shrink = 1 / np.sqrt(1 + sizes**2)
         return cls(floor, directions, shrink)
 
-    def sizes(self, columns: NDArray) -> NDArray:
-        """Norms (.., M) of outputs (.., T p, M) in units of the floor, at least y."""
-        return np.linalg.norm(columns / self.floor[:, None], axis=-2)
+    def in_units(self, columns: NDArray) -> NDArray:
+        """Outputs (.., T p, M) in units of the floor, whose norms are at least y."""
+        return columns / self.floor[:, None]
 
-    def apply(self, columns: NDArray) -> NDArray:
-        """Columns whose norms are y, of outputs (.., T p, M)."""
-        white = columns / self.floor[:, None]
+    def apply(self, white: NDArray) -> NDArray:
+        """Columns whose norms are y, of outputs (.., T p, M) in units of the floor."""
         inside = self.directions.T @ white
         if len(self.shrink) == len(self.floor):  # norms do not depend on a rotation
             return self.shrink[:, None] * inside
@@ -182,7 +184,7 @@ class _Whitening:
 
     @property
     def rounding(self) -> float:
-        """Return what floating point may add to those norms, over `sizes`."""
+        """Return what floating point adds to norms at most, relative to the plain ones."""
         count = self.directions.shape[1] + 8
         return float(32 * EPS * count * np.sqrt(len(self.floor)))
 
@@ -199,16 +201,20 @@ def _bounded(
     middle: NDArray,
     widths: NDArray,
     before: NDArray,
+    least: float,
 ) -> _Box:
-    """Return a box with its bounds for moves that had positive ones in a larger box.
+    """Return a box with its bounds for moves that had some ``before`` in a larger box.
 
-    What the linear part has at a corner, less what it leaves out there, is attained.
+    Bounds of at most ``least`` are kept as they were. What the linear part has at a
+    corner, less what it leaves out there, is attained.
     """
     left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
-    counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(before)
-    responses = _outputs(moves, linear, counted)
-    sizes = whitening.sizes(responses)
-    beyond = whitening.sizes(_outputs(moves, left_out, counted))
+    deciding = before >= least
+    counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(deciding)
+    responses = whitening.in_units(_outputs(moves, linear, counted))
+    sizes = np.linalg.norm(responses, axis=-2)
+    unknown = whitening.in_units(_outputs(moves, left_out, counted))
+    beyond = np.linalg.norm(unknown, axis=-2)
     rest = beyond + whitening.rounding * sizes.sum(axis=0)
     if moves.is_ball:
         rest = np.array([np.linalg.norm(rest)])
@@ -218,8 +224,8 @@ def _bounded(
     attained = _worst_corner(moves, white, slopes[:turned])
     worst = attained + sum(_size(moves, slope) for slope in slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
-    bounds = np.zeros_like(before)
-    bounds[before > 0] = (worst + rest) * (1 + whitening.error)
+    bounds = before.copy()
+    bounds[deciding] = (worst + rest) * (1 + whitening.error)
     split = int(widest[0]) if slopes else 0
     return _Box(middle, widths, float(lower), bounds, split)
 

@@ -8,6 +8,7 @@ import scipy.linalg
 from stress import literature
 
 import privcontrol as pc
+from privcontrol.noise.parts import White
 
 
 def sampled(noise, box, count, seed=0):
@@ -213,6 +214,21 @@ def test_a_bound_that_stays_loose_is_still_a_bound():
     box = pc.PlantBox.around(plant, relative=1e-2)
     attained = noise.guarantee_for([box.at(box.widths)]).gdp
     assert attained <= noise.guarantee_for(box).gdp <= 1.05 * attained
+
+
+def test_a_move_that_decides_nothing_in_a_large_box_decides_in_a_small_one():
+    """Bounds of the first move are far too large at first, and it is the lesser one."""
+    A = scipy.linalg.block_diag([[0.67, 0.67], [-0.67, 0.67]], [[0.65]])
+    plant = ct.ss(A, np.zeros((3, 1)), np.eye(3), 0, 1.0)
+    widths = np.zeros((3, 3))
+    widths[0, 1] = 0.23
+    widths[2, 2] = 0.3
+    secret = pc.StateAdjacency({"x[0]": 1.0, "x[2]": 6.0}, times=0)
+    box = pc.PlantBox(plant, A=widths)
+    bound = box.shift([White(np.ones(3))], secret, 60).value
+    slowest = 0.95 ** np.arange(60)
+    attained = 6 * np.linalg.norm(slowest)
+    assert attained <= bound <= 1.001 * attained
 
 
 def test_a_dense_plant_without_negative_entries_is_bounded_closely():
