@@ -289,7 +289,7 @@ class NodeAdjacency(Adjacency):
         else:
             size = f"its radius ({len(self.radius)} radii)"
         if self.dimension > 1:
-            size += f" in the 2-norm of its {self.dimension} entries"
+            size += " (2-norm)"
         who = "one node"
         both = "two nodes"
         if self.node is not None:

@@ -326,7 +326,8 @@ class PrivateConsensus(Frozen):
             domain = InitialValues(n, is_known, names, towards)
         statement = adjacency.statement
         if towards:
-            statement += f", towards {towards}"
+            # first, because the end of a long line is left to explain()
+            statement = f"towards {towards}, {statement}"
         scope = Scope.of(
             adjacency, domain, assumptions=assumptions, statement=statement
         )

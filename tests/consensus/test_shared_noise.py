@@ -395,6 +395,15 @@ def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
     assert "no agent pools what it knows" in outsider
     certain = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee_for(coalition=[1])
     assert "towards an eavesdropper with the agents 1" in str(certain)
+    graph = nx.relabel_nodes(nx.cycle_graph(6), {k: f"meter {k}" for k in range(6)})
+    options = {"weights": "metropolis", "pairwise_std": 5.0, "coalition": 1}
+    planes = private_consensus(graph, BUDGET, 0.5, dimension=2, **options)
+    hides = str(planes.guarantee_for(coalition=["meter 3", "meter 5"])).splitlines()[2]
+    assert "with the agents meter 3, meter 5, the initial value" in hides
+    short = nx.convert_node_labels_to_integers(graph)
+    planes = private_consensus(short, BUDGET, 0.5, dimension=2, **options)
+    hides = str(planes.guarantee_for(coalition=[3, 5])).splitlines()[2]
+    assert "with the agents 3, 5, the" in hides and "at most 0.5 (2-norm)" in hides
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])

@@ -69,7 +69,7 @@ def test_independent_noise_hides_a_ball_as_it_hides_a_number():
     assert np.array_equal(plane.scales, line.scales)
     assert plane.guarantee.gdp == line.guarantee.gdp
     assert plane.guarantee.gdp == pytest.approx(dense_shift(plane, (), "one"))
-    assert "in the 2-norm of its 2 entries" in plane.guarantee.sentence
+    assert "at most 1 (2-norm)" in plane.guarantee.sentence
     with pytest.raises(ValueError):
         _ = plane.guarantee + line.guarantee
 
