@@ -74,6 +74,31 @@ def test_laplace_noise_around_a_ball_comes_back(path):
     assert pc.load(path) == design
 
 
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "secret",
+    [pc.StateAdjacency(1.0), pc.InitialStateAdjacency([1.0, 0.5, 0.2], norm=np.inf)],
+)
+def test_noise_of_states_that_outputs_do_not_tell_apart_comes_back(
+    family, secret, path
+):
+    """Other entries make the same outputs, so the claim is a bound and names no moves."""
+    design = pc.design_output_noise(
+        cases.random_plant(1, states=3, outputs=1),
+        horizon=2,
+        budget=pc.PrivacyBudget(
+            epsilon=1.0, delta=0.0 if family == "laplace" else 1e-2
+        ),
+        adjacency=secret,
+        family=family,
+        models="exact",
+    )
+    assert not design.guarantee.exact
+    assert not any(design.guarantee.loss.moves)
+    design.save(path)
+    assert pc.load(path) == design
+
+
 def test_noise_for_several_models_comes_back(path):
     vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
     heavy.A[0, 0] = 0.999

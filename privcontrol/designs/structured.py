@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -116,11 +115,17 @@ def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
 
     It is an upper bound where other entries of eta may give the same outputs.
     """
+    plant = problem.plant
+    horizon = problem.horizon
     loss = problem.family.loss(tangent.shifts, problem.moves)
     noisy = np.flatnonzero(tangent.factor.any(axis=1))
-    if problem.moves.is_ball or tell_apart(problem.plant, noisy, problem.horizon):
+    if problem.moves.is_ball or tell_apart(plant, noisy, horizon):
         return loss
-    return replace(loss, attained=False)
+    if problem.family.shift_norm == 1:
+        parts = (Structured(plant, tangent.factor),)
+        secret = problem.request.adjacency
+        return certified_loss(parts, secret, (plant,), horizon, family="laplace")
+    return PrivacyLoss.gaussian(loss.gdp, (), False)
 
 
 def independent(problem: DesignProblem) -> SizedNoise:
@@ -196,7 +201,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         return _beside_floor(problem, shape)
     with piece(0, 2):
         excess = excess_of(problem, shape)
-    if not excess > 0:
+    if not excess > np.finfo(float).tiny:  # what bounds zero is smaller
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
             "needed"

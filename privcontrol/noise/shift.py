@@ -332,7 +332,7 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
     """Return the root of parts parts^T + diag(floor^2), and its relative error."""
     together = np.hstack([parts, np.diag(floor)])
     root = triangular_root(together)
-    stds = np.linalg.norm(root, axis=1)
+    stds = column_norms(root.T)
     return root, _error_of(root, (stds / floor).max())
 
 
@@ -367,7 +367,7 @@ def dense_root(
         return None, np.inf
     root = triangular_root(columns)
     inner = root[np.ix_(noisy, noisy)]
-    stds = np.linalg.norm(inner, axis=1)
+    stds = column_norms(inner.T)
     least = float(np.linalg.norm(inner / stds[:, None], -2))
     error_bound = _error_of(root, 1 / least) if least else np.inf
     if not error_bound < _LARGEST_ERROR_BOUND:

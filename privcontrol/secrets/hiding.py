@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
@@ -49,7 +50,7 @@ from ..core.manifold import Moves
 from ..systems.linear import LinearSystem, Plant, sum_of
 from ..systems.powers import exact_response, rational_response, seen_states
 from .adjacency import StateMoves
-from .manifold import TrajectoryManifold
+from .manifold import TrajectoryManifold, trajectory_manifold
 from .modes import growing_mode
 from .secret import Secret, as_secret
 
@@ -466,14 +467,28 @@ def laplace_shifts(
 ) -> NDArray:
     """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
 
-    They are those of single moves, or of the axes of a ball.
+    They are those of single moves, or of the axes of a ball. Outputs that do not tell all
+    states leave a choice of entries that make a move: those that make its states, or those
+    of least energy. The ones of the smaller sum are taken.
     """
     secret = as_secret(part)
     blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-    shifts = window.map_under(secret, manifold)
+    maps = [window.map_under(secret, manifold)]
+    plant = manifold.plant
+    if window.plant == plant:
+        still = np.zeros_like(plant.B)
+        told = replace(plant, C=np.eye(plant.order), D=still, outputs=plant.states)
+        states = trajectory_manifold(told, manifold.horizon)
+        with suppress(NotRealizableError):
+            maps.append(replace(window, plant=told).map_under(secret, states))
+    sizes = []
     with working_bits(bits):
-        shift = shifts()
-        return np.hstack([upper_bounds(shift * vectors) for vectors in blocks()])
+        every = [shifts() for shifts in maps]
+        for moves in blocks():
+            found = [upper_bounds(shifts * moves) for shifts in every]
+            least = np.argmin([each.sum(axis=0) for each in found], axis=0)
+            sizes.append(np.choose(least, found))
+    return np.hstack(sizes)
 
 
 def certified(

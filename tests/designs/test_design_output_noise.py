@@ -581,12 +581,18 @@ def test_units_of_an_output_do_not_matter_to_what_a_disturbance_does(unit, event
     assert unit * one * (1 - 1e-12) <= part.scale[0] <= unit * events * one * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("factor", [None, np.eye(2)])
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
-def test_a_ball_of_states_that_no_output_sees_needs_no_noise(family):
+def test_a_ball_of_states_that_no_output_sees_needs_no_noise(family, factor):
     plant = ct.ss(np.diag([0.5, 0.8]), np.ones((2, 1)), [[1.0, 0.0]], 0, 1)
     budget = pc.PrivacyBudget(epsilon=1.0, delta=0.0 if family == "laplace" else 1e-2)
     secret = pc.InitialStateAdjacency({"x[1]": 1.0})
     with pytest.raises(pc.PrivacyError, match="no noise is needed"):
         pc.design_output_noise(
-            plant, horizon=5, budget=budget, adjacency=secret, family=family
+            plant,
+            horizon=5,
+            budget=budget,
+            adjacency=secret,
+            family=family,
+            factor=factor,
         )
