@@ -454,7 +454,16 @@ class Gateway:
                 f"frame: expected at most {self.remaining} rows, which are left of the "
                 f"horizon, got {len(frame)}"
             )
-        values = real_array(frame[names].to_numpy(float), "frame")
+        try:
+            columns = frame[names].to_numpy(float)
+        except (TypeError, ValueError, OverflowError):  # their texts show entries
+            columns = None
+        if columns is None:  # outside the handler, so nothing refers to that error
+            raise ValueError(
+                "frame: expected columns of finite numbers, got an entry that is none; "
+                "clean the data first"
+            )
+        values = real_array(columns, "frame")
         published = [self.publish(row) for row in values]
         table = np.reshape(published, values.shape)
         return type(frame)(table, index=frame.index, columns=names)

@@ -851,10 +851,14 @@ def test_a_frame_is_published_as_values_with_its_index():
         pandas.DataFrame({"z": readings}),
         pandas.DataFrame({"y": readings, "u": readings}),
         pandas.DataFrame({"y": [1.0, np.nan, 2.0]}),
+        pandas.DataFrame({"y": [7000.0, "7001 m"]}),
+        pandas.DataFrame({"y": [7000.0, pandas.NA]}),
+        pandas.DataFrame({"y": [7001, 10**400]}),
         pandas.DataFrame({"y": np.zeros(HORIZON + 1)}),
     ):
-        with pytest.raises(ValueError, match="frame: expected"):
+        with pytest.raises(ValueError, match="frame: expected") as caught:
             gateway.publish_frame(wrong)
+        assert caught.value.__context__ is None and "7001" not in str(caught.value)
     assert gateway.next_index == 0
     published = gateway.publish_frame(pandas.DataFrame({"y": readings}, index=times))
     assert published.index.equals(times) and list(published.columns) == ["y"]
