@@ -242,6 +242,11 @@ class _Request:
             return (mechanism, guarantee), excess(guarantee)
 
         start = float_above(scale, 2)
+        if not math.isfinite(float(np.abs(factor).max()) * start):
+            raise UncertifiableError(
+                "expected a noise size below 1.8e308, got more; rescale the data or relax "
+                "the budget"
+            )
         try:
             (mechanism, guarantee), scale, over = scale_to_budget(
                 evaluated, start, largest_excess=1 + _LARGEST_EXCESS
@@ -335,6 +340,8 @@ def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) ->
     if budget.delta is not None:
         allowed = max(allowed, budget.delta)
     high = float(pure / allowed)
+    if not math.isfinite(high):
+        return high
     return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**60)
 
 
@@ -537,7 +544,8 @@ def design_laplace(
         directions = real_array(basis, "basis", shape=(query.size, None))
         factors = [directions]
     if budget.pure:
-        lower_bound *= (releases / budget.laplace_epsilon()) ** 2
+        share = budget.laplace_epsilon() / releases
+        lower_bound = lower_bound / share / share
     else:
         lower_bound = math.nan  # it is for pure differential privacy
     return _least_costly(request, factors, lower_bound)

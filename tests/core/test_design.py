@@ -1,5 +1,8 @@
 """Noise design: as cheap as CVXPY finds it, never outside the budget, certified; and the dominance of structured noise."""
 
+import math
+import warnings
+
 import cases
 import flint
 import mpmath
@@ -453,3 +456,26 @@ def test_no_bound_is_claimed_where_a_ball_stands_for_a_box():
     assert np.sum(gains**2 / variances) <= 1 + 1e-12  # at each corner of the box
     assert variances.sum() < 0.5 * design.cost
     assert np.isnan(design.lower_bound) and np.isnan(design.universal_bound)
+
+
+@pytest.mark.parametrize("design", ["gaussian", "laplace", "iid"])
+def test_noise_beyond_the_doubles_is_refused_with_advice(design):
+    query = pc.LinearQuery([[1e130]])
+    hidden = pc.DirectionAdjacency([[1.0]])
+    budget = pc.PrivacyBudget(epsilon=1e-190, delta=1e-190)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pc.core.UncertifiableError, match="relax the budget"):
+            getattr(pc.core, f"design_{design}")(query, hidden, budget)
+
+
+@pytest.mark.parametrize("releases", [1, 10**9])
+def test_a_bound_of_a_cost_beyond_the_doubles_is_infinite(releases):
+    """Sizes of 1e160 to 1e169, whose squares no double holds."""
+    query = pc.LinearQuery([[1.0]])
+    hidden = pc.DirectionAdjacency([[1.0]])
+    budget = pc.PrivacyBudget(epsilon=1e-160)
+    found = pc.core.design_laplace(query, hidden, budget, releases=releases)
+    assert found.noise.factor.item() == pytest.approx(1e160 * releases)
+    assert found.cost == math.inf
+    assert found.guarantee.repeated(releases).satisfies(budget)
