@@ -470,7 +470,7 @@ def _cheapest(
     responses = request.query.response @ axes
     sizes = column_norms(responses.T)
     if not sizes.any():
-        raise PrivacyError(NO_NOISE)
+        request.query.refuse_untold(request.moves)
     # which directions there are is no matter of the rows' units
     rows = responses[sizes > 0] / sizes[sizes > 0, None]
     _, s, vt = scipy.linalg.svd(rows, full_matrices=False)

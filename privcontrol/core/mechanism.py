@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.linalg
@@ -226,17 +226,11 @@ class LinearQuery(Frozen):
     def move_basis(self, moves: Moves) -> MoveBasis:
         """Choose a `MoveBasis`, of as many moves as directions need noise."""
         responses, errors = moves.output_responses(self)
-        if not responses.any():
-            raise PrivacyError(NO_NOISE)
         largest = np.abs(responses).max(axis=1)
         # In the other rows rounding has left a residue of zero.
         told = largest > 2 * errors.max(axis=1)
         if not told.any():
-            raise UncertifiableError(
-                "what the hidden moves change cancels in the query up to rounding: "
-                "double precision cannot tell it from zero; publish less, or rescale "
-                "the data"
-            )
+            self.refuse_untold(moves)
         responses = np.where(told[:, None], responses, 0.0)
         # Rows are brought to one size: which directions there are is no matter of units.
         units = largest[told, None]
@@ -255,6 +249,15 @@ class LinearQuery(Frozen):
             upper, triangle[:rank, rank:]
         )
         return MoveBasis(moves.vectors[:, basis], responses[:, basis], coordinates)
+
+    def refuse_untold(self, moves: Moves) -> NoReturn:
+        """Say of moves whose responses are zero in doubles whether they are zero."""
+        if not moves.sensitivity(self):
+            raise PrivacyError(NO_NOISE)
+        raise UncertifiableError(
+            "what the hidden moves change cancels in the query up to rounding: double "
+            "precision cannot tell it from zero; publish less, or rescale the data"
+        )
 
 
 def _checked_matrix(F: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import cases
 import flint
@@ -479,3 +480,20 @@ def test_a_bound_of_a_cost_beyond_the_doubles_is_infinite(releases):
     assert found.noise.factor.item() == pytest.approx(1e160 * releases)
     assert found.cost == math.inf
     assert found.guarantee.repeated(releases).satisfies(budget)
+
+
+@pytest.mark.parametrize("design", ["gaussian", "laplace"])
+def test_a_change_that_rounding_cancels_is_not_said_to_be_none(design):
+    """1e16 times the double next to 1e-16 is one less 2e-17, by rationals."""
+    hidden = pc.DirectionAdjacency([[1e-16], [-1.0]])
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    assert Fraction(1e16) * Fraction(1e-16) != 1 == 1e16 * 1e-16
+    make = getattr(pc.core, f"design_{design}")
+    with pytest.raises(pc.core.UncertifiableError, match="cancels in the query"):
+        make(pc.LinearQuery([[1e16, 1.0]]), hidden, budget)
+    with pytest.raises(pc.core.UncertifiableError, match="cancels in the query"):
+        line = pc.AffineManifold.from_kernel([[1e-16], [-1.0]])
+        make(pc.LinearQuery([[1e16, 1.0]], line), pc.BallAdjacency(1.0), budget)
+    public = pc.LinearQuery([[0.1, 0.2, 0.7]], pc.AffineManifold([[0.1, 0.2, 0.7]]))
+    with pytest.raises(pc.core.PrivacyError, match="no noise is needed"):
+        make(public, pc.ManifoldAdjacency(1.0), budget)
