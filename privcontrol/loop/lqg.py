@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import EPS
 from ..core._objects import ByContent, Saved
-from ..core.errors import PrivacyWarning
+from ..core.errors import PrivacyWarning, UncertifiableError
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
@@ -39,6 +39,14 @@ _ROUNDINGS = 64
 _DENSE = 6000
 #: A direction that outputs see less than this, relative to its size, they do not see.
 _UNSEEN = 1e-10
+#: Noise drawn once that a filter knows, relative to what is uncertain at the outputs
+#: without it, with a prior of x(0) and without one. Costs have five right digits there,
+#: and covariances three.
+_MOST = 1e13
+_MOST_DIFFUSE = 1e8
+#: Steps for a settled filter to stand still, relative to the deviations of its errors.
+_STEPS = 1000
+_STILL = 1e-10
 #: Ratio of the largest to the least price or variance up to which a Riccati equation is
 #: solved in the units that are given.
 _NEAR_ONE = 1e6
@@ -179,6 +187,11 @@ class Knowledge:
                     system = sum_of(system, finite_model(unit))
                     start = scipy.linalg.block_diag(start, unit.state_root)
         unknown = np.eye(system.order, n if P0 is None else 0)
+        if start.size:
+            # large entries in columns of their own do not hide what stands beside them
+            triangle, order = scipy.linalg.qr(start.T, mode="r", pivoting=True)
+            start = np.zeros((system.order, min(start.shape)))
+            start[order] = triangle[: min(start.shape)].T
         return cls(system, start, unknown, plant)
 
     def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
@@ -225,8 +238,8 @@ class Knowledge:
         after, ahead = np.split(both - gain @ seen, 2)
         terms = np.abs(A) @ sizes + np.linalg.norm(G, axis=1) + np.abs(advance) @ terms
         ahead = _compressed(ahead, terms)
-        weight = told.T @ inverse.T @ inverse @ told
-        return Step(spread, unknown, correct, advance, after, ahead, unseen, weight)
+        news = inverse @ told
+        return Step(spread, unknown, correct, advance, after, ahead, unseen, news)
 
     def told_of(
         self, columns: NDArray, samples: int
@@ -234,19 +247,20 @@ class Knowledge:
         """Yield what each reading tells of a vector eta that adds C A^t S eta to all.
 
         ``columns`` (N, r) are S. Before the reading and after it, there are the error
-        (N, r) of the state by eta, and the information (r, r) about eta.
+        (N, r) of the state by eta, and a root R (k, r) of the information R'R about
+        eta, k <= r. In the squares a small part of it would vanish beside a large one.
         """
         A = self.system.A
         C = self.system.C
         response = columns
         moved = columns  # A^t S
-        information = np.zeros((columns.shape[1], columns.shape[1]))
+        told = np.zeros((0, columns.shape[1]))
         for step in self.steps(samples):
-            before = (moved - response, information)
+            before = (moved - response, told)
             read = C @ response
-            information = information + read.T @ step.weight @ read
+            told = np.linalg.qr(np.vstack([told, step.news @ read])).R
             response = response - step.correct @ read
-            yield before, (moved - response, information)
+            yield before, (moved - response, told)
             response = A @ response
             moved = A @ moved
 
@@ -258,8 +272,7 @@ class Knowledge:
         """
         A, G, C, F = self.system.matrices
         entering = np.vstack([G, F])
-        found = _riccati(A.T, C.T, entering @ entering.T)
-        gain, covariance, poles = found
+        _, covariance, poles = _riccati(A.T, C.T, entering @ entering.T)
         if not np.abs(poles).max(initial=0.0) < 1:
             count = len(A) - self.plant.order
             states = (*self.plant.states, *(f"noise {i}" for i in range(count)))
@@ -276,14 +289,24 @@ class Knowledge:
                 "must excite every mode that does not decay by itself, and RN should "
                 "be positive definite"
             )
-        spread = root(covariance)
-        seen = np.hstack([C @ spread, F])
-        weight = np.linalg.inv(seen @ seen.T)
-        correct = covariance @ C.T @ weight
-        none = self.unknown[:, :0]
-        held = np.hstack([spread, np.zeros_like(G)])
-        after = held - correct @ seen
-        return Step(spread, none, correct, gain.T, after, spread, none, weight)
+        return self._polished(self._read(root(covariance), self.unknown[:, :0], False))
+
+    def _polished(self, step: Step) -> Step:
+        """Go on with the filter until it stands still.
+
+        Its roots keep digits that the Riccati equation, with their squares, loses.
+        """
+        for _ in range(_STEPS):
+            after = step.ahead @ step.ahead.T
+            sizes = _sizes(np.sqrt(np.diag(after)))
+            drift = np.abs(after - step.covariance) / np.outer(sizes, sizes)
+            if drift.max(initial=0.0) < _STILL:
+                return step
+            step = self._read(step.ahead, step.unknown, False)
+        raise ValueError(
+            "no Kalman gain in double precision: the noise, QN and RN are too far apart "
+            "in size for a plant as slow as this one; hide less, or pass a larger RN"
+        )
 
     def gains(self, samples: float) -> Gains:
         """Return the observer with gains (T, N, p), or (N, p) without a horizon."""
@@ -357,9 +380,9 @@ class Step:
         Roots of the error covariances after the reading, and of the next prediction.
     unseen : ndarray, shape (N, b')
         The directions that are unknown still.
-    weight : ndarray, shape (p, p)
-        The information that the innovation carries, its inverse covariance where all is
-        known.
+    news : ndarray, shape (k, p)
+        A root of the information news' news that the innovation carries, which is its
+        inverse covariance where all is known.
     """
 
     spread: NDArray
@@ -369,7 +392,7 @@ class Step:
     after: NDArray
     ahead: NDArray
     unseen: NDArray
-    weight: NDArray
+    news: NDArray
 
     @property
     def covariance(self) -> NDArray:
@@ -411,6 +434,18 @@ def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, N
             break
         units = units / np.sqrt(sizes)
     return gain, found, poles
+
+
+def halves(root: NDArray) -> tuple[NDArray, NDArray]:
+    """Return V (r, r) and d (r,) with (I + R'R)^-1 = V V' and V'R'R V = diag(d).
+
+    R (k, r) may be of any size, so d are from 0 to 1.
+    """
+    _, values, right = np.linalg.svd(root)
+    sizes = np.zeros(len(right))
+    sizes[: len(values)] = values
+    lengths = np.hypot(1.0, sizes)
+    return right.T / lengths, (sizes / lengths) ** 2
 
 
 def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
@@ -580,7 +615,38 @@ def knowledge_of(
     """Return what a filter knows that knows the noise, of any kind."""
     if noise is not None and is_dense(noise):
         return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
+    if noise is not None and noise.factor is not None:
+        _check_size(plant, weights, noise, P0)
     return Knowledge.of(plant, weights, noise, P0)
+
+
+def _check_size(
+    plant: Plant, weights: Weights, noise: OutputNoise, P0: NDArray | None
+) -> None:
+    """Refuse noise beside which what the readings tell is lost in rounding."""
+    p = len(plant.C)
+
+    def sizes(columns: NDArray) -> NDArray:
+        """Sizes (p,) at the outputs of n samples of states that are drawn once."""
+        response = plant.free_response(columns, plant.order)
+        return np.linalg.norm(response.reshape(-1, p, columns.shape[1]), axis=(0, 2))
+
+    moved = [weights.drive_roots["disturbance"]]
+    if P0 is not None:
+        moved.append(root(P0))
+    fresh = np.linalg.norm(weights.drive_roots["noise"], axis=1)
+    own = np.hypot(sizes(np.hstack(moved)), np.hypot(fresh, noise.total.white))
+    drawn = sizes(present(noise.factor, "factor"))
+    ratio = float(np.max(drawn[own > 0] / own[own > 0], initial=0.0))
+    most = _MOST_DIFFUSE if P0 is None else _MOST
+    if ratio > most:
+        raise UncertifiableError(
+            f"noise: it is {ratio:.1e} times as large as what is uncertain at the outputs "
+            "without it, and a filter that knows it subtracts numbers of that size; "
+            f"double precision allows {_MOST:.0e} times ({_MOST_DIFFUSE:.0e} without P0). "
+            "Moves at late times of a mode that decays make it so large: protect fewer "
+            'times, StateAdjacency(times=...), or pass estimator="observer"'
+        )
 
 
 # -- the design ------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
@@ -21,7 +21,7 @@ from ..noise.parts import Filtered, Structured, White
 from ..systems.linear import output_variances, root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
-from .lqg import DenseKnowledge, Knowledge, knowledge_of
+from .lqg import DenseKnowledge, Knowledge, halves, knowledge_of
 from .side import present
 
 #: Numbers that the response of one group of columns may take, so memory does not
@@ -322,13 +322,13 @@ def margins(
         return best
     if noise.family != "gaussian" or noise.factor is None:
         return best
-    rest, caused, seen = _apart(loop, direction, samples)
-    rank = seen.shape[1]
+    rest, caused, read = _apart(loop, direction, samples)
+    rank = noise.factor.shape[1]
     by_sample = {}
     for share in _SHARES:
         spent = probability * (1 - share) / (2 * samples)
         by_sample[share] = norm.isf(spent) * rest
-    for growth, epochs in _epochs(seen):
+    for growth, epochs in _epochs(read):
         for share, own in by_sample.items():
             tail = probability * share / epochs
             radius = np.sqrt(growth * chi2.isf(tail, rank))
@@ -351,42 +351,48 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
     return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)
 
 
+class _Read(NamedTuple):
+    """Hold what was read of the noise's vector: R with F = I + R'R, and V V' = F^-1."""
+
+    told: NDArray  # (k, r)
+    turn: NDArray  # (r, r)
+
+
 def _apart(
     loop: LoopData, direction: NDArray, samples: int
-) -> tuple[NDArray, NDArray, NDArray]:
+) -> tuple[NDArray, NDArray, list[_Read]]:
     """Return what causes the error d'(x - prediction) of each sample.
 
     Deviations (T,) of what is drawn again, deviations (T,) that the noise's one vector
-    causes, and F_t (T, r, r) of what was read before each sample.
+    causes, and what was read of it before each sample.
     """
     noise = loop.private_noise
     design = loop.known_design
     factor = present(noise.factor, "factor")
     known = Knowledge.of(loop.side.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
-    prior = np.eye(factor.shape[1])
     caused = np.empty(samples)
-    seen = np.empty((samples, *prior.shape))
+    read = []
     for t, (before, _) in enumerate(known.told_of(factor, samples)):
-        errors, information = before
-        seen[t] = prior + information
-        error = direction @ errors
-        caused[t] = np.sqrt(error @ np.linalg.solve(seen[t], error))
-    return rest, caused, seen
+        errors, told = before
+        turn, _ = halves(told)
+        read.append(_Read(told, turn))
+        caused[t] = np.linalg.norm(direction @ errors @ turn)
+    return rest, caused, read
 
 
-def _epochs(seen: NDArray) -> list[tuple[float, float]]:
+def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
     """Growths q, and by what each multiplies the probability of a tail."""
-    if np.array_equal(seen[-1], seen[0]):
+    if not read[-1].told.any():
         return [(1.0, 1.0)]  # one vector, whose law stays the same
-    whole = _growth(seen, 0, len(seen) - 1) * _ROUNDED
+    whole = _growth(read[0], read[-1]) * _ROUNDED
     found = [(whole, 2.0)]
     for count in range(2, _EPOCHS + 1):
         low = 1.0
         high = found[-1][0]
         while high > low * _SHARP:
             tried = math.sqrt(low * high)
-            if _count(seen, tried, count) <= count:
+            if _count(read, tried, count) <= count:
                 high = tried
             else:
                 low = tried
@@ -394,23 +400,21 @@ def _epochs(seen: NDArray) -> list[tuple[float, float]]:
     return found
 
 
-def _count(seen: NDArray, growth: float, most: int) -> int:
+def _count(read: Sequence[_Read], growth: float, most: int) -> int:
     """Number of epochs of a growth, as soon as it exceeds ``most``."""
     start = 0
     count = 0
-    while start < len(seen) and count <= most:
+    while start < len(read) and count <= most:
         count += 1
-        grown = partial(_growth, seen, start)
-        start = bisect_right(range(len(seen)), growth, lo=start + 1, key=grown)
+        grown = partial(_growth, read[start])
+        start = bisect_right(read, growth, lo=start + 1, key=grown)
     return count
 
 
-def _growth(seen: NDArray, start: int, t: int) -> float:
-    """The least q with F_t <= q F_start."""
-    if seen.shape[1] == 1:
-        return float(seen[t, 0, 0] / seen[start, 0, 0])
-    values = scipy.linalg.eigh(seen[t], seen[start], eigvals_only=True)
-    return float(values[-1])
+def _growth(first: _Read, last: _Read) -> float:
+    """The least q with F of the last one at most q F of the first one."""
+    rows = np.vstack([first.turn, last.told @ first.turn])
+    return float(np.linalg.norm(rows, 2) ** 2)
 
 
 def along(covariances: NDArray, direction: NDArray) -> NDArray:

@@ -49,7 +49,7 @@ from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
-from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
+from .lqg import DenseKnowledge, Knowledge, finite_model, halves, noise_covariance
 from .moments import expected_total, knowledge, steady_state_cost
 
 #: Largest noise of a co-design, relative to the noise of least variance.
@@ -158,24 +158,32 @@ class NoiseProgram:
     basis : ndarray, shape (n, r)
         U, of which every move is a combination with a coefficient vector of length at
         most 1. U / y is the noise of least variance.
+    rest : ndarray, shape (n, k)
+        Columns of the least noise that hide no move. They are as small as the rounding
+        of the moves, which they keep within the noise.
     moves : ndarray, shape (r, s)
         The coefficients c_i.
     shift : float
         y, the largest shift that the budget allows.
+    turn : ndarray, shape (T, r, r)
+        V_t with V V' = (I + H_t / y^2)^-1 and V'H_t V diagonal, where H_t is what the
+        readings up to t tell about s by themselves. It may be far above y^2.
+    seen : ndarray, shape (T, r)
+        The diagonal of V'H_t V / y^2.
     spread : ndarray, shape (T, m, r)
-        D_t, which the noise's error passes on its way to the cost.
-    seen : ndarray, shape (T, r, r)
-        H_t / y^2, what the readings up to t tell about s by themselves.
+        D_t V_t, with D_t which the noise's error passes on its way to the cost.
     is_ball : bool
         Whether all moves U c with |c| <= 1 are hidden. The noise U / y is then below
         every other one, and X = I the optimum.
     """
 
     basis: NDArray
+    rest: NDArray
     moves: NDArray
     shift: float
-    spread: NDArray
+    turn: NDArray
     seen: NDArray
+    spread: NDArray
     is_ball: bool = False
 
     @classmethod
@@ -188,43 +196,54 @@ class NoiseProgram:
         shift = problem.allowed
         # moves of very different sizes are of size one in the least noise of the outputs
         factor = tangent_noise(problem, shift).factor
-        basis = factor * shift
-        moves = np.eye(basis.shape[1])
+        moves = np.eye(factor.shape[1])
+        rest = factor[:, :0]
         if not problem.moves.is_ball:
             moves = coordinates_in(factor, problem.moves) / shift
+            left, values, _ = scipy.linalg.svd(moves)
+            rank = np.count_nonzero(values > rank_tolerance(moves, values))
+            rest = factor @ left[:, rank:]
+            if rest.size:
+                factor = factor @ left[:, :rank]
+                moves = left[:, :rank].T @ moves
+        basis = factor * shift
         samples = noise.horizon
         _, prices = regulation(loop).gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
         r = basis.shape[1]
         spread = np.empty((samples, len(prices[0]), r))
-        seen = np.empty((samples, r, r))
-        for t, (before, after) in enumerate(known.told_of(basis, samples)):
+        turn = np.empty((samples, r, r))
+        seen = np.empty((samples, r))
+        for t, (before, after) in enumerate(known.told_of(basis / shift, samples)):
             # what the controller knows when it decides
-            errors, seen[t] = before if loop.form == "predictor" else after
-            spread[t] = prices[t] @ errors
-        return cls(
-            basis,
-            moves,
-            shift,
-            spread / shift,
-            seen / shift**2,
-            problem.moves.is_ball,
-        )
+            errors, told = before if loop.form == "predictor" else after
+            turn[t], seen[t] = halves(told)
+            spread[t] = prices[t] @ errors @ turn[t]
+        return cls(basis, rest, moves, shift, turn, seen, spread, problem.moves.is_ball)
 
     def factor(self, information: NDArray) -> NDArray:
-        """S (n, r) of the noise with the information J / y^2."""
+        """S (n, r + k) of the noise with the information J / y^2."""
         inverse = scipy.linalg.inv(information)
-        return self.basis @ root((inverse + inverse.T) / 2) / self.shift
+        shaped = self.basis @ root((inverse + inverse.T) / 2) / self.shift
+        return np.hstack([shaped, self.rest])
 
     def value(self, X: NDArray) -> float:
         """The cost of privacy at J / y^2 = X."""
-        inverse = np.linalg.inv(X + self.seen)
-        return float(np.sum(self.spread @ inverse * self.spread))
+        return float(np.sum(self.spread @ self._inverse(X) * self.spread))
+
+    def _inverse(self, X: NDArray) -> NDArray:
+        """V^-1 (X + H_t / y^2)^-1 V^-T (T, r, r)."""
+        turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
+        places = np.arange(len(X))
+        turned[:, places, places] += self.seen
+        return np.linalg.inv(turned)
 
     def slope(self, X: NDArray) -> tuple[NDArray, NDArray]:
         """Gr (r, r), minus the gradient, and the Hessian (r r, r r)."""
-        inverse = np.linalg.inv(X + self.seen)
+        back = self.turn.transpose(0, 2, 1)
+        inverse = self._inverse(X) @ back
         passed = self.spread @ inverse
+        inverse = self.turn @ inverse
         bent = np.einsum("tmi,tmj->tij", passed, passed)
         size = X.size
         pairs = np.tensordot(inverse, bent, ([0], [0])).transpose(0, 2, 1, 3)
@@ -336,13 +355,21 @@ def optimality(loop: LoopData) -> Optimality:
             "public covariance P0 to private_lqg"
         )
     cost = expected_total(loop)
+    least = _without_noise(loop)
     if not _hides_states(noise):
-        lower = least_cost(loop)
+        lower = max(least_cost(loop), least)
         return Optimality(cost, lower, (cost - lower) / lower)
     found = NoiseProgram.of(loop).solved(design.cap)
-    least = expected_total(loop.with_noise(None), noise.timepts)
     uncapped = least + found.uncapped
     return Optimality(cost, least + found.capped, (cost - uncapped) / uncapped)
+
+
+def _without_noise(loop: LoopData) -> float:
+    """What the best loop costs that publishes the readings as they are."""
+    if not loop.never_ends:
+        return expected_total(loop.with_noise(None), loop.private_noise.timepts)
+    law = loop.known_design.law(loop.side, loop.weights, None, math.inf)
+    return steady_state_cost(replace(loop, noise=None, law=law)).total
 
 
 # -- filter and noise in turns ---------------------------------------------------------

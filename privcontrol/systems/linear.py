@@ -40,6 +40,9 @@ _STACK = 2**21
 #: leave the range of doubles.
 _LEAP = 64
 
+#: Doublings of the samples after which no impulse of a stable system is left.
+_DOUBLINGS = 64
+
 
 @dataclass(frozen=True, eq=False)
 class LinearSystem(ByContent, Saved):
@@ -284,9 +287,23 @@ def impulse_energies(system: LinearSystem) -> NDArray:
 
 
 def output_variances(system: LinearSystem) -> NDArray:
-    """Return variances (p,) of the outputs of a stable system in white noise."""
-    later = np.sum(system.C * (system.C @ reachability_gramian(system)), axis=1)
-    return later + np.sum(system.D**2, axis=1)
+    """Return variances (p,) of the outputs of a stable system in white noise.
+
+    A root of the states' covariance is summed, so large states that cancel in an output
+    leave it its digits.
+    """
+    root = system.B
+    power = system.A
+    for _ in range(_DOUBLINGS):
+        later = power @ root
+        both = np.hstack([root, later])
+        if both.shape[1] > len(both):
+            both = np.linalg.qr(both.T).R.T
+        root = both
+        if not later.any():
+            break
+        power = power @ power
+    return np.sum((system.C @ root) ** 2, axis=1) + np.sum(system.D**2, axis=1)
 
 
 def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> NDArray:

@@ -510,8 +510,8 @@ def test_a_codesign_never_costs_more_however_far_apart_the_moves_are(seed):
 
 
 @pytest.mark.parametrize("states, horizon", [(6, 100), (4, 40)])
-def test_a_codesign_that_double_precision_cannot_find_says_what_to_do(states, horizon):
-    """One step is singular, and one search ends with a gap of 8 %."""
+def test_noise_that_double_precision_cannot_filter_says_what_to_do(states, horizon):
+    """Moves of modes that have decayed are 1e16 and 1e53 times as large at the start."""
     plant = random_plant(0, states)
     noise = pc.design_output_noise(
         plant,
@@ -522,7 +522,45 @@ def test_a_codesign_that_double_precision_cannot_find_says_what_to_do(states, ho
         max_std=np.inf,
     )
     with pytest.raises(pc.UncertifiableError, match="protect fewer times"):
-        pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
+        pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_codesign_for_fewer_moves_than_states_finds_the_optimum(seed):
+    """The least noise has a direction as small as rounding, which hides no move."""
+    plant = random_plant(seed, 4, radius=1.1)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=7,
+        adjacency=pc.StateAdjacency({"s0": 1.0}, times=range(3)),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        models="exact",
+        max_std=np.inf,
+    )
+    assert noise.factor.shape == (4, 4)
+    given = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1)
+    best = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
+    assert whole_cost(best) < 0.99 * whole_cost(given)
+    assert 0 <= best.optimality.gap < 1e-7
+    assert best.optimality.excess < 1e-3
+    assert best.guarantee.satisfies(noise.request.budget)
+
+
+def test_no_bound_of_the_cost_is_below_that_of_a_loop_without_noise():
+    plant = random_plant(0, 4, outputs=1, inputs=1, radius=1.1)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=7,
+        adjacency=pc.DisturbanceAdjacency({"u0": 0.5}),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        models="exact",
+        max_std=np.inf,
+    )
+    loop = pc.private_lqg(plant, 1, 1, 0.01, 0.1, noise, P0=1)
+    quiet = loop.with_noise(None).cost(noise.timepts, **DRAWN)
+    found = loop.optimality
+    assert found.lower_bound >= (quiet.total + quiet.terminal) * (1 - 1e-12)
+    assert found.excess >= 0
 
 
 @pytest.mark.parametrize("seed, form", [(0, "filter"), (1, "filter"), (1, "predictor")])

@@ -7,6 +7,7 @@ must follow it up to rounding. The other oracle is the filter in 250 digits.
 import warnings
 
 import control as ct
+import mpmath as mp
 import numpy as np
 import pytest
 from cases import BUDGET
@@ -147,3 +148,166 @@ def test_loops_follow_a_change_of_units(kind, options, seed):
         np.testing.assert_allclose(
             found[name], expected, rtol=1e-5, atol=1e-6 * size, err_msg=name
         )
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_riccati_equations_are_solved_in_units_of_their_solution(seed):
+    plain, _ = loop_in_units("public", seed, 0)
+    found, _ = loop_in_units("public", seed, 40)
+    for name in ("K", "L"):
+        np.testing.assert_allclose(found[name], plain[name], rtol=0, atol=1e-8)
+
+
+# -- noise far above the plant's own size ----------------------------------------------
+
+
+def exact(matrix):
+    return mp.matrix(np.atleast_2d(matrix).tolist())
+
+
+def blocks(first, second):
+    n, m = first.rows, first.cols
+    both = mp.zeros(n + second.rows, m + second.cols)
+    both[:n, :m] = first
+    both[n:, m:] = second
+    return both
+
+
+def exact_filter(system, weights, P0, factor):
+    """Covariances after each reading and the least cost over the run, in 250 digits."""
+    with mp.workdps(250):
+        A, B, C = (exact(m) for m in (system.A, system.B, system.C))
+        Q, R, W, V = (exact(weights[name]) for name in ("Q", "R", "QN", "RN"))
+        n = A.rows
+        later = mp.zeros(n)
+        prices = []
+        values = [later]
+        for _ in range(SAMPLES):
+            paid = R + B.T * later * B
+            gain = mp.inverse(paid) * B.T * later * A
+            later = Q + A.T * later * (A - B * gain)
+            prices.insert(0, gain.T * paid * gain)
+            values.insert(0, later)
+        start = exact(P0)
+        cost = trace(values[0] * start)
+        noise = exact(factor) * exact(factor).T
+        C = exact(np.hstack([system.C, system.C]))
+        spread = blocks(start, noise)
+        move = blocks(A, A)
+        fresh = blocks(W, mp.zeros(n))
+        found = []
+        for t in range(SAMPLES):
+            gain = spread * C.T * mp.inverse(C * spread * C.T + V)
+            spread = spread - gain * C * spread
+            own = spread[:n, :n]
+            found.append(np.array(own.tolist(), float))
+            cost += trace(prices[t] * own) + trace(values[t + 1] * W)
+            spread = move * spread * move.T + fresh
+        return np.array(found), float(cost)
+
+
+def trace(matrix):
+    return mp.fsum(matrix[i, i] for i in range(matrix.rows))
+
+
+def sized_loop(secret, **options):
+    system, weights, P0, _ = plant_in_units(0, 3, 2, 2, 0)
+    noise = pc.design_output_noise(
+        system,
+        horizon=SAMPLES,
+        adjacency=pc.StateAdjacency(secret, times=0),
+        budget=BUDGET,
+        models="exact",
+        max_std=np.inf,
+    )
+    return pc.private_lqg(system, noise=noise, **weights, **options), P0, weights
+
+
+@pytest.mark.parametrize("codesign", [False, True])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e6, 1e10])
+def test_the_filter_keeps_its_digits_beside_large_noise(size, codesign):
+    system, weights, P0, _ = plant_in_units(0, 3, 2, 2, 0)
+    loop, *_ = sized_loop(
+        {"s0": size, "s1": min(size, 1.0)}, P0=P0, terminal=0, codesign=codesign
+    )
+    covariances, cost = exact_filter(system, weights, P0, loop.noise.factor)
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    units = deviations[:, :, None] * deviations[:, None]
+    found = loop.estimate_covariance / units
+    np.testing.assert_allclose(found, covariances / units, rtol=0, atol=1e-8)
+    assert loop.cost(**DRAWN).total == pytest.approx(cost, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e10])
+def test_no_bound_of_the_cost_is_above_what_a_loop_with_large_noise_costs(size):
+    system, weights, P0, _ = plant_in_units(1, 3, 2, 2, 0)
+    noise = pc.design_output_noise(
+        system,
+        horizon=SAMPLES,
+        adjacency=pc.StateAdjacency({"s0": size, "s1": 0.3 * size}, times=range(3)),
+        budget=BUDGET,
+        models="exact",
+        max_std=np.inf,
+    )
+    loop = pc.private_lqg(system, noise=noise, **weights, P0=P0, terminal=0)
+    # beside noise as large as this no reading tells anything, and all noise costs alike
+    assert 0 <= loop.optimality.excess < 1e-6
+
+
+def test_margins_beside_large_noise_are_those_of_noise_that_hides_all():
+    found = []
+    for size in (1e8, 1e12):
+        secret = {"s0": size, "s1": size, "s2": size}
+        _, _, P0, _ = plant_in_units(0, 3, 2, 2, 0)
+        loop, *_ = sized_loop(secret, P0=3 * P0)
+        found.append(loop.margins([1, 1, 1], probability=0.1))
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1e14, 1e54])
+def test_noise_that_no_double_tells_from_the_readings_is_refused(size):
+    _, _, P0, _ = plant_in_units(0, 3, 2, 2, 0)
+    with pytest.raises(ValueError, match=r"1e\+13 times \(1e\+08 without P0\)"):
+        sized_loop({"s0": size}, P0=P0)
+    with pytest.raises(ValueError, match="times as large as what"):
+        sized_loop({"s0": size}, estimator="kalman")
+    # exact readings of a state that is known exactly leave nothing to lose
+    system = ct.ss(0.9, 1, 1, 0, 1.0, states=["s"])
+    noise = pc.design_output_noise(
+        system,
+        horizon=SAMPLES,
+        adjacency=pc.StateAdjacency({"s": size}),
+        budget=BUDGET,
+        models="exact",
+        max_std=np.inf,
+    )
+    with pytest.warns(pc.PrivacyWarning, match="declares that part"):
+        loop = pc.private_lqg(system, 1, 1, 0, 0, noise, P0=0)
+    assert not loop.estimate_covariance.any()
+
+
+def test_gains_that_do_not_know_the_noise_pass_any_size_of_it():
+    costs = []
+    for size in (1.0, 1e54):
+        with pytest.warns(pc.PrivacyWarning, match="costs"):
+            loop, _, _ = sized_loop({"s0": size})
+        costs.append(loop.cost().privacy / size**2)
+    assert costs[1] == pytest.approx(costs[0], rel=1e-12)
+
+
+def test_noise_without_a_horizon_may_be_large_at_several_outputs():
+    system, weights, *_ = plant_in_units(0, 2, 2, 2, 0)
+    costs = []
+    for size in (1e5, 1e6):
+        noise = pc.design_output_noise(
+            system,
+            horizon=np.inf,
+            adjacency=pc.DisturbanceAdjacency({"u1": size}),
+            budget=BUDGET,
+        )
+        loop = pc.private_lqg(
+            system, noise=noise, **weights | {"R": 1}, controls=["u0"]
+        )
+        costs.append(loop.steady_state_cost().total)
+    # there is nothing left of the readings to lose
+    assert costs[1] == pytest.approx(costs[0], rel=1e-7)

@@ -260,7 +260,9 @@ def gates(count=3000):
         missing = -np.sort(-rng.uniform(size=len(program.seen)))
         shares = 1 - missing * 10 ** rng.uniform(-5, 0)
         shares[-1] = 1.0
-        inverse = np.linalg.inv(shares[:, None, None] * last + program.seen)
+        back = program.turn.transpose(0, 2, 1)
+        turned = back @ (shares[:, None, None] * last) @ program.turn
+        inverse = np.linalg.inv(turned + program.seen[:, :, None] * np.eye(r))
         cost = np.sum(program.spread @ inverse * program.spread)
         least = min(least, cost)
     print(
