@@ -377,7 +377,7 @@ class Agent:
                 written = store.append(self._known, content, self._made_of)
             elif store.create(content, self._made_of):
                 written = store.snapshot()
-            if written is None:
+            if written is None or written.number != len(self._published):
                 raise PrivacyError(
                     f"path: another process speaks for agent {self.node} in the "
                     "meantime; make the agent again to go on with what it published"

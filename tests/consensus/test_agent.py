@@ -20,6 +20,7 @@ from privcontrol.consensus import (
     read_network,
 )
 from privcontrol.core import PrivacyBudget, PrivacyError
+from privcontrol.core._store import FileStore
 from privcontrol.core.release import BitSource
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -271,6 +272,30 @@ def test_a_second_process_of_the_same_agent_does_not_speak(tmp_path):
     with pytest.raises(PrivacyError, match="another process"):
         again.update({})
     assert len(SHARED.agent(3, 7.0, keys, path=path).published) == 2
+
+
+def test_who_goes_on_at_once_with_a_new_file_speaks_alone(tmp_path, monkeypatch):
+    """Another process read the first message, and answered, before its sender did."""
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)[3]
+    sender = SHARED.agent(3, 7.0, keys, path=path)
+    others = []
+
+    def created(store, entry, state):
+        made = create(store, entry, state)
+        if made:
+            others.append(SHARED.agent(3, 7.0, keys, path=path))
+            others[0].update({})
+        return made
+
+    create = FileStore.create
+    monkeypatch.setattr(FileStore, "create", created)
+    with pytest.raises(PrivacyError, match="another process speaks"):
+        sender.message()
+    with pytest.raises(PrivacyError, match="another process speaks"):
+        sender.update({})
+    assert sender.published == () and others[0].steps == 1
+    assert others[0].message() == others[0].published[0]
 
 
 def test_a_file_is_for_one_agent_and_one_run(tmp_path):
