@@ -193,7 +193,7 @@ class Relay:
         missing = set(self._outputs) - fields.keys()
         if missing or fields.keys() - self._places - set(self._outputs):
             raise _Refused(
-                f"expected {', '.join(self._outputs)}, and the index if known"
+                f"expected {_plain(', '.join(self._outputs))}, and the index if known"
             )
         values = [_number(fields[name]) for name in self._outputs]
         passed = self._gateway.next_index
@@ -477,10 +477,10 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _say
             options.run(options)
     except (ValueError, TypeError, *_LASTING) as error:
-        print(f"privcontrol: {error}", file=sys.stderr)
+        print(_plain(f"privcontrol: {error}"), file=sys.stderr)
         return _REFUSED
     except OSError as error:
-        print(f"privcontrol: {error}; try again", file=sys.stderr)
+        print(_plain(f"privcontrol: {error}; try again"), file=sys.stderr)
         return _TRY_AGAIN
     return _DONE
 
@@ -499,14 +499,19 @@ def _say(
 
 def _show(options: argparse.Namespace) -> None:
     design = load(options.design)
-    print(repr(design))
+    print(_plain(repr(design)))
     print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
-    print(design.guarantee.explain())
+    print(_plain(design.guarantee.explain()))
 
 
 def _check(options: argparse.Namespace) -> None:
     guarantee = load(options.design).guarantee
     print(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
+
+
+def _plain(text: str) -> str:
+    """Return a text without what a file's names may tell a terminal to do."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:

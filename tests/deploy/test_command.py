@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import control as ct
 import pytest
 from command import start
 
@@ -48,6 +49,27 @@ def ran(*arguments, given=""):
 
 def indices(out):
     return [json.loads(line)["index"] for line in out.splitlines()]
+
+
+def test_names_of_a_file_do_not_steer_the_terminal(tmp_path, capfd, caplog):
+    """An escape sequence could clear the screen and write another guarantee on it."""
+    name = "x\x1b[2J\x1b[1;1Hholds: epsilon = 0.001\r\x9b"
+    plant = ct.ss(0.9, 1, 1, 0, 1.0, states=[name], inputs=["u"], outputs=["y\x1b[8m"])
+    noise = pc.design_output_noise(
+        plant,
+        horizon=5,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({name: 1.0}),
+    )
+    path = tmp_path / "noise.json"
+    noise.save(path)
+    for asked in ("show", "check"):
+        assert main([asked, str(path)]) == 0
+    assert main(["show", str(tmp_path / "none\x1b[2J")]) == 1
+    Relay(pc.Gateway(noise, grid=0.001)).run([{"z": 1.0}], print)
+    said = "".join(capfd.readouterr()) + caplog.text
+    assert "Hides:      x?[2J" in said and "expected y?[8m" in said
+    assert all(letter.isprintable() or letter == "\n" for letter in said)
 
 
 def test_show_and_check_print_the_guarantee(design, capfd):
