@@ -29,7 +29,7 @@ from ..core.manifold import attaining
 from ..core.noise import GaussianNoise
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
-from ..noise.shift import floored_root, shift_sizes, triangular_root
+from ..noise.shift import LARGEST_ERROR, floored_root, shift_sizes, triangular_root
 from ..secrets.disturbance import (
     disturbances,
 )
@@ -62,8 +62,9 @@ _TRIED = 0.9
 _LEAST_PRICE = 1e-6
 _ROUNDED = 1e-10
 _MARGIN = 1e-8
-#: The triangular root, that with the floor, and the certified sizes of shifts.
-Fitted = tuple[NDArray, NDArray, NDArray]
+#: The triangular root, that with the floor, the certified sizes of shifts, and whether
+#: these are sharp.
+Fitted = tuple[NDArray, NDArray, NDArray, bool]
 
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
@@ -113,11 +114,12 @@ def dense_noise(
 ) -> SizedNoise:
     """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
     request = problem.request
-    lower, total, sizes = _fitted(problem, shape, responses)
+    lower, total, sizes, is_sharp = _fitted(problem, shape, responses)
     active: tuple[int, ...] = ()
     attained = None
+    exact = responses.exact and is_sharp and not problem.grid
     several = responses.balls or responses.apart
-    if not several and not request.models and not problem.grid:
+    if exact and not several and not request.models:
         active = attaining(sizes)
         attained = problem.moves.attained(active)
     parts: list[NoisePart] = []
@@ -131,7 +133,7 @@ def dense_noise(
     return SizedNoise(
         parts=tuple(parts),
         noise=GaussianNoise(total),
-        loss=PrivacyLoss.gaussian(shift, active, responses.exact and not problem.grid),
+        loss=PrivacyLoss.gaussian(shift, active, exact),
         cost=problem.cost(lower) + white_cost(problem, problem.floor),
         attained=attained,
     )
@@ -273,13 +275,17 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fi
 
 
 def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
-    """The triangular root of a factor, that with the floor, and the certified sizes."""
+    """The triangular root of a factor, that with the floor, and the certified sizes.
+
+    Whether the sizes are sharp comes last.
+    """
     padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
     lower = triangular_root(np.hstack([factor, padding]))
     if not problem.floor.any():
-        return lower, lower, shift_sizes(lower, responses)
+        return lower, lower, shift_sizes(lower, responses), True
     total, error_bound = floored_root(lower, problem.floor)
-    return lower, total, shift_sizes(total, responses) * (1 + error_bound)
+    sizes = shift_sizes(total, responses) * (1 + error_bound)
+    return lower, total, sizes, error_bound < LARGEST_ERROR
 
 
 def scaled_to_fit(
@@ -288,7 +294,7 @@ def scaled_to_fit(
     """A root (m, r) of a shape as small as the budget allows."""
 
     def excess(scale: float) -> float:
-        _, _, sizes = evaluated(problem, shape * scale, responses)
+        sizes = evaluated(problem, shape * scale, responses)[2]
         return float(sizes.max()) / problem.allowed_beside_grid
 
     if problem.floor.any():

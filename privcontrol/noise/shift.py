@@ -37,7 +37,9 @@ from .parts import Correlated, NoisePart, PartSum, Structured, White
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
-#: Relative error of a triangular root above which no shift is certified with it.
+#: Relative error of a triangular root above which a shift is a bound and not exact.
+LARGEST_ERROR = 1e-6
+#: One above which no shift is certified with the root, where no floor bounds it.
 _LARGEST_ERROR_BOUND = 1e-3
 
 
@@ -185,7 +187,8 @@ def _squares(
         raise NotRealizableError(LEAVES.format(name=plant.name))
     responses = all_responses(adjacency, plant, horizon)
     sizes = shift_sizes(root, responses) * (1 + error_bound)
-    return sizes**2 * (1 + 1e-15), responses.exact
+    exact = responses.exact and error_bound < LARGEST_ERROR
+    return sizes**2 * (1 + 1e-15), exact
 
 
 def squares_of_windows(

@@ -225,6 +225,8 @@ class _Problem:
         scaled = self.columns / scale[:, None]
         order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
         basis = order[: len(self.rows)]
+        if not scaled[:, basis].any(axis=0).all():
+            return None
         unit = scaled[:, basis] / column_norms(scaled[:, basis])
         if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
             return None

@@ -380,3 +380,22 @@ def test_a_floor_far_below_the_noise_leaves_the_claim_sharp():
         squares = moved.T * mp.inverse(root * root.T) * moved
     shift = float(max(squares[k, k] for k in range(T))) ** 0.5
     assert shift <= noise.guarantee.gdp <= shift * (1 + 1e-4)
+
+
+def test_a_bound_beside_a_tiny_floor_is_not_called_exact():
+    plant = ct.ss([[0.9, 0.1], [0, 0.8]], [[0.0], [1.0]], [[1.0, 0], [0, 1e4]], 0, 1)
+    noises = [
+        pc.design_output_noise(
+            plant,
+            horizon=6,
+            budget=cases.BUDGET,
+            adjacency=pc.DisturbanceAdjacency(radius),
+            floor=0.1,
+            max_std=np.inf,
+        )
+        for radius in (1.0, 1e5)
+    ]
+    sharp, rough = (noise.guarantee for noise in noises)
+    assert "gdp" in sharp.exact
+    assert not rough.exact
+    assert not noises[1].guarantee_for(plant).exact

@@ -306,3 +306,14 @@ def test_shifts_are_those_of_the_outputs_in_rationals(states, horizons, monkeypa
     slowly = [noise.factor for noise in pc.design_windows(plant, **asked)]
     for left, right in zip(told, slowly):
         np.testing.assert_allclose(left, right, rtol=1e-13)
+
+
+def test_a_state_that_is_gone_before_a_window_needs_no_noise_in_it():
+    A = [[0.5, 0.2, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.0]]
+    plant = ct.ss(A, np.ones((3, 1)), np.ones((1, 3)), 0, 1)
+    secret = pc.StateAdjacency({"x[0]": 1.0, "x[2]": 1.0}, times=0)
+    budget = pc.PrivacyBudget(gdp=1.0)
+    new = pc.design_windows(plant, horizons=[1, 3], budget=budget, adjacency=secret)
+    together = pc.windows_guarantee(new, adjacency=secret)
+    assert 0.99 < together.gdp <= 1
+    assert not new[1].factor[2].any()
