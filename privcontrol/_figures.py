@@ -95,6 +95,8 @@ def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDAr
     """
     if ax is not None:
         axes = np.atleast_1d(np.asarray(ax, object))
+        for one in axes.flat:
+            own_axes(one)
         if axes.size != rows * columns:
             raise ValueError(
                 f"ax: expected {rows} x {columns} axes, one per panel, got {axes.size}"

@@ -1,6 +1,7 @@
 """What a user meets who types something else than what is meant: the error says what to do."""
 
 import re
+import warnings
 
 import control as ct
 import numpy as np
@@ -123,3 +124,60 @@ def test_moves_at_one_time_are_said_once():
     spread = pc.StateAdjacency({"position": 1.0}, times=[0, 3])
     assert "at one of t = 0, 3" in spread.statement
     assert "two times moved" in design(adjacency=spread).guarantee.sentence
+
+
+PEOPLE = ct.ss(0.9, [[0.1, 0.1]], 1, 0, 1.0, inputs=["heat", "people"], states=["air"])
+GUESTS = {**REQUEST, "adjacency": pc.DisturbanceAdjacency({"people": 1.0})}
+WEIGHTS = {"Q": 1.0, "R": 1.0, "QN": 1.0, "RN": 1.0}
+WARNED = {
+    "an exact model": lambda: design(models=None),
+    "a large delta": lambda: pc.PrivacyBudget(epsilon=1.0, delta=0.5),
+    "an unstable loop": lambda: pc.private_feedback(VEHICLE, -1.0),
+    "a secret input that is driven": lambda: pc.private_lqg(
+        PEOPLE, **WEIGHTS, noise=pc.design_output_noise(PEOPLE, **GUESTS)
+    ),
+    "a prior that is the secret": lambda: pc.private_lqg(
+        VEHICLE, **WEIGHTS, noise=design(), P0=[0.0, 1.0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_a_warning_names_the_line_of_the_user(name):
+    """Some named lines of the package, and each wrapper more would have moved them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        WARNED[name]()
+    assert caught and {each.filename for each in caught} == {__file__}
+
+
+def test_a_warning_of_one_line_comes_once():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            pc.PrivacyBudget(epsilon=1.0, delta=0.51)
+    assert len(caught) == 1
+
+
+def test_arguments_that_a_design_does_not_take_list_those_that_it_takes():
+    with pytest.raises(
+        TypeError, match=r"'T' \(did you mean horizon\?\); known are sys"
+    ):
+        design(T=20)
+    with pytest.raises(TypeError, match=r"'weights' \(did you mean weight\?\)"):
+        design(weights=1.0)
+    with pytest.raises(
+        TypeError, match=r"takes sys by position; pass the .*horizon, b"
+    ):
+        pc.design_output_noise(VEHICLE, 20, REQUEST["budget"])
+    loop = pc.private_lqg(VEHICLE, **WEIGHTS)
+    with pytest.raises(TypeError, match="takes timepts, reference by position"):
+        loop.simulate(None, None, None)
+
+
+def test_plots_say_what_axes_and_units_are():
+    noise = design()
+    with pytest.raises(TypeError, match=r"ax: expected matplotlib Axes.*got int"):
+        noise.plot(ax=3)
+    with pytest.raises(TypeError, match=r"units: expected a mapping.*got str"):
+        noise.plot(units="m")

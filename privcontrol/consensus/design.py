@@ -7,7 +7,6 @@ A figure of errors shows private values. It is for the experimenter, not for pub
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +29,7 @@ from ..core._linalg import (
     real_array,
 )
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.errors import PrivacyWarning
+from ..core.errors import warn_user
 from ..core.guarantee import shown
 from ..core.loss import checked_delta
 from ..core.noise import Noise, delta_to_quote, family_of
@@ -189,13 +188,11 @@ def private_consensus(
     noise = _shared_noise(made, allowed, pairwise_std == "auto")
     share = noise.scales.max() / scales.max()
     if share > _OF_NO_USE:
-        warnings.warn(
+        warn_user(
             f"what neighbours share is of no use towards a coalition of {coalition}: "
             f"beside it the agents draw {share:.1%} of independent noise, and the "
             "average takes more steps. Take a network whose agents have more neighbours than "
-            "the coalition has members, more pairwise_std, or pairwise_std=0",
-            PrivacyWarning,
-            stacklevel=2,
+            "the coalition has members, more pairwise_std, or pairwise_std=0"
         )
     return PrivateConsensus(
         network,

@@ -13,7 +13,6 @@ that the noise contributes.
 from __future__ import annotations
 
 import math
-import warnings
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +30,7 @@ from ..core._linalg import (
     positive_integer,
     positive_number,
 )
-from ..core.errors import PrivacyWarning
+from ..core.errors import warn_user
 from ..core.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, run_trials
 from .noise import READOUTS, AgentNoise
@@ -193,7 +192,7 @@ class ConsensusResponse(PrivateResponse):
         message, state = (self.squared_error(of)[:, -1].mean() for of in READOUTS)
         if self._are_apart and message < state:
             self._are_apart = False  # said once
-            warnings.warn(_READ_MESSAGES, PrivacyWarning, stacklevel=3)
+            warn_user(_READ_MESSAGES)
         return states
 
     def squared_error(self, readout: str = "message") -> NDArray:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import html
+import inspect
 import json
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields
-from functools import singledispatch
+from difflib import get_close_matches
+from functools import singledispatch, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,6 +315,72 @@ def sync_folder(path: str | Path) -> None:
 
 # -- what users see ------------------------------------------------------------------
 
+#: What users of other libraries type, and what it may be called here.
+_SYNONYMS = {
+    "seed": ["rng"],
+    "random_state": ["rng"],
+    "x0": ["initial_state"],
+    "X0": ["initial_state"],
+    "T": ["timepts", "horizon"],
+    "t": ["timepts"],
+    "n_trials": ["trials"],
+    "ref": ["reference"],
+    "epsilon": ["budget"],
+    "secret": ["adjacency"],
+}
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+def helpful_arguments(
+    function: Callable[P, Answer],
+    packed: Mapping[str, type] | None = None,
+    leading: type | None = None,
+) -> Callable[P, Answer]:
+    """Decorate a function so an argument that it does not take lists those it takes.
+
+    Its signature shows the keywords that a type of ``packed`` holds, by its annotation.
+    Those of the ``leading`` type come before other keywords.
+    """
+    signature = inspect.signature(function)
+    shown = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            shown.append(parameter)
+            continue
+        kind = (packed or {})[parameter.annotation]
+        names = kind.__annotations__
+        for name in names:
+            shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
+        if kind is leading:
+            shown.sort(key=lambda one: (one.kind, one.name not in names))
+    known = [parameter.name for parameter in shown if parameter.name != "self"]
+    placed = [one.name for one in shown if one.kind is one.POSITIONAL_OR_KEYWORD]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> Answer:
+        for name in kwargs:
+            if name not in known:
+                close = [*_SYNONYMS.get(name, []), *get_close_matches(name, known)]
+                meant = [one for one in close if one in known]
+                hint = f" (did you mean {meant[0]}?)" if meant else ""
+                raise TypeError(
+                    f"{function.__name__}() got an unexpected keyword argument "
+                    f"{name!r}{hint}; known are {', '.join(known)}"
+                )
+        if len(args) > len(placed):
+            own = [name for name in known if name in placed]
+            others = [name for name in known if name not in placed]
+            raise TypeError(
+                f"{function.__name__}() takes {', '.join(own)} by position; pass the "
+                f"others by keyword: {', '.join(others)}"
+            )
+        return function(*args, **kwargs)
+
+    checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return checked
+
 
 def html_table(rows: Mapping[str, str]) -> str:
     """Return labels and texts as a table of HTML."""
@@ -333,6 +401,11 @@ def with_units(
 
     ``known`` are the names that may have units, by default those that are shown.
     """
+    if not isinstance(units, Mapping | None):
+        raise TypeError(
+            "units: expected a mapping such as {'y': 'K'}, got "
+            f"{type(units).__name__}"
+        )
     given = dict(units or {})
     known = names if known is None else known
     unknown = [str(name) for name in given if name not in known]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import scipy.sparse
 
-from .errors import PrivacyWarning
+from .errors import PrivacyWarning, frame_of_user
 
 if TYPE_CHECKING:
     from cvxpy import Problem
@@ -25,8 +24,6 @@ PATIENCE = 10.0
 #: Seconds after which a bar is worth showing, and between two looks at the clock.
 SHORT = 2.0
 _PERIOD = 0.2
-#: Modules whose lines a warning does not name.
-_OURS = ("privcontrol", "contextlib")
 #: Share of the work from which on it tells how long the rest will take.
 _TELLING = 0.02
 #: Steps that the solver of semidefinite programs mostly takes.
@@ -77,7 +74,8 @@ def progress_bar(
 def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
     """Warn once after ten seconds, with what would be ``faster``."""
     text = f"the {subject} taken {PATIENCE:g} s so far; {faster}"
-    place = _line_of_user()
+    frame = frame_of_user()
+    place = [frame.f_code.co_filename, frame.f_lineno]
     note = Timer(PATIENCE, warnings.warn_explicit, [text, PrivacyWarning, *place])
     note.daemon = True
     note.start()
@@ -85,14 +83,6 @@ def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
         yield _NoBar()
     finally:
         note.cancel()
-
-
-def _line_of_user() -> tuple[str, int]:
-    """The file and the line that called the package."""
-    frame = sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OURS):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
 
 
 @dataclass

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -31,7 +30,7 @@ from ._linalg import (
     round_up,
 )
 from ._objects import Saved
-from .errors import PrivacyError, PrivacyWarning, UncertifiableError
+from .errors import PrivacyError, UncertifiableError, warn_user
 
 LARGEST_EPSILON = 1e4
 SMALLEST_DELTA = 1e-300
@@ -531,12 +530,10 @@ class PrivacyBudget(Saved):
                 "one of them"
             )
         if delta > _LARGE_DELTA:
-            warnings.warn(
+            warn_user(
                 f"delta = {delta:g} is large: a mechanism that publishes the whole secret "
                 "with this probability meets such a budget. Values of 0.01 and below are "
-                "usual, far below one over the number of people",
-                PrivacyWarning,
-                stacklevel=4,
+                "usual, far below one over the number of people"
             )
 
     @classmethod

@@ -5,7 +5,10 @@ Everything else is a ``ValueError`` or a ``TypeError``.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -90,6 +93,27 @@ class PrivacyWarning(UserWarning):
     >>> import warnings
     >>> warnings.simplefilter("error", PrivacyWarning)  # where none is expected
     """
+
+
+#: Modules whose lines a warning does not name.
+_OURS = ("privcontrol", "contextlib")
+
+
+def frame_of_user() -> FrameType:
+    """Return the frame that called the package."""
+    frame = sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return frame
+
+
+def warn_user(text: str, category: type[Warning] = PrivacyWarning) -> None:
+    """Warn of the line that called the package, once as ``warnings.warn`` does."""
+    frame = frame_of_user()
+    place = frame.f_code.co_filename, frame.f_lineno
+    shown = frame.f_globals.setdefault("__warningregistry__", {})
+    module = frame.f_globals.get("__name__")
+    warnings.warn_explicit(text, category, *place, module, shown)
 
 
 # -- errors of the user's own code --------------------------------------------------

@@ -7,7 +7,6 @@ import math
 import os
 import secrets
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
@@ -29,7 +28,7 @@ from ..core._linalg import (
 )
 from ..core._objects import as_path, decode, encode
 from ..core._store import FileStore, Kind, MemoryStore, Store
-from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.errors import PrivacyError, UncertifiableError, warn_user
 from ..core.guarantee import EXACTLY, PrivacyGuarantee, released
 from ..core.ledger import PrivacyLedger, another_copy
 from ..core.release import (
@@ -788,7 +787,7 @@ def _on_grid(
         if given is None:
             return noise
         way_out = _NEVER_COVERED if noise.horizon == math.inf else _COVERED
-        warnings.warn(_UNPLANNED_GRID + way_out, PrivacyWarning, stacklevel=3)
+        warn_user(_UNPLANNED_GRID + way_out)
         steps = round_up([float(step) for step in given])
         return replace(noise, guarantee=guarantee_on_grid(noise, steps), promised=None)
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]

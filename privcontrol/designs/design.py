@@ -14,7 +14,6 @@ and each move is followed through all of them.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,10 +31,11 @@ from ..core._linalg import (
     round_up,
     sequence_of,
 )
+from ..core._objects import helpful_arguments
 from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.errors import PrivacyError, UncertifiableError, warn_user
 from ..core.guarantee import PrivacyGuarantee, Scope
 from ..core.loss import PrivacyLoss
 from ..core.manifold import attaining
@@ -82,6 +82,7 @@ _EXACT_MODEL = (
 )
 
 
+@helpful_arguments
 def design_output_noise(
     sys: ct.StateSpace,
     *,
@@ -252,7 +253,7 @@ def design_output_noise(
     check_size(noise, max_std)
     is_alone = noise.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
-        warnings.warn(_EXACT_MODEL, PrivacyWarning, stacklevel=2)
+        warn_user(_EXACT_MODEL)
     return noise
 
 

@@ -12,7 +12,6 @@ the bound holds for any Gaussian noise.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from ..core._objects import ByContent
 from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape
-from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.errors import PrivacyError, UncertifiableError, warn_user
 from ..core.loss import PrivacyLoss
 from ..noise._endless import endless_secret, joint_shift, shift_behind
 from ..noise.parts import NoisePart, White
@@ -353,11 +352,9 @@ def stationary_design(
     )
     several = any(moves.events > 1 for moves in secret.signals)
     if order is None and not several and not design.gap <= gap:
-        warnings.warn(
+        warn_user(
             f"the noise costs {100 * design.gap:.3g} % more than the lower bound, where "
-            f"gap={gap:g} was asked for: no order up to {most} comes closer in double precision",
-            PrivacyWarning,
-            stacklevel=2,
+            f"gap={gap:g} was asked for: no order up to {most} comes closer in double precision"
         )
     return design
 

@@ -8,7 +8,6 @@ warned, or refused.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from ..core._linalg import one_of, positive_integer, positive_number, real_array
 from ..core._objects import CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
-from ..core.errors import PrivacyError, PrivacyWarning
+from ..core.errors import PrivacyError, warn_user
 from ..core.loss import PrivacyLoss, by_kind
 from ..core.noise import FAMILIES
 from ..noise.parts import SummedNoise
@@ -336,7 +335,7 @@ def check_size(
         f"within the first samples ({effects[worst]:.4g}). {_way_out(noise)}"
     )
     if ratios[worst] < _ABSURD:
-        warnings.warn(text, PrivacyWarning, stacklevel=3)
+        warn_user(text)
         return
     raise PrivacyError(f"{text}. max_std=np.inf designs this noise all the same")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Unpack
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS, one_of, positive_number, real_array
-from ..core.errors import PrivacyWarning
+from ..core.errors import warn_user
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..secrets.disturbance import disturbances
@@ -312,7 +311,6 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
             noise.request.adjacency,
             noise.horizon,
             ("unstable",),
-            stacklevel=4,
         )
     if loop.law.varies:
         return loop
@@ -327,10 +325,10 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
                 "the feedback is u = -K (estimate - xd) + ud, and L multiplies yhat - "
                 "C xhat - D u: check the signs of K and L"
             )
-        warnings.warn(
+        warn_user(
             f"the closed loop is unstable: its largest pole is {worst:.4g}; {advice}, "
             "and that it belongs to this plant",
-            stacklevel=4,
+            UserWarning,
         )
     return loop
 
@@ -353,13 +351,11 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
     moves = moves / units[:, None]
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
     if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
-        warnings.warn(
+        warn_user(
             "P0: it is 0 along a direction that the noise hides, which declares that "
             "part of the secret public: whoever reads P0 and initial_state knows it. "
             "Pass the "
-            "variance that somebody without the secret would state",
-            PrivacyWarning,
-            stacklevel=4,
+            "variance that somebody without the secret would state"
         )
 
 
@@ -379,12 +375,10 @@ def driven_side(
         secret = secret_inputs(plant, noise)
         others = [label for label in plant.inputs if label not in secret]
         if secret and others:
-            warnings.warn(
+            warn_user(
                 f"controls: the controller drives {', '.join(secret)} as well, which "
                 "the noise hides as a disturbance; name the inputs that it drives, "
-                f"controls={others}",
-                PrivacyWarning,
-                stacklevel=4,
+                f"controls={others}"
             )
         return LinearSide(plant, tuple(range(count)))
     if isinstance(controls, (str, int)):
@@ -601,14 +595,12 @@ def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
         idle = expected.cost(replace(loop, law=still, noise=None)).total
     if cost > idle:
-        warnings.warn(
+        warn_user(
             f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
             f"at all {idle:.3g}: it follows the privacy noise. Pass the public "
             "covariance P0 of x(0), with which the filter knows the noise, weigh "
             "inputs more (R), or "
-            "trust measurements less (RN)",
-            PrivacyWarning,
-            stacklevel=4,
+            "trust measurements less (RN)"
         )
 
 

@@ -14,7 +14,6 @@ and design files of such loops do not exist.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS, product, real_array
 from ..core._objects import ByContent, Saved, freeze_arrays
+from ..core.errors import warn_user
 from ..noise.iosystem import numbered
 from ..systems.linear import SampledSystem, reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
@@ -661,11 +661,11 @@ def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
     answer = ct.forced_response(system, times, sent, squeeze=False).outputs
     if not np.allclose(answer, expected, 0, 1e-8 * np.abs(expected).max(initial=1)):
         return None
-    warnings.warn(
+    warn_user(
         "controller: the covariance that it carries is taken as settled, and a P0 that "
         "was passed to ct.create_estimator_iosystem counts for nothing; "
         "private_lqg(P0=...) has the filter that starts from a prior",
-        stacklevel=5,
+        UserWarning,
     )
     return system
 

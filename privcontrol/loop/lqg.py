@@ -14,7 +14,6 @@ of the noise. Covariances are kept as roots, so what is known exactly stays exac
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from ..core._linalg import EPS
 from ..core._objects import ByContent, Saved
-from ..core.errors import PrivacyWarning, UncertifiableError
+from ..core.errors import UncertifiableError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
@@ -753,11 +752,9 @@ class OwnDesign(LqgDesign):
             return self.own
         if self.P0 is None and is_dense(noise):
             if isinstance(self.own, FunctionLaw):
-                warnings.warn(
+                warn_user(
                     "controller: its estimate is None, since beside this noise an "
-                    "estimate needs the public covariance of x(0); pass P0",
-                    PrivacyWarning,
-                    stacklevel=2,
+                    "estimate needs the public covariance of x(0); pass P0"
                 )
             return self.own
         known = knowledge_of(side.plant, weights, noise, self.P0)

@@ -12,11 +12,10 @@ nor the text of an exception that somebody else's code raised.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 import control as ct
@@ -24,24 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import positive_integer, product, real_array
-from ..core._objects import ByContent, Saved, freeze_arrays
+from ..core._objects import ByContent, Saved, freeze_arrays, helpful_arguments
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant, SampledSystem, root, semidefinite
 from ..systems.nonlinear import NonlinearPlant
-
-#: What users of other libraries type, and what it is called here.
-_SYNONYMS = {
-    "seed": "rng",
-    "random_state": "rng",
-    "x0": "initial_state",
-    "X0": "initial_state",
-    "T": "timepts",
-    "t": "timepts",
-    "n_trials": "trials",
-    "ref": "reference",
-}
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -77,40 +64,8 @@ _PACKED = {
 
 
 def known_keywords(function: Callable[P, Answer]) -> Callable[P, Answer]:
-    """Decorate a function so that an unknown keyword lists the known ones.
-
-    Its signature shows the keywords that are packed into one, before the others.
-    """
-    signature = inspect.signature(function)
-    shown: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            shown.append(parameter)
-            continue
-        packed = _PACKED[parameter.annotation]
-        for name in packed.__annotations__:
-            shown.append(inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None))
-        if packed is RunSignals:
-            shown.sort(
-                key=lambda one: (one.kind, one.name not in packed.__annotations__)
-            )
-    known = [parameter.name for parameter in shown if parameter.name != "self"]
-
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> Answer:
-        for name in kwargs:
-            if name not in known:
-                hint = ""
-                if _SYNONYMS.get(name) in known:
-                    hint = f" (did you mean {_SYNONYMS[name]}?)"
-                raise TypeError(
-                    f"{function.__name__}() got an unexpected keyword argument "
-                    f"{name!r}{hint}; known are {', '.join(known)}"
-                )
-        return function(*args, **kwargs)
-
-    checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
-    return checked
+    """Decorate a function as `helpful_arguments` does, with keywords that are packed."""
+    return helpful_arguments(function, _PACKED, RunSignals)
 
 
 def present(value: Value | None, name: str) -> Value:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from ..core._linalg import Seed, product, real_array
-from ..core.errors import PrivacyError, PrivacyWarning
+from ..core.errors import PrivacyError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.iosystem import create_noise_iosystem
 from ..response import PrivateResponse, run_trials
@@ -127,14 +126,12 @@ def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
     request = loop.private_noise.request
     count = int(left.sum())
     if binom.sf(count - 1, len(left), request.miss) < _UNLIKELY:
-        warnings.warn(
+        warn_user(
             f"{count} of {len(left)} trials left the region "
             f"{request.region.region.text()}: the guarantee counts such runs "
             f"with a probability of {request.miss:g}. Choose a larger region, limit "
             "the inputs with saturation=, make the region invariant, or state a larger "
-            "probability (leaving=); response.left_region tells the trials",
-            PrivacyWarning,
-            stacklevel=5,
+            "probability (leaving=); response.left_region tells the trials"
         )
 
 
@@ -162,13 +159,11 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
         if name in secret and signal.any():
             told.append(name)
     if told:
-        warnings.warn(
+        warn_user(
             f"feedforward: the noise hides a disturbance at {', '.join(told)}, but "
             "what is passed as feedforward there is public and published as it is. A "
             "secret signal w at input k enters as disturbance=plant.B[:, [k]] * w, or "
-            "by name as exogenous= where controls= leaves that input free",
-            PrivacyWarning,
-            stacklevel=5,
+            "by name as exogenous= where controls= leaves that input free"
         )
 
 

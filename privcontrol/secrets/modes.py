@@ -6,7 +6,6 @@ invariant subspace. What is said here explains and warns, and no guarantee rests
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
-from ..core.errors import PrivacyWarning
+from ..core.errors import warn_user
 from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
@@ -164,7 +163,6 @@ def warn_of_costly_modes(
     adjacency: Adjacency,
     horizon: int,
     kinds: Sequence[str],
-    stacklevel: int = 3,
 ) -> None:
     """Warn of the costliest mode among the kinds, if it dominates what must be hidden.
 
@@ -179,7 +177,7 @@ def warn_of_costly_modes(
         largest = max(mode.sizes[-1] for mode in found)
         if 2 * worst.sizes[-1] >= largest:
             text = worst.explanation(horizon)
-            warnings.warn(text, PrivacyWarning, stacklevel=stacklevel)
+            warn_user(text)
 
 
 #: The block N, the basis V and the coordinates W of an invariant subspace: A V = V N,

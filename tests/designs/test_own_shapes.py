@@ -334,7 +334,7 @@ def test_a_grid_for_laplace_noise_counts_in_the_1_norm():
 def test_a_grid_without_a_floor_and_one_that_is_too_coarse_are_refused():
     with pytest.raises(pc.PrivacyError, match="add a white floor"):
         design(pc.plants.vehicle(), cases.POSITION, resolution=0.01)
-    with pytest.raises(pc.PrivacyError, match="raise the floor"):
+    with pytest.raises(pc.PrivacyError, match="multiply the floor by more than"):
         design(pc.plants.vehicle(), cases.POSITION, resolution=0.5, floor=0.5)
 
 
