@@ -670,8 +670,10 @@ class _Layer(CheckedFields, ABC):
         """sum_j |W'W|_ij q_j / q_i, rounded up."""
         sizes = self._overlaps()
         terms = sizes.size + len(sizes)
-        lost = 1e-300 * (1 + self.q.max() / self.q.min())  # more than what underflows
-        return sizes @ self.q / self.q * (1 + 4 * terms * EPS) + lost
+        # only ratios count, and a power of two changes no digit
+        q = np.ldexp(self.q, -np.frexp(self.q.max())[1])
+        lost = 1e-300 * (1 + 1 / q.min())  # more than what underflows
+        return sizes @ q / q * (1 + 4 * terms * EPS) + lost
 
     def certificate(self) -> float:
         """Return a proven upper bound c of the squared norm of W T^{-1/2}.

@@ -481,6 +481,19 @@ def test_sll_heads_count_with_their_spectral_norm():
     assert math.sqrt(2) <= network.lipschitz <= math.sqrt(2) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-100, 1.0, 1e100, 1e200])
+@pytest.mark.parametrize("size", [1e-119, 1.0, 1e119])
+def test_sll_layers_count_by_ratios_of_their_scales(size, scale):
+    """W'W and q are 1e-238 and 1e-100, or 1e238 and 1e100: products leave the doubles."""
+    weight = size * np.array([[3.0, 1.0], [4.0, 0.0]])
+    layer = SLLLayer(weight, [0.0, 0.0], [scale, 2 * scale])
+    with mpmath.workdps(50):
+        W = mpmath.matrix(weight.tolist())
+        image = W * mpmath.diag(layer.inverse_T.tolist()) * W.T
+        largest = max(mpmath.eigsy(image, eigvals_only=True))
+        assert 0.5 < largest <= layer.certificate() <= 1
+
+
 def test_sll_zero_columns_extreme_scales_and_pickles():
     layer = SLLLayer([[1.0, 0.0], [2.0, 0.0]], [0.0, 1.0], [1e-12, 1e12])
     again = pickle.loads(pickle.dumps(layer))
