@@ -328,11 +328,10 @@ class PrivateResponse(ct.TimeResponseData):
         if "output_labels" not in self.__dict__:  # a traceback may show it half made
             return f"{type(self).__name__}(not made yet)"
         name = "" if self.sysname is None else f"{self.sysname!r}, "
-        plural = "s" * (self.ntraces != 1)
-        return (
-            f"{type(self).__name__}({name}{self.ntraces} trial{plural} of "
-            f"{self.t.size} samples, outputs {abbreviated(self.output_labels, 4)})"
-        )
+        trials = f"{self.ntraces} trial{'s' * (self.ntraces != 1)}"
+        samples = f"{self.t.size} sample{'s' * (self.t.size != 1)}"
+        outputs = abbreviated(self.output_labels, 4)
+        return f"{type(self).__name__}({name}{trials} of {samples}, outputs {outputs})"
 
     @property
     def published(self) -> ct.TimeResponseData:

@@ -182,6 +182,8 @@ class ConsensusResponse(PrivateResponse):
 
     def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
         self._squared_errors = squared_errors
+        for array in squared_errors.values():
+            array.flags.writeable = False
         self.steps = np.arange(squared_errors["message"].shape[1])
         self._are_apart = False  # whether the states never come near the average
         super().__init__(**signals)

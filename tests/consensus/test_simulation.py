@@ -51,6 +51,9 @@ def test_who_reads_states_that_stay_apart_is_told_once_to_read_the_messages():
 
 def test_squared_errors_are_those_of_the_signals():
     response = LAPLACE.simulate(TEN_VALUES, 15, trials=30, rng=3)
+    for readout in ("message", "state"):
+        with pytest.raises(ValueError, match="read-only"):
+            response.squared_error(readout)[0] = 0.0
     for readout, signals in (("message", response.outputs), ("state", response.states)):
         direct = ((np.asarray(signals) - 15) ** 2).sum(axis=0)
         assert np.allclose(
@@ -270,3 +273,9 @@ def test_the_response_s_text_is_public():
     assert "2 trials of 4 samples" in repr(response) and repr(GAUSSIAN) == (
         "PrivateConsensus(10 nodes, 14 edges, gaussian noise, 0.5326-GDP)"
     )
+
+
+def test_a_response_counts_its_trials_and_samples():
+    last = GAUSSIAN.simulate(TEN_VALUES, 5, rng=0, keep_states=False)
+    assert "1 trial of 1 sample, outputs" in repr(last)
+    assert "2 trials of 6 samples" in repr(GAUSSIAN.simulate(TEN_VALUES, 5, trials=2))
