@@ -614,15 +614,15 @@ def knowledge_of(
     """Return what a filter knows that knows the noise, of any kind."""
     if noise is not None and is_dense(noise):
         return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
-    if noise is not None and noise.factor is not None:
-        _check_size(plant, weights, noise, P0)
+    if noise is None or noise.horizon != math.inf:
+        _check_sizes(plant, weights, noise, P0)
     return Knowledge.of(plant, weights, noise, P0)
 
 
-def _check_size(
-    plant: Plant, weights: Weights, noise: OutputNoise, P0: NDArray | None
+def _check_sizes(
+    plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> None:
-    """Refuse noise beside which what the readings tell is lost in rounding."""
+    """Refuse sizes beside which what the readings tell is lost in rounding."""
     p = len(plant.C)
 
     def sizes(columns: NDArray) -> NDArray:
@@ -630,15 +630,18 @@ def _check_size(
         response = plant.free_response(columns, plant.order)
         return np.linalg.norm(response.reshape(-1, p, columns.shape[1]), axis=(0, 2))
 
-    moved = [weights.drive_roots["disturbance"]]
+    read = np.linalg.norm(weights.drive_roots["noise"], axis=1)
+    fresh = np.hypot(sizes(weights.drive_roots["disturbance"]), read)
+    start = np.zeros(p)
+    drawn = np.zeros(p)
     if P0 is not None:
-        moved.append(root(P0))
-    fresh = np.linalg.norm(weights.drive_roots["noise"], axis=1)
-    own = np.hypot(sizes(np.hstack(moved)), np.hypot(fresh, noise.total.white))
-    drawn = sizes(present(noise.factor, "factor"))
-    ratio = float(np.max(drawn[own > 0] / own[own > 0], initial=0.0))
-    most = _MOST_DIFFUSE if P0 is None else _MOST
-    if ratio > most:
+        start = sizes(root(P0))
+    if noise is not None:
+        fresh = np.hypot(fresh, noise.total.white)
+        if noise.factor is not None:
+            drawn = sizes(noise.factor)
+    ratio = _times(drawn, np.hypot(start, fresh))
+    if ratio > (_MOST_DIFFUSE if P0 is None else _MOST):
         raise UncertifiableError(
             f"noise: it is {ratio:.1e} times as large as what is uncertain at the outputs "
             "without it, and a filter that knows it subtracts numbers of that size; "
@@ -646,6 +649,20 @@ def _check_size(
             "Moves at late times of a mode that decays make it so large: protect fewer "
             'times, StateAdjacency(times=...), or pass estimator="observer"'
         )
+    ratio = _times(start, np.hypot(drawn, fresh))
+    if ratio > _MOST:
+        raise UncertifiableError(
+            f"P0: x(0) is {ratio:.1e} times as uncertain at the outputs as the rest, and "
+            f"double precision allows {_MOST:.0e} times. Where nothing is known of x(0) "
+            'leave P0 out and pass estimator="kalman"; where disturbances and readings '
+            "are exact pass QN=0 and RN=0"
+        )
+
+
+def _times(sizes: NDArray, others: NDArray) -> float:
+    """How many times as large as others sizes are, where the others are not zero."""
+    beside = others > 0
+    return float(np.max(sizes[beside] / others[beside], initial=0.0))
 
 
 # -- the design ------------------------------------------------------------------------

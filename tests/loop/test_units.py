@@ -286,6 +286,16 @@ def test_noise_that_no_double_tells_from_the_readings_is_refused(size):
     assert not loop.estimate_covariance.any()
 
 
+def test_a_prior_that_no_double_tells_from_the_readings_is_refused():
+    system, weights, P0, _ = plant_in_units(0, 3, 2, 2, 0)
+    with pytest.raises(pc.UncertifiableError, match="leave P0 out"):
+        sized_loop({"s0": 1.0}, P0=1e28 * P0)
+    loop, *_ = sized_loop({"s0": 1.0}, P0=1e24 * P0)
+    covariances, _ = exact_filter(system, weights, 1e24 * P0, loop.noise.factor)
+    found = loop.estimate_covariance[-1]
+    np.testing.assert_allclose(found, covariances[-1], rtol=1e-4)
+
+
 def test_gains_that_do_not_know_the_noise_pass_any_size_of_it():
     costs = []
     for size in (1.0, 1e54):
