@@ -27,7 +27,7 @@ from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign, universal_share
 from ..core.errors import PrivacyError
-from ..core.guarantee import PrivacyGuarantee, Scope
+from ..core.guarantee import PrivacyGuarantee, Scope, shown
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
 from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
@@ -288,9 +288,15 @@ class OutputNoise(SummedNoise, Saved):
         ValueError
             If there are other numbers of axes than panels, or too many points.
         """
+        delta = self.guarantee.quoted_delta
+        title = (
+            f"Noise for \N{GREEK SMALL LETTER EPSILON} = "
+            f"{shown(self.guarantee.epsilon(delta))} at "
+            f"\N{GREEK SMALL LETTER DELTA} = {shown(delta)}"
+        )
         if self.horizon == math.inf:
-            return plot_spectrum(self, ax, loop, time_unit, units)
-        return plot_samples(self, samples, rng, ax, time_unit, units)
+            return plot_spectrum(self, title, ax, loop, time_unit, units)
+        return plot_samples(self, title, samples, rng, ax, time_unit, units)
 
     def guarantee_for(
         self,

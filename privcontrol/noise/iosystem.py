@@ -221,6 +221,7 @@ def entering(noise: SummedNoise, fresh: NDArray) -> NDArray:
 
 def plot_samples(
     noise: SummedNoise,
+    title: str,
     samples: int,
     rng: Seed,
     ax: AxesLike,
@@ -243,13 +244,12 @@ def plot_samples(
     style = Style((0.0, 1.0), samples=trials)
     clock = time_axis(plant.time_label, time_unit)
     columns = {"": panels}
-    return draw_panels(
-        noise.timepts, columns, style, ax, time_label=clock, title="Output noise"
-    )
+    return draw_panels(noise.timepts, columns, style, ax, time_label=clock, title=title)
 
 
 def plot_spectrum(
     noise: SummedNoise,
+    title: str,
     ax: AxesLike,
     loop: Pricing | None,
     time_unit: str | None,
@@ -259,7 +259,10 @@ def plot_spectrum(
 
     With a loop, so is the root of the cost that noise of size one causes in it.
     """
+    is_own = ax is None
     ax = own_axes(ax)
+    if is_own:
+        ax.set_title(title, fontsize="medium")
     lasts = _longest_change(noise)
     hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
     secret = noise.design.secret

@@ -214,6 +214,7 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
         "secret, up to 4 samples long",
     ]
     assert len({line.get_linestyle() for line in lines}) == 2  # told apart in grey
+    assert plot.axes[0, 0].get_title() == "Noise for ε = 1 at δ = 0.01"
     amplitude = lines[1].get_ydata()[0] / 4
     assert amplitude == pytest.approx(0.3 * abs(ROOM.dcgain().item()), rel=1e-3)
 
