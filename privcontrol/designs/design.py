@@ -63,7 +63,7 @@ from .problem import (
     weight_root_of,
 )
 from .region_design import of_region, of_varying_plant, with_cheapest_floor
-from .request import Models, Request, check_size, joined
+from .request import Models, Request, check_models, check_size, joined
 from .robust import floored
 from .structured import constrained_shape, independent, own_shape, structured
 
@@ -237,6 +237,7 @@ def design_output_noise(
         factor=factor,
         covariance=covariance,
     )
+    check_models(request, plant, max_std)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
     with one_thread, timed_bar(progress, "design", _faster(request)):

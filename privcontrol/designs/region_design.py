@@ -76,7 +76,7 @@ _MOST_SHAPED = 6
 #: Designs that a search along all outputs makes, and Powell's method for each output.
 _OF_A_SEARCH, _OF_POWELL = 12, 20
 _STEP = math.log(4.0)
-_MOST_STEPS = 40
+_FEW_STEPS, _MOST_STEPS = 3, 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
 #: with a design, and how sharply the cheapest one is located among them.
 _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
@@ -474,7 +474,8 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
     outputs = len(problem.plant.C)
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
     with piece(0, 3 if in_region else 1):
-        largest = np.log(_independent(problem, size))
+        nominal = replace(problem, request=replace(request, models=(), region=None))
+        largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:
             expected = _OF_A_SEARCH + _OF_POWELL * outputs * apart
@@ -499,14 +500,9 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
 
 
 def _independent(problem: DesignProblem, size: Size) -> NDArray:
-    """Sizes (p,) of the independent noise that hides the secret of the nominal plant."""
+    """Sizes (p,) of the independent noise that hides the secret."""
     alone = replace(
-        problem.request,
-        family="iid-gaussian",
-        models=(),
-        region=None,
-        resolution=None,
-        factor=None,
+        problem.request, family="iid-gaussian", resolution=None, factor=None
     )
     (part,) = size(replace(problem, request=alone)).parts
     return part.white
@@ -537,10 +533,13 @@ class _Search:
         self._excess_of = excess_of
         self._refusal: Exception | None = None
         self._lowest_cost = math.inf
-        for _ in range(_MOST_STEPS):
+        for tried in range(1, _MOST_STEPS):
             if self._cost(start) < math.inf:
                 break
             start = start + _STEP
+            if tried == _FEW_STEPS:  # under some model far more noise is needed
+                of_all = np.log(_independent(problem, size))
+                start = np.maximum(start, of_all + _FIRST)
         else:
             raise self._refusal or UncertifiableError("floor: no floor gives a design")
         self._dear = 1e3 * self._lowest_cost

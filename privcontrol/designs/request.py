@@ -340,6 +340,48 @@ def check_size(
     raise PrivacyError(f"{text}. max_std=np.inf designs this noise all the same")
 
 
+def check_models(
+    request: Request, plant: Plant, max_std: ArrayLike | Mapping[str, float] | None
+) -> None:
+    """Refuse models under which only noise above ``max_std`` hides the secret.
+
+    A change r of T p outputs has a shift of at least |r| / sqrt(T p) in units of the
+    noise's standard deviations, since (r^T r)^2 <= r^T Gamma r r^T Gamma^-1 r.
+    """
+    horizon = request.horizon
+    laplace = request.family.endswith("laplace")
+    if not request.has_models or laplace or horizon == math.inf:
+        return
+    if max_std is None:
+        limits = _ABSURD * effects_of(request.adjacency, plant, horizon)
+    else:
+        limits = _limits(max_std, plant)
+    limits = np.where(limits > 0, limits, math.inf)
+    hidden = request.without_miss().allowed_shift
+    largest = hidden * math.sqrt(horizon * len(limits)) * (1 + 1e-6)
+    for model in request.standing.models:
+        for part in request.adjacency.parts:
+            inputs = as_secret(part).starting(model, horizon)
+            after = horizon - inputs.longest
+            if after < 1:
+                continue
+            with np.errstate(over="ignore", invalid="ignore"):
+                effects = inputs.effects(after)
+                ratios = effects / limits
+            worst = int(ratios.argmax())
+            if ratios[worst] <= largest:
+                continue
+            raise PrivacyError(
+                f"models: under one of them the secret changes {plant.outputs[worst]} by "
+                f"{effects[worst]:.3g} within {horizon} samples. To hide it some output "
+                f"needs noise of {ratios[worst] / largest:.2g} times the largest useful "
+                f"standard deviation or more ({limits[worst]:.3g} at this output). Narrow "
+                "the models, for identified plants by more samples, larger inputs or "
+                "known entries, or shorten the horizon. max_std=np.inf designs this "
+                "noise all the same"
+            )
+
+
 def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
     """Return the largest effects (p,) of a secret on each output.
 

@@ -11,6 +11,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
+from privcontrol.designs import design
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = kappa_inverse(1.0, 1e-2)
@@ -174,3 +175,56 @@ def test_auto_floor_is_searched_far_above_independent_noise(width):
         with contextlib.suppress(pc.PrivacyError, pc.UncertifiableError):
             other = pc.design_output_noise(plant, floor=floor, **request)
             assert noise.design.cost <= other.design.cost * 1.02
+
+
+def counted_designs(monkeypatch):
+    """Every design that is made from here on, whether it succeeds or not."""
+    made = []
+    size = design.sized
+
+    def counted(problem):
+        made.append(problem)
+        return size(problem)
+
+    monkeypatch.setattr(design, "sized", counted)
+    return made
+
+
+def runaway(pole):
+    names = dict(states=["x"], inputs=["w"], outputs=["y"])
+    return ct.ss(pole, 1, 1, 0, 1.0, **names)
+
+
+RUNAWAY = dict(horizon=60, budget=BUDGET, adjacency=pc.DisturbanceAdjacency({"w": 1.0}))
+
+
+def test_models_of_which_one_runs_away_are_refused_before_a_design(monkeypatch):
+    """Under the pole 1.6 the secret ends as 1.6^58, so its noise is above 1e4 times one."""
+    made = counted_designs(monkeypatch)
+    box = pc.PlantBox(runaway(0.9), A=[[0.7]])
+    for models in ([runaway(1.6)], box):
+        with pytest.raises(pc.PrivacyError, match="changes y by 6.9e[+]11"):
+            pc.design_output_noise(runaway(0.9), models=models, floor="auto", **RUNAWAY)
+    assert not made
+
+
+def test_a_start_far_from_the_least_floor_takes_few_designs(monkeypatch):
+    made = counted_designs(monkeypatch)
+    noise = pc.design_output_noise(
+        runaway(0.9), models=[runaway(2.5)], floor="auto", max_std=np.inf, **RUNAWAY
+    )
+    assert noise.guarantee.satisfies(BUDGET)
+    assert len(made) < 30
+    largest = 2.5**58 / BUDGET.shift()
+    assert largest / np.sqrt(60) < noise.std[0] < 2 * largest
+
+
+@pytest.mark.parametrize("pole", [0.95, 1.05, 1.1, 1.2])
+def test_models_are_refused_only_where_no_noise_is_small_enough(pole):
+    request = dict(models=[runaway(pole)], floor="auto", **RUNAWAY)
+    noise = pc.design_output_noise(runaway(0.9), max_std=np.inf, **request)
+    again = pc.design_output_noise(runaway(0.9), max_std=noise.std, **request)
+    assert np.array_equal(again.std, noise.std)
+    needed = pole**58 / BUDGET.shift() / np.sqrt(60)
+    with pytest.raises(pc.PrivacyError, match="under one of them|has a standard"):
+        pc.design_output_noise(runaway(0.9), max_std=0.99 * needed, **request)
