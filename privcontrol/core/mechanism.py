@@ -142,11 +142,11 @@ class LinearQuery(Frozen):
     @cached_property
     def rounding(self) -> NDArray:
         """Bounds (m, k) of the errors of G; times |z| those of the product G z, too."""
-        bounds = self._error_bounds(abs(self.manifold.kernel), self.response)
+        bounds = self._error_bounds(abs(self.manifold.kernel))
         error = kernel_error(self.manifold)
         if error:
             ones = np.ones((self.manifold.size, 1))
-            bounds = bounds + error / EPS * self._error_bounds(ones, bounds)
+            bounds = bounds + error / EPS * self._error_bounds(ones)
         return bounds
 
     def sensitivity(self, adjacency: Adjacency, norm: float = 2) -> float:
@@ -177,14 +177,23 @@ class LinearQuery(Frozen):
         ``errors`` (n, M) are bounds of those of the moves.
         """
         values = self.matrix @ data
-        bounds = self._error_bounds(np.abs(data), values)
+        bounds = self._error_bounds(np.abs(data))
         if errors is None:
             return values, bounds
-        matrix = self.matrix
-        if isinstance(matrix, scipy.sparse.linalg.LinearOperator):
-            matrix = matrix @ np.eye(self.manifold.size)
         rounding = 1 + EPS * (self.manifold.size + 4)
-        return values, bounds + abs(matrix) @ errors * rounding
+        return values, bounds + self._sizes @ errors * rounding
+
+    @property
+    def _sizes(self) -> Any:
+        """|F|, dense or sparse."""
+        if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
+            return self._operator_sizes
+        return abs(self.matrix)
+
+    @cached_property
+    def _operator_sizes(self) -> NDArray:
+        """|F| of a LinearOperator."""
+        return np.abs(self.matrix @ np.eye(self.manifold.size))
 
     def ball_product(
         self, data: NDArray | Sequence[Sequence[Rational]]
@@ -208,19 +217,18 @@ class LinearQuery(Frozen):
             columns = RationalMatrix([list(column) for column in data]).transpose()
             return ball_matrix(rational_matrix(matrix) * columns)
 
-    def _error_bounds(self, sizes: NDArray, values: NDArray) -> NDArray:
-        """Bound the errors of the products ``values`` (m, M) of F with columns.
+    def _error_bounds(self, sizes: NDArray) -> NDArray:
+        """Bound the errors (m, M) of the products of F with columns.
 
         ``sizes`` (n, M) are the absolute values of the columns. Each sum of a
         LinearOperator may have met a whole column.
         """
         terms = self.manifold.size
+        sums = self._sizes @ sizes
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
-            sums = np.broadcast_to(column_norms(values), values.shape)
-        else:
-            sums = abs(self.matrix) @ sizes
-            if scipy.sparse.issparse(self.matrix):
-                terms = int(np.diff(self.matrix.indptr).max(initial=0))
+            sums = np.broadcast_to(column_norms(sums), sums.shape)
+        elif scipy.sparse.issparse(self.matrix):
+            terms = int(np.diff(self.matrix.indptr).max(initial=0))
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
     def move_basis(self, moves: Moves) -> MoveBasis:
@@ -526,6 +534,7 @@ class Mechanism:
             if column_norms(sharper).max() <= column_norms(bounds).max():
                 solution = finer
                 bounds = sharper
+                size = column_norms(solution.shifts).max()
         if self.noise.is_independent:
             bare = solution.rest > solution.bounds
             self._refuse_bare(moves, bare[self.noise.factor == 0].any(axis=0))

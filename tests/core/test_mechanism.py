@@ -11,6 +11,7 @@ import oracles
 import pytest
 import scipy.linalg
 import scipy.sparse
+import scipy.sparse.linalg
 
 import privcontrol as pc
 
@@ -574,3 +575,20 @@ def test_what_no_hidden_move_changes_needs_no_noise(noise):
     told = pc.LinearQuery([[1.0, 1.0 + 2e-16], [1.0, 0.0]], manifold)
     with pytest.raises(pc.NotRealizableError, match="does not cover"):
         pc.Mechanism(told, noise([0.0, 2.0])).guarantee(pc.ManifoldAdjacency(1.0))
+
+
+def test_what_cancels_in_the_query_is_in_the_guarantee_or_refused():
+    """3e29/3 - 1e29 is zero in doubles and 3e11 in rationals; nobody says that it is zero."""
+    F = np.array([[3e29, 1e29]])
+    hidden = pc.DirectionAdjacency([[1 / 3], [-1.0]])
+    exact = abs(Fraction(3e29) * Fraction(1 / 3) - Fraction(1e29))
+    assert (F @ hidden.directions).item() == 0 and exact > 3e11
+    for matrix in (F, scipy.sparse.csr_array(F)):
+        mechanism = pc.Mechanism(pc.LinearQuery(matrix), pc.GaussianNoise([1.0]))
+        assert exact <= mechanism.guarantee(hidden).gdp <= exact * (1 + Fraction(1e-12))
+    # nobody knows in which order an operator sums
+    operator = scipy.sparse.linalg.aslinearoperator(F)
+    mechanism = pc.Mechanism(pc.LinearQuery(operator), pc.GaussianNoise([1.0]))
+    assert mechanism.query.sensitivity(hidden) >= exact
+    with pytest.raises(pc.core.UncertifiableError):
+        mechanism.guarantee(hidden)
