@@ -21,6 +21,7 @@ import privcontrol as pc
 from privcontrol.core import release
 from privcontrol.core._store import MemoryStore, Snapshot
 from privcontrol.deploy import gateway as module
+from privcontrol.noise.exact import ExactNoise
 
 LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
 HORIZON = 12
@@ -110,6 +111,35 @@ def waited(tasks):
             task.result()
 
 
+class Published:
+    """All samples of a gateway, and what was drawn for them."""
+
+    def __init__(self):
+        self.indices = []
+        self.drawn = {}
+
+    def publish(self, gateway):
+        """Publish a sample, and check that it is a new one of the same noise."""
+        gateway.publish(0.0)
+        t = gateway.next_index - 1
+        assert t not in self.indices, "a sample was published twice"
+        self.indices.append(t)
+        exact = gateway._exact
+        first = 0 if exact.has_memory else t
+        for number in [*range(exact.once), *exact.numbers(first, t + 1)]:
+            self.check_draw(number, exact.entries[number])
+
+    def check_draw(self, number, entry):
+        """Check that it is the one draw of an entry, of which more bits may be known."""
+        value, count = self.drawn.setdefault(number, (entry.value, entry.count))
+        common = min(count, entry.count)
+        assert value >> (count - common) == entry.value >> (entry.count - common), (
+            "a second draw of an entry"
+        )
+        if entry.count > count:
+            self.drawn[number] = entry.value, entry.count
+
+
 class World:
     """A ledger, a gateway's file, a copy of it, and all that was published."""
 
@@ -118,8 +148,7 @@ class World:
         self.folder = folder
         self.files = {"own": gateway._store}
         monkeypatch.setattr(module, "FileStore", self.opened)
-        self.drawn = {}
-        self.published = []
+        self.published = Published()
         self.processes = (
             Process(lambda: self.publish("own", count)),
             Process(lambda: self.copied() or self.publish("copy", count)),
@@ -143,28 +172,12 @@ class World:
         self.files["copy"] = store
 
     def publish(self, name, count):
-        """Go on with a file, and check every draw that is used."""
+        """Go on with a file."""
         path = self.folder / name
         path.touch()
         gateway = pc.Gateway.resume(path, ledger=self.ledger)
         for _ in range(min(count, gateway.remaining)):
-            gateway.publish(0.0)
-            t = gateway.next_index - 1
-            assert t not in self.published, "a sample was published twice"
-            self.published.append(t)
-            exact = gateway._exact
-            for number in [*range(exact.once), *exact.numbers(0, t + 1)]:
-                self.check_draw(number, exact.entries[number])
-
-    def check_draw(self, number, entry):
-        """Of every entry there is one draw, of which more bits may be known."""
-        value, count = self.drawn.setdefault(number, (entry.value, entry.count))
-        common = min(count, entry.count)
-        assert value >> (count - common) == entry.value >> (entry.count - common), (
-            "a second draw of an entry"
-        )
-        if entry.count > count:
-            self.drawn[number] = entry.value, entry.count
+            self.published.publish(gateway)
 
 
 def commute(first, second):
@@ -206,6 +219,18 @@ def schedules(begin, check, most):
     return count
 
 
+def in_one_thread(monkeypatch):
+    monkeypatch.setattr(module, "ThreadPoolExecutor", OneThread)
+    monkeypatch.setattr(module, "wait", waited)
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+
+
+def bit_by_bit(monkeypatch):
+    """Let many samples ask for more bits of their entries."""
+    monkeypatch.setattr(release, "FIRST_BITS", 56)
+    monkeypatch.setattr(release.StandardEntry.refine, "__defaults__", (1,))
+
+
 def hooked(monkeypatch, method, kind):
     """Make calls of a store steps, where another process may see them."""
     call = getattr(MemoryStore, method)
@@ -240,12 +265,9 @@ def test_of_a_file_and_its_copy_one_goes_on_whenever_they_are_killed(
     entries are drawn bit by bit, so what is in memory draws more of them later.
     """
     design = noise(kind, horizon=HORIZON)
-    monkeypatch.setattr(module, "ThreadPoolExecutor", OneThread)
-    monkeypatch.setattr(module, "wait", waited)
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    in_one_thread(monkeypatch)
     if block > 1:
-        monkeypatch.setattr(release, "FIRST_BITS", 56)
-        monkeypatch.setattr(release.StandardEntry.refine, "__defaults__", (1,))
+        bit_by_bit(monkeypatch)
     for method, kind_of_step in (("snapshot", "read"), ("append", "write")):
         hooked(monkeypatch, method, kind_of_step)
 
@@ -266,3 +288,59 @@ def test_of_a_file_and_its_copy_one_goes_on_whenever_they_are_killed(
         assert resumed and len(world.ledger.history) == 1
 
     assert schedules(begin, check, orders) == orders
+
+
+@pytest.mark.parametrize("kind", ["driven", "correlated and floored", "endless"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_errors_at_every_step_lose_samples_and_no_more(kind, is_done, monkeypatch):
+    """The process goes on, after an error of the disk before a step or behind it.
+
+    The file then holds what was drawn for the samples, as many bits as were used.
+    """
+    design = noise(kind, horizon=6)
+    in_one_thread(monkeypatch)
+    bit_by_bit(monkeypatch)
+    steps = 0
+    fails_at = 0
+
+    def failing(method):
+        call = getattr(MemoryStore, method)
+
+        def counted(store, *arguments, **options):
+            nonlocal steps
+            steps += 1
+            result = None
+            if is_done or steps != fails_at:
+                result = call(store, *arguments, **options)
+            if steps == fails_at:
+                raise OSError("the disk is full")
+            return result
+
+        monkeypatch.setattr(MemoryStore, method, counted)
+
+    failing("snapshot")
+    failing("append")
+    while steps >= fails_at:
+        ledger = pc.PrivacyLedger(LARGE)
+        gateway = pc.Gateway(design, ledger=ledger, floating=True, block=2)
+        published = Published()
+        steps = 0
+        fails_at += 1
+        for _ in range(6):
+            if gateway.next_index < 6:
+                with suppress(OSError, pc.PrivacyError):
+                    published.publish(gateway)
+        assert len(ledger.history) == 1
+        assert is_done or len(published.indices) > 2
+        kept = ExactNoise(design)
+        draws = gateway._store.entries()[1:]
+        once = {"first": 0, "bits": gateway._state["once"] or []}
+        for draw in [once, *draws]:
+            for number, bits in enumerate(draw["bits"], draw["first"]):
+                value, count = bits.split("/")
+                kept.restore(number, int(value, 16), int(count))
+        for number, (value, count) in published.drawn.items():
+            entry = kept.entries.get(number)
+            if entry is not None:  # white noise and states are not kept
+                assert entry.value >> (entry.count - count) == value
+    assert fails_at > 15
