@@ -350,8 +350,10 @@ class FileStore(Store):
         where = repr(str(self.path))
         try:
             yield
-        except PermissionError as error:
-            raise PermissionError(self._unusable(error)) from error
+        except OSError as error:
+            if error.errno is None:  # it says what to do
+                raise
+            raise OSError(error.errno, self._unusable(error)) from error
         except _sqlite().OperationalError as error:
             if "locked" in str(error):
                 raise TimeoutError(

@@ -477,6 +477,16 @@ def test_a_folder_without_rights_is_refused_with_what_to_do(
     pc.Gateway.resume(path).close()
 
 
+@pytest.mark.parametrize("planted", [Path.mkdir, lambda lock: lock.symlink_to("x")])
+def test_a_lock_that_cannot_be_taken_says_what_to_do(planted, path):
+    Gateway(noise("structured"), path=path).close()
+    lock = path.with_name(f"{path.name}.lock")
+    lock.unlink()
+    planted(lock)
+    with pytest.raises(OSError, match="nothing is published.*check its folder"):
+        pc.Gateway.resume(path)
+
+
 def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(
     path, monkeypatch
 ):
