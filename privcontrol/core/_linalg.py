@@ -503,10 +503,9 @@ def midpoints(matrix: BallMatrix) -> NDArray:
 def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
     """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors."""
     values = midpoints(matrix)
-    errors = []
-    for entry, value in zip(matrix.entries(), values.ravel().tolist(), strict=True):
-        errors.append(upper_float(abs(entry - arb(value))))
-    return values, _shaped(errors, matrix)
+    left = matrix - ball_matrix(values)
+    nearest = _shaped([float(x.abs_upper()) for x in left.entries()], matrix)
+    return values, round_up(np.where(np.isnan(nearest), np.inf, nearest))
 
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:

@@ -452,6 +452,7 @@ def _by_lag(
     length = len(changes)
     for _ in range(first - length):
         states = A * states
+    heard = [enclosure(echo) for echo in echoes]
     bounds = []
     beyond = square
     for lag in range(first, first + _MOST_LAGS):
@@ -466,8 +467,7 @@ def _by_lag(
         beyond = min(beyond, bound)
         if beyond <= _UNCORRELATED * square:
             break
-        echo = enclosure(echoes[length - left])
-        products = _products(later, [*during[:left], echo])
+        products = _products(later, [*during[:left], heard[length - left]])
         if lag == 0:  # no two changes of one input begin at once
             products[columns[:, None] == columns] = 0.0
         bounds.append(min(float(products.max()), beyond))

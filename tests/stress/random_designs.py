@@ -1,13 +1,15 @@
 """How long random designs take, and whether each of them ends.
 
-    python tests/stress/random_designs.py            # 435 without models and 125 with them
-    python tests/stress/random_designs.py 20 8
+    python tests/stress/random_designs.py            # 435 without models, 125 with them
+    python tests/stress/random_designs.py 20 8 4     # and 100 of a wider kind, so many
 
 Plants have up to 8 states and 3 outputs, runs up to 200 samples. Secrets are states at the
 start or at all times, balls of initial states, disturbances that are single, last or have
 bounded energy, and pairs of these. Noise is alone, beside a floor, independent or for
-readings on a grid; models are lists, boxes, plants that vary and identified ones. A refusal
-with a reason counts as an end. Each design runs in a process of its own with a limit of
+readings on a grid; models are lists, boxes, plants that vary and identified ones. Wider
+requests have up to 30 states and 8 outputs, sampled plants, no horizon, profiles, changes
+at a distance, prices, windows and loops with the best noise. A refusal with a reason counts
+as an end. Each design runs in a process of its own with a limit of
 processor time. The exit status is 1 if a design fails or has no end within 60 s.
 """
 
@@ -19,6 +21,7 @@ import time
 import warnings
 from pathlib import Path
 
+import control as ct
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -107,7 +110,59 @@ def design(seed, with_models):
     )
 
 
-def limited(seed, with_models, pipe):
+def wide_secret(rng, plant, horizon):
+    """One kind of secret of a plant, for any horizon."""
+    entered = {str(rng.choice(plant.input_labels)): rng.uniform(0.1, 1)}
+    kind = rng.integers(5)
+    if kind == 0:
+        return pc.StateAdjacency(rng.uniform(0.1, 1), times=0)
+    if kind == 1:
+        return pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)
+    if kind == 2:
+        longest = int(min(horizon, 12))
+        shapes = [rng.normal(size=rng.integers(1, longest + 1)) for _ in range(2)]
+        return pc.DisturbanceAdjacency(entered, profiles=shapes)
+    if kind == 3:
+        separation = int(rng.integers(1, 20))
+        return pc.DisturbanceAdjacency(entered, events=3, separation=separation)
+    return pc.DisturbanceAdjacency(entered, norm="l2")
+
+
+def wide_design(seed):
+    """Design the noise of a seed, windows, or a loop."""
+    rng = np.random.default_rng([seed, 1])
+    states = int(rng.integers(1, 31))
+    outputs = int(rng.integers(1, 9))
+    plant = cases.random_plant(
+        seed, states, int(rng.integers(1, 4)), outputs, rng.uniform(0.5, 1.02)
+    )
+    if rng.random() < 0.3:
+        A = rng.normal(size=(states, states))
+        A -= (np.linalg.eigvals(A).real.max() + 0.1) * np.eye(states)
+        labels = dict(states=plant.state_labels, inputs=plant.input_labels)
+        plant = ct.ss(A, plant.B, plant.C, 0, **labels).sample(0.1)
+    horizon = np.inf if rng.random() < 0.3 else int(10 ** rng.uniform(0, 2.3))
+    budget = pc.PrivacyBudget(gdp=10 ** rng.uniform(-1, 0.5))
+    if rng.random() < 0.2:
+        lengths = [int(10 ** rng.uniform(0, 2)) for _ in range(rng.integers(1, 6))]
+        state = pc.StateAdjacency({"s0": 1.0})
+        pc.design_windows(plant, horizons=lengths, budget=budget, adjacency=state)
+        return
+    secret = wide_secret(rng, plant, horizon)
+    if rng.random() < 0.2:
+        secret = [secret, wide_secret(rng, plant, horizon)]
+    options = {"weight": rng.uniform(0.1, 10, outputs), "max_std": np.inf}
+    if rng.random() < 0.4:
+        options["floor"] = rng.uniform(0.05, 1, outputs)
+    noise = pc.design_output_noise(
+        plant, horizon=horizon, budget=budget, adjacency=secret, **options
+    )
+    if rng.random() < 0.2 and horizon < 100:
+        given = dict(Q=1.0, R=1.0, QN=0.01, RN=0.01, P0=np.eye(states))
+        pc.private_lqg(plant, **given, noise=noise, codesign=True)
+
+
+def limited(seed, kind, pipe):
     """The same within the limit, and how it ended."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
@@ -115,7 +170,10 @@ def limited(seed, with_models, pipe):
     start = time.process_time()
     end = "designed"
     try:
-        design(seed, with_models)
+        if kind == "wide designs":
+            wide_design(seed)
+        else:
+            design(seed, kind == "model designs")
     except REFUSALS as refusal:
         end = f"refused: {refusal}"
     except Exception as error:
@@ -123,11 +181,11 @@ def limited(seed, with_models, pipe):
     pipe.send((time.process_time() - start, end))
 
 
-def measured(seed, with_models):
+def measured(seed, kind):
     """Processor seconds of a seed, and how it ended."""
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
-        target=limited, args=(seed, with_models, there)
+        target=limited, args=(seed, kind, there)
     )
     process.start()
     there.close()
@@ -139,13 +197,13 @@ def measured(seed, with_models):
         process.join()
 
 
-def main(finite=435, of_models=125):
+def main(finite=435, of_models=125, wide=100):
     for public in pc.__all__:
         getattr(pc, public)  # imported once
     bad = 0
-    for with_models, count in ((False, finite), (True, of_models)):
-        seconds, ends = zip(*(measured(seed, with_models) for seed in range(count)))
-        kind = "model designs" if with_models else "finite designs"
+    kinds = {"finite designs": finite, "model designs": of_models, "wide designs": wide}
+    for kind, count in kinds.items():
+        seconds, ends = zip(*(measured(seed, kind) for seed in range(count)))
         endless = ends.count("no end")
         failed = [seed for seed, end in enumerate(ends) if end.startswith("failed")]
         bad += endless + len(failed)
