@@ -155,11 +155,11 @@ class Agent:
         self._lock = Lock()
         self._store: FileStore | None = None
         self._known = Snapshot()  # of the file, which holds what is published
-        # what the first message is made of
-        own = [str(node), str(self._shape), self._family, repr(self._own_scale)]
+        # what the first message is made of, up to rounding of a design made again
+        own = [str(node), str(self._shape), self._family, f"{self._own_scale:.6g}"]
         self._made_of = {"own": fingerprint(own)}
         for other, (size, key) in self._shared.items():
-            self._made_of[f"shared {other}"] = fingerprint([repr(size), key.hex()])
+            self._made_of[f"shared {other}"] = fingerprint([f"{size:.6g}", key.hex()])
         if path is not None:
             self._store = FileStore(as_path(path).absolute(), _KIND)
             if self._store.path.exists():

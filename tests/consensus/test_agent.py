@@ -336,6 +336,22 @@ def test_a_file_is_for_one_agent_and_one_run(tmp_path):
                 pytest.fail(f"{case}: {other}")
 
 
+def test_a_design_that_is_made_again_differs_by_rounding(tmp_path):
+    """With other threads of BLAS, or on another machine, and its agents go on."""
+    path = tmp_path / "agent"
+    keys = pair_keys(SHARED.network)[3]
+    message = SHARED.agent(3, 7.0, keys, path=path).message()
+    for rounding in (1 - 1e-14, 1 + 1e-14):
+        again = PrivateConsensus(
+            SHARED.network,
+            SHARED.scales * rounding,
+            NodeAdjacency(1.0),
+            pairwise_std=SHARED.pairwise_std * rounding,
+            coalition=1,
+        )
+        assert again.agent(3, 7.0, keys, path=path).message() == message
+
+
 def test_an_agent_goes_on_where_its_network_has_changed(tmp_path):
     """Whom it heard is known by name: what it shares with them is never taken out.
 
