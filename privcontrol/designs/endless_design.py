@@ -169,9 +169,11 @@ def is_attained(
 ) -> bool:
     """Return whether some hidden change has the shift of filtered noise, rather than less.
 
-    A floor hides too, and an l2 gain is a bound.
+    A floor hides too, and an l2 gain is a bound. A state at the start is also hidden by
+    what the noise was before, which nobody has seen.
     """
-    exact = all(moves.events == 1 for moves in secret.signals)
+    exact = all(as_secret(part).enters_the_run for part in request.adjacency.parts)
+    exact &= all(moves.events == 1 for moves in secret.signals)
     exact &= response is None or secret.energies is not None
     exact &= not is_covered(request.adjacency)
     return exact and request.floor is None and request.family == "gaussian"

@@ -436,3 +436,28 @@ def test_units_of_the_states_change_nothing_of_the_noise(units):
     ordinary, odd = stds
     assert odd == pytest.approx(ordinary, rel=1e-9)
     assert odd == pytest.approx(np.repeat(odd[:, :1], 3, axis=1), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "secret, exact",
+    [
+        (pc.InitialStateAdjacency({"air": 1.0}), False),
+        (pc.StateAdjacency({"air": 1.0}, times=0), False),
+        (pc.DisturbanceAdjacency({"people": 1.0}), True),
+    ],
+)
+def test_a_claim_without_a_horizon_is_exact_if_late_changes_attain_it(secret, exact):
+    """A state at the start was said to attain what 200 samples show 5 % less of."""
+    T = 200
+    noise = design(adjacency=secret)
+    covariance = [[noise.covariance(t, s).item() for s in range(T)] for t in range(T)]
+    free = [ROOM.C @ np.linalg.matrix_power(ROOM.A, t) for t in range(T)]
+    change = np.array(free)[:, 0, 0]
+    if exact:  # people who come half way
+        entered = [response @ ROOM.B for response in free[: T // 2]]
+        change = np.append(np.zeros(T // 2 + 1), np.ravel(entered)[:-1])
+    shift = np.sqrt(change @ np.linalg.solve(covariance, change))
+    assert bool(noise.guarantee.exact) == exact
+    claim = noise.guarantee.gdp
+    assert shift <= claim * (1 + 1e-9)
+    assert (shift > claim * (1 - 1e-6)) == exact
