@@ -30,7 +30,7 @@ from ._linalg import (
     real_array,
     sequence_of,
 )
-from ._objects import Saved
+from ._objects import Saved, array_identity
 from .errors import UncertifiableError
 from .manifold import (
     AffineManifold,
@@ -166,7 +166,7 @@ class DirectionAdjacency(Adjacency):
         return ("any other move, such as two of these at once",)
 
     def to_dict(self) -> dict[str, Any]:
-        content = np.ascontiguousarray(self.directions).tobytes()
+        _, content = array_identity(self.directions)
         return {
             "type": "DirectionAdjacency",
             "shape": list(self.directions.shape),

@@ -809,8 +809,8 @@ class AffineManifold(Frozen):
         whose fingerprints differ are about different secrets and do not add.
         """
         source = self.kernel if self._constraint is None else self._constraint[0]
-        content = np.ascontiguousarray(source).tobytes()
-        content += repr((source.shape, self.labels)).encode()
+        shape, content = array_identity(source)
+        content += repr((shape, self.labels)).encode()
         digest = hashlib.sha256(content).hexdigest()
         return (
             f"manifold of dimension {self.dimension} in R^{self.size} [{digest[:12]}]"

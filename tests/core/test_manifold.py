@@ -130,3 +130,15 @@ def test_a_manifold_pickles_after_its_circuits_were_made():
     manifold = pc.AffineManifold([[1.0, -2.0, 1.0]])
     pc.ManifoldAdjacency(1.0).moves(manifold)
     assert pickle.loads(pickle.dumps(manifold)) == manifold
+
+
+def test_the_sign_of_a_zero_tells_no_secrets_apart():
+    """The negative of a D with zeros has zeros of the other sign."""
+    hidden = pc.DirectionAdjacency([[0.0], [1.0], [0.0]])
+    assert pc.DirectionAdjacency([[-0.0], [1.0], [-0.0]]) == hidden
+    promises = []
+    for D in ([[1.0, 0.0, 1.0]], [[1.0, -0.0, 1.0]]):
+        query = pc.LinearQuery([[0.0, 1.0, 0.0]], pc.AffineManifold(D))
+        promises.append(pc.Mechanism(query, pc.GaussianNoise([1.0])).guarantee(hidden))
+    assert promises[0].scope == promises[1].scope
+    assert sum(promises).releases == 2
