@@ -286,7 +286,8 @@ class Knowledge:
             raise ValueError(
                 "no stabilising Kalman gain: (A, C) must be detectable, QN (with G) "
                 "must excite every mode that does not decay by itself, and RN should "
-                "be positive definite"
+                "be positive definite, at several outputs by more than some 1e-14 of "
+                "the noise's variance"
             )
         return self._polished(self._read(root(covariance), self.unknown[:, :0], False))
 

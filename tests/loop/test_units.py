@@ -321,3 +321,15 @@ def test_noise_without_a_horizon_may_be_large_at_several_outputs():
         costs.append(loop.steady_state_cost().total)
     # there is nothing left of the readings to lose
     assert costs[1] == pytest.approx(costs[0], rel=1e-7)
+
+
+def test_noise_without_a_horizon_that_is_too_large_names_its_size():
+    system, weights, *_ = plant_in_units(0, 2, 2, 2, 0)
+    noise = pc.design_output_noise(
+        system,
+        horizon=np.inf,
+        adjacency=pc.DisturbanceAdjacency({"u1": 1e9}),
+        budget=BUDGET,
+    )
+    with pytest.raises(ValueError, match="1e-14 of the noise's variance"):
+        pc.private_lqg(system, noise=noise, **weights | {"R": 1}, controls=["u0"])
