@@ -170,6 +170,8 @@ def test_arguments_that_a_design_does_not_take_list_those_that_it_takes():
         TypeError, match=r"takes sys by position; pass the .*horizon, b"
     ):
         pc.design_output_noise(VEHICLE, 20, REQUEST["budget"])
+    with pytest.raises(TypeError, match="takes graph, budget, radius by position"):
+        pc.private_consensus(np.eye(2), REQUEST["budget"], 1.0, "laplace")
     loop = pc.private_lqg(VEHICLE, **WEIGHTS)
     with pytest.raises(TypeError, match="takes timepts, reference by position"):
         loop.simulate(None, None, None)

@@ -28,6 +28,7 @@ from ..core._linalg import (
     positive_number,
     real_array,
 )
+from ..core._objects import helpful_arguments
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.errors import warn_user
 from ..core.guarantee import shown
@@ -67,6 +68,7 @@ _OF_NO_USE = 0.99
 _LEAST_OWN = -14.0
 
 
+@helpful_arguments
 def private_consensus(
     graph: object,
     budget: PrivacyBudget | Sequence[PrivacyBudget] | Mapping,
