@@ -699,7 +699,8 @@ class Gateway:
         """Stop publishing, and let another process continue with the file.
 
         It continues behind what was drawn ahead. In a forked process this does nothing
-        to the file, which is its parent's.
+        to the file, which is its parent's. A handler of signals must not call it: it
+        waits for the call of `publish` that the signal interrupted.
         """
         if os.getpid() != self._process:
             self._closed = True
