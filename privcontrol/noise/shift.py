@@ -182,10 +182,12 @@ def _squares(
         if own is not None:
             square = own.shift(horizon) ** 2
             return np.array([square * (1 + 1e-15)]), False
+    responses = all_responses(adjacency, plant, horizon)
+    if not responses.moved.any():
+        return np.zeros(1), True
     root, error_bound = dense_root(parts, horizon)
     if root is None:
         raise NotRealizableError(LEAVES.format(name=plant.name))
-    responses = all_responses(adjacency, plant, horizon)
     sizes = shift_sizes(root, responses) * (1 + error_bound)
     exact = responses.exact and error_bound < LARGEST_ERROR
     return sizes**2 * (1 + 1e-15), exact

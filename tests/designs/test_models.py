@@ -223,3 +223,20 @@ def test_several_other_secrets_are_hidden_as_well_as_the_worst_of_them():
     together = noise.guarantee_for([plant], adjacency=secrets)
     assert together.gdp == pytest.approx(max(alone), rel=1e-12)
     assert abs(alone[0] - alone[1]) > 0.01
+
+
+def test_a_secret_that_no_output_sees_is_hidden_by_any_noise():
+    """Noise without a floor was said to leave it bare, or perhaps so."""
+    plant = ct.ss(np.diag([0.5, 0.8]), np.eye(2), [[1.0, 0.0]], 0, 1)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=5,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency({"x[0]": 1.0}),
+        models="exact",
+    )
+    unseen = pc.DisturbanceAdjacency({"u[1]": 1.0})
+    assert noise.guarantee_for(plant, adjacency=unseen).gdp < 1e-300
+    seen = pc.DisturbanceAdjacency({"u[0]": 1.0})
+    with pytest.raises(pc.NotRealizableError):
+        noise.guarantee_for(plant, adjacency=seen)
