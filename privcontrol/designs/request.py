@@ -36,6 +36,8 @@ _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
 _LARGE = 1e2
 _ABSURD = 1e4
+#: Samples of a run within which models are found to need absurd noise.
+_LOOKED_AT = 2000
 
 #: What ``models`` may be.
 Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
@@ -362,7 +364,7 @@ def check_models(
     for model in request.standing.models:
         for part in request.adjacency.parts:
             inputs = as_secret(part).starting(model, horizon)
-            after = horizon - inputs.longest
+            after = min(horizon, _LOOKED_AT) - inputs.longest
             if after < 1:
                 continue
             with np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,9 @@
 """floor="auto": the cheapest floor for all models and the sensor's grid together."""
 
 import contextlib
+import tracemalloc
 import warnings
+from dataclasses import replace
 
 import control as ct
 import cvxpy as cp
@@ -12,6 +14,8 @@ import pytest
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
 from privcontrol.designs import design
+from privcontrol.designs.request import Request, check_models
+from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = kappa_inverse(1.0, 1e-2)
@@ -228,3 +232,15 @@ def test_models_are_refused_only_where_no_noise_is_small_enough(pole):
     needed = pole**58 / BUDGET.shift() / np.sqrt(60)
     with pytest.raises(pc.PrivacyError, match="under one of them|has a standard"):
         pc.design_output_noise(runaway(0.9), max_std=0.99 * needed, **request)
+
+
+def test_models_of_a_long_run_are_looked_at_in_little_memory():
+    """All changes of a run of 200,000 samples would be numbers of 256 MB."""
+    plant = ct.ss(0.5 * np.eye(4), np.zeros((4, 1)), np.eye(4)[:1], 0, 1.0)
+    request = Request(200_000, BUDGET, pc.InitialStateAdjacency(1.0, norm=1))
+    request = replace(request, models=(Plant.of(plant),))
+    tracemalloc.start()
+    check_models(request, Plant.of(plant), None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6
