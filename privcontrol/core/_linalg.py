@@ -504,8 +504,12 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
     """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors."""
     values = midpoints(matrix)
     left = matrix - ball_matrix(values)
-    nearest = _shaped([float(x.abs_upper()) for x in left.entries()], matrix)
-    return values, round_up(np.where(np.isnan(nearest), np.inf, nearest))
+    sizes = [entry.abs_upper() for entry in left.entries()]
+    nearest = _shaped(list(map(float, sizes)), matrix)
+    above = round_up(np.where(np.isnan(nearest), np.inf, nearest))
+    # zero is no rounding error, and whoever asks for noise must not take it for one
+    exact = _shaped([float(size == 0) for size in sizes], matrix)
+    return values, np.where(exact, 0.0, above)
 
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:

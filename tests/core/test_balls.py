@@ -83,6 +83,14 @@ def test_norms_are_above_those_of_mpmath():
         assert 1 <= ratio < 1 + 1e-13
 
 
+def test_doubles_are_enclosed_without_an_error():
+    tiny = balls.Ball(2) ** -2000
+    table = [[balls.Ball(0.0), balls.Ball(0.1)], [balls.Ball(0.0, tiny), tiny]]
+    values, errors = balls.enclosure(balls.ball_matrix(table))
+    assert values.tolist() == [[0.0, 0.1], [0.0, 0.0]]
+    assert errors.tolist() == [[0.0, 0.0], [5e-324, 5e-324]]
+
+
 def test_the_norm_of_balls_around_zero_is_that_of_their_ends():
     table = [[balls.Ball(0.0, 3.0)], [balls.Ball(-1.0, 3.0)]]
     bound = balls.frobenius_norm(balls.ball_matrix(table))
