@@ -461,3 +461,18 @@ def test_a_claim_without_a_horizon_is_exact_if_late_changes_attain_it(secret, ex
     claim = noise.guarantee.gdp
     assert shift <= claim * (1 + 1e-9)
     assert (shift > claim * (1 - 1e-6)) == exact
+
+
+def test_beside_a_floor_the_gap_is_that_of_the_filtered_part():
+    """Both together cost more than the best noise, of which the bound is."""
+    noise = design(adjacency=pc.DisturbanceAdjacency({"people": 1.0}), floor=0.5)
+    _, white = noise.parts
+    floor = float(white.scale @ white.scale)
+    own = np.linalg.norm(noise.design.secret.impulse_response(400)) / 0.5
+    left = (noise.guarantee.gdp**-2 - own**-2) ** -0.5
+    alone = design(
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}), floor=0.0, gap=1e-3
+    )
+    best = alone.design.cost * (alone.guarantee.gdp / left) ** 2
+    assert noise.design.cost - floor <= best * 1.011
+    assert noise.design.gap > 0.011
