@@ -203,6 +203,8 @@ def main(finite=435, of_models=125, wide=100):
     bad = 0
     kinds = {"finite designs": finite, "model designs": of_models, "wide designs": wide}
     for kind, count in kinds.items():
+        if not count:
+            continue
         seconds, ends = zip(*(measured(seed, kind) for seed in range(count)))
         endless = ends.count("no end")
         failed = [seed for seed, end in enumerate(ends) if end.startswith("failed")]
