@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -401,6 +401,8 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
         L = cp.Variable((secret.free, secret.inputs))
         unknown.append((W, L))
         constraints += _demands_on_gains(secret, vertex, (Y, W, L), square)
+    if _takes_minutes(each.shape[0] for each in constraints):
+        return
     for largest in _LARGEST:
         bound = Y << largest * np.eye(secret.order)
         problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
@@ -583,8 +585,7 @@ class Program:
             asked.update(group if len(group) <= _MOST_ASKED else group[:1])
         while True:
             demands = [self.demands[k] for k in sorted(asked)]
-            sizes = [each.X.ncols() for each in demands]
-            if sum((size * (size + 1) / 2) ** 3 for size in sizes) > _MOST_WORK:
+            if _takes_minutes(each.X.ncols() for each in demands):
                 raise UncertifiableError(_TOO_LARGE)
             found = self._meeting(demands, margin)
             if found is None:
@@ -702,6 +703,11 @@ def _of_shape(
             sizes[own] = left.order + 1
             value = own
     return demands
+
+
+def _takes_minutes(sizes: Iterable[int]) -> bool:
+    """Return whether the solver takes so long for matrices of these sizes."""
+    return sum((size * (size + 1) / 2) ** 3 for size in sizes) > _MOST_WORK
 
 
 def _is_proven(

@@ -203,6 +203,17 @@ def test_noise_that_enters_with_the_secret_follows_a_plant_that_varies(
     assert worst <= bound <= slack * worst
 
 
+def test_gains_that_would_take_minutes_are_not_searched_for(monkeypatch):
+    plant = cases.random_plant(1, states=3, outputs=2, radius=0.7)
+    secret = pc.DisturbanceAdjacency(1.0, norm="l2")
+    noise = design(plant, secret, floor=0.3)
+    polytope = spread(plant, 0.1)
+    bound = noise.guarantee_for(polytope).gdp
+    monkeypatch.setattr("privcontrol.noise._varying._MOST_WORK", 1e6)
+    without = noise.guarantee_for(polytope).gdp
+    assert 1.01 * bound < without < 100 * bound
+
+
 def test_designs_for_a_varying_plant_meet_the_budget_and_beat_white_noise():
     polytope = between(0.8, 0.9)
     noise = design(lag(0.85), models=polytope)
