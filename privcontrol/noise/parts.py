@@ -36,6 +36,7 @@ from ..systems.linear import (
     Plant,
     mapped,
     reachability_gramian,
+    root,
     sum_of,
     to_states,
 )
@@ -391,11 +392,7 @@ class Filtered(NoisePart):
     def state_root(self) -> NDArray:
         if not self.starts_stationary:
             return np.zeros((self.system.order, 0))
-        covariance = self.state_covariance
-        variances = np.diag(covariance)[:, None]
-        units = np.sqrt(np.where(variances > 0, variances, 1.0))
-        values, vectors = scipy.linalg.eigh(covariance / units / units.T)
-        return units * vectors * np.sqrt(np.maximum(values, 0.0))
+        return root(self.state_covariance)
 
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
