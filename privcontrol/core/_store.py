@@ -74,7 +74,7 @@ Change = tuple[dict | None, dict]
 
 @dataclass(frozen=True)
 class Kind:
-    """Hold what a file holds, and how its errors call it."""
+    """Describe a kind of file: what it holds, and how errors call it."""
 
     name: str
     mode: int  # of the file

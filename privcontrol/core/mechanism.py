@@ -492,7 +492,7 @@ class Mechanism:
         Parameters
         ----------
         adjacency : Adjacency
-            What is to be hidden.
+            The moves that Gaussian or Laplace noise is to hide.
 
         Raises
         ------

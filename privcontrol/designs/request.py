@@ -373,14 +373,20 @@ def check_models(
             worst = int(ratios.argmax())
             if ratios[worst] <= largest:
                 continue
+            way = "Narrow the models"
+            if np.abs(np.linalg.eigvals(model.A)).max() >= 1:
+                way = (
+                    f"Its mode {growing_mode(model)} does not die out: close a local loop "
+                    "around it (with_local_loop), narrow the models"
+                )
             raise PrivacyError(
                 f"models: under one of them the secret changes {plant.outputs[worst]} by "
                 f"{effects[worst]:.3g} within {horizon} samples. To hide it some output "
                 f"needs noise of {ratios[worst] / largest:.2g} times the largest useful "
-                f"standard deviation or more ({limits[worst]:.3g} at this output). Narrow "
-                "the models, for identified plants by more samples, larger inputs or "
-                "known entries, or shorten the horizon. max_std=np.inf designs this "
-                "noise all the same"
+                f"standard deviation or more ({limits[worst]:.3g} at this output). "
+                f"{way}, for identified plants by more samples, larger inputs or known "
+                "entries, or shorten the horizon. max_std=np.inf designs this noise all "
+                "the same"
             )
 
 
