@@ -154,7 +154,7 @@ class Relay:
                     self._pass_on(reading, sink)
                 except _Refused as reason:
                     self._refused += 1
-                    _LOG.warning("line %d refused: %s", self._number, reason)
+                    _LOG.warning("line %d refused: %s", self._number, _plain(reason))
 
     def stop(self, *signalled: object) -> None:
         """End after the reading at hand; a handler of signals."""
@@ -193,7 +193,7 @@ class Relay:
         missing = set(self._outputs) - fields.keys()
         if missing or fields.keys() - self._places - set(self._outputs):
             raise _Refused(
-                f"expected {_plain(', '.join(self._outputs))}, and the index if known"
+                f"expected {', '.join(self._outputs)}, and the index if known"
             )
         values = [_number(fields[name]) for name in self._outputs]
         passed = self._gateway.next_index
@@ -477,10 +477,10 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _say
             options.run(options)
     except (ValueError, TypeError, *_LASTING) as error:
-        print(_plain(f"privcontrol: {error}"), file=sys.stderr)
+        _tell(f"privcontrol: {error}", sys.stderr)
         return _REFUSED
     except OSError as error:
-        print(_plain(f"privcontrol: {error}; try again"), file=sys.stderr)
+        _tell(f"privcontrol: {error}; try again", sys.stderr)
         return _TRY_AGAIN
     return _DONE
 
@@ -494,24 +494,29 @@ def _say(
     line: str | None = None,
 ) -> None:
     """Write a warning to standard error as one line, without a place in our code."""
-    print(f"privcontrol: {message}", file=sys.stderr)
+    _tell(f"privcontrol: {message}", sys.stderr)
+
+
+def _tell(text: str, file: IO[str] | None = None) -> None:
+    """Print a text as a terminal may show it."""
+    print(_plain(text), file=file)
 
 
 def _show(options: argparse.Namespace) -> None:
     design = load(options.design)
-    print(_plain(repr(design)))
+    _tell(repr(design))
     print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
-    print(_plain(design.guarantee.explain()))
+    _tell(design.guarantee.explain())
 
 
 def _check(options: argparse.Namespace) -> None:
     guarantee = load(options.design).guarantee
-    print(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
+    _tell(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
 
 
-def _plain(text: str) -> str:
+def _plain(text: object) -> str:
     """Return a text without what a file's names may tell a terminal to do."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text))
 
 
 def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:
