@@ -186,6 +186,29 @@ class PlantRegion(CheckedFields, Saved, ABC):
             parts, adjacency, plants, horizon, varying=several, largest=largest
         )
 
+    def _constant_shift(
+        self,
+        box: PlantBox,
+        parts: Sequence[NoisePart],
+        adjacency: Adjacency,
+        horizon: float,
+        rough: bool,
+        enough: float = 0.0,
+    ) -> Shift:
+        """Certify the shift of a plant of a box that stays the same, as `least_bound`.
+
+        A plant that may vary is more, and its bound may still be the closer one.
+        """
+
+        def by_halving(least: float) -> tuple[float, float]:
+            return halved(box, parts, adjacency, int(horizon), rough)
+
+        def of_varying(least: float) -> tuple[float, float]:
+            varied = PlantRegion.shift(self, parts, adjacency, horizon, rough, least)
+            return varied.value, 0.0
+
+        return least_bound([by_halving, of_varying], enough)
+
 
 def region_of(models: object) -> PlantRegion | None:
     """The region that models are, or were identified with, None for other models."""
@@ -390,20 +413,11 @@ class PlantPolytope(ByContent, PlantRegion):
         rough: bool = False,
         largest: float = math.inf,
     ) -> Shift:
-        # a plant that stays the same is also one of the smallest box around the polytope
-        varied = super().shift
         if self.varying or horizon == math.inf or len(self.vertices) == 1:
-            return varied(parts, adjacency, horizon, largest=largest)
+            return super().shift(parts, adjacency, horizon, rough, largest)
+        # a plant that stays the same is also one of the smallest box around the polytope
         box = box_around(self.vertices)
-        return least_bound(
-            [
-                lambda _: halved(box, parts, adjacency, int(horizon), rough),
-                lambda least: (
-                    varied(parts, adjacency, horizon, rough, least).value,
-                    0.0,
-                ),
-            ]
-        )
+        return self._constant_shift(box, parts, adjacency, horizon, rough)
 
     def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
@@ -751,21 +765,11 @@ class PlantBox(ByContent, PlantRegion):
         rough: bool = False,
         largest: float = math.inf,
     ) -> Shift:
-        # a plant that may vary is more, and its bound may still be the closer one
-        varied = super().shift
         if horizon == math.inf:
-            return varied(parts, adjacency, horizon, largest=largest)
+            return super().shift(parts, adjacency, horizon, rough, largest)
         few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
-        return least_bound(
-            [
-                lambda _: halved(self, parts, adjacency, int(horizon), rough),
-                lambda least: (
-                    varied(parts, adjacency, horizon, rough, least).value,
-                    0.0,
-                ),
-            ],
-            enough=_CLOSE if few else _POOR,
-        )
+        enough = _CLOSE if few else _POOR
+        return self._constant_shift(self, parts, adjacency, horizon, rough, enough)
 
 
 def box_around(plants: Sequence[Plant]) -> PlantBox:
