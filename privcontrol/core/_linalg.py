@@ -122,9 +122,8 @@ class _OneThread(ContextDecorator):
         return ThreadpoolController()
 
     def _let_go(self) -> None:
-        if hasattr(
-            OpenBLASController, "clear_controlling_thread"
-        ):  # older ones lack it
+        # older versions let every thread set the pools, and lack it
+        if hasattr(OpenBLASController, "clear_controlling_thread"):
             OpenBLASController.clear_controlling_thread()
 
     def __enter__(self) -> None:

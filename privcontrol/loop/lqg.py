@@ -28,7 +28,7 @@ from ..core.errors import UncertifiableError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
-from ..systems.linear import LinearSystem, Plant, root, sum_of
+from ..systems.linear import LinearSystem, Plant, narrowed, root, sum_of
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, present
 
@@ -428,8 +428,7 @@ def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, N
         states, inputs = np.split(units, [n])
         found = value / states / states[:, None]
         gain = gain * inputs[:, None] / states
-        sizes = np.append(np.diag(value), np.diag(stage)[n:])
-        sizes = np.where(sizes > 0, sizes, 1.0)
+        sizes = _sizes(np.append(np.diag(value), np.diag(stage)[n:]))
         if sizes.max() < _NEAR_ONE * sizes.min():
             break
         units = units / np.sqrt(sizes)
@@ -461,10 +460,7 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
 def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
     """A root with at most as many columns as rows, in which rounding is zero."""
     small = np.linalg.norm(columns, axis=1) <= _ROUNDINGS * EPS * terms
-    columns = np.where(small[:, None], 0.0, columns)
-    if columns.shape[1] <= len(columns):
-        return columns
-    return np.linalg.qr(columns.T).R.T
+    return narrowed(np.where(small[:, None], 0.0, columns))
 
 
 def _sizes(sizes: NDArray) -> NDArray:

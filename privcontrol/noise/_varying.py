@@ -743,9 +743,10 @@ def varying_shift_within(
 ) -> float:
     """Bound every privacy shift over so many samples, for any sequence of vertices.
 
-    It is inf as soon as it is above ``largest``. Matrices P_j bound the energy of the last j samples, P_j >= A^T P_(j-1) A + C^T C at
-    every vertex. Each is the last right side plus what the other ones exceed it by, in
-    coordinates in which all states of the mean plant are alike.
+    It is inf as soon as it is above ``largest``. Matrices P_j bound the energy of the
+    last j samples, P_j >= A^T P_(j-1) A + C^T C at every vertex. Each is the last right
+    side plus what the other ones exceed it by, in coordinates in which all states of the
+    mean plant are alike.
 
     Raises
     ------

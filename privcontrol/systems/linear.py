@@ -296,10 +296,7 @@ def output_variances(system: LinearSystem) -> NDArray:
     power = system.A
     for _ in range(_DOUBLINGS):
         later = power @ root
-        both = np.hstack([root, later])
-        if both.shape[1] > len(both):
-            both = np.linalg.qr(both.T).R.T
-        root = both
+        root = narrowed(np.hstack([root, later]))
         if not later.any():
             break
         power = power @ power
@@ -347,6 +344,13 @@ def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDAr
             f"{smallest:.3g}"
         )
     return array
+
+
+def narrowed(root: NDArray) -> NDArray:
+    """Return a root M with the same M M^T, with at most as many columns as rows."""
+    if root.shape[1] <= len(root):
+        return root
+    return np.linalg.qr(root.T).R.T
 
 
 def root(covariance: NDArray) -> NDArray:
