@@ -145,7 +145,7 @@ class Agent:
                 is_lower = place < network.index[neighbour]
                 size = noise.pairwise_std if is_lower else -noise.pairwise_std
                 self._shared[neighbour] = (size, key)
-        private = real_array(value, "value")
+        _, private = exact_data(value, "value")
         self._shape = private.shape
         self._value = private.ravel()
         self._published: list[NDArray] = []

@@ -31,6 +31,7 @@ from ..core.guarantee import PrivacyGuarantee, Scope, released, shown
 from ..core.loss import PrivacyLoss, checked_delta
 from ..core.mechanism import LinearQuery, Mechanism
 from ..core.noise import family_of
+from ..core.release import exact_data
 from .agent import Agent
 from .network import Network, Values, fingerprint
 from .noise import (
@@ -475,7 +476,7 @@ class PrivateConsensus(Frozen):
         node : hashable
             Name of the agent's node.
         value : float, or array_like (d,)
-            x_i(0), private.
+            x_i(0), private. True and False are no values.
         shared : mapping from neighbour to bytes, optional
             To be given with shared noise: 32 secret bytes that both ends of each link
             hold, fresh for this run; see `pair_keys`.
@@ -500,7 +501,7 @@ class PrivateConsensus(Frozen):
         >>> abs(first.message() - second.message()) < 1e-9
         True
         """
-        private = real_array(value, "value")
+        _, private = exact_data(value, "value")
         if private.size != self.dimension or private.ndim > 1:
             raise ValueError(
                 f"value: expected {self.dimension} numbers, got shape {private.shape}"

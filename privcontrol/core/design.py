@@ -152,6 +152,7 @@ class NoiseDesign:
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
+        counts: bool = False,
     ) -> NDArray:
         """Publish F x + gamma by `Mechanism.release`, whose arguments it takes.
 
@@ -161,14 +162,14 @@ class NoiseDesign:
         """
         if rng is not None or self.tangent_factor is None:
             return self.mechanism.release(
-                x, size=size, rng=rng, grid=grid, resolution=resolution
+                x, size=size, rng=rng, grid=grid, resolution=resolution, counts=counts
             )
         query = self.mechanism.query
         tangent = rational_matrix(self.tangent_factor)
         moves = exact_product(query.manifold.kernel, tangent)
         factor = exact_product(query.matrix, moves)
         return self.mechanism.release_exactly(
-            x, factor, size=size, grid=grid, resolution=resolution
+            x, factor, size=size, grid=grid, resolution=resolution, counts=counts
         )
 
     def __repr__(self) -> str:

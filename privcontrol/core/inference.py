@@ -36,7 +36,7 @@ from .guarantee import PrivacyGuarantee, Scope
 from .lipschitz import LipschitzBound, checked_norm
 from .mechanism import FRESH
 from .noise import family_of
-from .release import Step, exact_data, exact_release, on_grid
+from .release import Step, check_no_truth, exact_data, exact_release, on_grid
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
@@ -170,14 +170,15 @@ class _Perturbation(Released):
         object.__setattr__(self, "guarantee", guarantee)
 
     def _data(
-        self, x: ArrayLike, resolution: Step | None, rng: Seed
+        self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
     ) -> tuple[list[Rational] | None, NDArray]:
         """Return checked inputs as rational numbers, where those matter, and as doubles."""
         exact: list[Rational] | None = None
-        if rng is not None and resolution is None:
+        if rng is not None and resolution is None and not counts:
             inputs = real_array(x, "x")
+            check_no_truth([np.asarray(x)], "x")
         else:
-            exact, inputs = exact_data(x, "x", resolution)
+            exact, inputs = exact_data(x, "x", resolution, counts=counts)
         entries = inputs[0].size if inputs.ndim > 1 and len(inputs) else inputs.size
         if self.size not in (None, entries) and len(np.atleast_1d(inputs)):
             raise ValueError(
@@ -296,6 +297,7 @@ class InputPerturbation(_Perturbation):
         *,
         grid: Step | None = None,
         resolution: Step | None = None,
+        counts: bool = False,
     ) -> Any:
         """The model's answer to x plus noise, released exactly or simulated with `rng`.
 
@@ -311,7 +313,10 @@ class InputPerturbation(_Perturbation):
             Round what is released to multiples of this step; by default to the nearest
             doubles.
         resolution : number, optional
-            The entries of x are multiples of this step; integers are counts of it.
+            The entries of x are multiples of this step, and others are rounded to the
+            nearest multiple. A number is a value, whatever its type.
+        counts : bool, optional
+            The entries of x are integers that count steps of the resolution.
 
         Raises
         ------
@@ -325,7 +330,7 @@ class InputPerturbation(_Perturbation):
         if self.metric is not None:
             advice = "Try the map on public inputs of this shape"
             x = real_array(answer(self.metric[0], "metric", advice, x), "metric")
-        exact, inputs = self._data(x, resolution, rng)
+        exact, inputs = self._data(x, resolution, counts, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
     def _stated(self, scope: Scope) -> Scope:
@@ -434,13 +439,14 @@ class OutputPerturbation(_Perturbation):
         *,
         grid: Step | None = None,
         resolution: Step | None = None,
+        counts: bool = False,
     ) -> NDArray:
         """The model's answer to x, plus noise, released exactly or simulated with `rng`.
 
         Arguments and errors are those of `InputPerturbation.__call__`. Integers or labels,
         which no Lipschitz constant bounds, are a ``TypeError``.
         """
-        _, inputs = self._data(x, resolution, rng)
+        _, inputs = self._data(x, resolution, counts, rng)
         return self._noisy(real_outputs(self.model, inputs), rng, grid)
 
     def _sensitivity(self) -> float:

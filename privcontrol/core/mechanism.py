@@ -392,6 +392,7 @@ class Mechanism:
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
+        counts: bool = False,
     ) -> NDArray:
         """Publish F x + gamma, exactly without `rng` and simulated with it.
 
@@ -413,8 +414,10 @@ class Mechanism:
             Publish multiples of this step; by default the nearest doubles. A float
             stands for the decimal number that Python prints for it.
         resolution : number or sequence of n numbers, optional
-            The data are multiples of this step. Integers are counts of it, and other
-            numbers are rounded to the nearest multiple.
+            The data are multiples of this step, and others are rounded to the nearest
+            multiple. A number is a value, whatever its type.
+        counts : bool, optional
+            The data are integers that count steps of the resolution.
 
         Raises
         ------
@@ -429,7 +432,7 @@ class Mechanism:
             withheld.
         """
         if rng is not None:
-            _, doubles = self._data(x, resolution)
+            _, doubles = self._data(x, resolution, counts)
             answers = answer(
                 lambda x: self.query.matrix @ x, "query", _PUBLIC_TRIAL, doubles
             )
@@ -439,7 +442,12 @@ class Mechanism:
                 gamma = gamma + type(self.noise)(self.padding).sample(size, rng)
             return on_grid(answers + gamma, grid)
         return self.release_exactly(
-            x, self.noise.factor, size=size, grid=grid, resolution=resolution
+            x,
+            self.noise.factor,
+            size=size,
+            grid=grid,
+            resolution=resolution,
+            counts=counts,
         )
 
     def release_exactly(
@@ -450,13 +458,14 @@ class Mechanism:
         size: int | None,
         grid: Step | Sequence[Step] | None,
         resolution: Step | Sequence[Step] | None,
+        counts: bool,
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``
-        and ``resolution`` are those of `release`.
+        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``,
+        ``resolution`` and ``counts`` are those of `release`.
         """
-        exact, _ = self._data(x, resolution)
+        exact, _ = self._data(x, resolution, counts)
         if self.padding is not None:
             factor = beside(factor, self.padding)
         column = RationalMatrix(len(exact), 1, exact)
@@ -469,11 +478,11 @@ class Mechanism:
         return released[0] if size is None else released
 
     def _data(
-        self, x: ArrayLike, resolution: Step | Sequence[Step] | None
+        self, x: ArrayLike, resolution: Step | Sequence[Step] | None, counts: bool
     ) -> tuple[list[Rational], NDArray]:
         """Return the data as rational numbers and as doubles, checked."""
         manifold = self.query.manifold
-        exact, doubles = exact_data(x, "x", resolution)
+        exact, doubles = exact_data(x, "x", resolution, counts=counts)
         if doubles.shape != (manifold.size,):
             raise ValueError(
                 f"x: expected shape ({manifold.size},), got {doubles.shape}"

@@ -11,6 +11,7 @@ The random bits are the operating system's. There is no seed.
 
 from __future__ import annotations
 
+import math
 import secrets
 import sys
 from abc import ABC, abstractmethod
@@ -19,8 +20,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from numbers import Rational as RationalNumber
-from typing import TypeVar
+from numbers import Number, Rational as RationalNumber
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -31,6 +32,7 @@ from ._linalg import (
     Integer,
     Rational,
     RationalMatrix,
+    instance_of,
     one_of,
     rational,
     rational_matrix,
@@ -279,34 +281,124 @@ def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
     return [Rounding(step) for step in step_sizes(grid, "grid", count)]
 
 
+#: Numbers of Python that stand for themselves where a double would be next to them.
+_EXACT = (RationalNumber, Decimal)
+
+
 def exact_data(
-    x: ArrayLike, name: str, resolution: Step | Sequence[Step] | None = None
+    x: ArrayLike,
+    name: str,
+    resolution: Step | Sequence[Step] | None = None,
+    *,
+    counts: bool = False,
 ) -> tuple[list[Rational], NDArray]:
     """Return private data as exact rationals in a flat list, and the doubles next to them.
 
-    Without a ``resolution`` (one step, or one for each entry) doubles are the numbers
-    that they are. With one, integers are counts of its steps, and other numbers are
-    rounded to the nearest multiple. No error message holds an entry.
+    An entry is a value whatever its type: see `exact_numbers`. With a ``resolution`` (one
+    step, or one for each entry) it is rounded to the nearest multiple. With ``counts``
+    entries are integers, which count its steps. No error message holds an entry.
     """
-    doubles = real_array(x, name)
-    values = [rational(value) for value in doubles.ravel().tolist()]
+    check_counted(counts, resolution)
+    values, doubles = exact_numbers(x, name, whole=counts)
     if resolution is None:
         return values, doubles
-    exact = on_steps(x, values, step_sizes(resolution, "resolution", len(values)))
-    nearest = np.array([nearest_double(value) for value in exact])
-    return exact, nearest.reshape(doubles.shape)
+    steps = step_sizes(resolution, "resolution", len(values))
+    multiples = on_steps(values, steps, counts=counts)
+    nearest = np.array([nearest_double(value) for value in multiples])
+    return multiples, nearest.reshape(doubles.shape)
+
+
+def check_counted(counts: object, resolution: object) -> None:
+    """Refuse counts without a resolution whose steps they count."""
+    instance_of(counts, bool, "counts", "counts=True")
+    if counts and resolution is None:
+        raise ValueError(
+            "counts: expected a resolution whose steps are counted, got none; pass "
+            "resolution= too, or leave counts out where the numbers are values"
+        )
 
 
 def on_steps(
-    x: ArrayLike, values: list[Rational], steps: list[Rational]
+    values: Sequence[Rational], steps: Sequence[Rational], *, counts: bool
 ) -> list[Rational]:
-    """Return data on steps: integers are counts of them, other ``values`` are rounded."""
-    given = np.asarray(x)
-    if given.dtype.kind in "iu":
-        counts = [Integer(count) for count in given.ravel().tolist()]
-    else:
-        counts = [nearest_integer(value / step) for value, step in zip(values, steps)]
-    return [count * step for count, step in zip(counts, steps)]
+    """Return the multiples of steps that values are next to, or that they count."""
+    multiples = []
+    for value, step in zip(values, steps):
+        count = value if counts else nearest_integer(value / step)
+        multiples.append(count * step)
+    return multiples
+
+
+def exact_numbers(
+    x: ArrayLike, name: str, *, whole: bool = False
+) -> tuple[list[Rational], NDArray]:
+    """Return numbers as exact rationals in a flat list, and the doubles next to them.
+
+    24, 24.0, ``numpy.int64(24)`` and ``Fraction(24)`` are the same number. ``whole`` asks
+    for integers.
+
+    Raises
+    ------
+    TypeError
+        If an entry is a truth value, or no integer where those are asked for.
+    ValueError
+        If an entry is not finite. No message holds an entry.
+    """
+    entries = _entries(x)
+    check_no_truth(entries, name)
+    doubles = real_array(_readable(x), name)
+    flat = doubles.ravel().tolist()
+    if not all(isinstance(entry, Number) for entry in entries):  # arrays, lists of them
+        given = np.asarray(x)
+        check_no_truth([given], name)
+        entries = given.ravel().tolist() if given.dtype.kind in "iu" else flat
+    values = []
+    for entry, double in zip(entries, flat):
+        if isinstance(entry, int | np.integer):
+            values.append(rational(int(entry)))
+        elif whole:
+            raise TypeError(
+                f"{name}: expected integers, counts of the resolution's steps, got "
+                f"{type(entry).__name__}; leave counts=True out where the numbers are "
+                "values"
+            )
+        elif isinstance(entry, _EXACT) and double != 0:  # else it may fill the memory
+            values.append(rational(entry))
+        else:
+            values.append(rational(double))
+    return values, doubles
+
+
+def check_no_truth(entries: Sequence[object], name: str) -> None:
+    """Refuse truth values among private data: nobody knows which number they are."""
+    for entry in entries:
+        if isinstance(entry, bool) or getattr(entry, "dtype", None) == np.dtype(bool):
+            raise TypeError(
+                f"{name}: expected real numbers, got bool; write 1.0 and 0.0 where they "
+                "are the values"
+            )
+
+
+def _entries(x: object) -> list:
+    """Return the entries of nested lists, or all else as one entry."""
+    if not isinstance(x, list | tuple):
+        return [x]
+    entries = []
+    for part in x:
+        entries += _entries(part)
+    return entries
+
+
+def _readable(x: Any) -> Any:
+    """Return nested lists with doubles for numbers that numpy takes for objects."""
+    if isinstance(x, list | tuple):
+        return [_readable(part) for part in x]
+    if isinstance(x, _EXACT) and not isinstance(x, np.integer | bool):
+        try:
+            return float(x)
+        except (OverflowError, ValueError):  # too large, or a signalling NaN
+            return math.inf
+    return x
 
 
 # -- releases ------------------------------------------------------------------------

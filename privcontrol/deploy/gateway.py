@@ -34,7 +34,8 @@ from ..core.ledger import PrivacyLedger, another_copy
 from ..core.release import (
     StandardEntry,
     Step,
-    exact_data,
+    check_counted,
+    exact_numbers,
     on_steps,
     roundings,
     step_size,
@@ -119,10 +120,9 @@ class Gateway:
     grid : number or sequence of p numbers, optional
         Publish multiples of this step; by default the nearest doubles.
     resolution : number or sequence of p numbers, optional
-        Readings are multiples of this step. Integers are counts of it, as an
-        analogue-to-digital converter gives them; other numbers are rounded to the
-        nearest multiple. If the noise was not designed for it, ``guarantee`` counts
-        what the grid adds, or says that it does not cover the grid.
+        Readings are multiples of this step, and others are rounded to the nearest
+        multiple. If the noise was not designed for it, ``guarantee`` counts what the
+        grid adds, or says that it does not cover the grid.
     floating : bool, optional
         Accept readings in floating point. The last bits of sums of doubles can exclude
         a neighbour with certainty, so noise that gives no output independent noise of
@@ -381,7 +381,11 @@ class Gateway:
         return _LONGEST_JUMP if self._exact.remembers else math.inf
 
     def publish(
-        self, y: ArrayLike | Mapping[str, float], index: int | None = None
+        self,
+        y: ArrayLike | Mapping[str, float],
+        index: int | None = None,
+        *,
+        counts: bool = False,
     ) -> NDArray:
         """Return the private output for a reading.
 
@@ -389,10 +393,14 @@ class Gateway:
         ----------
         y : array_like, shape (p,), or mapping
             The plant's outputs at this sample: a number where there is one output, or a
-            mapping by output name.
+            mapping by output name. A number is a value in the output's unit, whatever
+            its type: 24, 24.0 and Fraction(24) are the same reading.
         index : int, optional
             Of the sample, if earlier ones were lost; the next one by default. It cannot
             go back.
+        counts : bool, optional
+            The numbers are integers that count steps of ``resolution``, as an
+            analogue-to-digital converter gives them.
 
         Returns
         -------
@@ -408,10 +416,11 @@ class Gateway:
         OSError
             If the file cannot be written or is gone; nothing was published.
         ValueError, TypeError
-            If the reading is no vector of p finite numbers, or the index is too far
+            If the reading is no vector of p finite numbers (True and False are none),
+            a count is no integer or has no ``resolution``, or the index is too far
             ahead. No message holds an entry.
         """
-        values = self._reading(y)
+        values = self._reading(y, counts)
         self._check_process()
         with self._lock:
             t = self._checked_index(index)
@@ -428,8 +437,7 @@ class Gateway:
         Parameters
         ----------
         frame : pandas.DataFrame
-            With the plant's output names as columns. Numbers are values, and no counts
-            of the resolution.
+            With the plant's output names as columns. Numbers are values, never counts.
 
         Returns
         -------
@@ -480,7 +488,9 @@ class Gateway:
             rounded = rounding.ball(value, narrower)
         return rounded
 
-    def _reading(self, y: ArrayLike | Mapping[str, float]) -> list[Rational]:
+    def _reading(
+        self, y: ArrayLike | Mapping[str, float], counts: bool
+    ) -> list[Rational]:
         """Return the reading as rational numbers."""
         names = self._noise.plant_data.outputs
         if isinstance(y, Mapping):
@@ -489,14 +499,17 @@ class Gateway:
                     f"y: expected the outputs {', '.join(names)}, got other names"
                 )
             y = [y[name] for name in names]
-        values, doubles = exact_data(y, "y")
+        check_counted(counts, self._resolution)
+        values, doubles = exact_numbers(y, "y", whole=counts)
         is_number = len(names) == 1 and doubles.ndim == 0
         if not is_number and doubles.shape != (len(names),):
             raise ValueError(
                 f"y: expected shape ({len(names)},), one number for each output, got "
                 f"{doubles.shape}"
             )
-        return values if self._steps is None else on_steps(y, values, self._steps)
+        if self._steps is None:
+            return values
+        return on_steps(values, self._steps, counts=counts)
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken

@@ -48,6 +48,13 @@ def spoken(agents):
     return np.array([agent.message() for agent in agents.values()])
 
 
+@pytest.mark.parametrize("truth", [True, np.True_, [True, 2.0], np.array([False])])
+def test_a_truth_value_is_no_value_of_an_agent(truth):
+    pair = private_consensus(np.array([[0, 0.25], [0.25, 0]]), BUDGET, 1.0)
+    with pytest.raises(TypeError, match="value: expected real numbers, got bool"):
+        pair.agent(0, truth)
+
+
 def test_agents_compute_what_the_simulation_computes():
     agents = made(SHARED, pair_keys(SHARED.network))
     y = spoken(agents)

@@ -616,7 +616,10 @@ def test_without_rng_releases_are_exact_and_on_the_grid(family):
     norm = 1 if family == "laplace" else 2
     options = {"radius": 0.1, "family": family, "norm": norm}
     at_the_door = InputPerturbation(lambda x: x, budget, **options)
-    released = at_the_door(np.arange(12).reshape(4, 3), grid="1/8", resolution=0.1)
+    steps = np.arange(12).reshape(4, 3)
+    released = at_the_door(steps, grid="1/8", resolution=0.1, counts=True)
+    values = at_the_door(steps / 10, rng=0, resolution=0.1)
+    assert np.array_equal(at_the_door(steps, 0, resolution=0.1, counts=True), values)
     assert released.shape == (4, 3) and np.all(released * 8 % 1 == 0)
     at_the_exit = OutputPerturbation(np.tanh, budget, lipschitz=1.0, **options)
     assert np.all(at_the_exit(np.zeros((2, 3)), grid=0.25) * 4 % 1 == 0)

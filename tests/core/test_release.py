@@ -8,6 +8,7 @@ exact releases they never are.
 
 import math
 import random
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -103,25 +104,69 @@ def test_steps_are_the_decimal_numbers_that_are_printed():
             step_size(wrong, "grid")
 
 
-def test_readings_on_a_grid_are_counts_or_the_nearest_multiples():
-    counts, doubles = exact_data([3, -7], "x", resolution=0.001)
-    assert [str(v) for v in counts] == ["3/1000", "-7/1000"]
+def test_a_number_is_a_value_whatever_its_type():
+    """24 was 24 counts of 0.1, thus 2.4, and 24.0 was 24."""
+    same = (24, 24.0, np.int64(24), np.float32(24.0), Fraction(24), Decimal("24.0"))
+    arrays = (np.array(24), np.array([24], np.uint8), [Fraction(24)], [[24]])
+    for x in (*same, *arrays, [np.array(24)]):
+        for resolution in (None, 0.1):
+            values, doubles = exact_data(x, "x", resolution=resolution)
+            assert values == [Rational(24)] and doubles.ravel().tolist() == [24.0]
+    third, _ = exact_data([Fraction(1, 3), 1], "x")
+    assert third == [Rational(1, 3), Rational(1)]
+    large, _ = exact_data([2**60 + 1], "x")  # no double
+    assert large == [Rational(2**60 + 1)]
+    with pytest.raises(ValueError, match="x: expected finite"):
+        exact_data([Decimal("1e999999999"), Fraction(10**400)], "x")
+    assert exact_data(Decimal("1e-999999999"), "x")[0] == [Rational(0)]
+    snapped, doubles = exact_data([0.003, -0.0072], "x", resolution=0.001)
+    assert [str(v) for v in snapped] == ["3/1000", "-7/1000"]
     assert doubles.tolist() == [0.003, -0.007]
-    snapped, _ = exact_data([0.003, -0.0072], "x", resolution=0.001)
-    assert snapped == counts
-    each, _ = exact_data([3, 5], "x", resolution=[0.5, "1/3"])
-    assert [str(v) for v in each] == ["3/2", "5/3"]
     with pytest.raises(ValueError, match="resolution"):
         exact_data([3.0, 5.0], "x", resolution=[0.5])
+
+
+def test_counts_are_integers_of_the_resolution():
+    for x in ([3, -7], np.array([3, -7]), [np.int8(3), -7]):
+        counted, doubles = exact_data(x, "x", resolution=0.001, counts=True)
+        assert [str(v) for v in counted] == ["3/1000", "-7/1000"]
+        assert doubles.tolist() == [0.003, -0.007]
+    each, _ = exact_data([3, 5], "x", resolution=[0.5, "1/3"], counts=True)
+    assert [str(v) for v in each] == ["3/2", "5/3"]
+    for x in (3.0, [3, 5.0], np.array([3.0]), Fraction(3), Decimal(3)):
+        with pytest.raises(TypeError, match="expected integers, counts of"):
+            exact_data(x, "x", resolution=0.001, counts=True)
+    with pytest.raises(ValueError, match="counts: expected a resolution"):
+        exact_data(3, "x", counts=True)
+    with pytest.raises(TypeError, match="counts: expected a bool"):
+        exact_data(3, "x", resolution=0.1, counts=1)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_truth_values_are_no_data(counts):
+    """True was 1.0, or one count."""
+    truths = (True, np.True_, [1, True], [np.False_, 2], np.array([True, False]))
+    for x in (*truths, [np.array([True])]):
+        with pytest.raises(TypeError, match="x: expected real numbers, got bool"):
+            exact_data(x, "x", resolution=0.1, counts=counts)
+    mechanism = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.GaussianNoise([[1.0]]))
+    perturbation = pc.InputPerturbation(np.tanh, pc.PrivacyBudget(gdp=1.0), radius=1.0)
+    for rng in (None, 0):
+        for release in (mechanism.release, perturbation):
+            with pytest.raises(TypeError, match="x: expected real numbers, got bool"):
+                release([True], rng=rng)
 
 
 def test_mechanisms_and_designs_release_exactly_without_rng():
     mechanism = pc.Mechanism(
         pc.LinearQuery([[1.0, 2.0]]), pc.GaussianNoise([[1.0, 0.5]])
     )
-    released = mechanism.release([10, 5], size=4, grid="1/8", resolution=0.1)
+    options = {"size": 4, "grid": "1/8", "resolution": 0.1}
+    released = mechanism.release([1, 0.5], **options)
     assert released.shape == (4, 1)
     assert np.all(released * 8 % 1 == 0) and len(set(released.ravel())) > 1
+    counted = mechanism.release([10, 5], rng=0, counts=True, **options)
+    assert np.array_equal(counted, mechanism.release([1, 0.5], rng=0, **options))
     simulated = mechanism.release([1.0, 0.5], size=4, rng=0, grid=0.125)
     assert np.all(simulated * 8 % 1 == 0)
     assert np.array_equal(
@@ -307,8 +352,9 @@ def test_simulations_exclude_neighbours_with_certainty(samples, rate):
 def exactly(samples, runs, resolution, grid):
     readings = counts(samples)[0]
     if resolution is None:
-        readings = readings * MILLIMETRE
-    values, _ = exact_data(readings, "x", resolution)
+        values, _ = exact_data(readings * MILLIMETRE, "x")
+    else:
+        values, _ = exact_data(readings, "x", resolution, counts=True)
     factor = np.full((samples, 1), SIGMA)
     return np.array(
         [exact_release(values, factor, "gaussian", grid=grid) for _ in range(runs)]

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -290,7 +291,37 @@ def test_indices_may_skip_lost_samples_and_never_go_back(path):
             gateway.publish(0.0, index=20.0)
 
 
-def test_readings_by_name_as_counts_and_as_numbers():
+READINGS = [24, 24.0, np.int64(24), np.array([24]), Fraction(24), json.loads("24")]
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda y: type(y).__name__)
+def test_a_reading_is_a_value_whatever_its_type(reading):
+    """24 was 24 counts, 2.4, and the 5 of a JSON text .005; noise of 0.07 tells."""
+    design = noise("floored")
+    with unplanned(design, resolution=0.1, grid="1e-6") as gateway:
+        assert gateway._reading(reading, False) == [24]
+        assert gateway._reading({"y": np.ravel(reading)[0]}, False) == [24]
+        assert gateway._reading(240, True) == [24]
+        assert abs(gateway.publish(reading)[0] - 24) < 10 * design.std[0]
+        assert abs(gateway.publish(240, counts=True)[0] - 24) < 10 * design.std[0]
+
+
+@pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
+@pytest.mark.parametrize("truth", [True, np.True_, [False], np.array([True])])
+def test_a_truth_value_is_no_reading(truth):
+    with pc.Gateway(noise("floored"), resolution=0.1) as gateway:
+        for counts in (False, True):
+            with pytest.raises(TypeError, match="y: expected real numbers, got bool"):
+                gateway.publish(truth, counts=counts)
+        with pytest.raises(TypeError, match="y: expected integers, counts of"):
+            gateway.publish(24.0, counts=True)
+        assert gateway.next_index == 0
+    with pc.Gateway(noise("floored"), grid=0.1) as gateway:
+        with pytest.raises(ValueError, match="counts: expected a resolution"):
+            gateway.publish(24, counts=True)
+
+
+def test_readings_by_name_and_by_place():
     gateway = Gateway(noise("floored", plant=two_outputs()), resolution=[0.5, 0.25])
     assert gateway.publish({"b": 1.0, "a": 2.0}).shape == (2,)
     assert gateway.publish([3, 4]).shape == (2,)
