@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -421,19 +421,15 @@ class PrivacyGuarantee(Accounted, Saved):
         TypeError
             If one is no `PrivacyGuarantee`; says how to make it one.
         """
-        total = self
         for other in others:
-            total._same_secret(checked_guarantee(other))
-            delta = max(total.quoted_delta, other.quoted_delta)
-            if _fails(total) and _fails(other):  # IP Proposition 2
-                delta = min(total.quoted_delta + other.quoted_delta, 0.999)
-            total = PrivacyGuarantee(
-                composed(total.loss, other.loss),
-                total.scope.joined(other.scope),
-                total.releases + other.releases,
-                delta,
-            )
-        return total
+            self._same_secret(checked_guarantee(other))
+        together = (self, *others)
+        return PrivacyGuarantee(
+            reduce(composed, [one.loss for one in together]),
+            reduce(Scope.joined, [one.scope for one in together]),
+            sum(one.releases for one in together),
+            _delta_of_all(together),
+        )
 
     def repeated(self, count: int) -> PrivacyGuarantee:
         """Return the guarantee of `count` independent releases by this very mechanism.
@@ -450,7 +446,7 @@ class PrivacyGuarantee(Accounted, Saved):
         count = positive_integer(count, "count")
         delta = self.quoted_delta
         if _fails(self):
-            delta = min(count * delta, 0.999)
+            delta = _quotable(decimal(delta) * count)
         loss = self.loss.repeated(count)
         return PrivacyGuarantee(loss, self.scope, self.releases * count, delta)
 
@@ -724,6 +720,21 @@ def _fails(guarantee: PrivacyGuarantee) -> bool:
     return family_in_words(guarantee.loss) == "black-box" and guarantee.loss.failure > 0
 
 
+def _delta_of_all(guarantees: Sequence[PrivacyGuarantee]) -> float:
+    """Return the delta at which releases together are quoted.
+
+    It is the sum over black boxes (IP Propositions 2 and 3), and the largest of the others.
+    """
+    failing = [one.quoted_delta for one in guarantees if _fails(one)]
+    total = _quotable(sum(map(decimal, failing), Fraction(0)))
+    return max([total, *(one.quoted_delta for one in guarantees)])
+
+
+def _quotable(delta: Fraction) -> float:
+    """Return the smallest float that is not below delta, and at most 0.999."""
+    return min(float_up(delta), 0.999)
+
+
 # -- guarantees together ------------------------------------------------------------
 
 _INSTEAD = ", with radius "
@@ -775,7 +786,8 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     """Return the guarantee of the same release for moves of another radius.
 
     Longer moves are paths of c = ceil(radius / known radius) moves, on a convex domain. A
-    black box then promises (c eps, delta (e^(c eps) - 1)/(e^eps - 1)) (IP Proposition 4).
+    black box then promises (c eps, delta (e^(c eps) - 1)/(e^eps - 1)) (IP Proposition 4),
+    and is quoted at this delta.
     Where the shift of the noise is linear in the move (affine queries), or came from a
     Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known
     radius instead, up and also *down*.
@@ -811,7 +823,11 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     is_linear = loss.proportional and BLACK_BOX not in loss.kinds
     if factor > 1 and not is_linear:
         scope = replace(scope, assumptions=_with(scope.assumptions, (_CONVEX,)))
-    return replace(guarantee, loss=scaled(loss, factor), scope=scope)
+    chained = replace(guarantee, loss=scaled(loss, factor), scope=scope)
+    if not _fails(chained):
+        return chained
+    failing = _quotable(chained.loss.summed_deltas)
+    return replace(chained, quoted_delta=max(failing, guarantee.quoted_delta))
 
 
 def compose_parallel(
@@ -824,7 +840,7 @@ def compose_parallel(
     move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p = 1 and 2 and alpha
     ||(y_i/alpha_i)||_2 for p = inf; Laplace chunks have epsilon = alpha
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
-    of delta) is kept, or better.
+    of delta) is kept, or better. Black boxes are quoted at the sum of their deltas.
 
     Chunks coupled by a public constraint are *not* disjoint secrets. On x_1 - x_2 = b two
     releases of epsilon each cost 2 epsilon (DPAM Example 1), so guarantees on a manifold
@@ -856,27 +872,27 @@ def compose_parallel(
     p = float(one_of(norm, "norm", (1, 2, math.inf)))
     radii = [_free_radius(chunk.scope, p) for chunk in chunks]
     alpha = min(radii)
+    at_alpha = [chain(chunk, alpha) for chunk in chunks]
     gaussian: list[PrivacyLoss] = []
     laplace: list[PrivacyLoss] = []
     joint: list[PrivacyLoss] = []
-    for chunk, radius in zip(chunks, radii):
+    for chunk in at_alpha:
         for part in by_kind(chunk.loss):
-            loss = scaled(part, _ratio(alpha, radius))
             if part.kinds == (GAUSSIAN,) and part.proportional:
-                gaussian.append(loss)
+                gaussian.append(part)
             elif part.kinds == (LAPLACE,):
-                laplace.append(loss)
+                laplace.append(part)
             else:
-                joint.append(anonymous(loss))
+                joint.append(anonymous(part))
     if gaussian:
         joint.append(_joint_gaussian(gaussian, p))
     if laplace:
         joint.append(_joint_laplace(laplace, p))
     return PrivacyGuarantee(
         reduce(composed, joint),
-        _joint_scope([_rescaled(chunk.scope, alpha) for chunk in chunks], alpha, p),
+        _joint_scope([chunk.scope for chunk in at_alpha], alpha, p),
         sum(chunk.releases for chunk in chunks),
-        chunks[0].quoted_delta,
+        _delta_of_all(at_alpha),
     )
 
 

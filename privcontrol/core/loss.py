@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, ndtri_exp
 
+from ._joint import joint_gdp
 from ._linalg import (
     EPS,
     float_above,
@@ -52,6 +53,8 @@ _UNDOMINATED = 1024
 _EXPANDED = 128
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
+#: Most moves whose mu is searched for, and the root of a sum of squares stands in.
+_SEARCHED = 16
 #: Points of a discretised loss within a standard deviation, and the most of all.
 _RESOLUTION = 1024
 _POINTS = 1 << 17
@@ -394,12 +397,23 @@ class Product(Saved):
         return math.inf if self.square else float_up(self.largest)
 
     @cached_property
-    def gdp(self) -> float:
-        """mu given that no black box fails, the root of the sum of squares."""
+    def rough_gdp(self) -> float:
+        """mu given that no black box fails, by the root of the sum of squares."""
         if not self.bounded:
             return self._gaussian
         sizes = [math.sqrt(n) * one.gdp for one, n in self.coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
+
+    @cached_property
+    def gdp(self) -> float:
+        """mu given that no black box fails, by the joint law of bounded losses.
+
+        Gaussian noise adds its square.
+        """
+        if not self.bounded:
+            return self._gaussian
+        joint = math.hypot(joint_gdp(self.bounded), self._gaussian)
+        return min(joint * (1 + 4 * EPS), self.rough_gdp)
 
     @cached_property
     def zcdp(self) -> float:
@@ -422,7 +436,7 @@ class Product(Saved):
         if self._closed:
             one, _ = self.coordinates[0]
             return min(float(one.delta(epsilon)), 1.0)
-        bounds = [1.0, float(kappa_upper(epsilon, self.gdp))]
+        bounds = [1.0, float(kappa_upper(epsilon, self.rough_gdp))]
         if not self.square:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
             kind = Response if self.boxes else LaplaceShift
@@ -671,9 +685,27 @@ class PrivacyLoss(Saved):
         return max(one.failing() for one in self._products)
 
     @cached_property
+    def summed_deltas(self) -> Fraction:
+        """The sum of the deltas of black boxes, exactly, of the move with the largest one."""
+        return max(
+            _decimal_sum((delta, n) for (_, delta), n in row.boxes)
+            for row in self._products
+        )
+
+    @cached_property
     def gdp(self) -> float:
         """mu of Gaussian differential privacy, or inf where a black box may fail."""
-        return math.inf if self.failure else max(one.gdp for one in self._products)
+        if self.failure:
+            return math.inf
+        worst = 0.0
+        ordered = sorted(self._products, key=lambda one: -one.rough_gdp)
+        for rank, one in enumerate(ordered):
+            if one.rough_gdp <= worst:
+                break
+            if rank == _SEARCHED:
+                return one.rough_gdp
+            worst = max(worst, one.gdp)
+        return worst
 
     @cached_property
     def zcdp(self) -> float:

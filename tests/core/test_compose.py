@@ -412,3 +412,20 @@ def test_black_boxes_are_quoted_at_the_sum_of_their_deltas():
         PrivacyBudget(epsilon=0.5), core.BallAdjacency(0.1)
     )
     assert compose_sequential(pure, pure).quoted_delta == pure.quoted_delta
+
+
+def test_parallel_and_chained_black_boxes_are_quoted_at_the_sum_of_their_deltas():
+    """IP Propositions 3 and 4: (0.8, 3e-05) of two chunks, and (1.5, 5.367003e-05) of three steps."""
+    joint = compose_parallel(foreign(0.5, 1e-5), foreign(0.3, 2e-5))
+    assert joint.quoted_delta == 3e-5
+    assert "epsilon = 0.8 at delta = 3e-05" in str(joint)
+    nearer = compose_parallel(foreign(0.5, 1e-5), foreign(0.3, 2e-5, radius=0.4))
+    assert "epsilon = 0.8 at delta = 3e-05" in str(nearer)
+    chained = chain(foreign(0.5, 1e-5), 3.0)
+    steps = 1 + math.exp(0.5) + math.exp(1.0)
+    assert chained.quoted_delta == pytest.approx(steps * 1e-5, rel=1e-14)
+    assert "epsilon = 1.5 at delta = 5.368e-05" in str(chained)
+    assert "delta = 0.0001" in str(chain(foreign(0.0, 1e-5), 10.0))
+    three = [foreign(0.1, 1e-5), chunk(PrivacyLoss.gaussian(0.1)), foreign(0.1, 1e-5)]
+    assert compose_parallel(*three).quoted_delta == 2e-5
+    assert "delta = 0.999" in str(chain(foreign(5.0, 0.1), 3.0))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from oracles import delta_bounds
 from scipy.integrate import quad
+from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 from privcontrol.core import (
@@ -329,6 +330,89 @@ def test_gdp_covers_products_and_never_exceeds_that_of_their_pure_epsilon(seed):
     for epsilon in np.linspace(0, shifts.sum() + 4 * y, 9):
         assert delta_bounds(epsilon, shifts, y)[0] <= kappa(epsilon, mu) * (1 + 1e-9)
     assert y or mu <= LaplaceShift(shifts.sum()).gdp * (1 + 1e-13)
+
+
+def response_errors(epsilons):
+    """(false alarms, misses) of all likelihood-ratio tests of responses, with both ends."""
+    chances = [
+        (math.exp(e) / (1 + math.exp(e)), 1 / (1 + math.exp(e))) for e in epsilons
+    ]
+    outcomes = []
+    for answers in itertools.product((0, 1), repeat=len(epsilons)):
+        without = math.prod(one[answer] for one, answer in zip(chances, answers))
+        with_it = math.prod(one[1 - answer] for one, answer in zip(chances, answers))
+        outcomes.append((with_it / without, without, with_it))
+    outcomes.sort(reverse=True)
+    alarms = np.cumsum([0.0] + [without for _, without, _ in outcomes])
+    found = np.cumsum([0.0] + [with_it for _, _, with_it in outcomes])
+    return alarms, 1 - found
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "claimed", "by_squares"),
+    [
+        ((1.0, 2.0), 2.358, 2.660),
+        ((0.5,) * 5, 1.169, 1.395),
+        ((0.3, 2.0), 2.358, 2.388),
+    ],
+)
+def test_gdp_of_pure_releases_is_that_of_their_trade_off_curve(
+    epsilons, claimed, by_squares
+):
+    """The curve is above that of mu, and 1 % less than mu is above it somewhere."""
+    loss = PrivacyLoss.black_box((one, 0.0, 1) for one in epsilons)
+    alone = [PrivacyLoss.black_box(((one, 0.0, 1),)).gdp for one in epsilons]
+    assert math.hypot(*alone) == pytest.approx(by_squares, abs=5e-4)
+    assert loss.gdp == pytest.approx(claimed, abs=5e-4)
+    grid = np.linspace(1e-6, 1 - 1e-6, 20_001)
+    curve = np.interp(grid, *response_errors(epsilons))
+
+    def gaussian(mu):
+        return ndtr(-ndtri(grid) - mu)
+
+    assert (gaussian(loss.gdp) <= curve).all()
+    assert (gaussian(0.99 * loss.gdp) > curve).any()
+
+
+def test_gdp_of_laplace_releases_is_that_of_their_joint_law():
+    """Four shifts of 0.1 are 0.2069-GDP by their closed form, and the squares give 0.2447."""
+    together = laplace(*[0.1] * 4)
+    assert together.gdp == pytest.approx(0.20689, abs=2e-5)
+    assert laplace(0.1).gdp * 2 == pytest.approx(0.24465, abs=1e-5)
+    for epsilon in (0.0, 0.102, 0.25):
+        truth = float(equal_shifts(4, 0.1, epsilon))
+        assert truth <= kappa(epsilon, together.gdp)
+        if epsilon == 0.102:
+            assert truth > kappa(epsilon, 0.999 * together.gdp)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gdp_of_releases_of_unlike_sizes_is_nearly_that_of_their_joint_law(seed):
+    """By losses on a grid of their own, rounded down: never below what they demand."""
+    rng = np.random.default_rng(seed)
+    shifts = rng.exponential(0.5, 3 + 2 * seed) + 0.05
+    levels = np.linspace(0, 0.9 * shifts.sum(), 30)
+    lower = np.array([delta_bounds(level, shifts)[0] for level in levels])
+    seen = lower > 1e-9
+    mu = laplace(*shifts).gdp
+    assert (lower[seen] <= kappa(levels[seen], mu)).all()
+    least = max(map(kappa_inverse, levels[seen], lower[seen]))
+    assert mu <= 1.02 * least
+    assert mu < 0.98 * math.hypot(*(laplace(shift).gdp for shift in shifts))
+
+
+def test_gdp_of_many_releases_nears_that_of_the_central_limit():
+    """The root of the sum of squares stays 25 % above a root(n) for n shifts a."""
+    for count, above in ((33, 1.015), (1000, 1.006), (10**7, 1.006)):
+        gdp = laplace(0.01).repeated(count).gdp
+        assert 1 < gdp / (0.01 * math.sqrt(count)) < above
+
+
+def test_gdp_of_many_moves_is_that_of_the_worst():
+    shifts = np.random.default_rng(5).exponential(0.3, (3, 15))
+    loss = PrivacyLoss.laplace(shifts)
+    each = [PrivacyLoss.laplace(column[:, None]).gdp for column in shifts.T]
+    assert loss.gdp == pytest.approx(max(each), rel=1e-9)
 
 
 # --- without dp-accounting ------------------------------------------------------------------------------------------
