@@ -91,7 +91,7 @@ if __name__ == "__main__":
             f"{name:22s} noise {at_two.scale:.3f}, cost {means[3]:6.1f} at epsilon = 2 (public {public:.1f})"
         )
     print(
-        f"one offset in all measurements would cost epsilon = {at_two.guarantee.repeated(HORIZON).epsilon(DELTA):.1f}"
+        f"one offset in all measurements would cost epsilon = {at_two.guarantee.released(HORIZON).epsilon(DELTA):.1f}"
     )
     left.axhline(public, color="black", ls=":", label="no privacy")
     right.plot(0.1 * np.arange(HORIZON), path, "k:")

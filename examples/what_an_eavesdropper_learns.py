@@ -84,7 +84,7 @@ def again():
     guarantee = private_loop(1.0).guarantee
     for runs in (1, 2, 10):
         print(
-            f"{runs:2d} runs from the same start: epsilon = {guarantee.repeated(runs).epsilon(1e-2):.2f}"
+            f"{runs:2d} runs from the same start: epsilon = {guarantee.released(runs).epsilon(1e-2):.2f}"
         )
 
 

@@ -28,7 +28,7 @@ LAYERS = [
 ]
 CORE = [
     "_audit", "ledger", "inference", "lipschitz", "design", "mechanism", "guarantee", "noise", "adjacency",
-    "manifold", "budget", "_linalg", "errors",
+    "repetition", "manifold", "budget", "_linalg", "errors",
 ]  # fmt: skip
 STRANGERS = [("privcontrol.consensus", "privcontrol.loop")]
 

@@ -39,6 +39,7 @@ from .manifold import (
     Moves,
     spanned,
 )
+from .repetition import Change
 
 #: Entries that a statement names. Of more it gives the number.
 _MOST_NAMED = 5
@@ -98,6 +99,11 @@ class Adjacency(Saved, ABC):
     def parts(self) -> tuple[Adjacency, ...]:
         """The adjacencies that this one joins, itself unless it is a joint one."""
         return (self,)
+
+    @property
+    def change(self) -> Change | None:
+        """The kind of change of a signal that is hidden, None for other secrets."""
+        return None
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         """Return what this adjacency does not hide, in clauses for the guarantee's text."""

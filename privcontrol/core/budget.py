@@ -459,6 +459,11 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 class PrivacyBudget(Saved):
     """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
 
+    For each set of outcomes that an observer may look for: its probability with the secret
+    is at most exp(epsilon) times that without, plus delta, and the other way round. Delta
+    is no probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01)
+    exceeds exp(1) with probability 5.35 %.
+
     Budgets do not add, the guarantees of releases compose. A pair that is known of a
     release made elsewhere becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.
 
@@ -467,9 +472,9 @@ class PrivacyBudget(Saved):
     epsilon : float, optional
         Bound on the privacy loss in nats, finite, at least 0. None if ``gdp`` is given.
     delta : float, optional
-        Probability with which the bound may fail, in [0, 1). Zero asks for pure
-        differential privacy, which Gaussian noise cannot give. Of a secret of many people
-        it should be far below one over their number. None if ``gdp`` is given.
+        Excess of probabilities, in [0, 1). Zero asks for pure differential privacy, which
+        Gaussian noise cannot give. Of a secret of many people it should be far below one
+        over their number. None if ``gdp`` is given.
     gdp : float, optional
         mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, positive. Telling two
         hidden data sets apart is to be no easier than telling N(0, 1) from N(mu, 1).

@@ -293,7 +293,7 @@ class _Request:
         def excess(guarantee: PrivacyGuarantee) -> float:
             if budget.pure and budget.epsilon is not None:
                 return guarantee.epsilon(0.0) * releases / budget.epsilon
-            meets = guarantee.loss.repeated(releases).satisfies(budget)
+            meets = guarantee.loss.released(releases).satisfies(budget)
             return 1.0 if meets else 1 + 1e-6
 
         return self.sized(LaplaceNoise, factor, scale, excess, lower_bound)
@@ -336,7 +336,7 @@ def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) ->
 
     def meets(size: float) -> bool:
         smaller = scaled(loss, Fraction(1) / Fraction(size))
-        return smaller.repeated(releases).satisfies(budget)
+        return smaller.released(releases).satisfies(budget)
 
     if budget.delta is not None:
         allowed = max(allowed, budget.delta)

@@ -21,6 +21,7 @@ from functools import reduce
 from numbers import Real
 from typing import Any
 
+from . import sentences
 from ._linalg import instance_of, one_of, positive_integer, positive_number
 from ._objects import Saved, decode, encode, html_table
 from .adjacency import Adjacency, rounded_down
@@ -46,6 +47,7 @@ from .loss import (
     scaled,
 )
 from .manifold import AffineManifold
+from .repetition import Change, Correlations, checked_distance
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Scope(Saved):
     models: tuple = ()  # fingerprints of the plants it was evaluated for
     window: tuple | None = None  # (start, stop) of the trajectory's samples in the run
     released: str = field(default="", compare=False)  # EXACTLY, ... or unknown
+    change: Change | None = None  # of a signal that enters, None for other secrets
 
     @classmethod
     def of(
@@ -105,7 +108,14 @@ class Scope(Saved):
             radius = float(given) if 0 < float(given) < math.inf else None
         words = adjacency.statement
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
-        return cls(description, words, _FOREIGN, radius=radius, constrained=False)
+        return cls(
+            description,
+            words,
+            _FOREIGN,
+            radius=radius,
+            constrained=False,
+            change=adjacency.change,
+        )
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Scope:
@@ -114,6 +124,20 @@ class Scope(Saved):
             raise ValueError("scope: expected texts, got something else")
         json.loads(saved["adjacency"])
         return cls(**saved)
+
+    def repeated(self, count: int, separation: int | None) -> Scope:
+        """Return the scope of several changes, with so many samples between starts."""
+        if self.change is None or count == self.change.events == 1:
+            return self
+        change = replace(self.change, events=count, separation=separation or 0)
+        description = json.loads(self.adjacency)
+        description["repeated"] = {"count": count, "separation": separation}
+        return replace(
+            self,
+            adjacency=json.dumps(description, sort_keys=True),
+            statement=change.statement,
+            change=change,
+        )
 
     def told_from(self, other: Scope) -> str:
         """Return the adjacency in words, unless those do not tell it from the other one."""
@@ -139,6 +163,13 @@ class Scope(Saved):
 
 #: Rate of false alarms at which the text says what the guarantee means.
 _FALSE_ALARM = 0.05
+#: Numbers of changes of which the text says how often they are found, in one line and all.
+_FEW_TIMES = (2, 7, 20)
+_MANY_TIMES = (1, 2, 5, 20, 60, 365)
+#: Shares of detection of which the text says how many changes stay within them.
+_SHARES = (0.25, 0.5, 0.9)
+#: Changes up to which it is looked for them.
+_MOST_CHANGES = 1 << 20
 #: Length of the lines of the text, and where they begin behind their labels.
 _LINE = 120
 _MARGIN = len("Not hidden: ")
@@ -271,7 +302,7 @@ class Accounted:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
         return float(self.loss.rdp(alpha))
 
-    def detection(self, false_alarm: float) -> float:
+    def detection(self, false_alarm: float = _FALSE_ALARM) -> float:
         """Return how often a test with a given rate of false alarms detects a move at most.
 
         It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
@@ -324,6 +355,8 @@ class PrivacyGuarantee(Accounted, Saved):
     quoted_delta : float
         The delta at which the text quotes epsilon, or a larger one where foreign releases
         leave none. It has no other meaning.
+    correlations : Correlations or None
+        How alike changes of a signal at a distance are, where that is known.
 
     Examples
     --------
@@ -341,6 +374,7 @@ class PrivacyGuarantee(Accounted, Saved):
     scope: Scope
     releases: int = 1
     quoted_delta: float = field(default=1e-5, compare=False)
+    correlations: Correlations | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         instance_of(self.loss, PrivacyLoss, "loss")
@@ -424,14 +458,16 @@ class PrivacyGuarantee(Accounted, Saved):
         for other in others:
             self._same_secret(checked_guarantee(other))
         together = (self, *others)
+        is_alike = all(one.correlations == self.correlations for one in others)
         return PrivacyGuarantee(
             reduce(composed, [one.loss for one in together]),
             reduce(Scope.joined, [one.scope for one in together]),
             sum(one.releases for one in together),
             _delta_of_all(together),
+            self.correlations if is_alike else None,
         )
 
-    def repeated(self, count: int) -> PrivacyGuarantee:
+    def released(self, count: int) -> PrivacyGuarantee:
         """Return the guarantee of `count` independent releases by this very mechanism.
 
         Parameters
@@ -447,8 +483,63 @@ class PrivacyGuarantee(Accounted, Saved):
         delta = self.quoted_delta
         if _fails(self):
             delta = _quotable(decimal(delta) * count)
-        loss = self.loss.repeated(count)
-        return PrivacyGuarantee(loss, self.scope, self.releases * count, delta)
+        loss = self.loss.released(count)
+        return replace(
+            self, loss=loss, releases=self.releases * count, quoted_delta=delta
+        )
+
+    def repeated(
+        self, count: int, *, separation: int | None = None
+    ) -> PrivacyGuarantee:
+        """Return the guarantee of several changes of one run, all of them together.
+
+        One change that is hard to see does not stay so when it comes every day. Where the
+        guarantee knows how alike changes at a distance are, once the noise is whitened, n
+        of them show about sqrt(n) times as clearly as one, otherwise n times.
+
+        Parameters
+        ----------
+        count : int
+            Number of changes such as the guarantee is about.
+        separation : int, optional
+            Samples from the start of one to that of the next one at least, on whatever
+            signals they are. By default they may coincide.
+
+        Returns
+        -------
+        PrivacyGuarantee
+
+        Raises
+        ------
+        ValueError
+            If the guarantee is not about a change of a signal, for which `released`
+            counts runs, or a number is below one.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> from privcontrol.core import *
+        >>> person = pc.DisturbanceAdjacency(1.0, inputs="people")
+        >>> once = PrivacyGuarantee.black_box(PrivacyBudget(gdp=0.5), person)
+        >>> once.repeated(4).gdp / once.gdp
+        4.0
+        """
+        count = positive_integer(count, "count")
+        distance = checked_distance(separation)
+        change = self.scope.change
+        if change is None:
+            raise ValueError(
+                "repeated: expected the guarantee of a change of a signal "
+                f"(DisturbanceAdjacency), got one about: {self.scope.statement}; "
+                "released(n) is the guarantee of n independent releases of it"
+            )
+        loss = self.loss
+        growth = float(count)
+        if self._is_linear:
+            growth = change.growth(count, distance, self.correlations)
+        if growth > 1:
+            loss = scaled(loss, Fraction(growth))
+        return replace(self, loss=loss, scope=self.scope.repeated(count, distance))
 
     def in_window(self, start: int) -> PrivacyGuarantee:
         """Return the same promise for a later window of a run, which begins at a sample.
@@ -540,7 +631,7 @@ class PrivacyGuarantee(Accounted, Saved):
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> PrivacyGuarantee:
-        names = ("loss", "scope", "releases", "quoted_delta")
+        names = ("loss", "scope", "releases", "quoted_delta", "correlations")
         return cls(*(saved[name] for name in names))
 
     def __repr__(self) -> str:
@@ -582,7 +673,9 @@ class PrivacyGuarantee(Accounted, Saved):
         if not self.horizon:
             return ""
         if self.horizon == math.inf:
-            return "runs of any length"
+            return (
+                "one run of any length" if self.releases == 1 else "runs of any length"
+            )
         words = f"{self.horizon} samples"
         start, stop = self.scope.window or (0, self.horizon)
         if stop - start < self.horizon:
@@ -622,18 +715,74 @@ class PrivacyGuarantee(Accounted, Saved):
         if not self._sum():
             kind = f"{kind} noise"
         releases = f"{kind}, {counted(self.releases, 'release')}"
-        alarms = 100 * _FALSE_ALARM
-        share = shown(100 * self.detection(_FALSE_ALARM))
-        meaning = (
-            f"a test detects a hidden move at most {share} % of the time at {alarms:g} % "
-            f"false alarms (guessing gives {alarms:g} %)"
-        )
+        share = shown(100 * self.detection())
+        is_run = self.horizon is not None and self.releases == 1
+        meaning = sentences.meaning(_FALSE_ALARM, share, "runs" if is_run else "cases")
         return {
             "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
             "Meaning": (meaning,),
             "Hides": (scope.statement,),
-            "Not hidden": scope.caveats or ("nothing known",),
+            "Not hidden": (*self._beyond(), *scope.caveats) or ("nothing known",),
         }
+
+    def _beyond(self) -> tuple[str, ...]:
+        """Return what is not hidden of a change that repeats."""
+        change = self.scope.change
+        if change is None:
+            return ()
+        distance = self._distance
+        if distance is None:
+            return (sentences.unknown_repetition(change.events),)
+        counts = [change.events * times for times in _FEW_TIMES]
+        shares = [self._found(count) for count in counts]
+        return (sentences.repetition(counts, distance, shares),)
+
+    @property
+    def _distance(self) -> int | None:
+        """Samples between changes at which the text says what repetition does.
+
+        None where they are not known to show less than n times as clearly.
+        """
+        change = self.scope.change
+        if change is None or change.distance is None:
+            return None
+        is_known = self.correlations is not None or change.energy
+        return change.distance if is_known and self._is_linear else None
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether a move times a number is shifted by as many times as much."""
+        return self.loss.proportional and BLACK_BOX not in self.loss.kinds
+
+    def _found(self, count: int) -> float:
+        """Return how often so many changes at the text's distance are found at most."""
+        return self.repeated(count, separation=self._distance).detection()
+
+    def _repetitions(self) -> tuple[str, ...]:
+        """Return what several changes at the text's distance do, in words."""
+        distance = self._distance
+        if distance is None:
+            return self._beyond()
+        shares = [self._found(count) for count in _MANY_TIMES]
+        reached = [self._most_within(level) for level in _SHARES]
+        return (
+            sentences.repetitions(_MANY_TIMES, distance, shares),
+            sentences.lasting(_SHARES, reached, distance),
+        )
+
+    def _most_within(self, level: float) -> int:
+        """Return how many changes at the text's distance are found no more often."""
+        if self._found(1) > level:
+            return 0
+        count = 1
+        while count < _MOST_CHANGES and self._found(2 * count) <= level:
+            count *= 2
+        step = count // 2
+        while step:
+            if self._found(count + step) <= level:
+                count += step
+            step //= 2
+        return count
 
     def _details(self) -> dict[str, tuple[str, ...]]:
         """Return what `explain` adds to the summary."""
@@ -649,7 +798,9 @@ class PrivacyGuarantee(Accounted, Saved):
         if math.isfinite(self.zcdp):
             accounts.append(f"{shown(self.zcdp)}-zCDP")
         accounts.append(f"advantage {shown(100 * self.advantage)} %")
+        repetition = self._repetitions()
         return {
+            **({"Repetition": repetition} if repetition else {}),
             "Horizon": (self._horizon() or f"none; {scope.domain}",),
             "Assumes": scope.assumptions or ("nothing further",),
             "Released": (scope.released or manner,),
@@ -820,8 +971,7 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     factor = _ratio(size, _single_radius(known))
     scope = _rescaled(known, size)
     loss = guarantee.loss
-    is_linear = loss.proportional and BLACK_BOX not in loss.kinds
-    if factor > 1 and not is_linear:
+    if factor > 1 and not guarantee._is_linear:
         scope = replace(scope, assumptions=_with(scope.assumptions, (_CONVEX,)))
     chained = replace(guarantee, loss=scaled(loss, factor), scope=scope)
     if not _fails(chained):

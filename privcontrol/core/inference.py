@@ -158,7 +158,7 @@ class _Perturbation(Released):
         def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
             loss = law.loss_of_size(float_above(widest / scale))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-            meets = guarantee.repeated(self.releases).satisfies(budget)
+            meets = guarantee.released(self.releases).satisfies(budget)
             return guarantee, 1.0 if meets else 1 + EPS
 
         guarantee, scale, excess = scale_to_budget(evaluated, float(scale))

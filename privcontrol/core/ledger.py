@@ -417,7 +417,7 @@ class PrivacyLedger:
         for charged_at, (_, count, guarantee) in zip(times, self.history):
             first = min(times).replace(hour=0, minute=0, second=0, microsecond=0)
             start = first + (charged_at - first) // length * length
-            charged = guarantee.repeated(count)
+            charged = guarantee.released(count)
             found[start] = found[start] + charged if start in found else charged
         return [(start, self._used(found[start])) for start in sorted(found)]
 
@@ -539,7 +539,7 @@ def _total(state: dict, guarantee: PrivacyGuarantee, count: int) -> PrivacyGuara
             "mechanism, the noise or the loop, and release without rng= or with a Gateway"
         )
     _check_secret(state, scope, "guarantee")
-    added = guarantee.repeated(positive_integer(count, "count"))
+    added = guarantee.released(positive_integer(count, "count"))
     if state["spent"] is None:
         return added
     return PrivacyGuarantee.from_dict(state["spent"]) + added

@@ -317,7 +317,7 @@ class Product(Saved):
             _merged(self.boxes + other.boxes),
         )
 
-    def repeated(self, count: int) -> Product:
+    def released(self, count: int) -> Product:
         """Return the cost of as many releases like these."""
         return Product(
             _times(self.shifts, count),
@@ -650,10 +650,10 @@ class PrivacyLoss(Saved):
             boxes.append((pair, positive_integer(count, "count")))
         return cls((Product(boxes=_merged(boxes)),), ((),), (BLACK_BOX,), False)
 
-    def repeated(self, count: int) -> PrivacyLoss:
+    def released(self, count: int) -> PrivacyLoss:
         """Return the loss of `count` releases by this very mechanism."""
         count = positive_integer(count, "count")
-        return replace(self, rows=tuple(row.repeated(count) for row in self.rows))
+        return replace(self, rows=tuple(row.released(count) for row in self.rows))
 
     @cached_property
     def _products(self) -> tuple[Product, ...]:

@@ -218,7 +218,7 @@ def _keeps(
     losses = by_kind(claimed.loss), by_kind(evaluated.loss)
     if not alike or len(losses[0]) != len(losses[1]):
         return False
-    if not claimed.repeated(request.releases).satisfies(request.budget):
+    if not claimed.released(request.releases).satisfies(request.budget):
         return False
     return all(_follows(noise, mine, its) for mine, its in zip(*losses))
 

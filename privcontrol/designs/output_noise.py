@@ -205,7 +205,7 @@ class OutputNoise(SummedNoise, Saved):
         parts = tuple(part.scaled(gain) for part in self.parts)
         scaled = replace(self, parts=parts, promised=None)
         loss = _beside_miss(self.guarantee, own_loss(scaled))
-        together = loss.repeated(request.releases)
+        together = loss.released(request.releases)
         delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
         if delta or self.family != "gaussian":
             least = float_above(together.epsilon(delta), 2)

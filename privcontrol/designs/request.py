@@ -472,7 +472,7 @@ def _check_limit(noise: SummedNoise, limits: NDArray) -> None:
 def _looser_budget(noise: SummedNoise, ratio: float) -> str:
     """Return a budget under which noise ``ratio`` times smaller is enough, in words."""
     request = noise.request
-    loss = by_kind(noise.guarantee.loss)[0].repeated(request.releases)
+    loss = by_kind(noise.guarantee.loss)[0].released(request.releases)
     if noise.family == "laplace":
         return f"epsilon = {loss.pure * ratio:.3g}"
     shift = loss.gdp * ratio

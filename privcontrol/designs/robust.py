@@ -105,7 +105,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
 
     def evaluated(size: float) -> tuple[PrivacyLoss, float]:
         loss = _loss_of(problem, factor * size)
-        if loss.repeated(request.releases).satisfies(request.budget):
+        if loss.released(request.releases).satisfies(request.budget):
             return loss, 1.0
         return loss, max(_excess(problem, loss), 1 + EPS)
 

@@ -29,6 +29,7 @@ from ..core._linalg import (
 from ..core._objects import Frozen
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
+from ..core.repetition import Change
 from ..systems.linear import LinearSystem, Plant, beside, queue_of
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency
@@ -107,7 +108,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     --------
     >>> import privcontrol as pc
     >>> pc.DisturbanceAdjacency(0.1, inputs=["occupancy"]).statement
-    'the disturbance occupancy by at most 0.1 at any one time'
+    'one change per run: occupancy by at most 0.1, at one sample'
     """
 
     radius: Radius
@@ -361,40 +362,53 @@ class DisturbanceAdjacency(PlantAdjacency):
         return kind(np.vstack([still, changes]), exact=not self.is_covered)
 
     @property
-    def statement(self) -> str:
-        sizes = self._sizes("any input")
+    def change(self) -> Change:
         if self.norm == "l2":
-            when = self._when
-            if self.window:
-                when = f"any one window of {self.window} samples"
-            energy = "in the root of its energy over"
-            return f"the disturbance {sizes} {energy} {when}"
-        changes = self._once
-        if self.events > 1:
-            changes = f"at each of {self.events} times"
-            if self.times is not None or not self.separation:
-                changes += f" of {self._when}"
-            if self.separation:
-                changes += f" at least {self.separation} samples apart"
-        lasting = ""
+            return Change(
+                f"{self._sizes('any input')} in the root of its energy",
+                self.window,
+                energy=True,
+                start=self._starting,
+            )
+        return Change(
+            self._words,
+            max(map(len, self.shapes)),
+            self.events,
+            self.separation,
+            level=self.profiles is None and self.duration > 1,
+            start=self._starting,
+        )
+
+    @property
+    def _words(self) -> str:
+        """Which signals change to what, in words."""
+        each = " each" if self.events > 1 else ""
         if self.profiles is not None:
-            lasting = f", with one of {len(self.profiles)} given profiles"
-        elif self.duration > 1:
-            lasting = f", for 1 to {self.duration} samples"
-        return f"the disturbance {sizes} {changes}{lasting}"
+            sizes = self._sizes("any input")
+            return f"{sizes}, with one of {len(self.profiles)} given profiles"
+        if self.duration == 1:
+            return f"{self._sizes('any input')}, at one sample{each}"
+        names, radius = self._names_within("any input")
+        if self.events == 1:
+            return f"{names}, to one other level{radius}, kept for 1 to {self.duration} samples"
+        return f"{names}, a level{radius}{each}, kept for 1 to {self.duration} samples"
+
+    @property
+    def _starting(self) -> str:
+        """At which samples a change may start, in words, nothing for any."""
+        if self.times is None:
+            return ""
+        several = "one of " if len(self.times) > 1 else ""
+        return f", starting at {several}{self._when}"
+
+    @property
+    def statement(self) -> str:
+        return self.change.statement
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         left = []
-        if self.window:
-            left.append(
-                f"changes in more than one window of {self.window} samples (k windows "
-                "take sqrt(k) times the noise)"
-            )
         if self.norm == "single" and self.events > 1 and self.separation:
-            left.append(
-                f"more than {self.events} changes, or any less than {self.separation} "
-                "samples apart"
-            )
+            left.append(f"changes less than {self.separation} samples apart")
         if self.norm == "single":
             left.append(self._of_other_shape(manifold))
         return (*left, _INITIAL_STATE)
@@ -402,16 +416,14 @@ class DisturbanceAdjacency(PlantAdjacency):
     def _of_other_shape(self, manifold: Any) -> str:
         """Return what is not hidden of a change of another length or shape."""
         if self.profiles is not None:
-            return "a disturbance of another shape"
+            return "a change of another shape"
         if self.duration > 1:
-            return f"a disturbance of more than {self.duration} samples"
+            return f"a change of more than {self.duration} samples"
         plant = manifold.plant
         signals = self.signals(plant)
         if all(_is_integrator(name, plant) for name in signals):
             return f"a second step of {' or '.join(signals)}"
-        return (
-            'a disturbance of more than one sample (norm="l2" hides one by its energy)'
-        )
+        return 'a change of more than one sample (norm="l2" hides one by its energy)'
 
 
 def _is_integrator(name: str, plant: Plant) -> bool:
@@ -449,7 +461,7 @@ class JointAdjacency(Adjacency, Frozen):
     >>> level = pc.StateAdjacency({"level": 1.0}, times=0)
     >>> joint = JointAdjacency([level, pc.DisturbanceAdjacency(0.1, inputs=["u"])])
     >>> print(joint.statement)  # doctest: +ELLIPSIS
-    either level by at most 1 at t = 0, ..., or the disturbance u by at most 0.1 at any one time
+    either level by at most 1 at t = 0, ..., or one change per run: u by at most 0.1, at one sample
     """
 
     _parts: tuple[Adjacency, ...]
@@ -490,7 +502,23 @@ class JointAdjacency(Adjacency, Frozen):
         return BallMoves.side_by_side(found)
 
     @property
+    def change(self) -> Change | None:
+        """One change of any part, where each part is about one change in a run."""
+        changes = [part.change for part in self.parts]
+        if len(changes) == 1:
+            return changes[0]
+        once = [each for each in changes if each is not None and each.is_one]
+        if len(once) < len(changes):
+            return None
+        lengths = [each.longest for each in once]
+        longest = None if None in lengths else max(filter(None, lengths))
+        words = ", or ".join(each.words for each in once)
+        return Change(words, longest, level=any(each.level for each in once))
+
+    @property
     def statement(self) -> str:
+        if self.change is not None:
+            return self.change.statement
         return "either " + ", or ".join(part.statement for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:

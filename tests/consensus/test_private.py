@@ -154,7 +154,7 @@ def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many
 
     def spent(runs, variance):
         return (
-            chain(laplace.guarantee, np.sqrt(2 / variance)).repeated(runs).epsilon(1e-3)
+            chain(laplace.guarantee, np.sqrt(2 / variance)).released(runs).epsilon(1e-3)
         )
 
     assert spent(3, 3 * gaussian) < 1 < spent(4, 4 * gaussian)

@@ -371,7 +371,7 @@ def test_sums_of_guarantees_are_exact_only_if_one_move_and_coalition_attain_both
     group = agents(graph, np.linspace(1, 2, 6), 5.0, 1)
     assert group.guarantee.exact
     assert not (group.guarantee + group.guarantee).exact
-    assert group.guarantee.repeated(2).exact
+    assert group.guarantee.released(2).exact
     outsider = agents(graph, np.linspace(1, 2, 6), 5.0, 0)
     assert (outsider.guarantee + outsider.guarantee).exact
     certain = group.guarantee_for(coalition=[2])
@@ -524,7 +524,7 @@ def test_an_audit_passes_the_truth_and_fails_reused_or_smaller_noise():
 
     assert passes(scales, claim)
     assert not passes(0.9 * scales, claim)
-    assert not passes(scales, claim.repeated(2), reused=True)
+    assert not passes(scales, claim.released(2), reused=True)
 
 
 def test_repaired_dropouts_count_as_members_of_the_coalition():

@@ -5,10 +5,14 @@ import inspect
 import math
 import pickle
 import warnings
+from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 import privcontrol as pc
+from privcontrol import core
 from privcontrol.core.loss import PrivacyLoss
 
 
@@ -130,7 +134,7 @@ def test_laplace_noise_meets_a_budget_in_one_number_if_its_whole_curve_does(rele
         assert laplace <= gaussian * (1 + mpf(1e-12))
     tight = 1 - exp(-mpf(shift) / 2)  # the curves touch at epsilon = 0
     assert abs(tight / (2 * ncdf(y / 2) - 1) - 1) < 1e-5
-    assert design.guarantee.repeated(releases).satisfies(budget)
+    assert design.guarantee.released(releases).satisfies(budget)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
@@ -162,8 +166,8 @@ def test_everything_that_takes_a_budget_takes_one_number(family):
     for made in (*designs[:3], agents):
         assert made.guarantee.gdp == pytest.approx(y, rel=1e-5)
     for made in two:
-        assert made.guarantee.repeated(2).satisfies(budget)
-        assert made.guarantee.repeated(2).gdp == pytest.approx(y, rel=1e-5)
+        assert made.guarantee.released(2).satisfies(budget)
+        assert made.guarantee.released(2).gdp == pytest.approx(y, rel=1e-5)
 
 
 def test_a_foreign_release_may_be_known_by_its_gdp():
@@ -178,3 +182,23 @@ def test_the_laplace_share_of_any_gdp_is_a_number_within_it(gdp):
     epsilon = pc.PrivacyBudget(gdp=gdp).laplace_epsilon()
     assert 1e307 < epsilon < math.inf
     assert PrivacyLoss.laplace([[epsilon]]).gdp <= gdp
+
+
+def test_delta_is_no_probability_that_the_ratio_is_exceeded():
+    """At (1, 1e-2) the ratio of the densities exceeds e with 5.352 %, and no text says 1 %."""
+    y = core.kappa_inverse(1.0, 1e-2)
+    exceeded = norm.cdf(-(1.0 - y**2 / 2) / y)
+    assert exceeded == pytest.approx(0.05352, abs=5e-6)
+    # the definition, at the set of outcomes where the ratio is exceeded
+    without = norm.cdf(-(1.0 + y**2 / 2) / y)
+    assert exceeded - np.e * without == pytest.approx(1e-2, rel=1e-12)
+    root = Path(__file__).parents[2]
+    texts = [path.read_text() for path in (root / "privcontrol").rglob("*.py")]
+    texts.append((root / "README.md").read_text())
+    for text in texts:
+        words = " ".join(text.split())
+        assert "except with a probability of delta" not in words
+        assert "with which the bound may fail" not in words
+    told = " ".join(core.PrivacyBudget.__doc__.split())
+    assert "at most exp(epsilon) times that without, plus delta" in told
+    assert "exp(1) with probability 5.35 %" in told

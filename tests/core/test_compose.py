@@ -407,7 +407,7 @@ def test_black_boxes_are_quoted_at_the_sum_of_their_deltas():
     keeps = math.prod(1 - delta for _, delta in pairs)
     beyond = sum(p * max(0, 1 - math.exp(0.8 - x)) for x, p in losses.items())
     assert both.delta(0.8) == pytest.approx(1 - keeps + keeps * beyond, rel=1e-9)
-    assert "epsilon = 1.5 at delta = 3e-05" in str(boxes[0].repeated(3))
+    assert "epsilon = 1.5 at delta = 3e-05" in str(boxes[0].released(3))
     pure = PrivacyGuarantee.black_box(
         PrivacyBudget(epsilon=0.5), core.BallAdjacency(0.1)
     )

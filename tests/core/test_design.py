@@ -479,7 +479,7 @@ def test_a_bound_of_a_cost_beyond_the_doubles_is_infinite(releases):
     found = pc.core.design_laplace(query, hidden, budget, releases=releases)
     assert found.noise.factor.item() == pytest.approx(1e160 * releases)
     assert found.cost == math.inf
-    assert found.guarantee.repeated(releases).satisfies(budget)
+    assert found.guarantee.released(releases).satisfies(budget)
 
 
 @pytest.mark.parametrize("design", ["gaussian", "laplace"])

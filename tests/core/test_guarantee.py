@@ -217,18 +217,18 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(
     budget = PrivacyBudget(epsilon=budget[0], delta=budget[1])
     query, adjacency = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[0.7]])
     one = core.design_gaussian(query, adjacency, budget, releases=releases).guarantee
-    assert sum([one] * releases).satisfies(budget) and one.repeated(releases).satisfies(
+    assert sum([one] * releases).satisfies(budget) and one.released(releases).satisfies(
         budget
     )
-    assert sum([one] * releases).gdp == one.repeated(releases).gdp
-    assert not one.repeated(releases + 1).satisfies(budget)
+    assert sum([one] * releases).gdp == one.released(releases).gdp
+    assert not one.released(releases + 1).satisfies(budget)
 
 
 @settings(max_examples=30, deadline=None)
 @given(losses, st.integers(2, 5))
 def test_repeating_a_release_is_adding_it(loss, count):
     g = guarantee(loss)
-    added, repeated = sum([g] * count), g.repeated(count)
+    added, repeated = sum([g] * count), g.released(count)
     assert repeated.releases == added.releases == count
     assert repeated.exact == added.exact
     assert repeated.gdp == pytest.approx(added.gdp, rel=1e-12)
@@ -237,9 +237,9 @@ def test_repeating_a_release_is_adding_it(loss, count):
             added.delta(epsilon), rel=1e-3, abs=1e-300
         )
     with pytest.raises(ValueError, match="count"):
-        g.repeated(0)
+        g.released(0)
     with pytest.raises(TypeError, match="count: expected an integer"):
-        g.repeated("3")
+        g.released("3")
 
 
 # --- Laplace --------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
     assert bound.pure == pytest.approx(1.0, rel=1e-15)
     assert bound.delta(0.5) == pytest.approx(1 - math.exp(-0.25), rel=1e-12)
     one = PrivacyLoss.laplace([[0.02]])
-    some, more = one.repeated(128), one.repeated(129)
+    some, more = one.released(128), one.released(129)
     assert some.epsilon(1e-6) < more.epsilon(1e-6) < 1.02 * some.epsilon(1e-6)
 
 
@@ -424,7 +424,7 @@ def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composit
                 2 * k * math.log(1 / slack)
             ) + k * epsilon * math.expm1(epsilon)
             assert box.delta(advanced) <= slack + k * delta
-        truth = PrivacyLoss.gaussian(y).repeated(k)
+        truth = PrivacyLoss.gaussian(y).released(k)
         for level in (0.0, 0.3, 1.0, 5.0):
             assert truth.delta(level) <= box.delta(level)
 
@@ -475,13 +475,13 @@ def test_too_many_answers_are_rounded_up():
 def test_decimals_of_foreign_promises_add_as_decimals():
     scope = SCOPE
     tenth = PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.1, delta=1e-6), scope)
-    assert tenth.repeated(10).epsilon(1e-5) <= 1.0
-    assert tenth.repeated(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
-    assert tenth.repeated(3).loss.pure == 0.3
+    assert tenth.released(10).epsilon(1e-5) <= 1.0
+    assert tenth.released(10).satisfies(PrivacyBudget(epsilon=1.0, delta=1e-5))
+    assert tenth.released(3).loss.pure == 0.3
     assert tenth.satisfies(PrivacyBudget(epsilon=0.1, delta=1e-6))
     assert "no finite epsilon" not in (
-        tenth.repeated(100).sentence
-        + (tenth.repeated(3) + guarantee(PrivacyLoss.gaussian(1.0))).sentence
+        tenth.released(100).sentence
+        + (tenth.released(3) + guarantee(PrivacyLoss.gaussian(1.0))).sentence
     )
     assert (
         tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
@@ -624,6 +624,7 @@ def test_a_single_radius_is_carried_where_there_is_one():
             self.radius = radius
 
         statement = "something moves"
+        change = None
 
         def to_dict(self):
             return {"radius": 1}
@@ -723,7 +724,7 @@ def test_the_pair_that_the_text_quotes_holds(delta, count):
     budget = PrivacyBudget(epsilon=0.123449, delta=delta)
     foreign = PrivacyGuarantee.black_box(budget, SCOPE)
     gaussian = replace(guarantee(PrivacyLoss.gaussian(0.7)), quoted_delta=delta)
-    for g in (foreign.repeated(count), gaussian.repeated(count)):
+    for g in (foreign.released(count), gaussian.released(count)):
         found = re.search(r"epsilon = (\S+) at delta = (\S+)", str(g))
         epsilon, quoted = map(float, found.groups())
         assert g.delta(epsilon) <= quoted <= g.quoted_delta * 1.001
@@ -746,8 +747,8 @@ def test_the_meaning_is_the_best_test_of_an_eavesdropper():
     assert g.detection(0.05) == pytest.approx(truth, rel=1e-12)
     assert g.advantage == pytest.approx(2 * norm.cdf(0.5325 / 2) - 1, rel=1e-12)
     meaning = str(g).splitlines()[1]
-    words = "a test detects a hidden move at most "
-    assert meaning.endswith("at 5 % false alarms (guessing gives 5 %)")
+    words = "a test wrong in 5 % of the cases without the change finds at most "
+    assert meaning.endswith("of those with it (guessing: 5 %)")
     percent = float(meaning.partition(words)[2].split()[0])
     assert 100 * truth <= percent <= 100 * truth * (1 + 1e-3)
 

@@ -122,8 +122,8 @@ def test_the_budget_covers_all_releases_and_one_more_breaks_it(family, releases)
             InputPerturbation(identity, budget, **options),
             OutputPerturbation(identity, budget, lipschitz=3.3, **options),
         ):
-            assert mechanism.guarantee.repeated(releases).satisfies(budget)
-            assert not mechanism.guarantee.repeated(releases + 1).satisfies(budget)
+            assert mechanism.guarantee.released(releases).satisfies(budget)
+            assert not mechanism.guarantee.released(releases + 1).satisfies(budget)
             assert mechanism.guarantee.releases == 1
 
 

@@ -57,7 +57,7 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(path, co
     before = ledger.spent
     with pytest.raises(BudgetExceededError, match="nothing was recorded"):
         ledger.charge(one)
-    assert ledger.spent == before == one.repeated(count)
+    assert ledger.spent == before == one.released(count)
     assert len(ledger.history) == before.releases == count
     assert ledger.remaining == pytest.approx(0.0, abs=1e-9)
 
@@ -392,5 +392,5 @@ def test_each_of_some_periods_keeps_within_the_whole(periods):
     for budget in (BUDGET, PrivacyBudget(gdp=0.7), PrivacyBudget(epsilon=1.0)):
         each = budget.each_of(periods)
         one = PrivacyGuarantee.black_box(each, ADJACENCY)
-        assert one.repeated(periods).satisfies(budget)
-        assert not one.repeated(periods + 1).satisfies(budget)
+        assert one.released(periods).satisfies(budget)
+        assert not one.released(periods + 1).satisfies(budget)

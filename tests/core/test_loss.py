@@ -188,7 +188,7 @@ def test_every_product_is_between_the_bounds_of_a_convolution(seed):
 )
 def test_many_equal_shifts_are_between_the_bounds_of_a_convolution(r, a, y):
     """The convolution squares the law of one shift; its two bounds are r steps apart."""
-    known = composed(laplace(a).repeated(r), PrivacyLoss.gaussian(y, (0,)))
+    known = composed(laplace(a).released(r), PrivacyLoss.gaussian(y, (0,)))
     spread = math.sqrt(r) * a
     for epsilon in (0.2 * spread, 1.5 * spread, 3 * spread):
         truth = normal_limit(epsilon, r, a, y)
@@ -404,7 +404,7 @@ def test_gdp_of_releases_of_unlike_sizes_is_nearly_that_of_their_joint_law(seed)
 def test_gdp_of_many_releases_nears_that_of_the_central_limit():
     """The root of the sum of squares stays 25 % above a root(n) for n shifts a."""
     for count, above in ((33, 1.015), (1000, 1.006), (10**7, 1.006)):
-        gdp = laplace(0.01).repeated(count).gdp
+        gdp = laplace(0.01).released(count).gdp
         assert 1 < gdp / (0.01 * math.sqrt(count)) < above
 
 
@@ -484,7 +484,7 @@ def test_many_unequal_black_boxes_beside_others_are_the_enumeration(installed, r
 def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
     one = PrivacyLoss.black_box(((0.02, 0.0, 1),))
     for count in (50, 5000, 40_000):
-        many = one.repeated(count)
+        many = one.released(count)
         epsilon = 0.02 * math.sqrt(count)
         with mp.workdps(30):
             p = 1 / (1 + mp.exp(mp.mpf(-0.02)))
@@ -520,7 +520,7 @@ def test_deltas_of_a_million_answers_are_above_the_rounding_of_their_transform(e
 
 def test_counts_of_any_size_are_answered_at_once():
     began = time.process_time()
-    epsilon = laplace(1e-3).repeated(10**9).epsilon(1e-5)
+    epsilon = laplace(1e-3).released(10**9).epsilon(1e-5)
     limit = PrivacyLoss.gaussian(1e-3 * math.sqrt(1e9)).epsilon(1e-5)
     assert limit <= epsilon <= 1.6 * limit
     assert time.process_time() - began < 1
@@ -685,7 +685,7 @@ def test_the_probability_that_an_assumption_fails_is_added():
     loss = composed(PrivacyLoss.gaussian(1.0), PrivacyLoss.black_box(((0.0, beta, 1),)))
     assert loss.delta(epsilon) >= exact * (1 - 1e-7)
     assert loss.delta(epsilon) == pytest.approx(exact, rel=1e-6)
-    assert loss.repeated(3).delta(epsilon) == pytest.approx(
+    assert loss.released(3).delta(epsilon) == pytest.approx(
         kappa(epsilon, math.sqrt(3)) + 3 * beta, rel=1e-9
     )
     beside = composed(loss, PrivacyLoss.black_box(((0.0, 0.01, 2), (0.1, 1e-3, 1))))
@@ -707,7 +707,7 @@ def test_losses_at_the_end_of_the_doubles_are_numbers_or_infinite():
     wide = PrivacyLoss.laplace([[1.5e308], [1.1e308]])
     assert (wide.zcdp, wide.rdp(2.0), wide.epsilon(0.1)) == (math.inf,) * 3
     assert wide.delta(0.1) == 1.0
-    many = PrivacyLoss.gaussian(1e308).repeated(10**9)
+    many = PrivacyLoss.gaussian(1e308).released(10**9)
     assert many.gdp == math.inf and many.delta(1.0) == 1.0
     assert PrivacyLoss.gaussian(1.79e308).delta(1e4) == 1.0
     with pytest.raises(UncertifiableError, match="smaller radius"):

@@ -66,7 +66,7 @@ def test_allowed_shift_meets_the_budget_and_little_more_does_not(name, releases)
 
     def meets(shift):
         loss = FAMILIES[name].loss_of_size(shift)
-        return loss.repeated(releases).satisfies(budget)
+        return loss.released(releases).satisfies(budget)
 
     assert meets(allowed)
     assert not meets(allowed * (1 + 1e-9))

@@ -42,7 +42,7 @@ def test_the_noise_is_within_its_gap_and_says_so(noise):
     assert noise.design.cost == pytest.approx(np.sum(noise.std**2), rel=1e-9)
     assert noise.guarantee.satisfies(BUDGET)
     text = noise.guarantee.sentence
-    assert "runs of any length" in text
+    assert "one run of any length" in text
     assert "for 1 to 4 samples" in text
     assert "k new beginnings count as k + 1 releases" in text
     assert repr(noise).endswith("1 output, no horizon)")

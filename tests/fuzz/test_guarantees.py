@@ -25,11 +25,11 @@ MANY = 2000
 
 #: Losses of many small pure releases, each with the exact sum of its epsilons; e^-1000 is no float.
 MANY_RELEASES = {
-    "Laplace": (PrivacyLoss.laplace([[0.001]]).repeated(MANY), Fraction(2)),
+    "Laplace": (PrivacyLoss.laplace([[0.001]]).released(MANY), Fraction(2)),
     "black boxes": (PrivacyLoss.black_box(((0.001, 0.0, MANY),)), Fraction(2)),
     "both": (
         composed(
-            PrivacyLoss.laplace([[0.001]]).repeated(MANY),
+            PrivacyLoss.laplace([[0.001]]).released(MANY),
             PrivacyLoss.black_box(((0.001, 0.0, MANY),)),
         ),
         Fraction(4),
@@ -52,7 +52,7 @@ def test_pure_privacy_holds_from_the_sum_of_all_epsilons_and_not_before(name):
 
 def test_no_pure_privacy_beside_gaussian_noise_however_small():
     loss = composed(
-        PrivacyLoss.gaussian(1e-6), PrivacyLoss.laplace([[0.001]]).repeated(MANY)
+        PrivacyLoss.gaussian(1e-6), PrivacyLoss.laplace([[0.001]]).released(MANY)
     )
     for epsilon in (1.9, 2.1, 1e3):
         assert loss.delta(epsilon) > 0

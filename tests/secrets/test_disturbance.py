@@ -187,12 +187,12 @@ def test_initial_state_and_disturbance_are_protected_jointly():
     text = joint.guarantee.sentence
     assert (
         "either air by at most 1" in text
-        and "or the disturbance occupancy by at most 0.5" in text
+        and "or one change per run: occupancy by at most 0.5" in text
     )
     assert "the initial state" not in text
     alone = design(adjacency=parts[1])
     assert (
-        'a disturbance of more than one sample (norm="l2" hides one by its energy), the init'
+        'a change of more than one sample (norm="l2" hides one by its energy), the init'
         in alone.guarantee.sentence
     )
 

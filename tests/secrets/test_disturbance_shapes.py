@@ -72,9 +72,20 @@ def test_longer_changes_cost_more():
 
 def test_the_text_says_how_long_a_change_lasts():
     adjacency = pc.DisturbanceAdjacency(0.3, duration=4, events=2)
-    assert adjacency.statement.endswith("2 times of the run, for 1 to 4 samples")
-    assert "at each of 2 times" in adjacency.statement
-    assert adjacency.caveats(None)[0] == ("a disturbance of more than 4 samples")
+    assert adjacency.statement == (
+        "2 changes per run, whenever they start: any input, a level within 0.3 each, "
+        "kept for 1 to 4 samples"
+    )
+    assert adjacency.caveats(None)[0] == "a change of more than 4 samples"
+    once = pc.DisturbanceAdjacency({"a": 1.0, "b": 1.0}, duration=12)
+    assert once.statement == (
+        "one change per run: a or b, to one other level within 1, kept for 1 to 12 samples"
+    )
+    several = pc.DisturbanceAdjacency({"a": 1.0, "b": 2.0}, duration=3, times=[2, 5])
+    assert several.statement == (
+        "one change per run, starting at one of t = 2, 5: a (within 1) or b (within 2), "
+        "to one other level, kept for 1 to 3 samples"
+    )
 
 
 def test_several_events_need_a_design_without_a_horizon():
@@ -156,10 +167,8 @@ def room_response(signal):
 def test_the_text_of_a_person_names_the_window():
     secret = pc.DisturbanceAdjacency.person(2.0, 8.0, inputs=["load"], window=96)
     assert secret.statement == (
-        "the disturbance load by at most 4 in the root of its energy over any one window of "
-        "96 samples"
+        "one window of 96 samples per run: load by at most 4 in the root of its energy"
     )
-    assert "more than one window of 96 samples" in secret.caveats(None)[0]
 
 
 @pytest.mark.parametrize("numbers", [(0.0, 1.0), (1.0, -1.0)])
