@@ -85,11 +85,14 @@ def private_loop(
         simulated.
     controller : system of python-control or callable, optional
         Discrete-time controller from the p published outputs, then its references r, to
-        the m inputs, in place of K and L. There is no hidden sign. Inputs and outputs
-        that are named like the plant's (or ``yhat[i]``) are matched by name, others by
-        order. Systems made by ``ct.interconnect``, ``ct.create_statefbk_iosystem`` and
-        ``ct.create_estimator_iosystem`` are taken, the last with its covariance
-        settled, and a warning. The states start at zero. A function ``f(t, yhat,
+        the m inputs, in place of K and L. There is no hidden sign. Its inputs are
+        named like the plant's outputs (or ``yhat[i]``), in any order, and all others
+        are references. Its outputs are named like the plant's inputs (or ``u[i]``).
+        Names that python-control gives by itself, ``u[i]`` and ``y[i]``, say nothing,
+        and the order counts. Other names are refused. A state feedback of
+        ``ct.create_statefbk_iosystem`` and its ``ct.create_estimator_iosystem`` are
+        joined with ``ct.interconnect`` first; the estimator's covariance is taken as
+        settled, with a warning. The states start at zero. A function ``f(t, yhat,
         estimate, reference)`` returns the inputs (m,), such as an MPC, and a
         ``ct.nlsys`` is run as it is. They are called once per run and sample with the
         time t in seconds, yhat (p,), an estimate (n,) or None, and the reference (k,)
@@ -134,9 +137,9 @@ def private_loop(
     Raises
     ------
     control.ControlArgument, control.ControlDimension
-        If ``sys`` is not a discrete-time StateSpace, the controller is no system or has
-        another sampling time, K or L is a system, or a matrix or the controller has
-        another shape.
+        If ``sys`` is not a discrete-time StateSpace, the controller is no system, has
+        another sampling time or inputs with other names, K or L is a system, or a
+        matrix or the controller has another shape.
     TypeError
         If there are neither gains nor a controller, or both.
     ValueError

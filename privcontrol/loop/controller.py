@@ -708,7 +708,8 @@ def wiring(
 ) -> tuple[list[int], list[int]]:
     """The system's inputs (yhat, references) and outputs in the loop's order.
 
-    They are found by name where the names tell, else they stay as given.
+    They are found by name. Names that python-control gives by itself say nothing, so
+    those stay as given. So does a single output.
     """
     p, m = side.through.shape
     if system.ninputs < p:
@@ -722,15 +723,86 @@ def wiring(
             f"{system.noutputs}"
         )
     published = (side.plant.outputs, indexed("yhat", p))
-    inputs = _with_first(system.input_labels, *published)
-    return inputs, _with_first(system.output_labels, side.driven_labels)
+    inputs = _with_first(system.input_labels, "u", *published)
+    if inputs is None or _is_open(system.input_labels, side):
+        raise ct.ControlArgument(_misnamed(system.input_labels, side))
+    driven = side.driven_labels
+    outputs = _with_first(system.output_labels, "y", driven, indexed("u", m))
+    if outputs is None and m > 1:
+        raise ct.ControlArgument(
+            f"controller: expected outputs named like the plant's inputs, "
+            f"{_listed(driven)}, got {_listed(system.output_labels)}; name them in "
+            f"their order, controller.update_names(outputs={driven})"
+        )
+    return inputs, outputs or [0]
 
 
-def _with_first(labels: list[str], *known: Sequence[str]) -> list[int]:
-    """Places of labels, those of the first names that are all among them in front."""
+def _with_first(
+    labels: list[str], unnamed: str, *known: Sequence[str]
+) -> list[int] | None:
+    """Places of labels, those of the first names that are all among them in front.
+
+    As they are if they are python-control's own, such as ``u[0]``, for signals without
+    a name. None if no names fit.
+    """
     places = list(range(len(labels)))
     for names in known:
         if set(names) <= set(labels):
             first = [labels.index(name) for name in names]
             return first + [k for k in places if k not in first]
-    return places
+    if tuple(labels) == indexed(unnamed, len(labels)):
+        return places
+    return None
+
+
+def _is_open(labels: list[str], side: LinearSide | NonlinearSide) -> bool:
+    """Return whether an input is an estimate, or what the controller drives itself."""
+    p = len(side.plant.outputs)
+    if tuple(labels) == indexed("u", len(labels)):
+        return False
+    named = set(labels) - set(side.plant.outputs) - set(indexed("yhat", p))
+    return _takes_estimate(labels) or bool(named & set(side.driven_labels))
+
+
+def _takes_estimate(labels: Sequence[str]) -> bool:
+    """Return whether an input has a name that python-control gives to estimates."""
+    return any(label.startswith("xhat[") for label in labels)
+
+
+def _misnamed(labels: list[str], side: LinearSide | NonlinearSide) -> str:
+    """Say which inputs were expected, and what to join or to rename first."""
+    outputs = list(side.plant.outputs)
+    wanted = _listed(outputs)
+    got = (
+        f"controller: expected inputs named like the published outputs, {wanted} (or "
+        f"yhat[0], ...), then references, got {_listed(labels)}"
+    )
+    if _takes_estimate(labels):
+        given = [name for name in labels if not name.startswith("xhat[")]
+        given = [name for name in given if name not in outputs]
+        return (
+            f"{got}: it feeds back an estimate. Join it with its estimator first, "
+            f"ct.interconnect([estimator, controller], inputs={given + outputs}, "
+            f"outputs={side.driven_labels}), where ct.create_estimator_iosystem gets "
+            f"measurement_labels={outputs}; or pass the gains, private_loop(sys, K, L, "
+            "noise)"
+        )
+    own = [name for name in labels if name in side.driven_labels]
+    if own and set(outputs) <= set(labels):
+        return (
+            f"{got}: {_listed(own)} is what the controller drives itself. Join its "
+            "output to that input first, with ct.interconnect; if it is a reference, "
+            "give it another name by controller.update_names(inputs=[...])"
+        )
+    return (
+        f"{got}. If they are these signals in this order, name them so: "
+        f"controller.update_names(inputs=[{', '.join(map(repr, outputs))}, ...]). What "
+        "is computed from them is joined first, with ct.interconnect; a controller of "
+        "errors r - yhat goes into private_feedback(sys, controller, noise)"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names with commas between them."""
+    more = ", ..." if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more

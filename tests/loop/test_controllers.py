@@ -354,6 +354,121 @@ def test_systems_of_python_control_are_taken():
     )
 
 
+def estimated(plant, K):
+    """State feedback of an estimate and its estimator, as python-control makes them."""
+    QN, RN = np.eye(plant.ninputs), np.eye(plant.noutputs)
+    settled = ct.dlqe(plant.A, plant.B, plant.C, QN, RN)[1]
+    estimator = ct.create_estimator_iosystem(
+        plant,
+        QN,
+        RN,
+        P0=settled,
+        measurement_labels=plant.output_labels,
+        name="estimator",
+    )
+    feedback, _ = ct.create_statefbk_iosystem(
+        plant, K, estimator=estimator, name="feedback"
+    )
+    return feedback, estimator
+
+
+def test_a_state_feedback_without_its_estimator_is_not_fed_the_reading_as_xd():
+    """yhat went into xd[0]: u = K1 yhat closed a stable loop with A + B K C."""
+    plant = ct.ss(
+        [[0.9, 0.1], [0.0, 0.5]],
+        [[0.0], [0.1]],
+        [[1.0, 0.0]],
+        0,
+        0.1,
+        states=["x", "v"],
+        inputs=["u"],
+        outputs=["y"],
+    )
+    K = np.array([[0.5, 0.2]])
+    feedback, estimator = estimated(plant, K)
+    by_order = ct.ss([], [], [], feedback.D, 0.1)  # with python-control's own names
+    poles = pc.private_loop(plant, controller=by_order).poles()
+    wrong = plant.A + plant.B @ K[:, :1] @ plant.C
+    np.testing.assert_allclose(np.sort(poles), np.sort(np.linalg.eigvals(wrong)))
+    assert abs(poles).max() < 1
+    with pytest.raises(
+        ct.ControlArgument, match="it feeds back an estimate"
+    ) as refused:
+        pc.private_loop(plant, controller=feedback)
+    message = str(refused.value)
+    inputs, outputs = "['xd[0]', 'xd[1]', 'ud[0]', 'y']", "['u']"
+    assert f"[estimator, controller], inputs={inputs}, outputs={outputs})" in message
+    joined = ct.interconnect(
+        [estimator, feedback], inputs=eval(inputs), outputs=eval(outputs)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        loop = pc.private_loop(plant, controller=joined)
+    L = ct.dlqe(plant.A, plant.B, plant.C, np.eye(1), np.eye(1))[0]
+    gains = pc.private_loop(plant, K, L)
+    np.testing.assert_allclose(
+        np.sort_complex(loop.poles()), np.sort_complex(gains.poles()), atol=1e-6
+    )
+
+
+def test_a_feedback_of_all_states_is_wired_by_its_names():
+    """xd and ud come first, and are the references."""
+    names = {"states": ["x", "v"], "inputs": ["u"], "outputs": ["y", "w"]}
+    plant = ct.ss([[1, 0.1], [0, 1]], [[0], [0.1]], np.eye(2), 0, 0.1, **names)
+    K = np.array([[1.0, 1.5]])
+    feedback, closed = ct.create_statefbk_iosystem(plant, K)
+    loop = pc.private_loop(plant, controller=feedback)
+    np.testing.assert_allclose(
+        np.sort_complex(loop.poles()), np.sort_complex(closed.poles())
+    )
+    renamed = ct.ss(plant, outputs=["position", "velocity"])
+    with pytest.raises(
+        ct.ControlArgument, match=r"update_names\(inputs=\['position', "
+    ):
+        pc.private_loop(renamed, controller=feedback)
+
+
+def unnamed(**names):
+    return ct.ss(0.5, [[1.0]], [[1.0]], [[-0.1]], 0.1, **names)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "controller",
+    [
+        ct.tf([-1.0, 0.9], [1, -0.5], 0.1),
+        ct.tf2ss(ct.tf([-1.0, 0.9], [1, -0.5], 0.1)),
+        ct.series(unnamed(inputs="y", outputs="e"), unnamed()),
+        -0.1 * unnamed(inputs="e"),
+        unnamed(inputs="y", outputs="force"),
+        unnamed(inputs="yhat[0]", outputs="u[0]"),
+    ],
+    ids=["tf", "tf2ss", "series", "product", "one output", "yhat"],
+)
+def test_names_of_python_control_s_own_say_nothing(controller):
+    loop = pc.private_loop(pc.plants.vehicle(), controller=controller)
+    assert loop.poles().size == 2 + (ct.ss(controller).nstates)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_names_that_do_not_fit_are_refused_with_what_to_do():
+    vehicle = pc.plants.vehicle()
+    with pytest.raises(ct.ControlArgument, match=r"got e\. .*private_feedback\("):
+        pc.private_loop(vehicle, controller=unnamed(inputs="e"))
+    pc.private_feedback(vehicle, unnamed(inputs="e"))
+    scalar = ct.ss(0.9, 1, 1, 0, 0.1, inputs="u", outputs="y", states="x")
+    _, estimator = estimated(scalar, np.array([[0.1]]))
+    assert estimator.input_labels == ["y", "u"] and estimator.noutputs == 1
+    with pytest.raises(ct.ControlArgument, match="u is what the controller drives"):
+        pc.private_loop(scalar, controller=estimator)
+    two = ct.ss(0.9, [[1, 1]], 1, 0, 0.1, inputs=["left", "right"], outputs="y")
+    gain = ct.ss([], [], [], [[-0.1], [-0.2]], 0.1, outputs=["a", "b"])
+    with pytest.raises(ct.ControlArgument, match=r"outputs=\['left', 'right'\]\)"):
+        pc.private_loop(two, controller=gain)
+    gain.update_names(outputs=["right", "left"])
+    assert pc.private_loop(two, controller=gain).law.D.tolist() == [[-0.2], [-0.1]]
+
+
 @pytest.mark.parametrize("way", ["lqg", "gains", "controller", "feedback"])
 def test_every_way_into_a_loop_warns_where_it_drives_the_secret(way):
     plant, noise = vehicle_with_load()
