@@ -5,9 +5,13 @@ import re
 import runpy
 import subprocess
 import sys
+import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pytest
+from scipy.stats import norm
 
 import privcontrol as pc
 
@@ -92,6 +96,91 @@ def test_the_prices_are_those_of_the_readme(monkeypatch, tmp_path, capsys):
     assert f"needs {private.noise.std[0]:.2f} K" in text
     assert f"within {kept[0]:.2f} K of their set point" in text
     assert f"{kept[1]:.2f} K without privacy" in text
+
+
+def first_example(monkeypatch, tmp_path):
+    """The names of README's script, which writes its figure elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    return runpy.run_path(str(ROOT / "examples" / "first_private_loop.py"))
+
+
+def undone(noise, plant, people):
+    """Outputs of a secret in "people east" once the noise is inverted, by recursions."""
+    system = noise.system
+    A, B, C, D = system.A, system.B, system.C, system.D
+    inverse = np.linalg.inv(D)
+    state, own = np.zeros(plant.nstates), np.zeros(len(A))
+    left = []
+    for count in people:
+        eta = inverse @ (plant.C @ state - C @ own)
+        state = plant.A @ state + plant.B[:, 1] * count
+        own = A @ own + B @ eta
+        left.append(eta)
+    return np.concatenate(left)
+
+
+def found(shift):
+    """How many percent of the secrets the best test detects, at 5 % false alarms."""
+    return 100 * norm.cdf(norm.ppf(0.05) + shift)
+
+
+def test_the_second_day_is_as_the_readme_says(monkeypatch, tmp_path):
+    names = first_example(monkeypatch, tmp_path)
+    noise, plant = names["noise"], names["offices"]
+    stay = np.concatenate([np.ones(12), np.zeros(84)])
+    said = {}
+    for days in (1, 2, 5, 20, 60):
+        people = np.concatenate([np.tile(stay, days), np.zeros(200)])
+        left = undone(noise, plant, people)
+        said[days] = found(np.linalg.norm(left))
+    rounded = {days: round(share) for days, share in said.items() if days < 60}
+    assert rounded == {1: 13, 2: 20, 5: 37, 20: 85}
+    assert 99.85 < said[60] < 99.9
+    text = " ".join(README.split())
+    assert "13.3 % at most, but a stay on 2 days with 20 %, on 5 with 37 %" in text
+    assert "on 20 with 85 %" in text
+
+
+def test_other_stays_are_found_as_the_readme_says(monkeypatch, tmp_path):
+    names = first_example(monkeypatch, tmp_path)
+    noise, plant = names["noise"], names["offices"]
+    ends = np.zeros(200)
+    every = np.eye(12)
+    impulses = [undone(noise, plant, np.concatenate([one, ends])) for one in every]
+    gram = np.array(impulses) @ np.transpose(impulses)
+    level = np.sqrt(np.sum(gram))
+    # the first sign does not matter
+    signs = np.array([(1, *rest) for rest in product((-1, 1), repeat=11)])
+    varying = np.sqrt(np.max(np.sum(signs @ gram * signs, axis=1)))
+    assert found(level) < 13.31
+    assert f"five people at once ({found(5 * level):.0f} %)" in README
+    assert f"meanwhile with {found(varying):.1f} %" in README
+
+
+@pytest.mark.slow
+def test_the_costs_are_those_of_the_readme(monkeypatch, tmp_path):
+    """What is least costly, and among what."""
+    names = first_example(monkeypatch, tmp_path)
+    public, noise = names["public"], names["noise"]
+    white = pc.design_output_noise(
+        names["offices"],
+        horizon=np.inf,
+        budget=names["budget"],
+        adjacency=names["secret"],
+        family="iid-gaussian",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pc.PrivacyWarning)  # it takes its time
+        both = pc.private_lqg(
+            names["offices"], **names["lqg"], noise=noise, codesign=True
+        )
+    least = public.steady_state_cost().total
+    loops = (names["loop"], public.with_noise(white), both)
+    prices = [100 * (loop.steady_state_cost().total / least - 1) for loop in loops]
+    text = " ".join(README.split())
+    assert f"cost {prices[0]:.2f} %, with independent noise {prices[1]:.2f} %" in text
+    assert f"in turns: {prices[2]:.2f} %" in text
+    assert f"Gaussian one, to {100 * noise.design.gap:.1f} %" in text
 
 
 def test_the_readme_is_short():
