@@ -207,7 +207,7 @@ def noise_for_a_plant(**shape):
 
 def own_sigma():
     noise_for_a_plant()
-    # Sigma of any shape is scaled to the budget
+    # Sigma of any shape is kept, or scaled up to the budget
     noise_for_a_plant(covariance=[[4.0, 1.0], [1.0, 9.0]])
 
 

@@ -178,6 +178,7 @@ def of_states(plant, secret, budget, factor):
         budget=budget,
         adjacency=secret,
         factor=factor,
+        scale=True,
         models="exact",
         max_std=np.inf,
     )

@@ -96,6 +96,7 @@ def design_output_noise(
     models: Models = None,
     factor: ArrayLike | None = None,
     covariance: ArrayLike | None = None,
+    scale: bool = False,
     resolution: ArrayLike = 0.0,
     max_std: ArrayLike | Mapping[str, float] | None = None,
     order: int | None = None,
@@ -152,9 +153,13 @@ def design_output_noise(
         you know A and C exactly, and silences the warning about it.
     factor : array_like, shape (n, r) or (T p, r), optional
         Your own S (DPAM eq. (22)), or Lambda of Gaussian noise over the horizon, time-major
-        (DPAM Theorem 1), scaled to the budget. Nothing is claimed of its cost. n rows are S.
+        (DPAM Theorem 1). n rows are S. It is kept as given where it meets the budget, and
+        the guarantee is then its own, stricter than the budget. It is scaled up, all
+        entries alike, where it does not. Nothing is claimed of its cost.
     covariance : array_like, shape (n, n), optional
-        The same as S S^T, the shape of the covariance of the random initial state.
+        The same as S S^T, the covariance of the random initial state.
+    scale : bool, optional
+        Scale the factor or the covariance, up or down, until it just meets the budget.
     resolution : float or array_like, shape (p,), optional
         Step of the grid on which the readings lie, in the outputs' units. Readings of two
         runs then differ by up to a full step more than the outputs do. It needs a floor, or
@@ -237,6 +242,7 @@ def design_output_noise(
         resolution=resolution,
         factor=factor,
         covariance=covariance,
+        scale=scale,
     )
     check_models(request, plant, max_std)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
@@ -273,7 +279,8 @@ def _constrained(
     what = f"constraints: a covariance of {entries} samples and outputs"
     check_room(_OF_SOLVER * entries**4, what, _faster(request))
     factor, check = constrained_shape(problem, constraints)
-    noise = designed(replace(request, factor=factor), plant, weight=weight)
+    request = replace(request, factor=factor, scale=False)
+    noise = designed(request, plant, weight=weight)
     check(noise.design.noise.covariance)
     return noise
 

@@ -31,7 +31,7 @@ from ..core.guarantee import PrivacyGuarantee, Scope, shown
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
 from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
-from ..noise.parts import Pricing, Structured, SummedNoise, White
+from ..noise.parts import Correlated, Pricing, Structured, SummedNoise, White
 from ..noise.shift import certified_loss, grid_shift
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import query_of
@@ -39,6 +39,8 @@ from ..secrets.manifold import RUN_ASSUMPTIONS
 from ..systems.linear import Plant
 from .request import Models, joined
 
+#: Relative rounding of a factor that is kept as it was given.
+_AS_GIVEN = 1e-9
 #: How the clauses begin that say what is known of the plant's matrices.
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
 
@@ -127,6 +129,25 @@ class OutputNoise(SummedNoise, Saved):
         It is a standard deviation for Gaussian noise and a scale for Laplace noise.
         """
         return getattr(self.total.part(White), "scale", None)
+
+    @property
+    def _own_gain(self) -> float | None:
+        """How many times the ``factor`` of the request the noise is, None without one."""
+        if self.request is None or self.request.factor is None:
+            return None
+        part = self.total.part(Correlated)
+        shape = self.factor if part is None else part.root
+        if shape is None:  # the floor alone is enough
+            return 0.0
+        gain = np.linalg.norm(shape) / np.linalg.norm(self.request.factor)
+        return 1.0 if abs(gain - 1) < _AS_GIVEN else float(gain)
+
+    def __repr__(self) -> str:
+        gain = self._own_gain
+        if gain is None:
+            return super().__repr__()
+        manner = "as given" if gain == 1 else f"times {gain:.4g}"
+        return f"{super().__repr__()[:-1]}, factor {manner})"
 
     @property
     def initial_state_covariance(self) -> NDArray | None:

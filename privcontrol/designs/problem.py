@@ -37,7 +37,7 @@ from ..secrets.manifold import (
     trajectory_manifold,
 )
 from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem, Plant
+from ..systems.linear import LinearSystem, Plant, frequency_response
 from ..systems.powers import told_directions
 from .output_noise import OutputNoise, model_clause, with_miss
 from .request import Request
@@ -46,6 +46,10 @@ NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
+#: Frequencies at which the rank of filtered noise is looked at, and singular values of
+#: rows of length one that may be rounding.
+_FREQUENCIES = np.array([0.1, 0.7, 2.3])
+_ROUNDED_RANK = 1e-9
 #: Shifts for which noise of double precision is designed, and their reciprocals.
 _LARGEST_SHIFT = 1e100
 
@@ -347,7 +351,7 @@ def _caveats(
     for part in () if has_floor else parts:
         if isinstance(part, Structured):
             return uncovered(plant, request.horizon, part.factor)
-        if isinstance(part, Filtered) and part.response is not None:
+        if isinstance(part, Filtered) and _leaves_bare(part):
             caveats.append(
                 "combinations of outputs that no secret moves, which carry no noise"
             )
@@ -359,6 +363,20 @@ def _caveats(
             "exactly"
         )
     return tuple(caveats)
+
+
+def _leaves_bare(part: Filtered) -> bool:
+    """Return whether filtered noise misses some combination of outputs, as of a secret.
+
+    It misses none where its frequency response has the rank of all outputs somewhere.
+    """
+    outputs = len(part.system.D)
+    if part.response is None or part.system.input_count < outputs:
+        return part.response is not None
+    frequencies = frequency_response(part.system, np.exp(1j * _FREQUENCIES))
+    scales = np.linalg.norm(frequencies, axis=2, keepdims=True)
+    rows = frequencies / np.where(scales > 0, scales, 1.0)
+    return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < _ROUNDED_RANK).all())
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:

@@ -125,9 +125,12 @@ def of_region(
     tried: list[tuple[float, float]] = []
     for rounds in range(_MOST_ROUNDS):
         budget = PrivacyBudget(gdp=target)
-        asked = replace(standing, budget=budget, releases=1)
+        is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
+        asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
         with piece(2 * rounds, _USUAL_PIECES):
             sized = size(replace(problem, request=asked))
+        if request.factor is not None:
+            target = min(target, sized.loss.gdp)
         if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
             is_rough = sized.cost > lower_bound * (1 + _ROUGH)
@@ -176,7 +179,10 @@ def scaled_to_region(
         return (parts, shift), shift / allowed
 
     _, start = evaluated(1.0)
-    (parts, shift), gain, excess = scale_to_budget(evaluated, start * (1 + _ROUNDED))
+    start *= 1 + _ROUNDED
+    if request.factor is not None and not request.scale:
+        start = max(start, 1.0)
+    (parts, shift), gain, excess = scale_to_budget(evaluated, start)
     if excess > 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "

@@ -16,7 +16,13 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import one_of, positive_integer, positive_number, real_array
+from ..core._linalg import (
+    instance_of,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from ..core._objects import CheckedFields, Saved
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget, checked_budget
@@ -63,6 +69,7 @@ class Request(Saved, CheckedFields):
     factor: NDArray | None = None
     order: int | None = None
     gap: float = 0.01
+    scale: bool = False  # whether a factor is scaled to the budget exactly
 
     def __post_init__(self) -> None:
         one_of(self.family, "family", _FAMILIES)
@@ -79,6 +86,7 @@ class Request(Saved, CheckedFields):
         order = self.order
         if order is not None and not (isinstance(order, int) and order == 0):
             order = positive_integer(order, "order")
+        instance_of(self.scale, bool, "scale")
         self._set(
             horizon=horizon,
             adjacency=joined(self.adjacency),
@@ -96,9 +104,15 @@ class Request(Saved, CheckedFields):
         resolution: ArrayLike,
         factor: ArrayLike | None,
         covariance: ArrayLike | None,
+        scale: bool,
     ) -> Request:
         """Return the request with arguments that are about a plant, checked."""
         covered, region = _checked_models(models, plant)
+        if scale and factor is None and covariance is None:
+            raise ValueError(
+                "scale: it is about your own factor or covariance; pass one of them, or "
+                "leave scale out"
+            )
         return replace(
             self,
             floor=_checked_floor(floor, plant, self.family),
@@ -106,6 +120,7 @@ class Request(Saved, CheckedFields):
             region=region,
             resolution=one_per_output(resolution, "resolution", plant),
             factor=_checked_factor(factor, covariance, plant, self),
+            scale=scale,
         )
 
     @property

@@ -30,7 +30,7 @@ from ..secrets.disturbance import disturbances
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
 from ..systems.powers import tell_apart
-from .correlated import dense_noise, least_scale, scaled_to_fit
+from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise, white_cost
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 
@@ -192,7 +192,10 @@ def _laplace_loss(problem: DesignProblem, scale: NDArray) -> PrivacyLoss:
 
 
 def own_shape(problem: DesignProblem) -> SizedNoise:
-    """Structured noise S of the request's shape that just meets the budget."""
+    """Structured noise S of the request's shape that meets the budget.
+
+    S is kept where it meets it, unless the request wants it scaled.
+    """
     request = problem.request
     shape = np.asarray(request.factor)
     if len(shape) != problem.plant.order:
@@ -206,8 +209,11 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
             "no output depends on the protected states within the horizon: no noise is "
             "needed"
         )
+    size = float_above(excess, 4)
+    if not request.scale:
+        size = max(size, 1.0)
     with piece(1, 2):
-        return of_all_models(problem, shape * float_above(excess, 4))
+        return of_all_models(problem, shape * size)
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
@@ -221,9 +227,17 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
         with piece(1, 4):
             _check_covered(shape, responses)
     with piece(2, 4):
-        fitting = scaled_to_fit(problem, shape, responses)
+        fitting = shape
+        if request.scale or not _fits(problem, shape, responses):
+            fitting = scaled_to_fit(problem, shape, responses)
     with piece(3, 4):
         return dense_noise(problem, fitting, responses)
+
+
+def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
+    """Return whether Lambda as given meets the budget, beside the floor."""
+    sizes = evaluated(problem, shape, responses)[2]
+    return bool(sizes.max() <= problem.allowed_beside_grid)
 
 
 def constrained_shape(
@@ -275,5 +289,6 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
         found = shift_beside_floor(problem, shape * scale)
         return found.beside_grid(problem.grid).gdp / problem.allowed
 
-    scaled = shape * least_scale(excess)
+    is_kept = not problem.request.scale and excess(1.0) <= 1
+    scaled = shape if is_kept else shape * least_scale(excess)
     return beside_floor(problem, scaled, shift_beside_floor(problem, scaled))

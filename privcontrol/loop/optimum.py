@@ -117,7 +117,8 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
         return _in_turns(loop, progress)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
-    best = loop.with_noise(designed(request, loop.side.plant, factor=factor))
+    noise = designed(request, loop.side.plant, factor=factor, scale=True)
+    best = loop.with_noise(noise)
     return min(best, loop, key=expected_total)  # the noise given may exceed the cap
 
 

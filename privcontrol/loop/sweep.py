@@ -594,7 +594,7 @@ def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> Priva
 def _of_shape(loop: PrivateLoop, budget: PrivacyBudget) -> PrivateLoop:
     """The loop with noise of the same shape for another budget, and its filter."""
     noise = loop.private_noise
-    request = replace(noise.request, budget=budget, factor=noise.factor)
+    request = replace(noise.request, budget=budget, factor=noise.factor, scale=True)
     return loop.with_noise(designed(request, loop.side.plant))
 
 

@@ -203,7 +203,7 @@ def _options() -> Iterator[tuple[str, Request]]:
     yield "own covariance", request(three, some, covariance=S @ S.T, **exact)
     yield (
         "own Laplace factor",
-        request(three, some, family="laplace", factor=S, **exact),
+        request(three, some, family="laplace", factor=S, scale=True, **exact),
     )
     one = dict(family="laplace", **exact)
     yield "Laplace of one state", request(vehicle, position, 20, **one)

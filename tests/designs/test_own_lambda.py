@@ -17,7 +17,8 @@ FULL = RNG.normal(size=(T, T + 3)) + 3 * np.eye(T, T + 3)
 
 
 def design(factor, adjacency=POSITION, **options):
-    options = {"horizon": T, "budget": BUDGET, "models": "exact", **options}
+    asked = {"horizon": T, "budget": BUDGET, "models": "exact", "scale": True}
+    options = asked | options
     return pc.design_output_noise(
         VEHICLE, adjacency=adjacency, factor=factor, **options
     )

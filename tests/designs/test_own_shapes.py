@@ -65,7 +65,7 @@ def test_an_own_factor_has_the_guarantee_of_its_mechanism(seed):
     its square: the mechanism may claim more than the noise of the plant, never less.
     """
     plant, shape, adjacency = own_case(seed)
-    noise = design(plant, adjacency, factor=shape, max_std=np.inf)
+    noise = design(plant, adjacency, factor=shape, scale=True, max_std=np.inf)
     ratio = noise.factor / shape
     np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-12)
     assert noise.guarantee.satisfies(BUDGET)
@@ -81,12 +81,13 @@ def test_an_own_factor_has_the_guarantee_of_its_mechanism(seed):
 def test_the_optimal_factor_as_ones_own_is_the_optimal_design():
     plant, _, adjacency = own_case(3)
     best = design(plant, adjacency, max_std=np.inf)
-    own = design(plant, adjacency, factor=7.0 * best.factor, max_std=np.inf)
+    options = {"scale": True, "max_std": np.inf}
+    own = design(plant, adjacency, factor=7.0 * best.factor, **options)
     np.testing.assert_allclose(own.factor, best.factor, rtol=1e-12)
     assert own.design.cost == pytest.approx(best.design.cost, rel=1e-12)
     assert np.isnan(own.design.gap)
     covariance = best.initial_state_covariance
-    same = design(plant, adjacency, covariance=5 * covariance, max_std=np.inf)
+    same = design(plant, adjacency, covariance=5 * covariance, **options)
     assert same.design.cost == pytest.approx(best.design.cost, rel=1e-9)
 
 
@@ -139,6 +140,86 @@ def test_an_own_factor_beside_a_floor_just_meets_the_budget():
     squares = np.sum(images * np.linalg.solve(stack(noise), images), axis=0)
     allowed = BUDGET.shift()
     assert allowed * (1 - 1e-6) < np.sqrt(squares.max()) <= allowed * (1 + 1e-9)
+
+
+KEPT = pc.StateAdjacency(1.0, times=range(3))
+GUST = pc.DisturbanceAdjacency(1.0, duration=2)
+
+
+@pytest.mark.parametrize(
+    "adjacency, options",
+    [
+        (KEPT, {"factor": 4 * np.eye(2)}),
+        (KEPT, {"factor": 4 * np.eye(2), "floor": 0.5}),
+        (KEPT, {"factor": 4 * np.eye(2), "floor": 0.5, "resolution": 0.02}),
+        (KEPT, {"factor": 4 * np.eye(2), "models": [pc.plants.vehicle()]}),
+        (KEPT, {"factor": 8 * np.eye(2), "family": "laplace", "budget": PURE}),
+        (GUST, {"factor": 3 * np.eye(20)}),
+        (GUST, {"factor": 3 * np.eye(20), "floor": 0.1}),
+    ],
+)
+def test_a_factor_that_meets_the_budget_is_kept_and_the_guarantee_is_its_own(
+    adjacency, options
+):
+    """Once it came back as small as the budget allows, without a word."""
+    budget = options.get("budget", BUDGET)
+    kept = design(pc.plants.vehicle(), adjacency, **options)
+    given = options["factor"] @ options["factor"].T
+    if len(given) == 2:
+        responses = pc.observability_stack(pc.plants.vehicle(), 20)
+        given = responses @ given @ responses.T
+    given = given * (2 if kept.family == "laplace" else 1)
+    given = given + options.get("floor", 0.0) ** 2 * np.eye(20)
+    np.testing.assert_allclose(stack(kept), given, rtol=1e-9, atol=1e-9)
+    assert "factor as given)" in repr(kept)
+    small = options | {"factor": 0.1 * options["factor"]}
+    up = design(pc.plants.vehicle(), adjacency, **small)
+    down = design(pc.plants.vehicle(), adjacency, **options, scale=True)
+    assert repr(down) != repr(kept)
+    for scaled in (up, down):
+        assert scaled.guarantee.satisfies(budget)
+        assert scaled.std[0] < 0.9 * kept.std[0]
+        assert scaled.std == pytest.approx(up.std, rel=1e-6)
+    if kept.family == "laplace":
+        assert kept.guarantee.epsilon(0) < 0.9 * down.guarantee.epsilon(0)
+    else:
+        assert kept.guarantee.gdp < 0.9 * down.guarantee.gdp
+        assert down.guarantee.gdp == pytest.approx(BUDGET.shift(), rel=1e-6)
+
+
+def test_a_covariance_of_a_stricter_promise_keeps_it():
+    """A Sigma of 0.3855-GDP came back as 0.5325-GDP."""
+    found = design(pc.plants.vehicle(), KEPT, budget=pc.PrivacyBudget(gdp=0.3855))
+    covariance = found.initial_state_covariance
+    kept = design(pc.plants.vehicle(), KEPT, covariance=covariance)
+    assert kept.guarantee.gdp == pytest.approx(0.3855, rel=1e-9)
+    np.testing.assert_allclose(kept.initial_state_covariance, covariance, rtol=1e-12)
+    just = design(pc.plants.vehicle(), KEPT, covariance=covariance, scale=True)
+    assert just.guarantee.gdp == pytest.approx(BUDGET.shift(), rel=1e-9)
+    ratio = (0.3855 / BUDGET.shift()) ** 2
+    np.testing.assert_allclose(
+        just.initial_state_covariance, ratio * covariance, rtol=1e-9
+    )
+
+
+def test_a_factor_that_meets_the_budget_in_a_region_is_kept():
+    plant = pc.plants.vehicle()
+    box = pc.PlantBox.around(plant, relative=1e-4)
+    options = {"models": box, "floor": 0.5, "max_std": np.inf}
+    kept = design(plant, KEPT, factor=6 * np.eye(2), **options)
+    np.testing.assert_allclose(kept.factor, 6 * np.eye(2), rtol=1e-12)
+    assert kept.guarantee.gdp < 0.9 * BUDGET.shift()
+    up = design(plant, KEPT, factor=0.5 * np.eye(2), **options)
+    down = design(plant, KEPT, factor=6 * np.eye(2), scale=True, **options)
+    assert up.factor == pytest.approx(down.factor, rel=1e-6)
+    assert 0.99 * BUDGET.shift() < down.guarantee.gdp <= BUDGET.shift()
+
+
+def test_scale_is_about_ones_own_shape():
+    with pytest.raises(ValueError, match="scale: it is about your own factor"):
+        design(pc.plants.vehicle(), KEPT, scale=True)
+    with pytest.raises(TypeError, match="scale"):
+        design(pc.plants.vehicle(), KEPT, factor=np.eye(2), scale="yes")
 
 
 def test_an_own_factor_that_leaves_a_move_uncovered_is_refused():

@@ -191,11 +191,25 @@ def test_an_initial_state_and_people_together():
     assert noise.design.cost >= design().design.cost / 1.01
 
 
+def test_a_secret_that_moves_all_outputs_leaves_none_of_their_combinations():
+    alone = design(ROOM, pc.DisturbanceAdjacency({"people": 0.3}, norm="l2"))
+    assert "combinations of outputs" not in alone.guarantee.sentence
+    matrices = ROOM.A, np.eye(2), np.eye(2), 0, 300.0
+    two = ct.ss(*matrices, inputs=["people", "sun"])
+    both = design(two, pc.DisturbanceAdjacency(0.3, norm="l2"))
+    assert "combinations of outputs" not in both.guarantee.sentence
+    equal = ct.ss(ROOM.A, [[1, 1], [0, 0]], np.eye(2), 0, 300.0, inputs=["a", "b"])
+    same = design(equal, pc.DisturbanceAdjacency(0.3, norm="l2"))
+    assert "combinations of outputs" in same.guarantee.sentence
+
+
 def test_fewer_secrets_than_outputs():
     plant = ct.ss(ROOM.A, ROOM.B, np.eye(2), 0, 300.0, inputs=["people"])
     noise = design(plant, pc.DisturbanceAdjacency(0.3))
     assert noise.outputs == 2
     assert "combinations of outputs" in noise.guarantee.sentence
+    energy = design(plant, pc.DisturbanceAdjacency(0.3, norm="l2"))
+    assert "combinations of outputs" in energy.guarantee.sentence
     covariance = noise.over(8).responses.reshape(16, -1)
     moved = [0.3 * ROOM.B]
     for _ in range(6):

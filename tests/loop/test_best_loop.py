@@ -575,7 +575,7 @@ def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed, f
 
     def priced(shape):
         factor = np.array([[np.exp(shape[0]), 0], [shape[1], np.exp(-shape[0])]])
-        other = pc.design_output_noise(plant, factor=factor, **asked)
+        other = pc.design_output_noise(plant, factor=factor, scale=True, **asked)
         return whole_cost(loop.with_noise(other))
 
     options = {
@@ -781,7 +781,7 @@ def test_no_other_noise_for_the_disturbance_is_below_the_bound(options):
             information = known + 0.1 * scale * information
         factor = np.linalg.cholesky(np.linalg.inv(information))
         other = pc.design_output_noise(
-            loop.plant, factor=factor, **asked, max_std=np.inf
+            loop.plant, factor=factor, scale=True, **asked, max_std=np.inf
         )
         assert whole_cost(loop.with_noise(other)) >= lower
 
