@@ -34,9 +34,7 @@ from .deploy.gateway import Gateway as Gateway
 from .designs import (
     OutputNoise as OutputNoise,
     design_output_noise as design_output_noise,
-    design_windows as design_windows,
     eavesdropper as eavesdropper,
-    windows_guarantee as windows_guarantee,
 )
 from .loop import (
     PrivateLoop as PrivateLoop,

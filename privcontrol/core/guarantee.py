@@ -198,7 +198,8 @@ _STACK = (
 )
 _WINDOWS = (
     "A move that is small late in one window may be large at the start of another; "
-    "windows_guarantee([noise, ...]) evaluates consecutive windows of one run together"
+    "evaluate the whole run, Mechanism(output_query(sys, T), GaussianNoise(block_diag("
+    "factor, ...))).guarantee(adjacency), with the factor of each window"
 )
 _MODELS = (
     "What one release promises under one model and another under another holds under "
@@ -208,7 +209,7 @@ _MODELS = (
 
 #: Fields of two scopes that must agree, what an error calls them, and what to do.
 _COMPARED = {
-    "horizon": ("horizons", _STACK + ", or with windows_guarantee"),
+    "horizon": ("horizons", _STACK),
     "adjacency": ("adjacencies", _STACK),
     "models": ("models", _MODELS),
     "window": ("windows", _WINDOWS),
@@ -545,8 +546,8 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return the same promise for a later window of a run, which begins at a sample.
 
         Times of the adjacency are counted from there. Guarantees of different windows do
-        not add, because a move is another one in each of them: `windows_guarantee`
-        evaluates consecutive windows together.
+        not add, because a move is another one in each of them: a `Mechanism` with the
+        factors of all windows as the blocks of one matrix evaluates them together.
 
         Parameters
         ----------
@@ -568,8 +569,7 @@ class PrivacyGuarantee(Accounted, Saved):
         if known is not None and known[1] - known[0] != self.horizon:
             raise ValueError(
                 f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of "
-                f"a run of {self.horizon} samples already; noise of design_windows keeps "
-                "its window"
+                f"a run of {self.horizon} samples already"
             )
         first = positive_integer(start, "start") if start else 0
         window = (first, first + self.horizon)

@@ -66,7 +66,7 @@ _LEAST_BLOCKS = 16
 _LONGEST_JUMP = 50_000
 #: What a finite horizon takes for granted of the samples before it.
 _ANEW = "the run begins again with this gateway"
-_CONTINUED = "earlier windows of the run are counted with windows_guarantee"
+_CONTINUED = "earlier windows of the run are counted together with this one"
 _UNPLANNED_GRID = (
     "resolution: the noise was not designed for readings on a grid, so the gateway "
     "promises less than the noise: gateway.guarantee says what; "
@@ -114,9 +114,8 @@ class Gateway:
         refused, and of copies in use one alone goes on.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
-        another one published with noise of its own. Such windows do not add, and
-        `windows_guarantee` counts them together. Noise from `design_windows` knows its
-        window.
+        another one published with noise of its own. Such windows do not add: a
+        `Mechanism` with their factors as blocks of one matrix counts them together.
     grid : number or sequence of p numbers, optional
         Publish multiples of this step; by default the nearest doubles.
     resolution : number or sequence of p numbers, optional
@@ -538,8 +537,8 @@ class Gateway:
             raise PrivacyError(
                 f"the horizon of {horizon} samples is over, and nothing protects what "
                 "follows: design noise for a longer horizon, or without one "
-                "(horizon=np.inf), or further windows with design_windows; a second "
-                "gateway that continues the run is another window of it, start=..."
+                "(horizon=np.inf), of which a restart is counted as one more release; a "
+                "second gateway that continues the run is another window of it, start=..."
             )
         if index - self._next > self.longest_jump:
             raise ValueError(

@@ -24,12 +24,9 @@ from ..core.adjacency import Adjacency
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import PrivacyLoss
-from ..core.manifold import attaining
-from ..core.noise import GaussianNoise
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
-from ..noise.shift import LARGEST_ERROR, floored_root, shift_sizes, triangular_root
+from ..noise.shift import floored_root, shift_sizes, triangular_root
 from ..secrets.disturbance import (
     disturbances,
 )
@@ -62,9 +59,8 @@ _TRIED = 0.9
 _LEAST_PRICE = 1e-6
 _ROUNDED = 1e-10
 _MARGIN = 1e-8
-#: The triangular root, that with the floor, the certified sizes of shifts, and whether
-#: these are sharp.
-Fitted = tuple[NDArray, NDArray, NDArray, bool]
+#: The triangular root, and the certified sizes of shifts.
+Fitted = tuple[NDArray, NDArray]
 
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
@@ -113,30 +109,14 @@ def dense_noise(
     problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> SizedNoise:
     """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
-    request = problem.request
-    lower, total, sizes, is_sharp = _fitted(problem, shape, responses)
-    active: tuple[int, ...] = ()
-    attained = None
-    exact = responses.exact and is_sharp and not problem.grid
-    several = responses.balls or responses.apart
-    if exact and not several and not request.models:
-        active = attaining(sizes)
-        attained = problem.moves.attained(active)
+    lower = _fitted(problem, shape, responses)
     parts: list[NoisePart] = []
     if lower.any():
         parts.append(Correlated(lower, len(problem.plant.C)))
     if problem.floor.any():
         parts.append(White(problem.floor_std))
-    shift = float(sizes.max())
-    if problem.grid:
-        shift = float_above(shift + problem.grid)
-    return SizedNoise(
-        parts=tuple(parts),
-        noise=GaussianNoise(total),
-        loss=PrivacyLoss.gaussian(shift, active, exact),
-        cost=problem.cost(lower) + white_cost(problem, problem.floor),
-        attained=attained,
-    )
+    cost = problem.cost(lower) + white_cost(problem, problem.floor)
+    return SizedNoise(tuple(parts), cost)
 
 
 def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, float]:
@@ -249,17 +229,14 @@ def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
     return span[:, :rank], order[:rank]
 
 
-def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
-    """The triangular root, that of it and the floor together, and the certified sizes.
-
-    No size is above what the budget allows.
-    """
+def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDArray:
+    """The triangular root, so large that no shift is above what the budget allows."""
     # beside a floor a small excess needs a larger step
     power = 2 if problem.floor.any() else 1
 
     def evaluate(size: float) -> tuple[Fitted, float]:
         found = evaluated(problem, factor * size, responses)
-        return found, (found[2].max() / problem.allowed_beside_grid) ** power
+        return found, (found[1].max() / problem.allowed_beside_grid) ** power
 
     most = (1 + _LARGEST_EXCESS) ** power
     found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
@@ -271,21 +248,17 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fi
             "the hidden moves are too far apart in size for double precision; "
             + (ways if floored else f"{ways}, or add a white floor")
         )
-    return found
+    return found[0]
 
 
 def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
-    """The triangular root of a factor, that with the floor, and the certified sizes.
-
-    Whether the sizes are sharp comes last.
-    """
+    """The triangular root of a factor, and the certified sizes beside the floor."""
     padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
     lower = triangular_root(np.hstack([factor, padding]))
     if not problem.floor.any():
-        return lower, lower, shift_sizes(lower, responses), True
+        return lower, shift_sizes(lower, responses)
     total, error_bound = floored_root(lower, problem.floor)
-    sizes = shift_sizes(total, responses) * (1 + error_bound)
-    return lower, total, sizes, error_bound < LARGEST_ERROR
+    return lower, shift_sizes(total, responses) * (1 + error_bound)
 
 
 def scaled_to_fit(
@@ -294,7 +267,7 @@ def scaled_to_fit(
     """A root (m, r) of a shape as small as the budget allows."""
 
     def excess(scale: float) -> float:
-        sizes = evaluated(problem, shape * scale, responses)[2]
+        _, sizes = evaluated(problem, shape * scale, responses)
         return float(sizes.max()) / problem.allowed_beside_grid
 
     if problem.floor.any():
@@ -348,12 +321,5 @@ def driven(problem: DesignProblem) -> SizedNoise:
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(NO_NOISE)
-    shift = float_above((radii / sizes).max())
     cost = problem.cost(forced)
-    return SizedNoise(
-        parts=(part,),
-        noise=GaussianNoise(forced),
-        loss=PrivacyLoss.gaussian(shift, (), not adjacency.is_covered),
-        cost=cost,
-        lower_bound=cost * (1 - 1e-12),
-    )
+    return SizedNoise((part,), cost, cost * (1 - 1e-12))

@@ -4,11 +4,6 @@
 `DESIGNS` has each way to size noise, with the requests that it is for and the reasons for
 which it refuses some of them. The first one that suits a request sizes the noise, and
 `finished` makes the promise.
-
-`design_windows` designs several horizons of one plant, each with noise of its own. A move z
-of the first window's state is A^t z in a window that starts t samples later. Windows
-therefore do not compose like releases of one secret. They are stacked on one trajectory,
-and each move is followed through all of them.
 """
 
 from __future__ import annotations
@@ -19,48 +14,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import control as ct
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core._linalg import (
     check_room,
-    float_above,
-    instance_of,
     one_thread,
-    positive_integer,
-    round_up,
-    sequence_of,
 )
 from ..core._objects import helpful_arguments
 from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..core.errors import PrivacyError, UncertifiableError, warn_user
-from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss
-from ..core.manifold import attaining
-from ..core.noise import GaussianNoise
-from ..noise.parts import Structured, White
-from ..noise.shift import Shift, squares_of_windows
-from ..secrets.adjacency import StateAdjacency
+from ..core.budget import PrivacyBudget
+from ..core.errors import PrivacyError, warn_user
+from ..noise.parts import Structured
 from ..secrets.disturbance import disturbances
-from ..secrets.hiding import NoiseForm, structured_factor
-from ..secrets.manifold import (
-    RUN_ASSUMPTIONS,
-    TrajectoryManifold,
-    trajectory_manifold,
-)
 from ..systems.linear import Plant
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
-from .output_noise import OutputNoise, grid_of
+from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
     SizedNoise,
     Weight,
     finished,
     is_dense,
-    weight_root_of,
 )
 from .region_design import of_region, of_varying_plant, with_cheapest_floor
 from .request import Models, Request, check_models, check_size, joined
@@ -467,279 +443,3 @@ def _check_loop(weight: Weight, plant: Plant) -> None:
     different = " and ".join(Plant.of(controlled).differences(plant))
     if different:
         raise ValueError(f"weight: the loop is one of a plant with another {different}")
-
-
-# -- windows of one run ------------------------------------------------------------------
-
-
-def windows_guarantee(
-    noises: Sequence[OutputNoise], *, adjacency: Adjacency | None = None
-) -> PrivacyGuarantee:
-    """Return the guarantee of consecutive windows, each with Gaussian noise of its own.
-
-    The run of all windows' samples is one trajectory, and the adjacency is about all of it.
-    With t_i the start of window i, a move z of x(0) has y^2 = sum_i of that of A^(t_i) z
-    under the noise of window i. Along a chain of integrators this is far above the root of
-    k that releases of one secret would give. There a small move of a velocity late in the
-    run is a large move of the position at its start. The shift is exact, and an upper bound
-    where the noise was designed for readings on a grid.
-
-    Parameters
-    ----------
-    noises : sequence of OutputNoise
-        In the order of the windows, for one plant, Gaussian, without the part that
-        hides disturbances.
-    adjacency : StateAdjacency or InitialStateAdjacency, optional
-        About the whole run. By default the one that all noises were designed for, at all
-        times of the run.
-
-    Raises
-    ------
-    ValueError
-        If the noises are for different plants or adjacencies, or not Gaussian.
-    NotRealizableError
-        If a window's noise leaves a move bare that another window hides.
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency(1.0)
-    >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,
-    ...     budget=budget, adjacency=adjacency, models="exact")
-    >>> together = pc.windows_guarantee([noise, noise])
-    >>> together.horizon, round(together.gdp / noise.guarantee.gdp, 4)
-    (200, 2.6702)
-
-    References
-    ----------
-    DPAM Theorem 3 for one window; the stacking is that of several queries on one
-    manifold (DPAM eq. (2)).
-    """
-    noises = sequence_of(noises, "noises", "OutputNoise, one for each window")
-    if not noises:
-        raise TypeError("noises: expected one OutputNoise for each window, got none")
-    instance_of(noises[0], OutputNoise, "noises")
-    plant = noises[0].plant_data
-    windows = _stacked(noises, plant)
-    if adjacency is None:
-        adjacency = _common_adjacency(noises)
-    instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    run = trajectory_manifold(plant, _end(windows))
-    loss = _loss(windows, adjacency, run, _grid(noises))
-    fresh = "the noise of each window drawn once, for itself"
-    assumptions = ("A and C exact", fresh, *RUN_ASSUMPTIONS[1:])
-    scope = Scope.of(adjacency, run, assumptions=assumptions)
-    caveats = dict.fromkeys(scope.caveats)
-    for noise in noises:
-        caveats |= dict.fromkeys(noise.guarantee.scope.caveats)
-    scope = replace(scope, caveats=tuple(caveats))
-    return PrivacyGuarantee(loss, scope, 1, noises[0].guarantee.quoted_delta)
-
-
-def design_windows(
-    sys: ct.StateSpace,
-    *,
-    horizons: Sequence[int],
-    budget: PrivacyBudget,
-    adjacency: StateAdjacency,
-    spent: Sequence[OutputNoise] = (),
-    weight: Weight = None,
-    progress: bool = False,
-) -> tuple[OutputNoise, ...]:
-    """Design Gaussian noise for consecutive windows that together meet one budget.
-
-    Each window gets fresh structured noise gamma(t) = C A^t S_i eta_i. For every move of
-    the run the budget that the windows already published leave is shared equally among the
-    new windows. The least costly S_i for these shares is found, and all of them are shrunk
-    by what the joint guarantee leaves unused. One draw for the whole run,
-    ``design_output_noise(horizon=sum(horizons))``, never costs more where it can be kept.
-
-    Parameters
-    ----------
-    sys : control.StateSpace
-    horizons : sequence of int
-        Numbers of samples of the new windows.
-    budget : PrivacyBudget
-        Of the whole run: the windows already published and the new ones.
-    adjacency : StateAdjacency
-        About the whole run; protected times are counted from the start of its first
-        window.
-    spent : sequence of OutputNoise, optional
-        Of the windows already published, from the first on.
-    weight, progress : optional
-        Cost of the noise in each window and a bar, as in `design_output_noise`.
-
-    Returns
-    -------
-    tuple of OutputNoise
-        One for each new window. The guarantee of each is about the whole run and that
-        window's release alone, and does not add to that of another window. That of all
-        together is ``windows_guarantee([*spent, *new], adjacency=adjacency)``.
-
-    Raises
-    ------
-    PrivacyError
-        If the windows already published have spent the budget for some move of the run.
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-    >>> adjacency = pc.StateAdjacency({"position": 1.0})
-    >>> first, second = pc.design_windows(
-    ...     pc.plants.vehicle(), horizons=[50, 50], budget=budget, adjacency=adjacency)
-    >>> pc.windows_guarantee([first, second], adjacency=adjacency).satisfies(budget)
-    True
-    """
-    instance_of(adjacency, StateAdjacency, "adjacency")
-    checked_budget(budget)
-    lengths = sequence_of(horizons, "horizons", "numbers of samples, such as [50, 50]")
-    lengths = [positive_integer(length, "horizons") for length in lengths]
-    if not lengths:
-        raise ValueError("horizons: expected numbers of samples, such as [50, 50]")
-    plant = Plant.of(sys)
-    published = _stacked(spent, plant)
-    start = _end(published)
-    request = Request(start + sum(lengths), budget, adjacency)
-    _check_room(DesignProblem(plant, request), 0)
-    run = trajectory_manifold(plant, request.horizon)
-    allowed = request.allowed_shift
-    grid = _grid(spent)
-    left = np.array(allowed**2 * (1 - 1e-12))
-    if published:
-        squares = _shift(published, adjacency, run).squares
-        left = left - round_up((np.sqrt(squares) + grid) ** 2, 4)
-    spent_moves = left <= _NOTHING_LEFT * allowed**2
-    if spent_moves.any():
-        raise PrivacyError(
-            f"the {start} samples already published leave nothing of the budget "
-            f"for {int(spent_moves.sum())} moves of the longer run: raise the budget, "
-            "protect fewer times, or design all windows together from the start"
-        )
-    shares = np.sqrt(left / len(lengths)) / allowed
-    windows: list[NoiseForm] = []
-
-    def evaluated(size: float) -> tuple[list[NoiseForm], float]:
-        scaled = []
-        for window in windows:
-            scaled.append(replace(window, factor=np.asarray(window.factor) * size))
-        joint = _shift([*published, *scaled], adjacency, run)
-        return scaled, joint.beside_grid(grid).gdp / allowed
-
-    with (
-        one_thread,
-        timed_bar(progress, "design", "pass fewer windows, or shorter ones"),
-    ):
-        for number, length in enumerate(lengths):
-            with piece(number, len(lengths) + 1):
-                moves = adjacency.moves_from(run, start, length)
-                gains = np.broadcast_to(1 / shares, moves.scales.shape)
-                root = weight_root_of(weight, len(plant.C), length)
-                moves = moves.stretched(gains)
-                found = structured_factor(plant, moves, length, root, allowed)
-            windows.append(NoiseForm(plant, length, found.factor, None, start))
-            start += length
-        # all new windows shrink by what their joint guarantee leaves unused
-        used = _shift(windows, adjacency, run).squares / left
-        shrink = float_above(np.sqrt(used.max() * (1 + 1e-14)), 2)
-        with piece(len(lengths), len(lengths) + 1):
-            windows, _, excess = scale_to_budget(evaluated, shrink)
-        if excess > 1:
-            raise UncertifiableError(
-                "horizons: the windows exceed their joint budget when evaluated back; "
-                "pass fewer of them, or shorter ones"
-            )
-        return tuple(_alone(window, request, run, weight) for window in windows)
-
-
-def _alone(
-    window: NoiseForm, request: Request, run: TrajectoryManifold, weight: Weight
-) -> OutputNoise:
-    """Return the structured noise of a window, with what it alone tells of the run."""
-    factor = np.asarray(window.factor)
-    problem = DesignProblem(run.plant, replace(request, horizon=window.horizon), weight)
-    responses = run.plant.free_response(factor, window.horizon)
-    sized = SizedNoise(
-        (Structured(run.plant, factor),),
-        _loss([window], request.adjacency, run, 0.0),
-        problem.cost(responses),
-        GaussianNoise(responses),
-        tangent_factor=factor,
-    )
-    noise = finished(problem, sized, request)
-    # another window's noise is another release, which `windows_guarantee` counts
-    scope = replace(noise.guarantee.scope, window=(window.start, _end([window])))
-    promise = replace(noise.guarantee, scope=scope)
-    design = replace(noise.design, guarantee=promise)
-    return replace(noise, guarantee=promise, design=design, request=None, promised=None)
-
-
-def _shift(
-    windows: Sequence[NoiseForm], adjacency: Adjacency, run: TrajectoryManifold
-) -> Shift:
-    """Return the certified shift of windows of a run."""
-    return Shift.joined(
-        [squares_of_windows(windows, adjacency, run.plant, run.horizon)]
-    )
-
-
-def _loss(
-    windows: Sequence[NoiseForm],
-    adjacency: Adjacency,
-    run: TrajectoryManifold,
-    grid: float,
-) -> PrivacyLoss:
-    """Return the loss of windows, with the moves that attain it where they are known."""
-    shift = _shift(windows, adjacency, run)
-    if grid or not shift.exact or adjacency.moves(run).is_ball:
-        return shift.beside_grid(grid)
-    return PrivacyLoss.gaussian(shift.value, attaining(np.sqrt(shift.squares)))
-
-
-def _stacked(noises: Sequence[OutputNoise], plant: Plant) -> list[NoiseForm]:
-    """Return the windows of one run of a plant, one after the other."""
-    windows: list[NoiseForm] = []
-    for noise in noises:
-        instance_of(noise, OutputNoise, "noises")
-        different = plant.differences(noise.plant_data)
-        if different:
-            raise ValueError(
-                "noises: expected windows of one plant, got another "
-                f"{' and '.join(different)}"
-            )
-        if noise.family != "gaussian" or not noise.total.consists_of(Structured, White):
-            raise ValueError(
-                "noises: expected Gaussian noise about states in every window; design "
-                "other noise, such as that for a disturbance, for the whole run at once"
-            )
-        shape = (noise.factor, noise.scale)
-        windows.append(NoiseForm(plant, noise.samples, *shape, _end(windows)))
-    return windows
-
-
-def _end(windows: Sequence[NoiseForm]) -> int:
-    """Return the sample that follows consecutive windows."""
-    return windows[-1].start + windows[-1].horizon if windows else 0
-
-
-def _grid(noises: Sequence[OutputNoise]) -> float:
-    """Return what the sensor's grid adds to the shift of all windows together."""
-    return float(np.linalg.norm([grid_of(noise) for noise in noises]))
-
-
-def _common_adjacency(noises: Sequence[OutputNoise]) -> Adjacency:
-    """Return what all noises were designed for, which must be about the whole run."""
-    known = [getattr(noise.request, "adjacency", None) for noise in noises]
-    first = known[0]
-    if first is None or any(other != first for other in known):
-        raise ValueError(
-            "adjacency: the windows were designed for different adjacencies; say what is "
-            "to be hidden"
-        )
-    if getattr(first, "times", None) is not None:
-        raise ValueError(
-            "adjacency: the protected times are counted from the start of each window; "
-            "say which times of the whole run are protected"
-        )
-    return first

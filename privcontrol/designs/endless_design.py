@@ -30,7 +30,6 @@ from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape
 from ..core.errors import PrivacyError, UncertifiableError, warn_user
-from ..core.loss import PrivacyLoss
 from ..noise._endless import endless_secret, joint_shift, shift_behind
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import causal_map
@@ -48,7 +47,6 @@ from .problem import (
     SizedNoise,
     StationaryDesign,
     Weight,
-    is_covered,
     price_of,
 )
 from .request import Request
@@ -150,9 +148,7 @@ def endless(problem: DesignProblem) -> SizedNoise:
             cost=design.cost + own_cost,
             lower_bound=max(bound, own_cost),
         )
-    exact = is_attained(secret, design.response, request)
-    loss = PrivacyLoss.gaussian(design.shift, (), exact)
-    return SizedNoise((design.part, *floor), loss, design.cost, filtered=design)
+    return SizedNoise((design.part, *floor), design.cost, filtered=design)
 
 
 def _left_to_hide(allowed: float, own: float) -> float:
@@ -162,21 +158,6 @@ def _left_to_hide(allowed: float, own: float) -> float:
     information = allowed**-2 - own**-2
     left = information**-0.5 * (1 - 1e-12)
     return min(left, _MOST_LEFT * allowed)
-
-
-def is_attained(
-    secret: SecretInputs, response: LinearSystem | None, request: Request
-) -> bool:
-    """Return whether some hidden change has the shift of filtered noise, rather than less.
-
-    A floor hides too, and an l2 gain is a bound. A state at the start is also hidden by
-    what the noise was before, which nobody has seen.
-    """
-    exact = all(as_secret(part).enters_the_run for part in request.adjacency.parts)
-    exact &= all(moves.events == 1 for moves in secret.signals)
-    exact &= response is None or secret.energies is not None
-    exact &= not is_covered(request.adjacency)
-    return exact and request.floor is None and request.family == "gaussian"
 
 
 def long_noise(problem: DesignProblem) -> SizedNoise | None:
@@ -205,8 +186,7 @@ def long_noise(problem: DesignProblem) -> SizedNoise | None:
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
-    loss = PrivacyLoss.gaussian(design.shift, (), False)
-    return SizedNoise((part,), loss, cost, filtered=design)
+    return SizedNoise((part,), cost, filtered=design)
 
 
 def root_from_rest(problem: DesignProblem) -> NDArray | None:

@@ -32,8 +32,8 @@ from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
 from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
 from ..noise.parts import Correlated, Pricing, Structured, SummedNoise, White
-from ..noise.shift import certified_loss, grid_shift
-from ..regions.region import PlantRegion, region_of
+from ..noise.shift import World, certify, grid_shift
+from ..regions.region import region_of
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import RUN_ASSUMPTIONS
 from ..systems.linear import Plant
@@ -379,7 +379,10 @@ class OutputNoise(SummedNoise, Saved):
                 raise ValueError("models: expected at least one plant")
         for plant in plants if region is None else [region.plant_data]:
             plant.check_outputs_of(self.plant_data, "models")
-        loss = _loss_under(self, secret, plants, region)
+        # infinite for noise without a horizon
+        horizon = self.guarantee.scope.horizon or self.horizon
+        world = World(tuple(plants), horizon, region, _resolution_of(self))
+        loss = certify(self.parts, secret, world, self.family)
         scope = _scope_of(self, secret)
         clauses: Sequence[str] = (model_clause(len(plants)),)
         fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
@@ -439,39 +442,13 @@ def _at_their_samples(first: NDArray, fresh: NDArray) -> NDArray:
 
 
 def own_loss(noise: SummedNoise) -> PrivacyLoss:
-    """Return the loss of noise for its own request, all models included."""
-    request = noise.request
-    plants = request.plants(noise.plant_data)
-    return _loss_under(noise, request.adjacency, plants, request.region)
+    """Return the loss of noise for its own request, all models included.
 
-
-def _loss_under(
-    noise: SummedNoise,
-    adjacency: Adjacency,
-    plants: Sequence[Plant],
-    region: PlantRegion | None,
-) -> PrivacyLoss:
-    """Return the loss of noise as it is, under several plants or all of a region.
-
-    That the plant may be outside the region is not counted.
+    That the plant may be outside the request's region is not counted.
     """
-    # infinite for noise without a horizon
-    horizon = noise.guarantee.scope.horizon or noise.horizon
-    if region is None:
-        family, resolution = noise.family, _resolution_of(noise)
-        return certified_loss(
-            noise.parts,
-            adjacency,
-            plants,
-            horizon,
-            family=family,
-            resolution=resolution,
-        )
-    if noise.family != "gaussian":
-        raise ValueError(
-            f"models: a region of plants needs Gaussian noise, got family={noise.family!r}"
-        )
-    return region.shift(noise.parts, adjacency, horizon).beside_grid(grid_of(noise))
+    request = noise.request
+    world = request.world(noise.plant_data)
+    return certify(noise.parts, request.adjacency, world, noise.family)
 
 
 def _resolution_of(noise: SummedNoise) -> NDArray | None:

@@ -1,8 +1,8 @@
 """State what every design of output noise starts from, and what it comes to.
 
-A design takes a `DesignProblem` and returns `SizedNoise`: parts of the noise that meet the
-budget, with their privacy loss and their cost. `finished` makes output noise
-of it, and `promised` its guarantee. No other place makes guarantees of designs.
+A design takes a `DesignProblem` and proposes `SizedNoise`: parts of the noise, with their
+cost and a bound of it. `finished` has them certified, makes output noise of them, and
+`promised` says what their loss is about.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import RationalMatrix, rational_matrix, real_array
+from ..core._linalg import EPS, RationalMatrix, rational_matrix, real_array
 from ..core.adjacency import Adjacency
+from ..core.budget import scale_to_budget
 from ..core.design import NoiseDesign, quoted, universal_share
 from ..core.ellipsoid import weight_root
 from ..core.errors import PrivacyError, UncertifiableError
 from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss
+from ..core.loss import PrivacyLoss, worst_moves
 from ..core.manifold import AffineManifold, Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..noise.parts import Filtered, NoisePart, Pricing, Structured, White
-from ..noise.shift import (
-    shift_of_resolution,
+from ..noise.parts import (
+    Filtered,
+    NoisePart,
+    PartSum,
+    Pricing,
+    Structured,
+    White,
+    noise_of_run,
 )
+from ..noise.shift import certify, shift_of_resolution
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import (
     RUN_ASSUMPTIONS,
@@ -50,6 +57,10 @@ _THIN = 1e5
 #: rows of length one that may be rounding.
 _FREQUENCIES = np.array([0.1, 0.7, 2.3])
 _ROUNDED_RANK = 1e-9
+#: Excess over its budget above which proposed noise is refused, and how much faster noise
+#: beside a floor has to grow than its excess.
+_HOPELESS = 1.01
+_STEEPEST = 4
 #: Shifts for which noise of double precision is designed, and their reciprocals.
 _LARGEST_SHIFT = 1e100
 
@@ -142,6 +153,17 @@ class DesignProblem:
             f"than {self.grid / self.allowed:.3g}, or pass a finer resolution"
         )
 
+    def certify(self, parts: Sequence[NoisePart]) -> PrivacyLoss:
+        """Return the loss of noise for this request."""
+        request = self.request
+        world = request.world(self.plant)
+        return certify(parts, request.adjacency, world, self.family.family)
+
+    def excess(self, loss: PrivacyLoss) -> float:
+        """Return how many times too small noise of a loss is."""
+        shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
+        return shift / self.allowed
+
     def cost(self, columns: NDArray) -> float:
         """Return tr(W B B^T) of output noise with the factor B (T p, r)."""
         return float(np.sum(self.weight_root(columns) ** 2))
@@ -181,59 +203,113 @@ class StationaryDesign:
 
 @dataclass(frozen=True)
 class SizedNoise:
-    """Noise that meets the budget of a problem, and what is known of it.
+    """Noise that a design proposes, and what is known of its cost. It promises nothing.
 
-    ``noise`` is the same as ``parts``, for the core's mechanisms: a factor for all outputs
-    (T p). ``cost`` is tr(W Gamma), and ``lower_bound`` that of any such noise, NaN if it
-    is unknown. ``attained`` are tangent moves (k, s) that attain the loss, and
-    ``tangent_factor`` is S (n, r) of structured noise. ``filtered`` says all that of noise
-    that is a linear system, in place of the others.
+    ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
+    of any such noise, NaN if it is unknown. ``filtered`` says all that of noise that is a
+    linear system.
     """
 
     parts: tuple[NoisePart, ...]
-    loss: PrivacyLoss
     cost: float
-    noise: Noise | None = None
     lower_bound: float = math.nan
-    attained: NDArray | None = None
-    tangent_factor: NDArray | None = None
     filtered: StationaryDesign | None = None
+
+    def grown(self, gain: float) -> SizedNoise:
+        """Return the noise ``gain`` times as large, beside a floor that keeps its size."""
+        parts = []
+        for part in self.parts:
+            is_floor = isinstance(part, White) and len(self.parts) > 1
+            parts.append(part if is_floor else part.scaled(gain))
+        cost = self.cost * gain**2
+        filtered = self.filtered
+        if filtered is not None:
+            shaping = filtered.shaping.scaled(gain)
+            filtered = replace(filtered, shaping=shaping, cost=cost)
+        return SizedNoise(tuple(parts), cost, self.lower_bound, filtered)
 
 
 def finished(
     problem: DesignProblem, sized: SizedNoise, request: Request
 ) -> OutputNoise:
-    """Return output noise with the guarantee that its loss amounts to.
+    """Return output noise with the guarantee that its parts are certified to keep.
 
     ``request`` is the user's, of which the problem may leave out the probability that the
     region misses the plant.
     """
     plant = problem.plant
-    guarantee = promised(plant, request, sized.parts, sized.loss)
-    design: NoiseDesign | StationaryDesign | None = sized.filtered
-    known = sized.lower_bound
-    if is_covered(request.adjacency):
-        known = math.nan
-        if design is not None:
-            design = replace(design, lower_bound=known)
-    if design is None and sized.noise is not None:
+    sized, loss = _within_budget(problem, sized)
+    guarantee = promised(plant, request, sized.parts, loss)
+    known = math.nan if is_covered(request.adjacency) else sized.lower_bound
+    design: NoiseDesign | StationaryDesign
+    if sized.filtered is not None:
+        bound = (
+            math.nan if is_covered(request.adjacency) else sized.filtered.lower_bound
+        )
+        design = replace(sized.filtered, shift=loss.gdp, lower_bound=bound)
+    else:
         universal = math.nan
         bound = min(known, sized.cost)  # above by rounding, or NaN
         if problem.family is GaussianNoise and not problem.floor_std.any():
-            universal = bound * universal_share(sized.loss.gdp)
+            universal = bound * universal_share(loss.gdp)
+        family = problem.family.family
+        noise = noise_of_run(sized.parts, problem.horizon, family)
+        structured = PartSum(sized.parts).part(Structured)
         design = NoiseDesign(
-            Mechanism(problem.query, sized.noise),
+            Mechanism(problem.query, noise),
             guarantee,
             sized.cost,
             bound,
-            sized.attained,
-            sized.tangent_factor,
+            _attained(problem, loss),
+            None if structured is None else structured.factor,
             universal,
         )
-    family = problem.family.family
     return OutputNoise(
-        plant, problem.horizon, family, sized.parts, guarantee, design, request
+        plant,
+        problem.horizon,
+        problem.family.family,
+        sized.parts,
+        guarantee,
+        design,
+        request,
     )
+
+
+def _within_budget(
+    problem: DesignProblem, sized: SizedNoise
+) -> tuple[SizedNoise, PrivacyLoss]:
+    """Return noise that is certified to meet its budget, and its loss.
+
+    Designs propose noise that meets it but for rounding, by which it grows here.
+    """
+    request = problem.request
+
+    def evaluated(gain: float) -> tuple[tuple[SizedNoise, PrivacyLoss], float]:
+        grown = sized if gain == 1 else sized.grown(gain)
+        loss = problem.certify(grown.parts)
+        if loss.released(request.releases).satisfies(request.budget):
+            return (grown, loss), 1.0
+        excess = max(problem.excess(loss), 1 + EPS)
+        return (grown, loss), 1 + _STEEPEST * (excess - 1)  # a floor keeps its size
+
+    found, _, excess = scale_to_budget(evaluated, 1.0, largest_excess=_HOPELESS)
+    if not excess <= 1:
+        raise UncertifiableError(
+            f"the noise exceeds its budget by {excess - 1:.1e} when it is certified: the "
+            "hidden moves are too far apart in size for double precision; protect fewer "
+            "times, shorten the horizon, or add a white floor (floor=...)"
+        )
+    return found
+
+
+def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
+    """Return tangent moves (k, s) that attain a loss, where they are known."""
+    secrets = problem.request.adjacency.parts
+    worst = worst_moves(loss)
+    is_ball = loss.attained and len(secrets) == 1 and as_secret(secrets[0]).is_ball
+    if not worst and not is_ball:
+        return None
+    return problem.moves.attained(worst)
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,8 +31,6 @@ from ..core._linalg import float_above
 from ..core._progress import piece
 from ..core.budget import PrivacyBudget, scale_to_budget
 from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
-from ..core.loss import PrivacyLoss
-from ..core.noise import GaussianNoise
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
@@ -55,7 +53,6 @@ from .problem import (
     white_cost,
 )
 from .request import Request
-from .robust import scaled_noise
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
@@ -137,8 +134,7 @@ def of_region(
         with piece(2 * rounds + 1, _USUAL_PIECES):
             shift = shift_in_region(request, sized.parts)
         if shift <= allowed:
-            loss = PrivacyLoss.gaussian(shift, (), False)
-            return replace(sized, loss=loss, lower_bound=lower_bound, attained=None)
+            return replace(sized, lower_bound=lower_bound)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
@@ -182,7 +178,7 @@ def scaled_to_region(
     start *= 1 + _ROUNDED
     if request.factor is not None and not request.scale:
         start = max(start, 1.0)
-    (parts, shift), gain, excess = scale_to_budget(evaluated, start)
+    (parts, _), gain, excess = scale_to_budget(evaluated, start)
     if excess > 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "
@@ -190,16 +186,8 @@ def scaled_to_region(
         )
     floor = parts[-1].white
     least = size(replace(problem, request=replace(request.standing, floor=floor)))
-    return replace(
-        sized,
-        parts=parts,
-        loss=PrivacyLoss.gaussian(shift, (), False),
-        cost=sized.cost * gain**2,
-        noise=scaled_noise(sized.noise, gain),
-        lower_bound=min(least.lower_bound, least.cost),
-        attained=None,
-        tangent_factor=None,
-    )
+    bound = min(least.lower_bound, least.cost)
+    return SizedNoise(parts, sized.cost * gain**2, bound)
 
 
 # -- plants that vary --------------------------------------------------------------------
@@ -374,7 +362,7 @@ class _Task:
             shift = self.shift(parts)
             return (parts, shift), shift / self.allowed
 
-        (parts, shift), _, excess = scale_to_budget(
+        (parts, _), _, excess = scale_to_budget(
             evaluated, size, largest_excess=_HOPELESS
         )
         if excess > 1:
@@ -382,7 +370,7 @@ class _Task:
                 "models: the noise does not meet its budget when evaluated back; raise "
                 "the floor, or narrow the region"
             )
-        return self._noise(parts, PrivacyLoss.gaussian(shift, (), False))
+        return self._noise(parts)
 
     def shift(self, parts: tuple[NoisePart, ...], largest: float = math.inf) -> float:
         """The certified shift of noise, that of the sensor's grid included.
@@ -423,18 +411,15 @@ class _Task:
                 cost += problem.cost(responses.reshape(problem.query.size, -1))
         return cost
 
-    def _noise(self, parts: tuple[NoisePart, ...], loss: PrivacyLoss) -> SizedNoise:
+    def _noise(self, parts: tuple[NoisePart, ...]) -> SizedNoise:
         """Return what is known of noise."""
         cost = self.cost(parts)
-        noise = None
-        if self.request.horizon < math.inf:
-            noise = GaussianNoise(np.tile(parts[-1].white, self.request.horizon))
-        elif isinstance(parts[0], White):
+        if self.request.horizon == math.inf and isinstance(parts[0], White):
             filtered = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
             parts = (filtered, *parts[1:])
         first = parts[0]
         if not isinstance(first, Filtered):
-            return SizedNoise(parts, loss, cost, noise)
+            return SizedNoise(parts, cost)
         bound = math.nan
         if self.request.horizon == math.inf:
             # every one is a bound, since all of these plants are to be covered
@@ -442,9 +427,9 @@ class _Task:
             bound = max(bounds, default=math.nan)
         secret = self.secrets[0].scaled_system
         design = StationaryDesign(
-            first.shaping, first.response, secret, loss.gdp, cost, bound
+            first.shaping, first.response, secret, self.allowed, cost, bound
         )
-        return SizedNoise(parts, loss, cost, noise, filtered=design)
+        return SizedNoise(parts, cost, filtered=design)
 
 
 # -- the cheapest floor ------------------------------------------------------------------

@@ -30,6 +30,7 @@ from ..core.errors import PrivacyError, warn_user
 from ..core.loss import PrivacyLoss, by_kind
 from ..core.noise import FAMILIES
 from ..noise.parts import SummedNoise
+from ..noise.shift import World
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import JointAdjacency
@@ -163,6 +164,11 @@ class Request(Saved, CheckedFields):
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
         """Return the nominal plant and all models, under which moves are hidden."""
         return (nominal, *self.models)
+
+    def world(self, nominal: Plant) -> World:
+        """Return the runs and plants in which a promise for the request must hold."""
+        plants = self.plants(nominal)
+        return World(plants, self.horizon, self.region, self.resolution)
 
     def fingerprints(self, nominal: Plant) -> list[str]:
         """Return those of the models that a guarantee for the request is about."""

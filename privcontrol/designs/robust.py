@@ -20,11 +20,8 @@ from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..core.errors import PrivacyError, UncertifiableError
-from ..core.loss import PrivacyLoss
-from ..core.manifold import attaining
-from ..core.noise import GaussianNoise, Noise
 from ..noise.parts import NoisePart, Structured, White
-from ..noise.shift import Shift, certified_loss, certified_shift
+from ..noise.shift import Shift, certified_shift
 from ..secrets.hiding import structured_factor
 from ..secrets.manifold import trajectory_manifold
 from ..systems.linear import Plant
@@ -57,39 +54,6 @@ _SHARPER = 0.1
 _DRIVER = "gesvd"
 
 
-class FlooredNoise(GaussianNoise):
-    """gamma = structured eta + diag(floor) zeta for the core's mechanisms.
-
-    Its factor (m, r + m) is formed on access.
-    """
-
-    structured: NDArray
-    floor: NDArray
-
-    def __init__(self, structured: NDArray, floor: NDArray) -> None:
-        self._set(structured=structured, floor=floor)
-
-    def __reduce__(self) -> tuple:
-        return FlooredNoise, (self.structured, self.floor)
-
-    @property
-    def size(self) -> int:
-        return len(self.floor)
-
-    @property
-    def factor(self) -> NDArray:  # type: ignore[override]
-        return np.hstack([self.structured, np.diag(self.floor)])
-
-
-def scaled_noise(noise: Noise | None, gain: float) -> Noise | None:
-    """Gaussian noise that is larger by a gain, None of none."""
-    if noise is None:
-        return None
-    if isinstance(noise, FlooredNoise):
-        return FlooredNoise(noise.structured * gain, noise.floor * gain)
-    return GaussianNoise(noise.factor * gain)
-
-
 # -- several models without a floor ------------------------------------------------------
 
 
@@ -101,51 +65,16 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
     NotRealizableError
         If a hidden move leaves the column space of the noise under some model.
     """
-    request = problem.request
-
-    def evaluated(size: float) -> tuple[PrivacyLoss, float]:
-        loss = _loss_of(problem, factor * size)
-        if loss.released(request.releases).satisfies(request.budget):
-            return loss, 1.0
-        return loss, max(_excess(problem, loss), 1 + EPS)
-
-    loss, size, excess = scale_to_budget(evaluated, 1.0)
-    if excess > 1:
-        raise UncertifiableError(
-            "models: the noise does not meet its budget when evaluated back; add a white "
-            "floor (floor=...)"
-        )
-    scaled = factor * size
+    scaled = factor * max(excess_of(problem, factor), 1.0)
     responses = problem.plant.free_response(scaled, problem.horizon)
-    noise = problem.family(responses)
-    return SizedNoise(
-        parts=(Structured(problem.plant, scaled),),
-        noise=noise,
-        loss=loss,
-        cost=noise.unit_variance * problem.cost(responses),
-        tangent_factor=scaled,
-    )
+    cost = problem.family.unit_variance * problem.cost(responses)
+    return SizedNoise((Structured(problem.plant, scaled),), cost)
 
 
 def excess_of(problem: DesignProblem, factor: NDArray) -> float:
     """Return the factor by which structured noise S alone must grow to meet the budget."""
-    return _excess(problem, _loss_of(problem, factor))
-
-
-def _excess(problem: DesignProblem, loss: PrivacyLoss) -> float:
-    shift = loss.gdp if problem.family.shift_norm == 2 else loss.pure
-    return shift / problem.allowed
-
-
-def _loss_of(problem: DesignProblem, factor: NDArray) -> PrivacyLoss:
-    """The certified loss of structured noise S alone."""
-    return certified_loss(
-        (Structured(problem.plant, factor),),
-        problem.request.adjacency,
-        problem.plants,
-        problem.horizon,
-        family=problem.family.family,
-    )
+    parts = (Structured(problem.plant, factor),)
+    return problem.excess(problem.certify(parts))
 
 
 # -- structured noise beside a floor -----------------------------------------------------
@@ -153,10 +82,9 @@ def _loss_of(problem: DesignProblem, factor: NDArray) -> PrivacyLoss:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """S and its certified shift. ``least_beyond`` bounds the cost beyond the floor's."""
+    """S, which meets the budget. ``least_beyond`` bounds the cost beyond the floor's."""
 
     factor: NDArray
-    shift: Shift
     least_beyond: float = 0.0
 
 
@@ -173,30 +101,19 @@ def floored(problem: DesignProblem) -> SizedNoise:
             "far apart in size for double precision; protect fewer times, or shorten the "
             "horizon"
         )
-    sized = beside_floor(problem, fitted.factor, fitted.shift)
+    sized = beside_floor(problem, fitted.factor)
     bound = max(white, white + fitted.least_beyond) * (1 - 1e-12)
-    sized = replace(sized, lower_bound=bound)
-    moves = problem.moves
-    if not fitted.shift.exact or problem.request.models or problem.grid:
-        return sized
-    active = () if moves.is_ball else attaining(fitted.shift.squares)
-    loss = PrivacyLoss.gaussian(sized.loss.gdp, active, True)
-    return replace(sized, loss=loss, attained=moves.attained(active))
+    return replace(sized, lower_bound=bound)
 
 
-def beside_floor(problem: DesignProblem, factor: NDArray, shift: Shift) -> SizedNoise:
-    """Structured noise S beside the floor, of a shift that a grid adds to."""
+def beside_floor(problem: DesignProblem, factor: NDArray) -> SizedNoise:
+    """Structured noise S beside the floor."""
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
     responses = problem.plant.free_response(factor, problem.horizon)
-    return SizedNoise(
-        parts=parts,
-        noise=FlooredNoise(responses, problem.floor),
-        loss=shift.beside_grid(problem.grid),
-        cost=white_cost(problem, problem.floor) + problem.cost(responses),
-        tangent_factor=factor,
-    )
+    cost = white_cost(problem, problem.floor) + problem.cost(responses)
+    return SizedNoise(parts, cost)
 
 
 def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
@@ -241,8 +158,8 @@ def _enlarged(
         excess = float(np.sqrt(found.squares.max()) / allowed * (1 + 1e-15))
         return found, 1 + 4 * (excess - 1)  # the floor keeps its size
 
-    found, size, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
-    return _Fitted(factor * size, found) if excess <= 1 else None
+    _, size, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
+    return _Fitted(factor * size) if excess <= 1 else None
 
 
 def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:

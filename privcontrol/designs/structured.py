@@ -18,18 +18,13 @@ from numpy.typing import NDArray
 
 from ..core._linalg import float_above, rank_tolerance
 from ..core._progress import piece
-from ..core.budget import scale_to_budget
 from ..core.design import cheapest_factor
 from ..core.errors import NotRealizableError, PrivacyError
-from ..core.loss import PrivacyLoss, worst_moves
-from ..core.manifold import attaining
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Structured, White
-from ..noise.shift import certified_loss, output_sizes, shift_of_resolution
-from ..secrets.disturbance import disturbances
+from ..noise.shift import output_sizes, shift_of_resolution
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
-from ..systems.powers import tell_apart
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, SizedNoise, white_cost
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
@@ -46,7 +41,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
     """
     family = problem.family
     with piece(0, 2):
-        moves = problem.moves
+        problem.moves  # noqa: B018 -- found once, and kept
     with piece(1, 2):
         tangent = tangent_noise(problem, problem.allowed)
     if problem.request.models:
@@ -60,16 +55,7 @@ def structured(problem: DesignProblem) -> SizedNoise:
     is_pure = problem.request.budget.delta == 0
     if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
-    loss = _loss(problem, tangent)
-    return SizedNoise(
-        parts=(part,),
-        noise=family(factor),
-        loss=loss,
-        cost=cost,
-        lower_bound=lower_bound,
-        attained=moves.attained(worst_moves(loss)),
-        tangent_factor=tangent.factor,
-    )
+    return SizedNoise((part,), cost, lower_bound)
 
 
 def tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
@@ -110,82 +96,25 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
     return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
 
 
-def _loss(problem: DesignProblem, tangent: TangentNoise) -> PrivacyLoss:
-    """The privacy loss of structured noise.
-
-    It is an upper bound where other entries of eta may give the same outputs.
-    """
-    plant = problem.plant
-    horizon = problem.horizon
-    loss = problem.family.loss(tangent.shifts, problem.moves)
-    noisy = np.flatnonzero(tangent.factor.any(axis=1))
-    if problem.moves.is_ball or tell_apart(plant, noisy, horizon):
-        return loss
-    if problem.family.shift_norm == 1:
-        parts = (Structured(plant, tangent.factor),)
-        secret = problem.request.adjacency
-        return certified_loss(parts, secret, (plant,), horizon, family="laplace")
-    return PrivacyLoss.gaussian(loss.gdp, (), False)
-
-
 def independent(problem: DesignProblem) -> SizedNoise:
     """Independent noise of one size on every sample and output."""
     request = problem.request
     family = problem.family
     norm = family.shift_norm
     sizes = []
-    exact = request.resolution is None
     for plant in problem.plants:
-        of_plant, known = output_sizes(request.adjacency, plant, problem.horizon, norm)
+        of_plant, _ = output_sizes(request.adjacency, plant, problem.horizon, norm)
         sizes.append(of_plant)
-        exact &= known
     every = np.concatenate(sizes)
     if not every.any():
         raise PrivacyError(NO_NOISE)
-    worst = attaining(every)
-    is_one_plant = len(sizes) == 1
-    attained = None
-    several = any(part.events > 1 for part in disturbances(request.adjacency))
-    if is_one_plant and len(request.adjacency.parts) == 1 and not several:
-        attained = problem.moves.attained(worst)
     ones = np.ones(len(problem.plant.C))
     shift = float(every.max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
-    allowed = problem.allowed
-    size = float_above(shift / allowed, 2)
-    active: tuple[int, ...] = ()
-    if exact and is_one_plant:
-        active = worst
-    loss = family.loss_of_size(allowed, active, exact)
-    if norm == 1:
-
-        def evaluated(size: float) -> tuple[PrivacyLoss, float]:
-            loss = _laplace_loss(problem, size * ones)
-            return loss, loss.pure / allowed
-
-        # each sample's shift is rounded
-        loss, size, _ = scale_to_budget(evaluated, size)
+    size = float_above(shift / problem.allowed, 2)
     scale = np.full(problem.query.size, size)
-    return SizedNoise(
-        parts=(White(size * ones),),
-        noise=family(scale),
-        loss=loss,
-        cost=family.unit_variance * white_cost(problem, scale),
-        attained=attained,
-    )
-
-
-def _laplace_loss(problem: DesignProblem, scale: NDArray) -> PrivacyLoss:
-    """The loss of independent Laplace noise of scales (p,)."""
-    request = problem.request
-    return certified_loss(
-        (White(scale),),
-        request.adjacency,
-        problem.plants,
-        problem.horizon,
-        family="laplace",
-        resolution=request.resolution,
-    )
+    cost = family.unit_variance * white_cost(problem, scale)
+    return SizedNoise((White(size * ones),), cost)
 
 
 # -- shapes of the user's own ------------------------------------------------------------
@@ -236,7 +165,7 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
 
 def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
     """Return whether Lambda as given meets the budget, beside the floor."""
-    sizes = evaluated(problem, shape, responses)[2]
+    _, sizes = evaluated(problem, shape, responses)
     return bool(sizes.max() <= problem.allowed_beside_grid)
 
 
@@ -291,4 +220,4 @@ def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
 
     is_kept = not problem.request.scale and excess(1.0) <= 1
     scaled = shape if is_kept else shape * least_scale(excess)
-    return beside_floor(problem, scaled, shift_beside_floor(problem, scaled))
+    return beside_floor(problem, scaled)

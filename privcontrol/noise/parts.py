@@ -29,7 +29,7 @@ from ..core._linalg import (
 from ..core._objects import ByContent, Saved
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
-from ..core.noise import Noise, family_of
+from ..core.noise import GaussianNoise, Noise, family_of
 from ..secrets.disturbance import causal_map
 from ..systems.linear import (
     LinearSystem,
@@ -463,13 +463,49 @@ class PartSum(NoisePart):
 
     @property
     def white(self) -> NDArray:
-        return np.sqrt(sum(part.white**2 for part in self.parts))
+        return reduce(np.hypot, [part.white for part in self.parts])
 
     def scaled(self, gain: float) -> PartSum:
         return PartSum(tuple(part.scaled(gain) for part in self.parts))
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.parts))
+
+
+class FlooredNoise(GaussianNoise):
+    """gamma = structured eta + diag(floor) zeta for the core's mechanisms.
+
+    Its factor (m, r + m) is formed on access.
+    """
+
+    structured: NDArray
+    floor: NDArray
+
+    def __init__(self, structured: NDArray, floor: NDArray) -> None:
+        self._set(structured=structured, floor=floor)
+
+    def __reduce__(self) -> tuple:
+        return FlooredNoise, (self.structured, self.floor)
+
+    @property
+    def size(self) -> int:
+        return len(self.floor)
+
+    @property
+    def factor(self) -> NDArray:  # type: ignore[override]
+        return np.hstack([self.structured, np.diag(self.floor)])
+
+
+def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise:
+    """Return the sum of parts over a run (T p,), for the core's mechanisms."""
+    total = PartSum(parts)
+    white = np.tile(total.white, horizon)
+    factor = total.responses(horizon).reshape(len(white), -1)
+    if not factor.size:
+        return family_of(family)(white)
+    if white.any():
+        return FlooredNoise(factor, white)
+    return family_of(family)(factor)
 
 
 def shared_out(

@@ -1,4 +1,7 @@
-"""Tell how far output noise hides a secret: the one place that answers.
+"""Certify how far output noise hides a secret: the one place that promises it.
+
+`certify` takes the parts of the noise, the secret and the `World` in which it must hold, and
+returns the privacy loss. Designs propose parts, files claim a loss, and both ask here.
 
 The shift y of a hidden move is what it changes of the outputs once the noise is undone, in
 standard deviations of white noise. Three routes certify it. Moves of a state beside
@@ -10,30 +13,44 @@ energy over all times, in balls or by linear matrix inequalities.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, column_norms, float_above, one_thread, round_up
+from ..core._linalg import (
+    EPS,
+    column_norms,
+    float_above,
+    one_thread,
+    rational_matrix,
+    round_up,
+)
 from ..core.adjacency import Adjacency
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
-from ..core.manifold import EllipsoidMoves
+from ..core.manifold import EllipsoidMoves, attaining
 from ..core.noise import family_of
 from ..secrets.adjacency import StateMoves
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import LEAVES, NoiseForm, laplace_shifts, window_squares
 from ..secrets.manifold import trajectory_manifold
-from ..secrets.secret import Responses, all_responses, secret_inputs
+from ..secrets.secret import (
+    Responses,
+    SecretInputs,
+    all_responses,
+    as_secret,
+    secret_inputs,
+)
 from ..systems.linear import LinearSystem, Plant
-from ..systems.powers import largest_gain
+from ..systems.powers import largest_gain, tell_apart
 from ._endless import largest_apart, secrets_of
 from ._varying import shift_between, undone_at_entry
-from .parts import Correlated, NoisePart, PartSum, Structured, White
+from .parts import Correlated, Driven, Filtered, NoisePart, PartSum, Structured, White
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
@@ -55,26 +72,111 @@ class Shift:
         Whether some move attains it.
     squares : ndarray, shape (M,)
         Bounds of y^2 for each move and each ball, where they are told apart.
+    single : bool
+        Whether the squares are those of the adjacency's moves in order, one for each.
     """
 
     value: float
     exact: bool = False
     squares: NDArray = field(default_factory=lambda: np.zeros(0))
+    single: bool = False
 
     @classmethod
-    def joined(cls, found: Iterable[tuple[NDArray, bool]]) -> Shift:
+    def joined(cls, found: Sequence[Shift]) -> Shift:
+        """Return the largest shift under several plants."""
+        if len(found) == 1:
+            return found[0]
+        value = max(each.value for each in found)
+        exact = all(each.exact for each in found)
+        return cls(value, exact, np.concatenate([each.squares for each in found]))
+
+    @classmethod
+    def of_squares(cls, squares: NDArray, exact: bool, single: bool = False) -> Shift:
         """Return the largest shift of moves of certified squares."""
-        every, exact = zip(*found)
-        squares = np.concatenate(every)
         largest = math.sqrt(squares.max())
-        return cls(float_above(largest), all(exact), squares)
+        return cls(float_above(largest), exact, squares, single)
+
+    @property
+    def moves(self) -> tuple[int, ...]:
+        """Indices of the moves that attain the shift, as far as they are known."""
+        if not (self.exact and self.single and self.value):
+            return ()
+        return attaining(np.sqrt(self.squares))
 
     def beside_grid(self, grid: float) -> PrivacyLoss:
         """Return the loss, with what a sensor's grid adds to every shift."""
         if grid == 0:
-            return PrivacyLoss.gaussian(self.value, (), self.exact)
+            return PrivacyLoss.gaussian(self.value, self.moves, self.exact)
         shift = float_above(self.value + grid)
         return PrivacyLoss.gaussian(shift, (), False)
+
+
+class Region(Protocol):
+    """A set of plants that certifies how far noise hides a secret of each of them."""
+
+    def shift(
+        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: float
+    ) -> Shift: ...
+
+
+@dataclass(frozen=True)
+class World:
+    """State in which runs of which plants a promise holds.
+
+    Attributes
+    ----------
+    plants : tuple of Plant
+        One of them is the true one, unless there is a region.
+    horizon : int or inf
+        Number of samples of a run.
+    region : PlantRegion, optional
+        The true plant is one of it.
+    resolution : ndarray, shape (p,), optional
+        Steps of the grid on which the sensors round.
+    """
+
+    plants: tuple[Plant, ...]
+    horizon: float
+    region: Region | None = None
+    resolution: NDArray | None = None
+
+
+@one_thread
+def certify(
+    parts: Sequence[NoisePart],
+    secret: Adjacency,
+    world: World,
+    family: str = "gaussian",
+) -> PrivacyLoss:
+    """Return the privacy loss of output noise, as it is: every promise is made here.
+
+    Parameters
+    ----------
+    parts : sequence of NoisePart
+        Their sum is the noise.
+    secret : Adjacency
+    world : World
+    family : {"gaussian", "laplace"}, optional
+        Law of the noise's standard entries.
+
+    Raises
+    ------
+    NotRealizableError
+        If a move leaves what the noise covers.
+    UncertifiableError
+        If no bound is verified.
+    PrivacyError
+        If the noise does not cover the sensor's grid.
+    ValueError
+        If the noise or the secret has no such bound, with the reason.
+    """
+    if family == "laplace":
+        return _laplace_loss(parts, secret, world)
+    if world.region is None:
+        shift = certified_shift(parts, secret, world.plants, world.horizon)
+    else:
+        shift = world.region.shift(parts, secret, world.horizon)
+    return shift.beside_grid(grid_shift(parts, world.resolution, world.horizon))
 
 
 @one_thread
@@ -110,50 +212,107 @@ def certified_shift(
     ValueError
         If the noise or the secret has no such bound, with the reason.
     """
-    if varying or horizon == math.inf:
-        each = [plants] if varying else [[plant] for plant in plants]
-        secrets = [secrets_of(adjacency, those) for those in each]
-        bounds = [shift_between(parts, secret, horizon, largest) for secret in secrets]
-        return Shift(max(bounds))
-    run = int(horizon)
-    return Shift.joined(_squares(parts, adjacency, plant, run) for plant in plants)
+    lasting = horizon == math.inf or any(isinstance(part, Filtered) for part in parts)
+    if not (varying or lasting):
+        run = int(horizon)
+        return Shift.joined([_of_run(parts, adjacency, each, run) for each in plants])
+    length = horizon if varying else math.inf
+    each = [plants] if varying else [[plant] for plant in plants]
+    secrets = [secrets_of(adjacency, those) for those in each]
+    bounds = [shift_between(parts, secret, length, largest) for secret in secrets]
+    exact = False
+    if horizon == math.inf and len(plants) == 1:
+        ((secret,),) = secrets
+        exact = _is_attained(parts, adjacency, secret)
+    return Shift(max(bounds), exact)
 
 
-def certified_loss(
-    parts: Sequence[NoisePart],
-    adjacency: Adjacency,
-    plants: Sequence[Plant],
-    horizon: float,
-    *,
-    family: str = "gaussian",
-    resolution: NDArray | None = None,
-) -> PrivacyLoss:
-    """Return the privacy loss of noise, as it is, for a secret of each of some plants.
+def _is_attained(
+    parts: Sequence[NoisePart], adjacency: Adjacency, secret: SecretInputs
+) -> bool:
+    """Return whether some hidden change has the shift of lasting noise, rather than less.
 
-    ``resolution`` (p,) are the steps of the sensor's grid. For the rest see
-    `certified_shift`.
+    A floor hides too, and an l2 gain is a bound. A state at the start is also hidden by
+    what the noise was before, which nobody has seen.
     """
-    if family == "gaussian":
-        shift = certified_shift(parts, adjacency, plants, horizon)
-        return shift.beside_grid(grid_shift(parts, resolution, horizon))
-    run = int(horizon)
+    every = [as_secret(part) for part in adjacency.parts]
+    if len(parts) > 1 or any(moves.events > 1 for moves in secret.signals):
+        return False
+    if any(part.is_covered or not part.enters_the_run for part in every):
+        return False
+    entered, _ = parts[0].drive or (None, None)
+    return entered is None or secret.energies is not None
+
+
+# -- over a horizon ----------------------------------------------------------------------
+
+
+def _of_run(
+    parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant, horizon: int
+) -> Shift:
+    """Certify how far noise hides the moves of a run of one plant."""
+    form = _form_of(parts, plant, horizon)
+    changes = disturbances(adjacency)
+    if form is not None and not changes:
+        return shift_of_windows([form], adjacency, plant, horizon)
+    if len(parts) == len(changes) == len(adjacency.parts) == 1:
+        own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
+        if own is not None:
+            square = own.shift(horizon) ** 2
+            exact = (
+                isinstance(parts[0], Driven) and not as_secret(changes[0]).is_covered
+            )
+            return Shift.of_squares(np.array([square * (1 + 1e-15)]), exact)
+    responses = all_responses(adjacency, plant, horizon)
+    if not responses.moved.any():
+        return Shift.of_squares(np.zeros(1), True)
+    root, error_bound = dense_root(parts, horizon)
+    if root is None:
+        raise NotRealizableError(LEAVES.format(name=plant.name))
+    sizes = shift_sizes(root, responses) * (1 + error_bound)
+    exact = responses.exact and error_bound < LARGEST_ERROR
+    single = not responses.balls and not responses.apart
+    return Shift.of_squares(sizes**2 * (1 + 1e-15), exact, single)
+
+
+def shift_of_windows(
+    windows: Sequence[NoiseForm], adjacency: Adjacency, plant: Plant, horizon: int
+) -> Shift:
+    """Certify how far the moves of a run are hidden.
+
+    The run's samples are published in windows, each with noise of its own.
+    """
+    manifold = trajectory_manifold(plant, horizon)
+    every = [window_squares(windows, part, manifold) for part in adjacency.parts]
+    moves = [part.moves(manifold) for part in adjacency.parts]
+    exact = all(each.exact for each in moves)
+    single = not any(each.is_ball for each in moves)
+    return Shift.of_squares(np.concatenate(every), exact, single)
+
+
+def _laplace_loss(
+    parts: Sequence[NoisePart], secret: Adjacency, world: World
+) -> PrivacyLoss:
+    """Return the loss of structured or independent Laplace noise.
+
+    It is attained under one plant whose outputs tell all entries of eta apart.
+    """
+    if world.region is not None:
+        raise ValueError(
+            "models: a region of plants needs Gaussian noise, got family='laplace'"
+        )
+    run = int(world.horizon)
     white = PartSum(parts).white
     if white.any():
-        return _independent_laplace(
-            adjacency,
-            plants,
-            run,
-            white,
-            resolution,
-        )
+        return _independent_laplace(secret, white, world)
     every = []
     largest = [0.0]  # of balls
-    for plant in plants:
+    for plant in world.plants:
         form = _form_of(parts, plant, run)
         if form is None:
             raise ValueError("family: expected structured or independent Laplace noise")
         manifold = trajectory_manifold(plant, run)
-        for part in adjacency.parts:
+        for part in secret.parts:
             shifts = laplace_shifts(form, part, manifold)
             every.append(shifts)
             if part.moves(manifold).is_ball:
@@ -163,47 +322,21 @@ def certified_loss(
     if len(largest) > 1:
         size = max(*largest, shifts.sum(axis=0).max())
         return one_coordinate(float_above(size * (1 + EPS * len(shifts)), 4))
-    return PrivacyLoss.laplace(shifts, exact=False)
+    exact = len(world.plants) == 1 and _tells_entries(parts[0], world.plants[0], run)
+    if exact:
+        manifold = trajectory_manifold(world.plants[0], run)
+        exact = all(part.moves(manifold).exact for part in secret.parts)
+    return PrivacyLoss.laplace(shifts, exact=exact)
 
 
-# -- over a horizon ----------------------------------------------------------------------
-
-
-def _squares(
-    parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant, horizon: int
-) -> tuple[NDArray, bool]:
-    """Bound y^2 of all moves under one plant, and say whether it is attained."""
-    form = _form_of(parts, plant, horizon)
-    changes = disturbances(adjacency)
-    if form is not None and not changes:
-        return squares_of_windows([form], adjacency, plant, horizon)
-    if len(parts) == len(changes) == len(adjacency.parts) == 1:
-        own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
-        if own is not None:
-            square = own.shift(horizon) ** 2
-            return np.array([square * (1 + 1e-15)]), False
-    responses = all_responses(adjacency, plant, horizon)
-    if not responses.moved.any():
-        return np.zeros(1), True
-    root, error_bound = dense_root(parts, horizon)
-    if root is None:
-        raise NotRealizableError(LEAVES.format(name=plant.name))
-    sizes = shift_sizes(root, responses) * (1 + error_bound)
-    exact = responses.exact and error_bound < LARGEST_ERROR
-    return sizes**2 * (1 + 1e-15), exact
-
-
-def squares_of_windows(
-    windows: Sequence[NoiseForm], adjacency: Adjacency, plant: Plant, horizon: int
-) -> tuple[NDArray, bool]:
-    """Return bounds of y^2 of all moves of a run, and whether they are attained.
-
-    The run's samples are published in windows, each with noise of its own.
-    """
-    manifold = trajectory_manifold(plant, horizon)
-    every = [window_squares(windows, part, manifold) for part in adjacency.parts]
-    exact = all(part.moves(manifold).exact for part in adjacency.parts)
-    return np.concatenate(every), exact
+def _tells_entries(part: NoisePart, plant: Plant, horizon: int) -> bool:
+    """Return whether outputs tell each standard entry of structured noise."""
+    if not isinstance(part, Structured) or part.plant != plant:
+        return False
+    if rational_matrix(part.factor).rank() < part.factor.shape[1]:
+        return False
+    noisy = np.flatnonzero(part.factor.any(axis=1))
+    return tell_apart(plant, noisy, horizon)
 
 
 def _form_of(
@@ -222,17 +355,15 @@ def _form_of(
 
 
 def _independent_laplace(
-    adjacency: Adjacency,
-    plants: Sequence[Plant],
-    horizon: int,
-    scale: NDArray,
-    resolution: NDArray | None,
+    adjacency: Adjacency, scale: NDArray, world: World
 ) -> PrivacyLoss:
     """Return the loss of independent Laplace noise of scales (p,), under any plant.
 
     Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
     very many moves, only the sum of the shifts counts.
     """
+    plants, resolution = world.plants, world.resolution
+    horizon = int(world.horizon)
     rounding = 1 + 8 * EPS * horizon * len(scale)
     sizes = np.concatenate(
         [output_sizes(adjacency, plant, horizon, 1)[0] for plant in plants]
@@ -242,7 +373,7 @@ def _independent_laplace(
     bound = float_above(largest + grid, 4)
     if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
-    responses = all_responses(adjacency, tuple(plants), horizon)
+    responses = all_responses(adjacency, plants, horizon)
     if responses.balls or responses.apart:
         return one_coordinate(bound)
     outputs = len(scale)

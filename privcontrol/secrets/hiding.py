@@ -324,6 +324,10 @@ def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> Ball
     return total
 
 
+#: From moves of a state to two matrices whose columns have the squared shifts as products.
+Pairing = Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]
+
+
 @dataclass(frozen=True)
 class NoiseForm:
     """The noise C A^t S eta + diag(scale) zeta(t) over a window of a run.
@@ -338,20 +342,32 @@ class NoiseForm:
     scale: NDArray | None
     start: int = 0
 
-    def form_under(
+    def pairing_under(
         self, secret: Secret, manifold: TrajectoryManifold
-    ) -> Callable[[], BallMatrix]:
-        """Return what evaluates K with y^2 = z^T K z for moves z of a model's state.
+    ) -> Callable[[], Pairing]:
+        """Return what evaluates a pairing of moves of a model's state, in balls.
 
-        It computes with balls of the working bits. Errors are those of `map_under`.
+        It maps moves z to two matrices whose columns have the inner products y^2: to z and
+        K z, or to the shifts L z twice, which keep more digits. It computes with balls of
+        the working bits. Errors are those of `map_under`.
         """
         if self.scale is not None:
-            return partial(self._beside_scale, manifold.plant)
+
+            def beside() -> Pairing:
+                form = self._beside_scale(manifold.plant)
+                return lambda moves: (moves, form * moves)
+
+            return beside
         shifts = self.map_under(secret, manifold)
 
-        def evaluate() -> BallMatrix:
+        def evaluate() -> Pairing:
             shift = shifts()
-            return shift.transpose() * shift
+
+            def twice(moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+                images = shift * moves
+                return images, images
+
+            return twice
 
         return evaluate
 
@@ -441,7 +457,7 @@ def window_squares(
     most = _BITS
     for window in windows:
         blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-        forms.append(window.form_under(secret, manifold))
+        forms.append(window.pairing_under(secret, manifold))
         moved.append(blocks)
         most = max(most, bits)
     is_ball = part.moves(manifold).is_ball
@@ -449,7 +465,7 @@ def window_squares(
     def evaluate() -> Iterator[Ball]:
         every = [form() for form in forms]
         for block in zip(*(blocks() for blocks in moved)):
-            sides = [(vectors, form * vectors) for vectors, form in zip(block, every)]
+            sides = [pairing(vectors) for vectors, pairing in zip(block, every)]
             if is_ball:
                 grams = [left.transpose() * right for left, right in sides]
                 yield largest_eigenvalue(reduce(operator.add, grams))

@@ -409,10 +409,12 @@ class Secret(Adjacency):
         """
         plant = manifold.plant
         free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
-        with working_bits(free.bits):
-            initial = ball_matrix(self.moves(manifold).balls(range(plant.order)))
+        moves = self.moves(manifold)
+        bits = max(free.bits, moves.bits)
+        with working_bits(bits):
+            initial = ball_matrix(moves.balls(range(plant.order)))
             vectors = free.at(start) * initial
-        return lambda: [vectors], free.bits
+        return lambda: [vectors], bits
 
     def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
         """Return rational columns (n, k) whose span holds every move of the first state."""

@@ -76,24 +76,6 @@ def _for_other_plants() -> dict:
     return found
 
 
-def _windows() -> dict:
-    """Two windows of known noise, then two that are designed beside the first."""
-    vehicle = pc.plants.vehicle()
-    options = dict(budget=table.BUDGET, adjacency=pc.StateAdjacency(1.0))
-    noise = pc.design_output_noise(vehicle, horizon=10, models="exact", **options)
-    together = pc.windows_guarantee([noise, noise])
-    twice = pc.PrivacyBudget(gdp=2 * noise.guarantee.gdp)
-    options["budget"] = twice
-    new = pc.design_windows(vehicle, horizons=[6, 5], spent=[noise], **options)
-    of_all = pc.windows_guarantee([noise, *new], adjacency=options["adjacency"])
-    return {
-        "shift": together.gdp,
-        "shift of all": of_all.gdp,
-        "std": [each.std for each in new],
-        "cost": [each.design.cost for each in new],
-    }
-
-
 def _levels() -> dict:
     """The guarantees that noise of a given standard deviation buys."""
     names = ("vehicle of the paper", "floor, any, three", "impulse, room, gaussian")
@@ -253,7 +235,6 @@ def _perturbation() -> dict:
 
 OTHERS: dict[str, Callable[[], dict]] = {
     "guarantees for other plants": _for_other_plants,
-    "windows": _windows,
     "levels of noise": _levels,
     "eavesdropper": _eavesdropper,
     "loop of the paper": _loop_of_paper,

@@ -15,6 +15,7 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
+import scipy.linalg
 from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
@@ -82,7 +83,7 @@ def test_a_run_is_published_on_the_grid_and_ends_with_its_horizon(kind, path):
     with Gateway(noise(kind), path=path, grid=0.001, resolution=0.001) as gateway:
         published = [gateway.publish(1000 * t) for t in range(HORIZON)]
         assert gateway.remaining == 0
-        with pytest.raises(pc.PrivacyError, match="design_windows"):
+        with pytest.raises(pc.PrivacyError, match="restart is counted"):
             gateway.publish(0)
     steps = np.array(published) / 0.001
     assert steps.shape == (HORIZON, 1)
@@ -728,30 +729,19 @@ def stacked_shift(noises):
 
 def test_a_gateway_says_that_its_run_begins_anew():
     """Two beginnings add; what continues a run does not, however it is declared."""
-    first, second = pc.design_windows(
-        pc.plants.vehicle(),
-        horizons=[20, 20],
-        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        adjacency=BOTH,
-    )
     whole = window_noise(pc.plants.vehicle(), 20)
-    for beginning in (whole, first):
-        words = " ".join(Gateway(beginning).guarantee.explain().split())
-        assert "begins again with this gateway" in words
-    for before, after, start in ((first, second, 0), (whole, whole, 20)):
-        ledger = pc.PrivacyLedger(LARGE)
-        Gateway(before, ledger=ledger).publish(0.0)
-        head = ledger.head
-        later = Gateway(after, ledger=ledger, start=start)
-        assert "counted with windows_guarantee" in " ".join(
-            later.guarantee.explain().split()
-        )
-        assert later.guarantee.scope.window == (20, 40)
-        with pytest.raises(ValueError, match="windows_guarantee"):
-            later.publish(0.0)
-        assert ledger.head == head and later.next_index == 0
-    with pytest.raises(ValueError, match="keeps its window"):
-        Gateway(second, start=20)
+    words = " ".join(Gateway(whole).guarantee.explain().split())
+    assert "begins again with this gateway" in words
+    ledger = pc.PrivacyLedger(LARGE)
+    Gateway(whole, ledger=ledger).publish(0.0)
+    head = ledger.head
+    later = Gateway(whole, ledger=ledger, start=20)
+    words = " ".join(later.guarantee.explain().split())
+    assert "earlier windows of the run are counted" in words
+    assert later.guarantee.scope.window == (20, 40)
+    with pytest.raises(ValueError, match="block_diag"):
+        later.publish(0.0)
+    assert ledger.head == head and later.next_index == 0
     with pytest.raises(ValueError, match="stationary law"):
         Gateway(noise("endless"), start=20)
     for wrong in (-1, 1.5, True, "20"):
@@ -787,13 +777,18 @@ def test_a_ledger_never_undercharges_declared_windows(seed):
             gateway.publish(np.zeros(design.outputs))
             published.append(design)
         except ValueError as error:
-            assert "windows_guarantee" in str(error)
+            assert "do not add" in str(error)
         start += design.horizon
     assert len(published) == 1
     assert ledger.spent.gdp >= stacked_shift(published) * (1 - 1e-7)
     # the run as a whole, charged before its first window
     whole = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
-    whole.charge(pc.windows_guarantee(noises))
+    blocks = [each.design.noise.factor for each in noises]
+    factor = scipy.linalg.block_diag(*blocks)
+    run = pc.output_query(plant, start)
+    secret = noises[0].request.adjacency
+    together = pc.Mechanism(run, pc.GaussianNoise(factor)).guarantee(secret)
+    whole.charge(together)
     truth = stacked_shift(noises)
     assert whole.spent.gdp == pytest.approx(truth, rel=1e-6)
 

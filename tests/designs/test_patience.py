@@ -98,13 +98,6 @@ def test_the_share_of_a_long_design_grows_and_almost_reaches_the_end(
     assert len(set(shares)) >= 4
 
 
-def test_the_share_of_long_windows_grows_and_almost_reaches_the_end(monkeypatch):
-    asked = dict(adjacency=POSITION, horizons=[900, 900, 900])
-    shares = shares_of(pc.design_windows, None, asked, monkeypatch)
-    assert (np.diff(shares) >= 0).all() and np.diff(shares).max() <= 0.5
-    assert len(set(shares)) >= 6 and shares[-1] >= 0.75
-
-
 def test_the_bar_of_a_design_that_ends_early_is_full_at_its_end(monkeypatch):
     tqdm = pytest.importorskip("tqdm.auto")
     bars = []
@@ -151,13 +144,6 @@ def test_a_note_is_given_while_a_design_silences_its_parts(monkeypatch):
     asked = dict(adjacency=GUST, horizon=np.inf, models=VARYING, budget=BUDGET)
     with pytest.warns(pc.PrivacyWarning, match="the design has taken"):
         pc.design_output_noise(FADING, max_std=np.inf, **asked)
-
-
-def test_long_windows_say_once_what_would_be_faster(monkeypatch):
-    monkeypatch.setattr(PROGRESS, 0.02)
-    asked = dict(adjacency=POSITION, horizons=[900, 900], budget=BUDGET)
-    with pytest.warns(pc.PrivacyWarning, match="the design has taken.*fewer windows"):
-        pc.design_windows(pc.plants.vehicle(), **asked)
 
 
 def test_a_solver_of_matrix_inequalities_finds_the_same_with_and_without_a_bar():
@@ -228,10 +214,6 @@ def test_no_design_begins_what_the_memory_does_not_hold(asked, needs, monkeypatc
         MemoryError, match=rf"needs about {re.escape(needs)} GB .* 0.01"
     ):
         pc.design_output_noise(plant, horizon=200_000, budget=BUDGET, **asked)
-    with pytest.raises(MemoryError, match="200000 samples needs about 0.0768 GB"):
-        pc.design_windows(
-            plant, horizons=[10**5, 10**5], budget=BUDGET, adjacency=POSITION
-        )
     assert time.process_time() - start < 1
 
 

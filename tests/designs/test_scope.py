@@ -9,6 +9,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+import scipy.linalg
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
@@ -79,15 +80,19 @@ def test_guarantees_of_different_windows_do_not_add():
     assert np.sqrt(2) * noise.guarantee.gdp == pytest.approx(0.753, abs=1e-3)
     assert truth == pytest.approx(1.422, abs=1e-3)
     later = noise.guarantee.in_window(100)
-    with pytest.raises(ValueError, match=r"different windows.*windows_guarantee\(\["):
+    with pytest.raises(ValueError, match="different windows.*block_diag"):
         noise.guarantee + later
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=3.0, delta=1e-2))
     ledger.charge(noise.guarantee)
-    with pytest.raises(ValueError, match="windows_guarantee"):
+    with pytest.raises(ValueError, match="block_diag"):
         ledger.can_charge(later)
-    together = pc.windows_guarantee([noise, noise])
+    # the recipe of the documentation
+    of_window = noise.responses.reshape(100, -1)
+    both = pc.GaussianNoise(scipy.linalg.block_diag(of_window, of_window))
+    run = pc.output_query(pc.plants.vehicle(), 200)
+    together = pc.Mechanism(run, both).guarantee(BOTH)
     assert together.gdp == pytest.approx(truth, rel=1e-6)
-    with pytest.raises(ValueError, match="windows_guarantee"):
+    with pytest.raises(ValueError, match="different horizons"):
         together + noise.guarantee
 
 

@@ -127,15 +127,6 @@ def test_a_floor_over_fewer_outputs_than_states_is_designed(seed):
     assert shift <= noise.guarantee.gdp * (1 + 1e-9)
     assert shift == pytest.approx(noise.guarantee.gdp, rel=1e-3)
     assert noise.design.gap < 1e-3
-    other = pc.design_output_noise(
-        plant,
-        horizon=T + 2,
-        budget=BUDGET,
-        adjacency=adjacency,
-        floor=0.3,
-        max_std=np.inf,
-    )
-    assert pc.windows_guarantee([noise, other]).horizon == 2 * T + 2
 
 
 def two_outputs():
@@ -185,10 +176,6 @@ def test_a_lone_ball_has_structured_noise():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda noise: pc.windows_guarantee(3.0),
-        lambda noise: pc.windows_guarantee([]),
-        lambda noise: pc.windows_guarantee([noise, None]),
-        lambda noise: pc.windows_guarantee([noise], adjacency="position"),
         lambda noise: noise.covariance("now"),
         lambda noise: noise.covariance(0.5),
         lambda noise: noise.guarantee_for([pc.plants.vehicle()], adjacency=()),

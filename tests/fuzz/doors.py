@@ -312,13 +312,6 @@ def design_doors() -> Iterator[Door]:
         max_std=[50.0, 50.0],
     )
     yield _public("design_output_noise", sys, **asked, covariance=np.eye(3))
-    yield _public(
-        "design_windows", sys, horizons=[3, 3], budget=budget, adjacency=secret
-    )
-    anytime = pc.design_output_noise(
-        sys, horizon=3, budget=budget, adjacency=pc.StateAdjacency({"a": 1.0})
-    )
-    yield _public("windows_guarantee", [anytime, anytime])
     yield _public("PlantBox", sys, A=1e-3 * np.eye(3))
     recorded = np.random.default_rng(0).normal(size=(5, 80))
     identified = pc.identify_states(sys, recorded[:3], recorded[3:])

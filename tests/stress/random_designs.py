@@ -8,7 +8,7 @@ start or at all times, balls of initial states, disturbances that are single, la
 bounded energy, and pairs of these. Noise is alone, beside a floor, independent or for
 readings on a grid; models are lists, boxes, plants that vary and identified ones. Wider
 requests have up to 30 states and 8 outputs, sampled plants, no horizon, profiles, changes
-at a distance, prices, windows and loops with the best noise. A refusal with a reason counts
+at a distance, prices and loops with the best noise. A refusal with a reason counts
 as an end. Each design runs in a process of its own with a limit of
 processor time. The exit status is 1 if a design fails or has no end within 60 s.
 """
@@ -129,7 +129,7 @@ def wide_secret(rng, plant, horizon):
 
 
 def wide_design(seed):
-    """Design the noise of a seed, windows, or a loop."""
+    """Design the noise of a seed, or a loop."""
     rng = np.random.default_rng([seed, 1])
     states = int(rng.integers(1, 31))
     outputs = int(rng.integers(1, 9))
@@ -143,11 +143,6 @@ def wide_design(seed):
         plant = ct.ss(A, plant.B, plant.C, 0, **labels).sample(0.1)
     horizon = np.inf if rng.random() < 0.3 else int(10 ** rng.uniform(0, 2.3))
     budget = pc.PrivacyBudget(gdp=10 ** rng.uniform(-1, 0.5))
-    if rng.random() < 0.2:
-        lengths = [int(10 ** rng.uniform(0, 2)) for _ in range(rng.integers(1, 6))]
-        state = pc.StateAdjacency({"s0": 1.0})
-        pc.design_windows(plant, horizons=lengths, budget=budget, adjacency=state)
-        return
     secret = wide_secret(rng, plant, horizon)
     if rng.random() < 0.2:
         secret = [secret, wide_secret(rng, plant, horizon)]
