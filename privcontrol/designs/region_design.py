@@ -124,10 +124,11 @@ def of_region(
         budget = PrivacyBudget(gdp=target)
         is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
         asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
+        nearby = replace(problem, request=asked)
         with piece(2 * rounds, _USUAL_PIECES):
-            sized = size(replace(problem, request=asked))
+            sized = size(nearby)
         if request.factor is not None:
-            target = min(target, sized.loss.gdp)
+            target = min(target, nearby.certify(sized.parts).gdp)
         if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
             is_rough = sized.cost > lower_bound * (1 + _ROUGH)

@@ -83,6 +83,10 @@ _ALIKE = 1e-9
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 
+_ENTERS_ANOTHER = (
+    "models: the noise enters another plant than the secret, or elsewhere, and without a "
+    "white floor nothing says how far it hides it there; add a floor (floor=...)"
+)
 _DRAWN_ONCE = (
     "models: the noise needs a part that is drawn again at every sample and reaches every "
     "output, since noise that is drawn once is known after some samples and hides nothing "
@@ -132,7 +136,8 @@ def shift_between(
     own = next(filter(None, every), None)
     if own is None:
         if floor is None:
-            raise ValueError(_DRAWN_ONCE)
+            enters = any(part.drive is not None for part in parts)
+            raise ValueError(_ENTERS_ANOTHER if enters else _DRAWN_ONCE)
         return floor.shift(horizon, largest)
     if floor is None or own.response is not None:
         return own.shift(horizon, largest)
