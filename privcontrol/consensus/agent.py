@@ -9,7 +9,6 @@ the guarantee.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Hashable, Iterable, Mapping
 from os import PathLike
@@ -21,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import instance_of, real_array
 from ..core._objects import as_path, decode, encode
-from ..core._store import FileStore, Kind, Snapshot
+from ..core._store import FileStore, Kind, Snapshot, this_process
 from ..core.errors import PrivacyError
 from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
 from .network import Network, fingerprint
@@ -151,7 +150,7 @@ class Agent:
         self._published: list[NDArray] = []
         self._repaired: set[str] = set()
         self._heard: set[str] = set()
-        self._process = os.getpid()
+        self._process = this_process()
         self._lock = Lock()
         self._store: FileStore | None = None
         self._known = Snapshot()  # of the file, which holds what is published
@@ -299,7 +298,7 @@ class Agent:
 
     def _check_process(self) -> None:
         # before any lock, which a fork may have copied while it was taken
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             raise PrivacyError(
                 f"agent {self.node} belongs to the process that made it: two would "
                 "publish one value behind two draws of noise; make it after the fork"

@@ -1,9 +1,11 @@
-"""Keep what ledgers and gateways must not lose: a chain of entries and one state.
+"""Keep what ledgers and gateways must not lose: a chain of entries, notes and one state.
 
-The digest of an entry covers its text and the digest before it. The state counts its
-revisions, and its digest covers it and both ends of the chain, so a file that was altered,
-shortened, mixed up or put back does not verify. Digests tell accidents, not forgers, who
-can compute digests as well.
+The digest of an entry covers its text and the digest before it. Notes have names, and
+each has a digest. The state counts its revisions, and its digest covers it, both ends of
+the chain and the sum of the notes' digests, so a file that was altered, shortened, mixed
+up or put back does not verify. A process verifies all of it once, and later what is new
+and what it reads, so its work does not grow with the file. Digests tell accidents, not
+forgers, who can compute digests as well.
 
 Nothing is computed inside a transaction. A user of a store reads a snapshot, does its
 reckoning, and appends if the snapshot is still the newest one.
@@ -17,15 +19,16 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ._objects import finished_file
+from .errors import PrivacyError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,19 +44,77 @@ _JOURNALS = ("-journal", "-wal", "-shm")
 
 # Held for every attempt and every fork, so no child inherits half a transaction.
 _lock = threading.Lock()
+#: How many forks lie between the first process and this one.
+_generation = 0
+
+
+def _forked() -> None:
+    global _generation
+    _generation += 1
+    _lock.release()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire,
         after_in_parent=_lock.release,
-        after_in_child=_lock.release,
+        after_in_child=_forked,
     )
 
+
+def this_process() -> tuple[int, int]:
+    """Return what tells this process from its forks.
+
+    Process numbers alone do not: the first process of a namespace has number 1, and so
+    may its child in another one.
+    """
+    return os.getpid(), _generation
+
+
+class _Here(threading.local):
+    """What the calling thread is doing."""
+
+    in_transaction = False
+
+
+_here = _Here()
+
+
+def in_transaction() -> bool:
+    """Return whether this thread is inside a transaction, which a signal interrupted.
+
+    Whoever waits for a transaction of another thread then would wait for ever.
+    """
+    return _here.in_transaction
+
+
+@contextmanager
+def _one_transaction() -> Iterator[None]:
+    """Keep the handler of a signal from waiting for the transaction that it interrupts."""
+    if _here.in_transaction:
+        raise PrivacyError(
+            "this was called from a handler of signals, in the middle of another call "
+            "that it waits for: let the handler set a flag, and call this in the main "
+            "loop"
+        )
+    _here.in_transaction = True
+    try:
+        yield
+    finally:
+        _here.in_transaction = False
+
+
+# The last page is one that is filled, so that a file cut short is noticed.
 _TABLES = (
+    "CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, "
     "digest TEXT NOT NULL)",
     "CREATE TABLE state (revision INTEGER PRIMARY KEY, text TEXT NOT NULL, "
     "digest TEXT NOT NULL)",
 )
+#: Sums of digests are taken modulo this.
+_MODULUS = 1 << 256
 
 
 @dataclass(frozen=True)
@@ -66,10 +127,17 @@ class Snapshot:
     revision: int = -1
     version: str = ""  # digest of the state
     state: dict = field(default_factory=dict)
+    sum: str = ""  # of the digests of all notes
+    notes: Mapping[str, Any] = field(default_factory=dict)  # those that were asked for
 
 
-#: An entry or None, and the state after it.
-Change = tuple[dict | None, dict]
+@dataclass(frozen=True)
+class Change:
+    """What is to be written: an entry or None, the state after it, and notes by name."""
+
+    entry: dict | None
+    state: dict
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,7 +150,7 @@ class Kind:
 
 
 class Store(ABC):
-    """A chain in SQLite tables, with a row for each entry and one for the last state."""
+    """A chain in SQLite tables: a row for each entry and note, one for the last state."""
 
     path: Path | None = None
     kind: Kind
@@ -104,40 +172,55 @@ class Store(ABC):
     def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
         """Open a transaction that is committed on leaving, or rolled back."""
 
-    def snapshot(self) -> Snapshot:
-        """Return the newest state, after what is new was verified."""
+    def snapshot(self, names: Iterable[str] = ()) -> Snapshot:
+        """Return the newest state, and the notes of these names that there are.
+
+        What is new is verified before.
+        """
         with self._transaction("BEGIN") as connection:
-            return self._read(connection)
+            found = self._read(connection)
+            return replace(found, notes=self._notes(connection, names))
 
     def append(
-        self, known: Snapshot, entry: dict | None, state: dict, *, forget: bool = False
+        self,
+        known: Snapshot,
+        entry: dict | None,
+        state: dict,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        forget: bool = False,
     ) -> Snapshot | None:
         """Add an entry and its state durably, unless the snapshot is no longer the newest.
 
-        Without an entry only the state changes. If all entries but the opening are to be
-        forgotten, the chain begins again behind it.
+        Without an entry only the state changes, and the notes that are given. If all
+        entries but the opening are to be forgotten, the chain begins again behind it.
         """
         with self._transaction("BEGIN IMMEDIATE") as connection:
             newest = self._read(connection)
             if newest.version != known.version:
                 return None
-            written = _write(connection, newest, entry, state, forget)
+            change = Change(entry, state, notes or {})
+            written = _write(connection, newest, change, forget)
         self._advance(written)
         return written
 
-    def update(self, change: Callable[[dict], Change | None]) -> dict:
+    def update(
+        self, change: Callable[[Snapshot], Change | None], names: Iterable[str] = ()
+    ) -> dict:
         """Append what follows from the newest state, and return the state after it.
 
-        ``change`` gives an entry and a state, or None if nothing is to be written. It is
-        asked again if somebody else was faster.
+        ``change`` is given a snapshot with the notes of these names. It returns what is
+        to be written, or None for nothing. It is asked again if somebody else was faster.
         """
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
-            known = self.snapshot()
-            changed = change(known.state)
+            known = self.snapshot(names)
+            changed = change(known)
             if changed is None:
                 return known.state
-            written = self.append(known, *changed)
+            written = self.append(
+                known, changed.entry, changed.state, notes=changed.notes
+            )
             if written is not None:
                 return written.state
         raise TimeoutError(
@@ -174,6 +257,7 @@ class Store(ABC):
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise self.altered("its pages do not fit together")
+            total = self._sum(connection)
         query = "SELECT revision, text, digest FROM state"
         states = connection.execute(query).fetchall()
         query = (
@@ -187,7 +271,7 @@ class Store(ABC):
             raise self.altered("it has no entries")
         if len(states) != 1 or not isinstance(states[0][1], str):
             raise self.altered("its state is missing")
-        revision, state, version = states[0]
+        revision, content, version = states[0]
         number = known.number
         digest = known.digest
         opening = known.opening
@@ -199,14 +283,42 @@ class Store(ABC):
             if written != digest:
                 raise self.altered(f"entry {number} does not verify")
             opening = opening or digest
-        if version != _version(opening, digest, revision, state):
+        if version != _version(opening, digest, revision, content):
             raise self.altered("its state does not verify, or its last entry is gone")
+        held = json.loads(content)
+        if known.number < 0 and held["sum"] != total:
+            raise self.altered("a note is gone, or was replaced")
         is_older = revision < known.revision
         if is_older or (revision == known.revision and version != known.version):
             raise self.altered("an older state was put back, or that of a copy")
-        found = Snapshot(number, digest, opening, revision, version, json.loads(state))
+        state = held["state"]
+        found = Snapshot(number, digest, opening, revision, version, state, held["sum"])
         self._advance(found)
         return found
+
+    def _sum(self, connection: sqlite3.Connection) -> str:
+        """Return the sum of the digests of all notes, each of which is verified."""
+        total = 0
+        for name, text, digest in connection.execute("SELECT * FROM notes"):
+            self._check_note(name, text, digest)
+            total += int(digest, 16)
+        return f"{total % _MODULUS:x}"
+
+    def _notes(
+        self, connection: sqlite3.Connection, names: Iterable[str]
+    ) -> dict[str, Any]:
+        """Return the notes of these names."""
+        found = {}
+        for name in names:
+            query = "SELECT text, digest FROM notes WHERE name = ?"
+            for text, digest in connection.execute(query, (name,)):
+                self._check_note(name, text, digest)
+                found[name] = json.loads(text)
+        return found
+
+    def _check_note(self, name: object, text: object, digest: object) -> None:
+        if digest != chained_digest(f"{name}", f"{text}"):
+            raise self.altered("a note does not verify")
 
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """Raise an error if the file is no store of this version."""
@@ -218,10 +330,10 @@ class Store(ABC):
                 f"{self.kind.name}: restore it, or delete it if nothing was ever released "
                 "under it"
             )
-        if tables != {"entries", "state"}:
+        if tables != {"entries", "state", "notes"}:
             raise ValueError(
-                f"path: expected a {self.kind.name}, got another database at "
-                f"{str(self.path)!r}"
+                f"path: expected a {self.kind.name} of this version, got another "
+                f"database at {str(self.path)!r}; use the version that wrote it"
             )
 
     def altered(self, why: str) -> ValueError:
@@ -237,7 +349,7 @@ class MemoryStore(Store):
 
     def __init__(self, kind: Kind, entry: dict, state: dict) -> None:
         self.kind = kind
-        self._owner = os.getpid()
+        self._owner = this_process()
         self._lock = threading.Lock()
         self._connection = _sqlite().connect(
             ":memory:", isolation_level=None, check_same_thread=False
@@ -246,12 +358,12 @@ class MemoryStore(Store):
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        if os.getpid() != self._owner:
+        if this_process() != self._owner:
             raise RuntimeError(
                 f"a {self.kind.name} in memory belongs to the process that made it; give "
                 "it a path"
             )
-        with self._lock, self._connection:
+        with _one_transaction(), self._lock, self._connection:
             self._connection.execute(begin)
             yield self._connection
 
@@ -280,7 +392,12 @@ class FileStore(Store):
                     "which it belongs, or delete it if that file is gone for good"
                 )
         try:
-            with finished_file(self.path) as temporary, self._translated(), _lock:
+            with (
+                _one_transaction(),
+                finished_file(self.path) as temporary,
+                self._translated(),
+                _lock,
+            ):
                 flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
                 os.close(os.open(temporary, flags, self.kind.mode))
                 with closing(_connected(temporary)) as connection:
@@ -332,7 +449,7 @@ class FileStore(Store):
         # The connection lives no longer than the transaction, so neither threads nor
         # forks ever share one.
         deadline = time.monotonic() + _PATIENCE
-        with self._translated():
+        with _one_transaction(), self._translated():
             while True:
                 with _lock, closing(_connected(self.path)) as connection:
                     if _begun(connection, begin, deadline):
@@ -414,34 +531,48 @@ def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for table in _TABLES:
         connection.execute(table)
-    _write(connection, Snapshot(), entry, state, False)
+    _write(connection, Snapshot(), Change(entry, state), False)
     connection.execute("COMMIT")
 
 
 def _write(
-    connection: sqlite3.Connection,
-    known: Snapshot,
-    entry: dict | None,
-    state: dict,
-    forget: bool,
+    connection: sqlite3.Connection, known: Snapshot, change: Change, forget: bool
 ) -> Snapshot:
     """Write what follows a snapshot, and return the next one."""
     number = known.number
     digest = known.digest
-    if entry is not None:
+    if change.entry is not None:
         if forget:
             connection.execute("DELETE FROM entries WHERE number > 0")
             number = 0
             digest = known.opening
         number += 1
-        text = json.dumps(entry, sort_keys=True)
+        text = json.dumps(change.entry, sort_keys=True)
         digest = chained_digest(digest, text)
         row = (number, text, digest)
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+    total = int(known.sum or "0", 16)
+    for name, note in change.notes.items():
+        total += _write_note(connection, name, note)
     opening = known.opening or digest
     revision = known.revision + 1
-    text = json.dumps(state, sort_keys=True)
+    summed = f"{total % _MODULUS:x}"
+    text = json.dumps({"state": change.state, "sum": summed}, sort_keys=True)
     version = _version(opening, digest, revision, text)
     connection.execute("DELETE FROM state")
     connection.execute("INSERT INTO state VALUES (?, ?, ?)", (revision, text, version))
-    return Snapshot(number, digest, opening, revision, version, json.loads(text))
+    state = json.loads(text)["state"]
+    return Snapshot(number, digest, opening, revision, version, state, summed)
+
+
+def _write_note(connection: sqlite3.Connection, name: str, note: object) -> int:
+    """Write a note in place of the one of its name, and return how the sum changes."""
+    changed = 0
+    before = connection.execute("SELECT digest FROM notes WHERE name = ?", (name,))
+    for (digest,) in before:
+        changed -= int(digest, 16)
+    text = json.dumps(note, sort_keys=True)
+    digest = chained_digest(name, text)
+    row = (name, text, digest)
+    connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", row)
+    return changed + int(digest, 16)

@@ -14,7 +14,7 @@ moves, and a budget for the whole run.
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import threading
 from datetime import UTC, datetime, timedelta
@@ -38,8 +38,17 @@ from ._linalg import (
     real_array,
     round_up,
 )
-from ._objects import as_path
-from ._store import Change, FileStore, Kind, MemoryStore, Store
+from ._objects import as_path, encode
+from ._store import (
+    Change,
+    FileStore,
+    Kind,
+    MemoryStore,
+    Snapshot,
+    Store,
+    chained_digest,
+    this_process,
+)
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .budget import PrivacyBudget, checked_budget
 from .errors import BudgetExceededError, PrivacyError
@@ -66,7 +75,7 @@ from .release import (
     exact_release,
 )
 
-_FORMAT = "privcontrol ledger 3"
+_FORMAT = "privcontrol ledger 4"
 _KIND = Kind(
     "privacy ledger",
     0o666,  # less what the process withholds
@@ -252,8 +261,17 @@ class PrivacyLedger:
         """
         instance_of(note, str, "note")
 
-        def charged(state: dict) -> Change | None:
-            if identity is not None and self._holds(identity, guarantee, count):
+        name = None if identity is None else f"release {identity}"
+        made = {} if name is None else {name: _told(guarantee, count)}
+
+        def charged(known: Snapshot) -> Change | None:
+            state = known.state
+            if name in known.notes:
+                if known.notes != made:
+                    raise ValueError(
+                        "identity: a charge of this identity was made, for another loss "
+                        "or count: give each release an identity of its own"
+                    )
                 return None
             total = _total(state, guarantee, count)
             if not total.satisfies(self.budget):
@@ -269,29 +287,16 @@ class PrivacyLedger:
                 "guarantee": guarantee.to_dict(),
                 "release": identity,
             }
-            return entry, state | _about(guarantee.scope) | {"spent": total.to_dict()}
+            about = _about(guarantee.scope)
+            return Change(entry, state | about | {"spent": total.to_dict()}, made)
 
-        return PrivacyGuarantee.from_dict(self._store.update(charged)["spent"])
-
-    def _holds(self, identity: str, guarantee: PrivacyGuarantee, count: int) -> bool:
-        """Return whether this charge was made, or raise an error if it was another."""
-        loss = checked_guarantee(guarantee).loss
-        for entry in self._charges():
-            if entry.get("release") == identity:
-                made = PrivacyGuarantee.from_dict(entry["guarantee"])
-                if (made.loss, entry["count"]) != (loss, count):
-                    raise ValueError(
-                        "identity: a charge of this identity was made, for another loss or "
-                        "count: give each release an identity of its own"
-                    )
-                return True
-        return False
+        return PrivacyGuarantee.from_dict(self._store.update(charged, made)["spent"])
 
     def reached(self, identity: str) -> tuple[int, str | None]:
         """Return up to which sample a gateway may have published, and its file's mark."""
-        state = self._store.snapshot().state
-        marks = state.get("marks", {})  # older files have none
-        return int(state["reached"].get(identity, 0)), marks.get(identity)
+        name = f"gateway {identity}"
+        index, mark = self._store.snapshot([name]).notes.get(name, (0, None))
+        return index, mark
 
     def reach(self, identity: str, index: int, before: str | None, mark: str) -> None:
         """Note that a gateway may now publish up to a sample, and not beyond it.
@@ -316,14 +321,15 @@ class PrivacyLedger:
             If the last note has another mark: a copy of the file was faster.
         """
 
-        def further(state: dict) -> Change:
-            marks = state.get("marks", {})
-            if marks.get(identity) != before:
-                raise another_copy(state["reached"].get(identity, 0))
-            reached = state["reached"] | {identity: index}
-            return None, state | {"reached": reached, "marks": marks | {identity: mark}}
+        name = f"gateway {identity}"
 
-        self._store.update(further)
+        def further(known: Snapshot) -> Change:
+            reached, last = known.notes.get(name, (0, None))
+            if last != before:
+                raise another_copy(reached)
+            return Change(None, known.state, {name: (index, mark)})
+
+        self._store.update(further, [name])
 
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
         """Return whether `charge` would succeed now. Only `charge` reserves anything.
@@ -422,6 +428,11 @@ class PrivacyLedger:
         return [(start, self._used(found[start])) for start in sorted(found)]
 
     @property
+    def identity(self) -> str:
+        """The name that tells this ledger from any other, and that its copies share."""
+        return self._store.snapshot().opening
+
+    @property
     def head(self) -> str:
         """The number and the digest of the newest entry, which no older state has."""
         known = self._store.snapshot()
@@ -460,8 +471,9 @@ class PrivacyLedger:
 def another_copy(reached: int) -> PrivacyError:
     """Return the error for a gateway's file that is not the one that went on."""
     return PrivacyError(
-        f"path: samples up to {reached} may have been published that this file does not "
-        "know: another copy of it went on and this is an older copy, or the ledger is. "
+        f"path: this file does not agree with what is known of it, that samples up to "
+        f"{reached} may have been published: another copy of it went on and this is an "
+        "older copy, or the ledger is. "
         "Resume the newest file with the newest ledger; if it is lost, a new gateway "
         "continues the run (start=...)"
     )
@@ -479,7 +491,7 @@ def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:
         )
     opening = {"format": _FORMAT, "budget": budget.to_dict()}
     entry = opening | {"identity": token_hex(16), "time": _now()}
-    state: dict = opening | {"spent": None, "adjacency": None, "reached": {}}
+    state: dict = opening | {"spent": None, "adjacency": None}
     if path is None:
         return MemoryStore(_KIND, entry, state)
     store = FileStore(path, _KIND)
@@ -509,12 +521,21 @@ def _about(scope: Scope) -> dict:
     return {"adjacency": scope.adjacency, "statement": scope.statement}
 
 
-def _fixed(scope: Scope, state: dict) -> Change | None:
+def _told(guarantee: PrivacyGuarantee, count: int) -> str:
+    """Return the digest of a charge's loss and count."""
+    loss = checked_guarantee(guarantee).loss
+    count = positive_integer(count, "count")
+    return chained_digest(str(count), json.dumps(encode(loss), sort_keys=True))
+
+
+def _fixed(scope: Scope, known: Snapshot) -> Change | None:
     """Note the adjacency, or refuse another one than was fixed before."""
+    state = known.state
     _check_secret(state, scope, "adjacency")
     if state["adjacency"] is not None:
         return None
-    return {"time": _now(), "about": _about(scope)}, state | _about(scope)
+    about = _about(scope)
+    return Change({"time": _now(), "about": about}, state | about)
 
 
 def _check_secret(state: dict, scope: Scope, name: str) -> None:
@@ -653,7 +674,7 @@ class AdaptiveReleases:
         self._eta: list[StandardEntry] = []
         self._source: BitSource = SYSTEM_BITS
         self._stack: Mechanism | None = None
-        self._owner = os.getpid()
+        self._owner = this_process()
         self._turn = threading.Lock()
         self._family = family_of(family)
         self._manifold = manifold
@@ -773,7 +794,7 @@ class AdaptiveReleases:
         PrivacyError
             If this is a copy of a run, or that of a process before a fork.
         """
-        if self._owner != os.getpid():
+        if self._owner != this_process():
             raise PrivacyError(
                 "this copy of a run has neither its noise nor its budget; publish with the "
                 "object that made the first release, in its own process"
