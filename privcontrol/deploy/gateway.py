@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,7 +26,14 @@ from ..core._linalg import (
     round_up,
 )
 from ..core._objects import as_path, decode, encode
-from ..core._store import FileStore, Kind, MemoryStore, Store
+from ..core._store import (
+    FileStore,
+    Kind,
+    MemoryStore,
+    Store,
+    in_transaction,
+    this_process,
+)
 from ..core.errors import PrivacyError, UncertifiableError, warn_user
 from ..core.guarantee import EXACTLY, PrivacyGuarantee, released
 from ..core.ledger import PrivacyLedger, another_copy
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("privcontrol")
 
-_FORMAT = "privcontrol gateway 3"
+_FORMAT = "privcontrol gateway 4"
 
 _KIND = Kind(
     "gateway",
@@ -82,6 +88,15 @@ _REAL_READINGS = "readings that are real numbers and not the doubles next to the
 _MOST_BITS = 1 << 12
 
 
+class _Here(local):
+    """What the calling thread is doing."""
+
+    in_gateway = False
+
+
+_here = _Here()
+
+
 @dataclass(frozen=True)
 class _Block:
     """Samples whose random bits are kept, with enclosures of their noise."""
@@ -111,7 +126,8 @@ class Gateway:
     ledger : PrivacyLedger, optional
         Is charged ``guarantee`` before the first sample, and notes how far the gateway
         has come, with a mark that its file holds too. So an older copy of the file is
-        refused, and of copies in use one alone goes on.
+        refused, and of copies in use one alone goes on. From then on the file needs this
+        ledger: see `resume`.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add: a
@@ -184,7 +200,14 @@ class Gateway:
             "block": None if block is None else positive_integer(block, "block"),
             "noise": encode(replace(noise, request=None)),
         }
-        state = {"charged": ledger is None, "committed": 0, "once": None}
+        state = {
+            "charged": ledger is None,
+            "committed": 0,  # samples before it may have been published
+            "unused": None,  # after a clean end the first sample that was not
+            "once": None,
+            "ledger": None if ledger is None else ledger.identity,
+            "marks": [None],  # the ledger has one of them
+        }
         exact = ExactNoise(noise)  # before a file is made
         if path is None:
             self._begin(noise, exact, MemoryStore(_KIND, opening, state), ledger)
@@ -205,19 +228,26 @@ class Gateway:
         *,
         ledger: PrivacyLedger | None = None,
         known: int | None = None,
+        unguarded: bool = False,
     ) -> Gateway:
         """Continue a gateway's file, behind the last sample that it may have published.
+
+        After `close` that is the next one. After a kill it lies behind what was drawn
+        ahead.
 
         Parameters
         ----------
         path : str or Path
         ledger : PrivacyLedger, optional
-            Is charged before the gateway goes on, unless it was. It is needed if the
-            gateway was made with one and was stopped before its charge was noted. It
-            knows how far the gateway has come.
+            Is charged before the gateway goes on, unless it was. A file that was made or
+            continued with a ledger needs that ledger, which knows how far the gateway
+            has come: without it a copy of the file would publish the same noise again.
         known : int, optional
             An earlier `next_index`, kept elsewhere. A file that is behind it is an
             older copy, and is refused.
+        unguarded : bool, optional
+            Continue without the ledger that the file needs, or with another one that
+            takes its place. You then answer for it that no copy of the file went on.
 
         Raises
         ------
@@ -226,11 +256,12 @@ class Gateway:
         OSError
             If another process uses it, or it cannot be written.
         PrivacyError
-            If the file is behind ``known`` or the ledger, or the ledger noted another
-            copy of it.
+            If the file is behind ``known`` or the ledger, the ledger noted another copy
+            of it, or the file needs its ledger and ``unguarded`` is not set.
         ValueError
-            If it is no gateway, was altered, or needs the ledger.
+            If it is no gateway, was altered, or may not have been charged.
         """
+        instance_of(unguarded, bool, "unguarded", "unguarded=True")
         store = FileStore(as_path(path), _KIND)
         if not store.path.is_file():
             raise FileNotFoundError(
@@ -243,14 +274,18 @@ class Gateway:
             opening = store.entries()[0]
             if opening.get("format") != _FORMAT:
                 raise ValueError(
-                    f"path: expected the file of a gateway, got another one at {path!s}"
+                    "path: expected the file of a gateway of this version, got another "
+                    f"one at {path!s}"
                 )
             noise = decode(opening["noise"])
             gateway = cls.__new__(cls)
             draws = gateway._begin(noise, ExactNoise(noise), store, ledger)
-            gateway._restore(draws)
             if known is not None:
-                gateway._check_reached(sample_index(known, "known", math.inf))
+                known = sample_index(known, "known", math.inf)
+                if gateway._unused < known:
+                    raise another_copy(known)
+            gateway._check_guard(unguarded)
+            gateway._restore(draws)
             if ledger is not None:
                 gateway._noted(ledger)
         except BaseException:
@@ -284,7 +319,7 @@ class Gateway:
         self._largest_block = opening["block"] or _LARGEST_BLOCK
         self._ledger = ledger
         self._owes = True  # until this ledger is known to hold the charge
-        self._process = os.getpid()
+        self._process = this_process()
         self._next = 0
         self._block: _Block | None = None
         self._size = self._least_block  # of the next block
@@ -316,30 +351,41 @@ class Gateway:
                 self._exact.restore(number, int(value, 16), int(count))
             if draw["states"]:
                 self._exact.restore_states(draw["start"], draw["states"])
-        self._next = self._committed
+        self._next = self._unused
         if not self._exact.has_state:
-            self._exact.forget_before(self._committed)
+            self._exact.forget_before(self._unused)
+        _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
+
+    def _check_guard(self, unguarded: bool) -> None:
+        """Raise an error if the file needs a ledger that is not there."""
         if not self._state["charged"] and self._ledger is None:
             raise ValueError(
                 "ledger: the gateway was made with a ledger and may not have been "
                 "charged; pass it: Gateway.resume(path, ledger=ledger)"
             )
-        _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
-
-    def _check_reached(self, reached: int) -> None:
-        """Raise an error if more may have been published than the file knows of."""
-        if self._committed < reached:
-            raise another_copy(reached)
+        needed = self._state["ledger"]
+        if needed is None or unguarded:
+            return
+        if self._ledger is None or self._ledger.identity != needed:
+            came = "none" if self._ledger is None else "another one"
+            raise PrivacyError(
+                "ledger: expected the ledger that this gateway's file was used with, "
+                f"which refuses copies of the file, got {came}: pass it "
+                "(ledger=ledger; the command's --ledger). If it is lost and no copy of "
+                "the file was ever used, say so: unguarded=True (the command's "
+                "--unguarded)"
+            )
 
     def _noted(self, ledger: PrivacyLedger) -> str | None:
-        """Return the mark in the ledger, which must be one of the file's two.
+        """Return the mark in the ledger, which must be one of the file's.
 
-        None is that of a ledger that knows nothing of the gateway, or of an older
-        version's note. It fits every file that is not behind.
+        A ledger that takes the place of the file's own one has none.
         """
+        state = self._state
+        is_own = state["ledger"] in (None, ledger.identity)
+        marks = state["marks"] if is_own else [None]
         reached, mark = ledger.reached(self._identity)
-        self._check_reached(reached)
-        if mark not in (None, *self._state.get("marks", ())):
+        if self._committed < reached or mark not in marks:
             raise another_copy(reached)
         return mark
 
@@ -349,8 +395,14 @@ class Gateway:
 
     @property
     def _committed(self) -> int:
-        """Samples before this one may have been published."""
+        """Samples before this one were drawn, and may have been published."""
         return self._state["committed"]
+
+    @property
+    def _unused(self) -> int:
+        """The first sample that was certainly not published."""
+        unused = self._state["unused"]
+        return self._committed if unused is None else unused
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
@@ -409,7 +461,9 @@ class Gateway:
         ------
         PrivacyError
             After the horizon, for an index that was passed, and where the ledger knows
-            that another copy of the file has published further.
+            that another copy of the file has published further. In a handler of signals
+            that interrupted a call of this thread, in a forked process, and in a thread
+            that goes on after the main thread has ended.
         BudgetExceededError
             If the ledger does not cover the run; nothing was published.
         OSError
@@ -420,15 +474,19 @@ class Gateway:
             ahead. No message holds an entry.
         """
         values = self._reading(y, counts)
-        self._check_process()
-        with self._lock:
-            t = self._checked_index(index)
-            block = self._block_of(t)
-            self._next = t + 1  # an interrupted call loses its sample
-            rounded = []
-            for i, enclosure in enumerate(block.samples[t]):
-                rounded.append(self._rounded(values[i], enclosure, t, i))
-            return np.array(rounded)
+        self._check_caller()
+        _here.in_gateway = True
+        try:
+            with self._lock:
+                t = self._checked_index(index)
+                block = self._block_of(t)
+                self._next = t + 1  # an interrupted call loses its sample
+                rounded = []
+                for i, enclosure in enumerate(block.samples[t]):
+                    rounded.append(self._rounded(values[i], enclosure, t, i))
+                return np.array(rounded)
+        finally:
+            _here.in_gateway = False
 
     def publish_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Publish a table of readings, a row for each sample from the next one on.
@@ -483,7 +541,7 @@ class Gateway:
             return rounding.number(value)
         rounded = rounding.ball(value, enclosure)
         while rounded is None:
-            narrower = self._worker.submit(self._narrower, t, output).result()
+            narrower = self._submit(self._narrower, t, output).result()
             rounded = rounding.ball(value, narrower)
         return rounded
 
@@ -510,13 +568,31 @@ class Gateway:
             return values
         return on_steps(values, self._steps, counts=counts)
 
-    def _check_process(self) -> None:
-        # before any lock, which a fork may have copied while it was taken
-        if os.getpid() != self._process:
+    def _check_caller(self) -> None:
+        # before any lock, which a fork may have copied, and which the call that a signal
+        # interrupted may hold
+        if this_process() != self._process:
             raise PrivacyError(
                 "a gateway belongs to the process that made it, and its noise must not "
                 "be used in two; make it after the fork"
             )
+        if _here.in_gateway or in_transaction():
+            raise PrivacyError(
+                "a handler of signals called a gateway in the middle of another call "
+                "that it would wait for: let the handler set a flag, and publish in the "
+                "main loop"
+            )
+
+    def _submit(self, work: Callable[..., Any], *arguments: object) -> Future[Any]:
+        """Let the gateway's thread do something."""
+        try:
+            return self._worker.submit(work, *arguments)
+        except RuntimeError as error:  # close() was checked before
+            raise PrivacyError(
+                "the main thread has ended, and with it the thread that draws noise: "
+                "nothing more is published. Let the main thread wait for the threads "
+                "that publish"
+            ) from error
 
     def _checked_index(self, index: int | None) -> int:
         if self._closed:
@@ -550,9 +626,10 @@ class Gateway:
 
     def _block_of(self, t: int) -> _Block:
         """Return the block of a sample. The one behind it is drawn meanwhile."""
+        owes = self._owes
         while self._block is None or self._block.stop <= t:
             if self._ahead is None:
-                self._ahead = self._worker.submit(self._prepared, t, self._size, t)
+                self._ahead = self._submit(self._prepared, t, self._size, t)
             # interrupted here or later, the next call finds the block again
             drawn = self._ahead
             wait([drawn])
@@ -560,6 +637,8 @@ class Gateway:
                 self._take(drawn.result())
             self._ahead = None
             drawn.result()
+        if owes and not self._owes:  # the other thread must not wait for a log's lock
+            _LOG.info("gateway %s charged", self._identity[:8])
         block = self._block
         if t < block.start:
             self._next = block.start
@@ -569,7 +648,7 @@ class Gateway:
                 f"next one is {block.start}"
             )
         if self._ahead is None and block.stop < self._noise.horizon:
-            self._ahead = self._worker.submit(
+            self._ahead = self._submit(
                 self._prepared, block.stop, self._size, block.start
             )
         return block
@@ -582,6 +661,8 @@ class Gateway:
             self._size = int(min(max(rate, self._least_block), self._largest_block))
         self._block = block
         self._taken = now
+        name = self._identity[:8]
+        _LOG.debug("gateway %s drew samples %d to %d", name, block.start, block.stop)
 
     # -- in the thread that draws and writes -----------------------------------------
 
@@ -591,10 +672,11 @@ class Gateway:
         The oldest sample is the first that may still be published.
         """
         self._open()
-        start = max(self._committed, t)
-        stop = int(min(start + size, self._noise.horizon))
+        start = max(self._unused, t)
+        # what was drawn before a clean end, and not published, is drawn no second time
+        stop = int(min(max(start + size, self._committed), self._noise.horizon))
         # where later noise depends on it, that of the samples before t is drawn too
-        first = self._committed if self._exact.remembers else start
+        first = self._unused if self._exact.remembers else start
         numbers = self._exact.numbers(first, stop)
         self._commit(numbers, first, stop)
         known = {number: self._exact.entries[number].count for number in numbers}
@@ -607,7 +689,6 @@ class Gateway:
             if entry.count > count:
                 self._keep(number, entry)
         self._exact.forget_before(oldest)
-        _LOG.debug("gateway %s drew samples %d to %d", self._identity[:8], start, stop)
         return _Block(start, stop, samples)
 
     def _open(self) -> None:
@@ -615,7 +696,6 @@ class Gateway:
         if self._owes and self._ledger is not None:
             self._ledger.charge(self.guarantee, self._note, identity=self._identity)
             self._owes = False
-            _LOG.info("gateway %s charged", self._identity[:8])
         if self._state["once"] is None:
             fresh = self._exact.draw(range(self._exact.once))
             self._write(fresh, charged=True, once=_bits(fresh.values()))
@@ -623,13 +703,36 @@ class Gateway:
     def _commit(self, numbers: range, start: int, stop: int) -> None:
         """Draw entries, and keep them before they are used."""
         exact = self._exact
-        fresh = exact.draw(numbers)
+        fresh = exact.draw(
+            [number for number in numbers if number not in exact.entries]
+        )
+        draw = self._draw(numbers, start, fresh)
+        forget = not exact.has_memory
+        self._write(fresh, draw, forget=forget, committed=stop, unused=None)
+
+    def _draw(self, numbers: range, start: int, fresh: Entries) -> dict:
+        """Return what the file has to hold of entries from a sample on."""
+        exact = self._exact
         draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
         if exact.remembers:
-            draw["bits"] = _bits(fresh.values())
+            entries = exact.entries | fresh
+            draw["bits"] = _bits(entries[number] for number in numbers)
         if not exact.has_memory:
             draw["states"] = exact.states(start)
-        self._write(fresh, draw, forget=not exact.has_memory, committed=stop)
+        return draw
+
+    def _give_back(self, unused: int) -> None:
+        """Note the first sample that was not published, at a clean end.
+
+        Entries that were drawn for it and later ones stay as they are.
+        """
+        if unused == self._unused:
+            return
+        self._store.check_place()
+        numbers = self._exact.numbers(unused, self._committed)
+        forget = not self._exact.has_memory
+        draw = self._draw(numbers, unused, {}) if forget else None
+        self._write({}, draw, forget=forget, unused=unused)
 
     def _keep(self, number: int, entry: StandardEntry) -> None:
         """Keep an entry of which more bits were drawn."""
@@ -660,6 +763,7 @@ class Gateway:
         ledger = self._ledger
         if ledger is not None:
             state["marks"] = [self._noted(ledger), secrets.token_hex(16)]
+            state["ledger"] = ledger.identity
         known = self._store.append(self._known, draw, state, forget=forget)
         if known is None:
             raise PrivacyError(
@@ -710,15 +814,40 @@ class Gateway:
     def close(self) -> None:
         """Stop publishing, and let another process continue with the file.
 
-        It continues behind what was drawn ahead. In a forked process this does nothing
-        to the file, which is its parent's. A handler of signals must not call it: it
-        waits for the call of `publish` that the signal interrupted.
+        It continues with the next sample. In a forked process this does nothing to the
+        file, which is its parent's.
+
+        Raises
+        ------
+        PrivacyError
+            In a handler of signals that interrupted a call of this thread.
         """
-        if os.getpid() != self._process:
+        if this_process() != self._process:
             self._closed = True
             return
-        with self._lock:
-            self._closed = True
+        self._check_caller()
+        _here.in_gateway = True
+        try:
+            with self._lock:
+                self._end()
+        finally:
+            _here.in_gateway = False
+
+    def _end(self) -> None:
+        """Give back what was drawn ahead, and let go of the file."""
+        ends_here = not self._closed
+        self._closed = True
+        try:
+            if ends_here and self._store.path is not None:
+                self._submit(self._give_back, self._next).result()
+        except (OSError, ValueError, MemoryError) as error:
+            _LOG.warning(
+                "gateway %s: the samples from %d on that were drawn ahead are lost: %s",
+                self._identity[:8],
+                self._next,
+                error,
+            )
+        finally:
             self._worker.shutdown(wait=True)
             self._store.close()
 

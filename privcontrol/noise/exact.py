@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, singledispatch
 
 import numpy as np
@@ -114,7 +114,7 @@ class ExactNoise:
         """Return the numbers of the entries that samples start .. stop - 1 add."""
         return range(self.once + start * self.width, self.once + stop * self.width)
 
-    def draw(self, numbers: range) -> Entries:
+    def draw(self, numbers: Iterable[int]) -> Entries:
         """Return fresh entries, which are not yet part of the noise."""
         entries = {number: self._entry(self._source) for number in numbers}
         if self.has_state:

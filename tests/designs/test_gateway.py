@@ -19,8 +19,6 @@ import scipy.linalg
 from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
-from privcontrol.core._store import FileStore
-from privcontrol.deploy.gateway import _KIND
 from privcontrol.noise import exact
 from privcontrol.noise.exact import ExactNoise
 
@@ -128,12 +126,12 @@ def test_every_ledger_that_a_gateway_is_given_is_charged_before_it_goes_on(
     Gateway(noise("driven"), path=path, block=4).close()
     for name in ("first", "second"):
         ledger = pc.PrivacyLedger(LARGE, tmp_path / name)
-        for _ in range(2):
-            with pc.Gateway.resume(path, ledger=ledger) as gateway:
+        for replaces in (name == "second", False):
+            with pc.Gateway.resume(path, ledger=ledger, unguarded=replaces) as gateway:
                 gateway.publish(0.0)
         assert len(ledger.history) == 1
     poor = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e-3))
-    with pc.Gateway.resume(path, ledger=poor) as gateway:
+    with pc.Gateway.resume(path, ledger=poor, unguarded=True) as gateway:
         for _ in range(2):
             with pytest.raises(pc.BudgetExceededError):
                 gateway.publish(0.0)
@@ -160,35 +158,60 @@ def test_a_copy_in_use_does_not_catch_up_with_the_ledger(path, tmp_path):
         again.publish(0.0)
 
 
-def without_marks(store):
-    """What an older version wrote, which told a file's age by its last sample alone."""
-    store.update(
-        lambda state: (None, {name: state[name] for name in state if name != "marks"})
-    )
-
-
-def test_files_of_before_there_were_marks_are_told_by_their_last_sample(path, tmp_path):
+def test_a_file_that_a_ledger_marked_needs_it(path, tmp_path):
+    """Original and copy, resumed without it, published 92 of 92 samples twice."""
     ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger.sqlite")
-    gateway = Gateway(noise("driven"), path=path, ledger=ledger, block=4)
-    gateway.publish(0.0)
-    gateway.close()
-    older = tmp_path / "older.sqlite"
-    older.write_bytes(path.read_bytes())
+    with Gateway(noise("structured"), path=path, ledger=ledger, block=4) as gateway:
+        gateway.publish(0.0)
+    for other in (None, pc.PrivacyLedger(LARGE)):
+        with pytest.raises(pc.PrivacyError, match="unguarded=True"):
+            pc.Gateway.resume(path, ledger=other)
+    with pc.Gateway.resume(path, unguarded=True) as gateway:
+        gateway.publish(0.0)
+        assert gateway.next_index == 2
+    with pytest.raises(pc.PrivacyError, match="unguarded=True"):
+        pc.Gateway.resume(path)
     with pc.Gateway.resume(path, ledger=ledger) as gateway:
         gateway.publish(0.0)
-    for store in (ledger._store, FileStore(path, _KIND), FileStore(older, _KIND)):
-        without_marks(store)
+        assert gateway.next_index == 3
+
+
+@pytest.mark.parametrize("after", [0, 1, 9])
+def test_a_ledger_that_never_knew_the_gateway_accepts_no_copy(after, path, tmp_path):
+    """One put back from before the first sample did: 8 of 8 samples came again."""
+    place = tmp_path / "ledger.sqlite"
+    ledger = pc.PrivacyLedger(LARGE, place)
+    before = place.read_bytes()
+    with Gateway(noise("structured"), path=path, ledger=ledger, block=4) as gateway:
+        for _ in range(after):
+            gateway.publish(0.0)
     copy = tmp_path / "copy.sqlite"
     copy.write_bytes(path.read_bytes())
-    with pytest.raises(pc.PrivacyError, match="older copy"):
-        pc.Gateway.resume(older, ledger=ledger)
     with pc.Gateway.resume(path, ledger=ledger) as gateway:
         gateway.publish(0.0)
-        committed = gateway._committed
-    with pytest.raises(pc.PrivacyError, match="older copy"):
-        pc.Gateway.resume(copy, ledger=ledger)
-    with pc.Gateway.resume(path, ledger=ledger) as gateway:
-        assert gateway.next_index >= committed
+    for other in (ledger, pc.PrivacyLedger(LARGE, tmp_path / "another.sqlite")):
+        with pytest.raises(pc.PrivacyError):
+            pc.Gateway.resume(copy, ledger=other)
+    place.write_bytes(before)
+    with pytest.raises(pc.PrivacyError, match="or the ledger is"):
+        pc.Gateway.resume(path, ledger=pc.PrivacyLedger.open(place))
+
+
+def test_a_ledger_in_place_of_another_one_guards_from_its_first_sample(path, tmp_path):
+    """A copy is refused by both. To go back to the first ledger is refused as well."""
+    first, second = (pc.PrivacyLedger(LARGE, tmp_path / name) for name in ("1", "2"))
+    with Gateway(noise("driven"), path=path, ledger=first, block=4) as gateway:
+        gateway.publish(0.0)
+    copy = tmp_path / "copy.sqlite"
+    copy.write_bytes(path.read_bytes())
+    with pc.Gateway.resume(path, ledger=second, unguarded=True) as gateway:
+        gateway.publish(0.0)
+    with pc.Gateway.resume(path, ledger=second) as gateway:
+        gateway.publish(0.0)
+    for name, ledger in ((copy, second), (path, first)):
+        for unguarded in (False, True):
+            with pytest.raises(pc.PrivacyError):
+                pc.Gateway.resume(name, ledger=ledger, unguarded=unguarded)
 
 
 def test_a_gateway_killed_between_its_charge_and_its_note_is_charged_once(
@@ -200,11 +223,11 @@ def test_a_gateway_killed_between_its_charge_and_its_note_is_charged_once(
     gateway.close()
     with pytest.raises(ValueError, match="ledger=ledger"):
         pc.Gateway.resume(path)
+    with pytest.raises(ValueError, match="may not have been charged"):
+        pc.Gateway.resume(path, unguarded=True)
     with pc.Gateway.resume(path, ledger=ledger) as again:
         again.publish(0.0)
     assert len(ledger.history) == 1
-    with pc.Gateway.resume(path) as later:
-        later.publish(0.0)
 
 
 def test_nothing_is_published_beyond_the_budget(path):
@@ -227,12 +250,18 @@ def test_simulations_cannot_be_charged():
     assert "released exactly" in Gateway(noise("structured")).guarantee.sentence
 
 
+def killed(gateway):
+    """Let go of a gateway's file, as the end of its process does."""
+    gateway._worker.shutdown()
+    gateway._store.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_gateway_goes_on_behind_what_it_may_have_published(kind, path):
     gateway = Gateway(noise(kind), path=path, block=4)
     for _ in range(6):
         gateway.publish(0.0)
-    gateway.close()
+    killed(gateway)
     resumed = pc.Gateway.resume(path)
     assert 8 <= resumed.next_index <= 12
     before = resumed.next_index
@@ -247,7 +276,7 @@ def test_a_resumed_gateway_continues_the_same_noise(kind, path, monkeypatch):
     design = noise(kind)
     gateway = Gateway(design, path=path, block=4)
     gateway.publish(0.0)
-    gateway.close()
+    killed(gateway)
     resumed = pc.Gateway.resume(path)
     t = resumed.next_index
     value = resumed.publish(0.0)[0]
@@ -256,13 +285,83 @@ def test_a_resumed_gateway_continues_the_same_noise(kind, path, monkeypatch):
     assert value == pytest.approx(float(oracle.sample(t)[0].mid()), rel=1e-15)
 
 
+@pytest.mark.parametrize("kind", [*KINDS, *ENDLESS])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_a_clean_end_loses_no_sample_and_draws_none_twice(kind, calls, path):
+    """A run for each reading lost every second one.
+
+    After each end a copy of the file is killed in its next run, and goes on behind all
+    that it drew. Entries that the file holds are never drawn again.
+    """
+    design = noise(kind)
+    Gateway(design, path=path, block=2).close()
+    seen = {}
+    for run in range(6):
+        copy = path.with_name(f"copy {run}")
+        copy.write_bytes(path.read_bytes())
+        with pc.Gateway.resume(path) as gateway:
+            assert gateway.next_index == run * calls
+            for _ in range(calls):
+                gateway.publish(0.0)
+        again = pc.Gateway.resume(copy)
+        again.publish(0.0)
+        killed(again)
+        reached = again._committed
+        with pc.Gateway.resume(copy) as again:
+            assert again.next_index == reached > run * calls
+        state, entries = kept(path)
+        assert state["unused"] == (run + 1) * calls <= state["committed"]
+        once = {"first": 0, "bits": state["once"]}
+        for draw in [once, *entries[1:]]:
+            for number, pair in enumerate(draw["bits"], draw["first"]):
+                value, count = pair.split("/")
+                bits = f"{int(value, 16):0{count}b}"
+                known = seen.setdefault(number, bits)
+                assert bits.startswith(known) or known.startswith(bits)
+
+
+@pytest.mark.parametrize("kind", ["structured", "driven", "endless", "endless floored"])
+def test_noise_is_the_same_with_and_without_clean_ends(kind, path, monkeypatch):
+    """The same random bits, in one run and in a run for each reading."""
+    design = noise(kind)
+    expected = ExactNoise(design)
+    bits = np.random.default_rng(5).integers(1 << 32, size=(HORIZON * 4 + 16, 8))
+
+    def drawn(self, numbers):
+        fresh = {}
+        for number in numbers:
+            value = int("".join(f"{word:08x}" for word in bits[number]), 16)
+            fresh[number] = self._entry(self._source, value, 256)
+        return fresh
+
+    monkeypatch.setattr(ExactNoise, "draw", drawn)
+    numbers = range(expected.numbers(0, 20).stop)
+    expected.entries.update(expected.draw(numbers))
+    Gateway(design, path=path, block=3).close()
+    for t in range(9):
+        with pc.Gateway.resume(path) as gateway:
+            for _ in range(t % 2 + 1):
+                (ball,) = expected.sample(gateway.next_index)
+                exact = 0.0 if ball is None else float(ball.mid())
+                assert gateway.publish(0.0)[0] == exact
+    assert gateway.next_index == 13
+
+
+def test_a_file_that_is_gone_at_a_clean_end_is_left_alone(path, caplog):
+    gateway = Gateway(noise("driven"), path=path, block=4)
+    gateway.publish(0.0)
+    path.unlink()
+    gateway.close()
+    assert not path.exists() and "drawn ahead are lost" in caplog.text
+
+
 def kept(path):
     """The last state and all entries of a gateway's file, as they are."""
     connection = sqlite3.connect(path)
     ((state,),) = connection.execute("SELECT text FROM state").fetchall()
     rows = connection.execute("SELECT text FROM entries ORDER BY number").fetchall()
     connection.close()
-    return json.loads(state), [json.loads(text) for (text,) in rows]
+    return json.loads(state)["state"], [json.loads(text) for (text,) in rows]
 
 
 def restored(path, design):
@@ -577,7 +676,7 @@ def test_noise_without_a_horizon_continues_from_its_state(kind, path):
     gateway = Gateway(design, path=path, block=4)
     for _ in range(9):
         gateway.publish(0.0)
-    gateway.close()
+    killed(gateway)
     assert gateway.remaining == np.inf
     oracle, committed = restored(path, design)
     state = oracle.states(committed)

@@ -19,6 +19,7 @@ import pytest
 from gateway_cases import noise
 
 import privcontrol as pc
+from privcontrol.core import AdaptiveReleases, AffineManifold, GaussianNoise
 from privcontrol.core._store import FileStore
 from privcontrol.core.guarantee import EXACTLY, released
 
@@ -29,6 +30,7 @@ import low_bits
 
 Gateway = partial(pc.Gateway, floating=True)
 LARGE = pc.PrivacyBudget(epsilon=50.0, delta=1e-2)
+MOVES = pc.core.DirectionAdjacency([[1.0], [1.0]])
 
 
 @pytest.fixture
@@ -97,6 +99,184 @@ def test_closing_in_a_fork_ends_and_leaves_the_parent_alone(path):
         with pytest.raises(OSError, match="only one may publish"):
             pc.Gateway.resume(path)
         gateway.publish(0.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("kind", ["gateway", "agent", "ledger", "adaptive run"])
+def test_a_fork_with_the_number_of_its_parent_is_refused(kind, monkeypatch):
+    """Number 1 in a nested namespace: 5 of 5 readings had one noise."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    if kind == "gateway":
+        gateway = Gateway(noise("structured"))
+        gateway.publish(0.0)
+        use = partial(gateway.publish, 0.0)
+    elif kind == "agent":
+        budget = pc.PrivacyBudget(epsilon=1)
+        edge = [[0, 0.25], [0.25, 0]]
+        pair = pc.private_consensus(edge, budget, 1.0, family="laplace")
+        use = pair.agent(0, 20.5).message
+    elif kind == "ledger":
+        ledger = pc.PrivacyLedger(LARGE)
+        use = partial(ledger.charge, noise("structured").guarantee)
+    else:
+        run = AdaptiveReleases(AffineManifold([[-1.0, 1.0]]), MOVES, LARGE)
+        run.extend([1.0])
+        use = partial(run.release, [[1.0]], GaussianNoise([30.0]), rng=0)
+    child = os.fork()
+    if child == 0:
+        status = 0
+        try:
+            use()
+        except (pc.PrivacyError, RuntimeError) as error:
+            status = 7 * ("process" in str(error))
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    use()
+
+
+NESTED = """
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+from gateway_cases import noise
+import privcontrol as pc
+NEW_PID = 0x20000000
+unshare = ctypes.CDLL(None, use_errno=True).unshare
+
+def nested(work):
+    if unshare(NEW_PID):
+        os._exit(77)
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+def parent():
+    assert os.getpid() == 1
+    gateway = pc.Gateway(noise("structured"), floating=True)
+    gateway.publish(0.0)
+    def child():
+        assert os.getpid() == 1
+        try:
+            gateway.publish(0.0)
+        except pc.PrivacyError:
+            os._exit(7)
+    nested(child)
+
+nested(parent)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no namespaces here")
+def test_the_first_process_of_a_nested_namespace_is_another_one():
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", NESTED, tests], timeout=120)
+    if done.returncode == 77:
+        pytest.skip("namespaces need rights that this process lacks")
+    assert done.returncode == 7
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_publish_in_a_handler_is_refused_or_goes_on(where, path, tmp_path):
+    """It waited for the lock that the interrupted call holds, for ever.
+
+    A second gateway and the ledger are used by the main thread as well.
+    """
+    place = tmp_path / "ledger" if where == "file" else None
+    ledger = pc.PrivacyLedger(LARGE, place)
+    first = Gateway(noise("endless"), ledger=ledger, block=4)
+    second = Gateway(
+        noise("endless"), path=path if where == "file" else None, ledger=ledger
+    )
+    indices = []
+    refused = 0
+
+    def handle(*_):
+        nonlocal refused
+        try:
+            indices.append(published_by(first))
+        except pc.PrivacyError as error:
+            assert "handler" in str(error)
+            refused += 1
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3, 1.3e-3)
+    try:
+        deadline = time.monotonic() + 60
+        while refused < 50 and time.monotonic() < deadline:
+            first.publish(0.0)
+            second.publish(0.0)
+            ledger.remaining  # noqa: B018
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert refused >= 50
+    assert len(set(indices)) == len(indices)
+    first.publish(0.0)
+    first.close()
+    second.close()
+
+
+def test_a_handler_may_not_close_the_gateway_that_it_interrupts(monkeypatch):
+    gateway = Gateway(noise("driven"), block=4)
+    draw = gateway._exact.draw
+    refused = []
+
+    def close(*_):
+        with pytest.raises(pc.PrivacyError, match="handler"):
+            gateway.close()
+        refused.append(True)
+
+    def slow(numbers):
+        if not refused:
+            _thread.interrupt_main()
+            time.sleep(0.2)
+        return draw(numbers)
+
+    monkeypatch.setattr(gateway._exact, "draw", slow)
+    before = signal.signal(signal.SIGINT, close)
+    try:
+        gateway.publish(0.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert refused and gateway.next_index == 1
+    gateway.close()
+
+
+OUTLIVING = """
+import sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from gateway_cases import noise
+import privcontrol as pc
+
+gateway = pc.Gateway(noise("endless"), path=sys.argv[2], floating=True, block=2)
+gateway.publish(0.0)
+
+def work():
+    threading.main_thread().join()
+    try:
+        for _ in range(20):
+            gateway.publish(0.0)
+    except pc.PrivacyError as error:
+        print(error, flush=True)
+    gateway.close()
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_gets_our_error(path):
+    """It got "cannot schedule new futures after interpreter shutdown"."""
+    done = subprocess.run(
+        [sys.executable, "-c", OUTLIVING, str(Path(__file__).parents[1]), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "the main thread has ended" in done.stdout
+    pc.Gateway.resume(path).close()
 
 
 def test_an_interruption_loses_no_more_than_its_sample(monkeypatch):

@@ -114,7 +114,7 @@ def check_run(path, notes, design):
     ((state,),) = connection.execute("SELECT text FROM state").fetchall()
     rows = connection.execute("SELECT text FROM entries ORDER BY number").fetchall()
     connection.close()
-    state = json.loads(state)
+    state = json.loads(state)["state"]
     draws = [json.loads(text) for (text,) in rows[1:]]
     if state["once"] is not None:
         draws.insert(0, {"first": 0, "bits": state["once"]})
