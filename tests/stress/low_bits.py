@@ -51,7 +51,7 @@ def refuted(design, factors, options, rng):
     exact = "resolution" in options
     with pc.Gateway(design, **options) as gateway:
         readings = counts if exact else [k / 1000 for k in counts]
-        published = [float(gateway.publish(y)[0]) for y in readings]
+        published = [float(gateway.publish(y, counts=exact)[0]) for y in readings]
     half = Fraction(1, 2000) if "grid" in options else Fraction(0)
     answers = []
     for shift in (0, 1000):
