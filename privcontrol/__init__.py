@@ -3,7 +3,10 @@
 import lazy_loader
 
 from . import core as core
+from .core._names import suggesting
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_ROOMS = ["privcontrol.core", "privcontrol.consensus", "privcontrol.plants"]
+__getattr__ = suggesting(_find, __name__, __all__, _ROOMS)

@@ -6,6 +6,7 @@ import warnings
 import control as ct
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import privcontrol as pc
 
@@ -90,6 +91,213 @@ def test_a_function_that_has_no_estimate_is_told_what_it_needs():
         pc.private_loop(room, noise=noise, **law, QN=1.0, RN=1.0)
 
 
+# -- arguments and names that are not taken ------------------------------------------
+
+RECORDED = np.random.default_rng(0).normal(size=(3, 80))
+
+
+def lacked(find):
+    """What is said of a name that is not there."""
+    with pytest.raises(AttributeError) as caught:
+        find()
+    return str(caught.value)
+
+
+def test_a_missing_name_is_answered_with_the_near_ones():
+    said = lacked(lambda: pc.design_noise)
+    assert "did you mean" in said and "privcontrol.design_output_noise" in said
+    assert "design_" in lacked(lambda: pc.core.design_nois)
+    elsewhere = lacked(lambda: pc.pair_keys)
+    assert "did you mean privcontrol.consensus.pair_keys" in elsewhere
+    assert "privcontrol.private_lqg" in lacked(lambda: pc.core.private_lqg)
+    assert "dir(privcontrol.consensus)" in lacked(lambda: pc.consensus.qqq)
+    assert not hasattr(pc, "__wrapped__")
+
+
+TAKEN = {
+    "risks by position": (
+        lambda: pc.PrivacyBudget.from_risk(0.05, 0.15),
+        TypeError,
+        r"from_risk\(\) takes nothing by position.*false_alarm, detection",
+    ),
+    "a risk alone": (
+        lambda: pc.PrivacyBudget.from_risk(detection=0.15),
+        TypeError,
+        r"from_risk\(\) needs false_alarm; known are",
+    ),
+    "a state as a keyword": (
+        lambda: pc.StateAdjacency(q=1.0),
+        TypeError,
+        r"StateAdjacency\(\) got .* 'q'; known are radius.*StateAdjacency\(\{'q': 1.0\}",
+    ),
+    "an initial state as a keyword": (
+        lambda: pc.InitialStateAdjacency(q=1.0),
+        TypeError,
+        r"known are radius.*InitialStateAdjacency\(\{'q': 1.0\}",
+    ),
+    "an input as a keyword": (
+        lambda: pc.DisturbanceAdjacency(people=1.0),
+        TypeError,
+        r"known are radius.*DisturbanceAdjacency\(\{'people': 1.0\}",
+    ),
+    "no radius": (
+        lambda: pc.StateAdjacency(),
+        TypeError,
+        r"StateAdjacency\(\) needs radius; known are radius",
+    ),
+    "entries without a seed": (
+        lambda: design().draw(),
+        TypeError,
+        r"draw\(\) needs rng, trials.*noise\.sample\(trials, rng=rng\)",
+    ),
+    "a controller of two inputs": (
+        lambda: pc.private_feedback(VEHICLE, ct.ss(0.5, [[1, 1]], 1, 0, 0.1)),
+        ct.ControlDimension,
+        r"expected 1 inputs, one for the error.*got 2;.*private_loop\(sys, controller=C",
+    ),
+    "a gain of two inputs": (
+        lambda: pc.private_feedback(VEHICLE, [[1.0, 2.0]]),
+        ct.ControlDimension,
+        r"got 2;.*private_loop\(sys, controller=C",
+    ),
+    "a state as an output with a sum": (
+        lambda: pc.private_lqg(VEHICLE, 1, 1, 1, 1, integral=["position"]),
+        ValueError,
+        r"position is a state \(the outputs that read it: y\)",
+    ),
+    "a state as an output with a limit": (
+        lambda: design(max_std={"velocity": 1.0}),
+        ValueError,
+        r"known outputs: y; velocity is a state \(no output reads it\)",
+    ),
+    "a state as an output that is read": (
+        lambda: pc.Gateway(design(), grid=0.1).publish({"position": 1.0}),
+        ValueError,
+        "expected the outputs y, got other names; position is a state",
+    ),
+    "a state as an output with a delay": (
+        lambda: pc.with_delays(VEHICLE, {"position": 1}),
+        ValueError,
+        "known names: u, y; position is a state",
+    ),
+    "an output as a state": (
+        lambda: design(adjacency=pc.StateAdjacency({"y": 1.0})),
+        ValueError,
+        r"known states: position, velocity; y is an output .*it reads: position\)",
+    ),
+    "an output as a disturbance": (
+        lambda: design(adjacency=pc.DisturbanceAdjacency({"y": 1.0})),
+        ValueError,
+        r"no input and no state.*y is an output .*it reads: position\)",
+    ),
+    "a state as a control": (
+        lambda: pc.private_lqg(VEHICLE, 1, 1, 1, 1, controls=["position"]),
+        ValueError,
+        "known inputs are u; position is a state",
+    ),
+    "a floor by name": (
+        lambda: design(floor={"y": 0.1}),
+        TypeError,
+        "floor: expected an array of real numbers, got a dict; pass them without names",
+    ),
+    "a plant to identify outputs of": (
+        lambda: pc.identify_outputs(VEHICLE, RECORDED[:1], order=1, dt=0.1),
+        TypeError,
+        "outputs: expected recorded outputs, got a StateSpace; no plant is needed",
+    ),
+    "outputs called like states": (
+        lambda: pc.identify_outputs(VEHICLE, RECORDED[:1], RECORDED[1:2]),
+        TypeError,
+        "takes outputs, inputs by position, got StateSpace, ndarray.*order, dt.*no plant",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN)
+def test_what_is_not_taken_is_answered_with_what_is(case):
+    call, kind, said = TAKEN[case]
+    with pytest.raises(kind, match=said):
+        call()
+
+
+def test_recorded_tables_are_read_by_the_names_of_their_columns():
+    pandas = pytest.importorskip("pandas")
+    x, u = RECORDED[:2], RECORDED[2:]
+    table = pandas.DataFrame(
+        {"u": u[0], "velocity": x[1], "note": "dry", "position": x[0]}
+    )
+    wanted = pc.identify_states(VEHICLE, x, u)
+    split = pandas.DataFrame({"u": u[0]})
+    for given in ((table,), (table, split), ([table],), ([table], [split]), (table, u)):
+        assert pc.identify_states(VEHICLE, *given).box == wanted.box
+    arrays = {"output_names": ["position"], "input_names": ["u"]}
+    options = {"order": 1, "dt": 0.1}
+    known = pc.identify_outputs(x[:1], u, **arrays, **options)
+    assert pc.identify_outputs(table, **arrays, **options).box == known.box
+    read = pc.identify_outputs(table[["position"]], split, **options)
+    assert read.box == known.box
+    both = pc.identify_outputs(table[["position", "u"]], input_names=["u"], **options)
+    assert both.box == known.box
+    with pytest.raises(ValueError, match="column for each of position, velocity"):
+        pc.identify_states(VEHICLE, table[["position"]])
+
+
+def test_outputs_without_inputs_have_one_that_stays_zero():
+    """It ended in python-control's error about the matrix B."""
+    y = lfilter([1.0], [1.0, -0.8], RECORDED[:1])
+    alone = pc.identify_outputs(y, order=1, dt=0.1)
+    assert alone.system.B.tolist() == [[0.0]] and not alone.box.B.any()
+    slope = np.linalg.lstsq(y[:, :-1].T, y[0, 1:])[0]
+    assert abs(alone.system.A[0, 0] - slope[0]) < alone.box.A[0, 0] < 1.0
+
+
+# -- cures that cure -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "modulus, is_advised", [(0.9, True), (1.0, False), (1.1, False)]
+)
+def test_the_note_on_time_names_an_infinite_horizon_only_where_noise_has_one(
+    modulus, is_advised, monkeypatch
+):
+    plant = ct.ss(modulus, 1, 1, 0, 1, states=["x"], inputs=["u"], outputs=["y"])
+    secret = pc.DisturbanceAdjacency({"u": 1.0})
+    monkeypatch.setattr("privcontrol.core._progress.PATIENCE", 0.0)
+    with pytest.warns(pc.PrivacyWarning, match="so far") as caught:
+        design(plant, adjacency=secret, horizon=60, max_std=np.inf)
+    said = next(str(w.message) for w in caught if "so far" in str(w.message))
+    assert ("horizon=np.inf" in said) == is_advised
+    if not is_advised:
+        with pytest.raises(ValueError, match="no noise of bounded size"):
+            design(plant, adjacency=secret, horizon=np.inf)
+
+
+@pytest.mark.parametrize("width", [1.0, 0.01])
+def test_directions_of_runge_kutta_are_not_fewer_in_a_narrow_region(width):
+    """A cart with a pole: 132 vertices at any width, 16 by Euler's method."""
+
+    def rates(t, x, u, params):
+        sine, cosine = np.sin(x[2]), np.cos(x[2])
+        mass = 1 + 0.1 * sine**2
+        push = u[0] + 0.1 * sine * (x[3] ** 2 + 9.8 * cosine)
+        turn = -u[0] * cosine - 0.1 * x[3] ** 2 * cosine * sine + 10.8 * sine
+        return [x[1], push / mass, x[3], turn / mass]
+
+    names = ["place", "speed", "angle", "rate"]
+    cart = ct.nlsys(rates, lambda t, x, u, p: x, states=names, inputs=["u"], outputs=4)
+    region = dict.fromkeys([*names, "u"], (-width, width))
+    region["angle"] = (-0.2 * width, 0.2 * width)
+    secret = pc.StateAdjacency({"place": 0.1}, times=0)
+
+    def vertices(method):
+        sampled = pc.sample_nonlinear(cart, 0.02, method=method)
+        return pc.jacobian_polytope(sampled, region, max_vertices=16).plants(secret)
+
+    with pytest.raises(ValueError, match='narrower region has .*method="euler"'):
+        vertices("rk4")
+    assert len(vertices("euler")) == 16
+
+
 def test_a_mode_that_no_output_sees_is_to_be_left_out():
     """Two masses on a spring, whose place no reading of their distance tells."""
     A = [[0, 1, 0, 0], [-1, -1, 1, 0], [0, 0, 0, 1], [1, 0, -1, -1]]
@@ -167,7 +375,7 @@ def test_arguments_that_a_design_does_not_take_list_those_that_it_takes():
     with pytest.raises(TypeError, match=r"'weights' \(did you mean weight\?\)"):
         design(weights=1.0)
     with pytest.raises(
-        TypeError, match=r"takes sys by position; pass the .*horizon, b"
+        TypeError, match=r"takes sys by position, got StateSpace, int, .*horizon, b"
     ):
         pc.design_output_noise(VEHICLE, 20, REQUEST["budget"])
     with pytest.raises(TypeError, match="takes graph, budget, radius by position"):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator, contextmanager
 from functools import cached_property
 from numbers import Real
@@ -239,6 +239,11 @@ def real_array(
             f"{name}: expected a rectangular array of real numbers, got a "
             f"{type(value).__name__} that numpy cannot read ({kind}; its text is "
             "withheld, it may show the input); pass rows of equal length"
+        )
+    if isinstance(value, Mapping):
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got a {type(value).__name__}; "
+            "pass them without names, as a list in the order of the signals"
         )
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")

@@ -29,7 +29,7 @@ from ._linalg import (
     real_array,
     round_up,
 )
-from ._objects import Saved
+from ._objects import Saved, helpful_arguments
 from .errors import PrivacyError, UncertifiableError, warn_user
 
 LARGEST_EPSILON = 1e4
@@ -542,6 +542,7 @@ class PrivacyBudget(Saved):
             )
 
     @classmethod
+    @helpful_arguments
     def from_risk(cls, *, false_alarm: float, detection: float) -> PrivacyBudget:
         """Return the budget under which no test detects a hidden move more often than this.
 

@@ -552,8 +552,11 @@ class Gateway:
         names = self._noise.plant_data.outputs
         if isinstance(y, Mapping):
             if set(y) != set(names):
+                of = self._noise.plant_data.elsewhere
+                hints = [of(name) for name in y if name not in names]
                 raise ValueError(
                     f"y: expected the outputs {', '.join(names)}, got other names"
+                    f"{max(hints, default='', key=len)}"
                 )
             y = [y[name] for name in names]
         check_counted(counts, self._resolution)

@@ -25,9 +25,10 @@ from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.errors import PrivacyError, warn_user
+from ..noise._endless import UNDAMPED
 from ..noise.parts import Structured
 from ..secrets.disturbance import disturbances
-from ..systems.linear import Plant
+from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
 from .output_noise import OutputNoise
@@ -223,7 +224,7 @@ def design_output_noise(
     check_models(request, plant, max_std)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
-    with one_thread, timed_bar(progress, "design", _faster(request)):
+    with one_thread, timed_bar(progress, "design", _faster(request, plant)):
         if chooses_floor:
             problem = DesignProblem(plant, request.without_miss(), weight)
             best = with_cheapest_floor(problem, sized)
@@ -253,7 +254,7 @@ def _constrained(
     problem = DesignProblem(plant, request, weight)
     entries = request.horizon * len(plant.C)
     what = f"constraints: a covariance of {entries} samples and outputs"
-    check_room(_OF_SOLVER * entries**4, what, _faster(request))
+    check_room(_OF_SOLVER * entries**4, what, _faster(request, plant))
     factor, check = constrained_shape(problem, constraints)
     request = replace(request, factor=factor, scale=False)
     noise = designed(request, plant, weight=weight)
@@ -419,18 +420,22 @@ def _check_room(problem: DesignProblem, matrices: int) -> None:
     check_room(
         problem.horizon * of_sample + size * (2 * moves + matrices * size),
         f"{what} for {moves} hidden changes" if moves else what,
-        _faster(problem.request),
+        _faster(problem.request, problem.plant),
     )
 
 
-def _faster(request: Request) -> str:
-    """Name what would make a design faster and smaller."""
+def _faster(request: Request, plant: Plant) -> str:
+    """Name what would make a design faster and smaller.
+
+    Noise without a horizon is for plants whose modes all decay.
+    """
     if request.horizon == math.inf:
         return "protect shorter changes, let fewer entries vary, or raise gap"
     if request.region is not None:
         return "shorten the horizon, or let fewer entries of the models vary"
     ways = "shorten the horizon, or protect fewer times or shorter changes"
-    if disturbances(request.adjacency):
+    decays = spectral_radius(plant) < 1 - UNDAMPED
+    if disturbances(request.adjacency) and decays:
         ways = f"design with horizon=np.inf, {ways}"
     return ways
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from .._figures import AxesLike
 from ..core._linalg import Seed, float_above, positive_number
-from ..core._objects import Saved, html_table, write
+from ..core._objects import Saved, helpful_arguments, html_table, write
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
 from ..core.design import NoiseDesign, universal_share
@@ -43,6 +44,12 @@ from .request import Models, joined
 _AS_GIVEN = 1e-9
 #: How the clauses begin that say what is known of the plant's matrices.
 _ABOUT_MATRICES = ("A and C ", "A, B and C ", "A, B, C and D ")
+
+
+#: What somebody wants who calls `draw` without arguments.
+_DRAWN = (
+    "they give standard entries; noise.sample(trials, rng=rng) draws the noise itself"
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -159,6 +166,7 @@ class OutputNoise(SummedNoise, Saved):
             return None
         return self.law.unit_variance * self.factor @ self.factor.T
 
+    @partial(helpful_arguments, advice=_DRAWN)
     def draw(self, rng: Seed, trials: int) -> NDArray:
         """Draw eta (trials, T, channels), or (trials, channels) if drawn once.
 

@@ -461,7 +461,7 @@ def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
         if unknown:
             raise ValueError(
                 f"max_std: {', '.join(unknown)} is no output of the plant; known outputs: "
-                f"{', '.join(outputs)}"
+                f"{', '.join(outputs)}{plant.elsewhere(unknown[0])}"
             )
         max_std = [max_std.get(name, math.inf) for name in outputs]
     try:

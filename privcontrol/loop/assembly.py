@@ -279,8 +279,9 @@ def private_feedback(
     p = error_law.ninputs
     if isinstance(sys, ct.InputOutputSystem) and sys.noutputs != p:
         raise ct.ControlDimension(
-            f"C: expected {sys.noutputs} inputs, one for each output of the plant, got "
-            f"{p}"
+            f"C: expected {sys.noutputs} inputs, one for the error r - yhat of each "
+            f"output of the plant, got {p}; a controller of yhat and references apart "
+            "goes into private_loop(sys, controller=C, noise=noise)"
         )
     error = np.hstack([sign * np.eye(p), np.eye(p)])
     both = ct.ss(error_law * error, states=error_law.state_labels)
@@ -399,7 +400,7 @@ def driven_side(
         if given not in known:
             raise ValueError(
                 f"controls: {given!r} is no input of the plant; known inputs are "
-                f"{', '.join(plant.inputs)}"
+                f"{', '.join(plant.inputs)}{plant.elsewhere(given)}"
             )
         driven.append(known.index(given))
     if len(set(driven)) < len(driven):
@@ -621,9 +622,11 @@ def _sums(
         )
     if not isinstance(integral, Mapping):
         integral = dict.fromkeys(integral, 1.0)
-    if not integral or not set(integral) <= set(names):
+    unknown = [name for name in integral if name not in names]
+    if unknown or not integral:
+        hint = side.plant.elsewhere(unknown[0]) if unknown else ""
         raise ValueError(
-            f"integral: expected names among the plant's outputs {', '.join(names)}"
+            f"integral: expected names among the plant's outputs {', '.join(names)}{hint}"
         )
     inputs = len(side.controls)
     if len(integral) > inputs:

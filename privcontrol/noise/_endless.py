@@ -81,7 +81,7 @@ NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
 #: Distance from the unit circle below which a mode counts as one that does not decay.
-_UNDAMPED = 1e-9
+UNDAMPED = 1e-9
 
 
 # -- secrets that the plant forgets --------------------------------------------------------
@@ -134,9 +134,9 @@ def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs
 def _is_unseen(A: NDArray, C: NDArray) -> bool:
     """Return whether no output sees any mode on the unit circle or outside it."""
     values, vectors = np.linalg.eig(A)
-    is_lasting = np.abs(values) > 1 - _UNDAMPED
+    is_lasting = np.abs(values) > 1 - UNDAMPED
     shown = np.abs(C @ vectors[:, is_lasting])
-    return shown.max() <= _UNDAMPED * np.abs(C).max()
+    return shown.max() <= UNDAMPED * np.abs(C).max()
 
 
 def _check_forgotten(plant: Plant, kept: NDArray) -> None:
@@ -144,10 +144,10 @@ def _check_forgotten(plant: Plant, kept: NDArray) -> None:
     A = plant.A[np.ix_(kept, kept)]
     sizes = np.abs(np.linalg.eigvals(A))
     radius = sizes.max(initial=0.0)
-    if radius > 1 - _UNDAMPED:
+    if radius > 1 - UNDAMPED:
         states = tuple(np.array(plant.states)[kept])
         mode = growing_mode(replace(plant, A=A, states=states))
-        kind = "unstable mode" if radius > 1 + _UNDAMPED else "mode that never decays"
+        kind = "unstable mode" if radius > 1 + UNDAMPED else "mode that never decays"
         if _is_unseen(A, plant.C[:, kept]):
             raise ValueError(
                 f"horizon: the plant has the {kind} {mode}, which no output sees but for "

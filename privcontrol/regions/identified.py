@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import control as ct
 import numpy as np
@@ -38,7 +39,7 @@ from ..core._linalg import (
     real_array,
     sequence_of,
 )
-from ..core._objects import ByContent
+from ..core._objects import ByContent, helpful_arguments
 from ..core.adjacency import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
@@ -139,6 +140,7 @@ class IdentifiedPlant(ByContent):
         )
 
 
+@helpful_arguments
 def identify_states(
     sys: ct.StateSpace,
     states: ArrayLike | Sequence[ArrayLike],
@@ -159,11 +161,12 @@ def identify_states(
     ----------
     sys : control.StateSpace
         Gives names, sampling time, C and D, and the entries of A and B that are known.
-    states : array_like, shape (n, T), or a list of them
-        One recorded run, or several.
-    inputs : array_like, shape (m, T), or a list of them, optional
-        The inputs at the same samples; may be left out if the plant has none, or if B is
-        known to be zero.
+    states : array_like, shape (n, T), pandas.DataFrame, or a list of them
+        One recorded run, or several. A table has a row for each sample, and its columns
+        are found by the names of the states.
+    inputs : array_like, shape (m, T), pandas.DataFrame, or a list of them, optional
+        The inputs at the same samples; may be left out if the plant has none, if B is
+        known to be zero, or if the tables of the states have columns for them.
     confidence : float, optional
         Probability with which the box holds the true plant.
     data : {"feedback", "open-loop", "independent"}, optional
@@ -217,6 +220,11 @@ def identify_states(
     known = np.hstack([plant.A, plant.B])
     n, m = plant.B.shape
     steps = []
+    tables = _tables(states)
+    if tables and inputs is None and _have(tables, plant.inputs):
+        inputs = tables
+    states = _signals(states, plant.states, "states")
+    inputs = _signals(inputs, plant.inputs, "inputs")
     for x, u in _runs(states, inputs, n, m, "states"):
         driven = np.vstack([x, u])
         steps.append((driven[:, :-1].T, x[:, 1:].T))
@@ -224,6 +232,7 @@ def identify_states(
     return _identified(steps, data, confidence, plant, known, unknown, places)
 
 
+@partial(helpful_arguments, advice="it takes no plant, but output_names, input_names")
 def identify_outputs(
     outputs: ArrayLike | Sequence[ArrayLike],
     inputs: ArrayLike | Sequence[ArrayLike] | None = None,
@@ -244,10 +253,13 @@ def identify_outputs(
 
     Parameters
     ----------
-    outputs : array_like, shape (p, T), or a list of them
-        One recorded run, or several.
-    inputs : array_like, shape (m, T), or a list of them, optional
-        The inputs at the same samples; an input that stays zero by default.
+    outputs : array_like, shape (p, T), pandas.DataFrame, or a list of them
+        One recorded run, or several. A table has a row for each sample. Its columns are
+        the outputs, without those in ``input_names``, or those in ``output_names``.
+    inputs : array_like, shape (m, T), pandas.DataFrame, or a list of them, optional
+        The inputs at the same samples. By default they are the columns in
+        ``input_names`` of the tables of the outputs; without those there is one
+        that stays zero.
     order : int
         Number of past samples k.
     dt : float or True
@@ -284,20 +296,37 @@ def identify_outputs(
     """
     order = positive_integer(order, "order")
     one_of(data, "data", ("feedback", "open-loop"))
+    if isinstance(outputs, ct.InputOutputSystem):
+        raise TypeError(
+            f"outputs: expected recorded outputs, got a {type(outputs).__name__}; no plant "
+            "is needed: identify_outputs(outputs, inputs, order=..., dt=sys.dt, "
+            "output_names=sys.output_labels, input_names=sys.input_labels)"
+        )
+    tables = _tables(outputs)
+    if tables and inputs is None and input_names is not None:
+        inputs = tables
+    elif input_names is None and _tables(inputs):
+        input_names = list(_tables(inputs)[0].columns)
+    if tables and output_names is None:
+        beside = input_names or ()
+        output_names = [name for name in tables[0].columns if name not in beside]
+    outputs = _signals(outputs, output_names or (), "outputs")
+    inputs = _signals(inputs, input_names or (), "inputs")
     runs = _runs(outputs, inputs, None, None, "outputs")
     steps = [_arx_steps(y, u, order) for y, u in runs]
     p, m = map(len, runs[0])
+    driven = max(m, 1)  # without inputs there is one that stays zero
     names = _names(output_names, "y", p, "output_names")
     later = [f"{name}_{k}" for k in range(1, order) for name in names]
     width = order * p
     empty = ct.ss(
         np.eye(width, k=p),
-        np.zeros((width, m)),
+        np.zeros((width, driven)),
         np.eye(p, width),
         0,
         dt if dt is True else positive_number(dt, "dt"),
         states=[*names, *later],
-        inputs=_names(input_names, "u", m, "input_names"),
+        inputs=_names(input_names, "u", driven, "input_names"),
         outputs=names,
         name="identified",
     )
@@ -425,6 +454,33 @@ def _runs(
             of_run = real_array(driven, "inputs", shape=(input_width, count))
         runs.append((found, of_run))
     return runs
+
+
+def _tables(signals: object) -> list:
+    """Return the pandas tables that a run or several are given as, none if they are not."""
+    each = signals if isinstance(signals, (list, tuple)) else [signals]
+    is_table = [hasattr(one, "columns") and hasattr(one, "to_numpy") for one in each]
+    return list(each) if each and all(is_table) else []
+
+
+def _have(tables: list, names: Sequence[str]) -> bool:
+    """Return whether each table has a column for each of some names."""
+    return bool(names) and all(set(names) <= set(table.columns) for table in tables)
+
+
+def _signals(given: object, names: Sequence[str], argument: str) -> object:
+    """Return runs as arrays (k, T), those of tables from the columns of their names."""
+    tables = _tables(given)
+    if not tables:
+        return given
+    wanted = sequence_of(list(names), argument, "names")
+    if not _have(tables, wanted):
+        raise ValueError(
+            f"{argument}: expected tables with a column for each of "
+            f"{', '.join(map(str, wanted)) or 'some names'}, got others; rename the "
+            "columns, or pass arrays with a row for each signal"
+        )
+    return [table[wanted].to_numpy().T for table in tables]
 
 
 def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:

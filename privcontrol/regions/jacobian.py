@@ -682,8 +682,10 @@ def _wide_directions(
     if count > 1 and best[1] > most_enlarged:
         raise ValueError(
             f"jacobian_polytope: the Jacobians vary in {count} directions, too many for "
-            f"{allowed} vertices; narrow the region, split it (splits=), or raise "
-            "max_vertices"
+            f"{allowed} vertices, and a narrower region has as many directions. Where "
+            "the plant is sampled by Runge-Kutta, fewer entries vary by Euler's method, "
+            'sample_nonlinear(sys, Ts, method="euler"); or split the region (splits=), '
+            "or raise max_vertices"
         )
     return best
 

@@ -7,7 +7,7 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import product
@@ -31,7 +31,7 @@ from ..core._linalg import (
     sequence_of,
     working_bits,
 )
-from ..core._objects import CheckedFields
+from ..core._objects import CheckedFields, helpful_fields
 from ..core._progress import piece
 from ..core.adjacency import Radius, public_radius, rounded_down
 from ..core.errors import UncertifiableError
@@ -120,11 +120,13 @@ class PlantAdjacency(CheckedFields, Secret):
         labels: tuple[str, ...],
         numbered: int,
         unknown: str,
+        elsewhere: Callable[[object], str],
         inputs: tuple[str, ...] = (),
     ) -> list[int]:
         """Positions among labels, of which the first so many may be given by number.
 
-        Keys of a mapping of radii are text, also where they were given as numbers.
+        Keys of a mapping of radii are text, also where they were given as numbers. What
+        is ``unknown`` may be the name of something else in the plant.
         """
         given = self._chosen
         what = self._field
@@ -151,7 +153,7 @@ class PlantAdjacency(CheckedFields, Secret):
                     )
                 place = labels.index(name)
             elif not 0 <= place < numbered:
-                hint = ""
+                hint = elsewhere(name)
                 if name in inputs:
                     hint = (
                         f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
@@ -304,7 +306,9 @@ class _OfStates(PlantAdjacency):
     def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
         """Positions and radii of the protected states."""
         unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
-        index = self._positions(plant.states, plant.order, unknown, plant.inputs)
+        index = self._positions(
+            plant.states, plant.order, unknown, plant.elsewhere, plant.inputs
+        )
         return index, self._radii(len(index))
 
     def entering(self, plant: Plant) -> SecretInputs:
@@ -329,6 +333,7 @@ class _OfStates(PlantAdjacency):
         return []
 
 
+@helpful_fields("a state is named in a mapping: StateAdjacency({{'{unknown}': 1.0}})")
 @dataclass(frozen=True, eq=False)
 class StateAdjacency(_OfStates):
     """Hide moves of one state at one time by at most its radius, the others held.
@@ -514,6 +519,9 @@ def _state_moves(
     return StateMoves.of(plant, index, radii, times, start, length)
 
 
+@helpful_fields(
+    "a state is named in a mapping: InitialStateAdjacency({{'{unknown}': 1.0}})"
+)
 @dataclass(frozen=True, eq=False)
 class InitialStateAdjacency(_OfStates):
     """Hide moves of the initial state within a ball; the trajectory follows.

@@ -26,7 +26,7 @@ from ..core._linalg import (
     real_array,
     sequence_of,
 )
-from ..core._objects import Frozen
+from ..core._objects import Frozen, helpful_fields
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..core.repetition import Change
@@ -51,6 +51,9 @@ _INITIAL_STATE = "the initial state"
 LONGEST = 10_000
 
 
+@helpful_fields(
+    "an input is named in a mapping: DisturbanceAdjacency({{'{unknown}': 1.0}})"
+)
 @dataclass(frozen=True, eq=False)
 class DisturbanceAdjacency(PlantAdjacency):
     """Hide a signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w.
@@ -250,7 +253,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             f"is no input and no state of the plant; known: {', '.join(names)}, or the "
             "position of an input"
         )
-        index = self._positions(names, len(plant.inputs), unknown)
+        index = self._positions(names, len(plant.inputs), unknown, plant.elsewhere)
         return tuple(names[k] for k in index)
 
     def system(self, plant: Plant) -> LinearSystem:

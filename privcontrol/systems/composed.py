@@ -101,9 +101,10 @@ def with_delays(
         is_input = name in sys.input_labels
         if is_input == (name in sys.output_labels):
             known = ", ".join([*sys.input_labels, *sys.output_labels])
+            hint = f"; {name} is a state" if name in sys.state_labels else ""
             raise ValueError(
                 f"delays: {name!r} is not the name of one input or output; known names: "
-                f"{known}"
+                f"{known}{hint}"
             )
         lags[name] = _samples(delay, name, period)
         if lags[name][1] and not (is_continuous and is_input):

@@ -532,6 +532,28 @@ class Plant(SampledSystem, LinearSystem):
         digest.update(repr(named).encode())
         return digest.hexdigest()[:12]
 
+    def elsewhere(self, name: object) -> str:
+        """Say what a name is in this plant, for errors that looked for something else."""
+        if name in self.states:
+            reads = self.C[:, self.states.index(name)] != 0
+            of = [label for label, is_read in zip(self.outputs, reads) if is_read]
+            found = (
+                f"the outputs that read it: {', '.join(of)}"
+                if of
+                else "no output reads it"
+            )
+            return f"; {name} is a state ({found})"
+        if name in self.outputs:
+            read = self.C[self.outputs.index(name)] != 0
+            of = [label for label, is_read in zip(self.states, read) if is_read]
+            found = (
+                f"the states that it reads: {', '.join(of)}"
+                if of
+                else "it reads no state"
+            )
+            return f"; {name} is an output ({found})"
+        return f"; {name} is an input" if name in self.inputs else ""
+
     def differences(self, other: Plant) -> list[str]:
         """List the matrices, times and names in which another plant differs."""
         found = []
