@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 MOST_NEURONS = 100
 #: By how much the matrix inequality is tightened, until balls prove what is found.
 _MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-4)
-#: Relative width of an interval of slopes below which a solver loses its digits.
-_THIN = 1e-4
+#: Relative width below which an interval of slopes is widened, for what it adds is small.
+_THIN = 1e-8
 #: Slopes of scikit-learn's activations.
 _SLOPES = {
     "identity": (1.0, 1.0),
@@ -374,13 +374,14 @@ def _merged(matrices: list[NDArray], slopes: Slopes) -> tuple[list[BallMatrix], 
 def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     """Return a certified l2 bound of the network with these weights and hidden slopes.
 
-    With u_i = e_i - alpha a_i and v_i = e_i - beta a_i, where a_i reads neuron i's input
-    and e_i its output from the stacked increments h of input and neurons, slopes in
-    [alpha, beta] mean (u_i'h)(v_i'h) <= 0. Hence P(rho, t) = rho E_0'E_0 + sum_i t_i
-    (u_i v_i' + v_i u_i') - E_K' W_K'W_K E_K >= 0 and t >= 0 give ||W_K h_K||^2 <= rho
-    ||h_0||^2. CVXPY proposes rho and t, and balls prove the inequality. The variant that
-    couples neurons is left out on purpose: it returns about 0 for relu(x) - relu(x - 5),
-    whose constant is 1.
+    A neuron with slopes in [c - r^2, c + r^2] answers a_i with e_i = c a_i + r d_i, where
+    d_i^2 <= r^2 a_i^2. In the stacked increments g of the input and of all d, P(rho, s) =
+    rho E_0'E_0 + sum_i s_i (D_i'D_i - r_i^2 A_i'A_i) - R'R >= 0 and s >= 0 give |R g|^2 <=
+    rho |E_0 g|^2, where D_i and A_i take d_i and a_i from g, and R the outputs. CVXPY
+    proposes rho and s, and balls prove the inequality. It is that of slopes (e_i - alpha
+    a_i)(e_i - beta a_i) <= 0 in coordinates in which s stays near one however narrow the
+    slopes are. The variant that couples neurons is left out on purpose: it returns about 0
+    for relu(x) - relu(x - 5), whose constant is 1.
     """
     cp = import_module("cvxpy")  # takes seconds
     neurons = sum(W.nrows() for W in weights[:-1])
@@ -389,25 +390,22 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
             f"method 'sdp': expected at most {MOST_NEURONS} neurons, got {neurons}, which "
             "take a solver minutes; use method='product'"
         )
-    exponents = []
-    scaled = []
-    for W in weights:
-        _, exponent = math.frexp(np.linalg.norm(midpoints(W), 2))
-        exponents.append(exponent)
-        scaled.append(W * arb(2) ** -exponent)
+    scaled, slopes, exponent = _near_one(weights, slopes)
     scaled[0] = _compressed(scaled[0])
-    U = _directions(scaled, slopes, 0)
-    V = _directions(scaled, slopes, 1)
-    size = U.ncols()
     inputs = scaled[0].ncols()
-    last = scaled[-1]
-    reads = block_balls([[BallMatrix(last.nrows(), size - last.ncols()), last]])
-    output = reads.transpose() * reads
+    size = inputs + neurons
+    sums, outputs = _stacked(scaled, slopes)
+    output = outputs.transpose() * outputs
+    narrow = [arb(high) / 2 - arb(low) / 2 for low, high in slopes]
+    squares = [r2 for r2, W in zip(narrow, weights) for _ in range(W.nrows())]
     rho = cp.Variable()
-    t = cp.Variable(U.nrows(), nonneg=True)
-    half = midpoints(U).T @ cp.diag(t) @ midpoints(V)
+    s = cp.Variable(neurons, nonneg=True)
     first = np.diag(np.arange(size) < inputs).astype(float)
-    left = rho * first + half + half.T - midpoints(output)
+    own = np.eye(size)[inputs:]
+    wide = np.array([float(square.mid()) for square in squares])
+    read = midpoints(sums)
+    quadratic = own.T @ cp.diag(s) @ own - read.T @ cp.diag(cp.multiply(wide, s)) @ read
+    left = rho * first + quadratic - midpoints(output)
     for margin in _MARGINS:
         problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
         with catch_warnings(), suppress(cp.SolverError):
@@ -415,12 +413,35 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
             problem.solve(solver=cp.CLARABEL)
         if rho.value is None:
             continue
-        multipliers = np.maximum(t.value, 0.0).tolist()
-        product = U.transpose() * diagonal_balls(multipliers) * V
-        corner = diagonal_balls([float(rho.value)] * inputs + [0.0] * (size - inputs))
-        if is_positive_definite(corner + product + product.transpose() - output):
-            return upper_float(arb(float(rho.value)).sqrt() * arb(2) ** sum(exponents))
+        multipliers = np.maximum(s.value, 0.0).tolist()
+        weighed = [square * weight for square, weight in zip(squares, multipliers)]
+        product = sums.transpose() * diagonal_balls(weighed) * sums
+        corner = diagonal_balls([float(rho.value)] * inputs + multipliers)
+        if is_positive_definite(corner - product - output):
+            return upper_float(arb(float(rho.value)).sqrt() * arb(2) ** exponent)
     return math.inf
+
+
+def _near_one(
+    weights: list[BallMatrix], slopes: Slopes
+) -> tuple[list[BallMatrix], Slopes, int]:
+    """Return the network in units in which norms and steepest slopes are near one.
+
+    The units are powers of two, of which the last exponent is the product's. A solver
+    stops at errors that are small against one.
+    """
+    total = 0
+    pairs = []
+    for low, high in slopes:
+        exponent = math.frexp(max(abs(low), abs(high)))[1] - 1
+        pairs.append((math.ldexp(low, -exponent), math.ldexp(high, -exponent)))
+        total += exponent
+    scaled = []
+    for W in weights:
+        _, exponent = math.frexp(np.linalg.norm(midpoints(W), 2))
+        scaled.append(W * arb(2) ** -exponent)
+        total += exponent
+    return scaled, pairs, total
 
 
 def _compressed(W: BallMatrix) -> BallMatrix:
@@ -440,15 +461,25 @@ def _compressed(W: BallMatrix) -> BallMatrix:
     return W
 
 
-def _directions(weights: list[BallMatrix], slopes: Slopes, side: int) -> BallMatrix:
-    """Return the columns u_i (side 0) or v_i (side 1) of all neurons, as rows."""
+def _stacked(
+    weights: list[BallMatrix], slopes: Slopes
+) -> tuple[BallMatrix, BallMatrix]:
+    """Return the sums a of all neurons and the outputs, as rows over (input, d)."""
+    sizes = [weights[0].ncols(), *(W.nrows() for W in weights[:-1])]
+    sums = []
+    answers = diagonal_balls([1.0] * sizes[0])
+    for W, (low, high) in zip(weights[:-1], slopes):
+        reads = W * answers
+        sums.append(reads)
+        middle = arb(low) / 2 + arb(high) / 2
+        radius = (arb(high) / 2 - arb(low) / 2).sqrt()
+        own = diagonal_balls([radius] * W.nrows())
+        answers = block_balls([[reads * middle, own]])
+    width = sum(sizes)
     rows = []
-    for k, (W, bounds) in enumerate(zip(weights[:-1], slopes)):
-        blocks = [BallMatrix(W.nrows(), other.ncols()) for other in weights]
-        blocks[k] = W * -arb(bounds[side])
-        blocks[k + 1] = diagonal_balls([1.0] * W.nrows())
-        rows.append(blocks)
-    return block_balls(rows)
+    for reads in sums:
+        rows.append([reads, BallMatrix(reads.nrows(), width - reads.ncols())])
+    return block_balls(rows), weights[-1] * answers
 
 
 # -- on a public box ------------------------------------------------------------------

@@ -555,7 +555,8 @@ def test_the_constant_on_a_box_falls_from_the_global_one_to_the_slope_at_a_point
     network = ClippedNetwork(weights, biases, -1, 1, activation)
     steps = 1e-6 * np.eye(3)
     slope = np.linalg.norm((network(steps) - network(-steps)).T / 2e-6, 2)
-    assert slope * (1 - 1e-6) <= bounds[0] <= 1.001 * slope
+    # within 0.1 % once, and above that on some processors: 0.106692 for 0.106544
+    assert slope * (1 - 1e-8) <= bounds[0] <= (1 + 1e-5) * slope
 
 
 def test_a_clipped_network_equals_the_network_inside_the_box():
