@@ -412,6 +412,11 @@ def working_bits(bits: int = CERTIFICATE_BITS) -> Iterator[None]:
         yield
 
 
+def current_bits() -> int:
+    """Return with how many bits is computed."""
+    return int(ctx.prec)
+
+
 def _fresh_lock() -> None:
     global _LOCK
     _LOCK = threading.RLock()

@@ -14,12 +14,14 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import reduce
 from numbers import Real
 from typing import Any
+
+from numpy.typing import NDArray
 
 from . import sentences
 from ._linalg import instance_of, one_of, positive_integer, positive_number
@@ -47,7 +49,7 @@ from .loss import (
     scaled,
 )
 from .manifold import AffineManifold
-from .repetition import Change, Correlations, checked_distance
+from .repetition import Change, Correlations
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,19 @@ class Scope(Saved):
         if self.change is None or count == self.change.events == 1:
             return self
         change = replace(self.change, events=count, separation=separation or 0)
-        description = json.loads(self.adjacency)
-        description["repeated"] = {"count": count, "separation": separation}
+        return self._with_change(
+            change, repeated={"count": count, "separation": separation}
+        )
+
+    def of_any_shape(self) -> Scope:
+        """Return the scope of a change of any shape that is as long and as large."""
+        if self.change is None:
+            return self
+        return self._with_change(self.change.of_any_shape, shape="any")
+
+    def _with_change(self, change: Change, **described: object) -> Scope:
+        """Return the scope of another kind of change, which is described."""
+        description = json.loads(self.adjacency) | described
         return replace(
             self,
             adjacency=json.dumps(description, sort_keys=True),
@@ -526,7 +539,9 @@ class PrivacyGuarantee(Accounted, Saved):
         4.0
         """
         count = positive_integer(count, "count")
-        distance = checked_distance(separation)
+        distance = separation
+        if separation is not None:
+            distance = positive_integer(separation, "separation")
         change = self.scope.change
         if change is None:
             raise ValueError(
@@ -541,6 +556,44 @@ class PrivacyGuarantee(Accounted, Saved):
         if growth > 1:
             loss = scaled(loss, Fraction(growth))
         return replace(self, loss=loss, scope=self.scope.repeated(count, distance))
+
+    def any_shape(self) -> AnyShapeGuarantee:
+        """Return the guarantee for a change of any shape in place of one that is kept.
+
+        A change that is as long and at no sample larger may show more clearly than every
+        level that is kept, since it can change with what the noise lets through.
+
+        Returns
+        -------
+        AnyShapeGuarantee
+            With the pattern of signs (k,) that shows most, as far as it is known, as
+            ``.worst``.
+
+        Raises
+        ------
+        ValueError
+            If the guarantee is not about levels of a signal that are kept.
+        """
+        change = self.scope.change
+        if change is None or not change.varying:
+            raise ValueError(
+                "any_shape: expected the guarantee of levels that are kept "
+                "(DisturbanceAdjacency with a duration), got one about: "
+                f"{self.scope.statement}"
+            )
+        # each sample of it is a level of its own
+        growth, worst = float(change.longest or 1), None
+        if self.correlations is not None and self._is_linear:
+            growth, worst = self.correlations.any_shape()
+        growth *= change.events
+        loss = scaled(self.loss, Fraction(growth)) if growth > 1 else self.loss
+        return AnyShapeGuarantee(
+            loss,
+            self.scope.of_any_shape(),
+            self.releases,
+            self.quoted_delta,
+            worst=worst,
+        )
 
     def in_window(self, start: int) -> PrivacyGuarantee:
         """Return the same promise for a later window of a run, which begins at a sample.
@@ -631,8 +684,8 @@ class PrivacyGuarantee(Accounted, Saved):
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> PrivacyGuarantee:
-        names = ("loss", "scope", "releases", "quoted_delta", "correlations")
-        return cls(*(saved[name] for name in names))
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: saved[name] for name in names})
 
     def __repr__(self) -> str:
         size = f"epsilon = {shown(self.epsilon(self.quoted_delta))}"
@@ -726,16 +779,21 @@ class PrivacyGuarantee(Accounted, Saved):
         }
 
     def _beyond(self) -> tuple[str, ...]:
-        """Return what is not hidden of a change that repeats."""
+        """Return what is not hidden of a change that repeats, or that varies."""
         change = self.scope.change
         if change is None:
             return ()
         distance = self._distance
         if distance is None:
-            return (sentences.unknown_repetition(change.events),)
-        counts = [change.events * times for times in _FEW_TIMES]
-        shares = [self._found(count) for count in counts]
-        return (sentences.repetition(counts, distance, shares),)
+            repeats = sentences.unknown_repetition(change.events)
+        else:
+            counts = [change.events * times for times in _FEW_TIMES]
+            shares = [self._found(count) for count in counts]
+            repeats = sentences.repetition(counts, distance, shares)
+        if not change.varying:
+            return (repeats,)
+        varies = sentences.varying(change.within, self.any_shape().detection())
+        return repeats, varies
 
     @property
     def _distance(self) -> int | None:
@@ -762,7 +820,7 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return what several changes at the text's distance do, in words."""
         distance = self._distance
         if distance is None:
-            return self._beyond()
+            return self._beyond()[:1]
         shares = [self._found(count) for count in _MANY_TIMES]
         reached = [self._most_within(level) for level in _SHARES]
         return (
@@ -838,6 +896,19 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return a table for notebooks."""
         rows = self._summary() | self._details()
         return html_table({label: "; ".join(text) for label, text in rows.items()})
+
+
+@dataclass(frozen=True)
+class AnyShapeGuarantee(PrivacyGuarantee):
+    """Promise what `PrivacyGuarantee.any_shape` returns.
+
+    Attributes
+    ----------
+    worst : ndarray, shape (k,), or None
+        Signs of the change that shows most, sample by sample, None where none is known.
+    """
+
+    worst: NDArray | None = field(default=None, compare=False, repr=False)
 
 
 def released(guarantee: PrivacyGuarantee, manner: str) -> PrivacyGuarantee:

@@ -1,9 +1,9 @@
 """Changes of a secret signal, and how much clearer they show when they repeat.
 
 A guarantee about one change says nothing of two. Let y be the most that one change is
-shifted by, in standard deviations of whitened noise, and r(tau) a bound of the correlation
-of any two changes whose starts are tau samples apart or more, relative to y^2. Then n
-changes whose starts are b samples apart or more are shifted by at most
+shifted by, in standard deviations of whitened noise, and let r(tau) bound the correlation
+of any two changes that start tau samples apart or more, relative to y^2. Then n changes
+that start b samples apart or more are shifted by at most
 
     y sqrt(n + 2 sum over m = 1 .. n - 1 of (n - m) r(m b)),
 
@@ -15,37 +15,39 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._linalg import EPS, positive_integer
+from ._linalg import EPS
 from ._objects import Saved
 
-#: What two evaluations of one promise may differ by.
+#: What two evaluations of one promise may differ by, relative to it.
 _TWO_WAYS = 4e-9
 #: Durations from the start of one change to that of the next one, where none is stated.
 _DURATIONS_APART = 8
+#: Pairs of changes, by their distance, of which each has a correlation of its own.
+_MOST_PLACES = 4096
 
 
 class Correlations(Saved, ABC):
-    """Say what whitened noise leaves of changes beyond the one that is promised."""
+    """Say how far whitened noise is shifted by changes beyond the one that is promised."""
 
     @abstractmethod
-    def beyond(self, lags: Sequence[int]) -> NDArray:
-        """Return upper bounds of r at given lags (k,), in samples, in rising order.
+    def growth(self, count: int, separation: int) -> float:
+        """Bound the shift of so many changes of one run, relative to that of one.
 
-        Each bounds the correlation of any two changes that start so many samples apart or
-        more, relative to the largest square of one.
+        ``separation`` is the number of samples, at least one, from the start of a change to
+        that of the next one.
         """
 
     @abstractmethod
-    def any_shape(self) -> tuple[float, NDArray] | None:
-        """Return how much clearer a change of any shape shows, and the worst one (k,).
+    def any_shape(self) -> tuple[float, NDArray]:
+        """Bound the shift of a change of any shape, relative to that of one level.
 
-        The shape is one of signs. None where only levels were promised nowhere.
+        The other value is the pattern (k,) of signs that shows most, as far as it is known.
         """
 
 
@@ -63,8 +65,10 @@ class Change(Saved):
         How many of them are hidden in one run.
     separation : int
         Samples from the start of one to that of the next one, zero for any.
-    level : bool
-        Whether it keeps one level, so that a change that varies is another one.
+    varying : str
+        The words of a change of any shape, where only levels that are kept are hidden.
+    within : str
+        The size of a change in words, with a space before it.
     energy : bool
         Whether only its energy counts, so that the energies of separate ones add up.
     start : str
@@ -75,31 +79,28 @@ class Change(Saved):
     longest: int | None = 1
     events: int = 1
     separation: int = 0
-    level: bool = False
+    varying: str = ""
+    within: str = ""
     energy: bool = False
     start: str = ""
 
     @property
     def statement(self) -> str:
         """Say how often the change comes, and what it is."""
-        return f"{self._often}: {self.words}"
-
-    @property
-    def _often(self) -> str:
-        if self.energy:
-            kind = (
-                "change"
-                if self.longest is None
-                else f"window of {self.longest} samples"
-            )
-        else:
-            kind = "change"
+        kind = "change"
+        if self.energy and self.longest is not None:
+            kind = f"window of {self.longest} samples"
         if self.events == 1:
-            return f"one {kind} per run{self.start}"
+            return f"one {kind} per run{self.start}: {self.words}"
         apart = ", whenever they start"
         if self.separation:
             apart = f", starts >= {self.separation} samples apart"
-        return f"{self.events} {kind}s per run{apart}{self.start}"
+        return f"{self.events} {kind}s per run{apart}{self.start}: {self.words}"
+
+    @property
+    def of_any_shape(self) -> Change:
+        """The change of any shape that is as long and as large."""
+        return replace(self, words=self.varying, varying="")
 
     @property
     def is_one(self) -> bool:
@@ -133,34 +134,31 @@ class Change(Saved):
             What is known of changes that do not coincide.
         """
         if separation is None:
-            return float(count)
+            return 1.0 if count == 1 else float(count)
         bounds = [float(count)]
-        if separation >= max(self.separation, 1) and not self.energy:
-            bounds.append(float(math.ceil(count / self.events)))
         if self.energy:
             if self.longest is not None and separation >= self.longest:
                 bounds.append(math.sqrt(count) * (1 + 2 * EPS))
-        elif correlations is not None and self.events == 1:
-            bounds.append(_growth_of_one(count, separation, correlations))
+            return min(bounds)
+        if separation >= self.separation:  # as many groups of changes as are promised
+            bounds.append(float(math.ceil(count / self.events)))
+        if correlations is not None and self.events == 1:
+            bounds.append(correlations.growth(count, separation))
         elif correlations is not None and self.separation:
-            many = _growth_of_one(count, separation, correlations)
-            promised = _growth_of_one(self.events, self.separation, correlations)
+            many = correlations.growth(count, separation)
+            promised = correlations.growth(self.events, self.separation)
             bounds.append(max(1.0, many / promised * (1 + _TWO_WAYS)))
         return min(bounds)
 
 
-def _growth_of_one(count: int, separation: int, correlations: Correlations) -> float:
-    """Return the bound of the module's head over y."""
-    if count == 1:
-        return 1.0
-    places = np.arange(1, count)
-    shared = correlations.beyond((places * separation).tolist())
+def growth_apart(
+    count: int, separation: int, correlation: Callable[[int], float]
+) -> float:
+    """Return the bound of the module's head over y, from r of a number of samples."""
+    places = np.arange(1, min(count, _MOST_PLACES + 1))
+    shared = np.array([correlation(place * separation) for place in places.tolist()])
     square = count + 2 * float(np.dot(count - places, shared))
-    return min(math.sqrt(square * (1 + 4 * count * EPS)), float(count))
-
-
-def checked_distance(separation: object) -> int | None:
-    """Return a separation in samples, None where changes may start anywhere."""
-    if separation is None:
-        return None
-    return positive_integer(separation, "separation")
+    further = count - 1 - len(places)
+    if further > 0:  # places p + 1 .. n - 1, each of no more than the last correlation
+        square += float(shared[-1]) * further * (further + 1)
+    return min(math.sqrt(square * (1 + _TWO_WAYS)), float(count))

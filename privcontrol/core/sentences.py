@@ -10,12 +10,18 @@ from collections.abc import Sequence
 
 #: Part of a percentage that round-off may take it beyond a short number.
 _SLACK = 1e-9
+#: Share above which percentages have another digit.
+_NEARLY_ALL = 0.99
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, rounded up to one digit behind the point."""
-    tenths = math.ceil(1000 * share * (1 - _SLACK))
-    return f"{min(tenths, 1000) / 10:g}"
+    """Return a share in percent, rounded up to one digit behind the point.
+
+    Above 99 % it has two.
+    """
+    parts = 10 if share <= _NEARLY_ALL else 100
+    rounded = math.ceil(100 * parts * share * (1 - _SLACK))
+    return f"{min(rounded / parts, 100.0):g}"
 
 
 def listed(parts: Sequence[object]) -> str:
@@ -59,8 +65,6 @@ def lasting(levels: Sequence[float], counts: Sequence[int], distance: int) -> st
     return f"with changes {distance} apart the share found stays within {listed(kept)}"
 
 
-def varying(words: str, share: float) -> str:
+def varying(within: str, share: float) -> str:
     """Say how often a change that does not keep its level is found at most."""
-    return (
-        f"a change that varies meanwhile ({words}: found in up to {percent(share)} %)"
-    )
+    return f"a change that varies meanwhile (any shape{within}: found in up to {percent(share)} %)"

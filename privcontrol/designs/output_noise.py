@@ -109,6 +109,8 @@ class OutputNoise(SummedNoise, Saved):
     def _saved_fields(self) -> dict[str, object]:
         names = ("horizon", "family", "parts", "request", "guarantee")
         saved = {name: getattr(self, name) for name in names}
+        # what the noise leaves of further changes follows from its parts
+        saved["guarantee"] = replace(self.guarantee, correlations=None)
         return {"plant": self.plant_data, **saved}
 
     @classmethod
@@ -401,7 +403,7 @@ class OutputNoise(SummedNoise, Saved):
             text for text in scope.assumptions if not text.startswith(_ABOUT_MATRICES)
         ]
         scope = replace(scope, assumptions=(*clauses, *kept), models=fingerprints)
-        found = replace(self.guarantee, loss=loss, scope=scope)
+        found = replace(self.guarantee, loss=loss, scope=scope, correlations=None)
         return found if region is None else with_miss(found, region.miss)
 
     def save(self, path: str | Path) -> None:

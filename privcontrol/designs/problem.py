@@ -35,6 +35,7 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
+from ..noise.repetition import endless_changes
 from ..noise.shift import certify, shift_of_resolution
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import (
@@ -366,7 +367,11 @@ def promised(
         models=request.fingerprints(plant),
     )
     designed_for = request.without_miss().budget
-    guarantee = quoted(PrivacyGuarantee(loss, scope), designed_for)
+    changes = None
+    if request.horizon == math.inf and request.region is None:
+        changes = endless_changes(parts, request.adjacency, request.plants(plant))
+    guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
+    guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)
 
 

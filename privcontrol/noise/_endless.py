@@ -6,34 +6,20 @@ times come from the observability Gramian of V, summed in ball arithmetic with a
 tail. That the tail is small proves V stable. Noise of bounded size hides what the plant
 forgets. A secret that the plant remembers for ever, or that grows in it, is refused with
 the mode by name and with what to do.
-
-Several changes may come in one run. Let s_1, ..., s_k be what is left of them, whitened. No
-change is larger than y, and c(tau) bounds the inner product of two that begin tau samples
-apart or more. Then
-
-    |sum s_a|^2 <= k y^2 + 2 sum over m = 1 .. k - 1 of (k - m) c(t_m),
-
-since in the order of time k - m pairs are m places apart, which are t_m samples at least.
-That is m b if any two changes begin at least b samples apart. Otherwise at most one change
-begins at each of q inputs and at each sample, so m + 1 changes in a row take (m + 1) / q
-samples, rounded up.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import (
-    EPS,
     Ball,
     BallMatrix,
-    ball_matrix,
-    enclosure,
     float_above,
     frobenius_norm,
     largest_eigenvalue,
@@ -45,7 +31,6 @@ from ..core.errors import PrivacyError, UncertifiableError
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import growing_mode
 from ..secrets.secret import (
-    Apart,
     SecretInputs,
     SignalMoves,
     as_secret,
@@ -54,6 +39,9 @@ from ..secrets.secret import (
 )
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import largest_gain
+from ._apart import square_of_several
+
+T = TypeVar("T")
 
 #: Working bits, one after the other.
 _PRECISIONS = (256, 512, 1024, 2048, 4096)
@@ -62,15 +50,6 @@ _MOST_DOUBLINGS = 64
 _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
 _KNOWN_BITS = 44
-#: Values of a matrix, and bounds of their errors.
-Enclosed = tuple[NDArray, NDArray]
-
-#: Lags beyond the separation up to which products are evaluated one by one.
-_MOST_LAGS = 2000
-#: Bound of all later products, relative to the largest energy, below which that suffices.
-_UNCORRELATED = 1e-5
-#: Shapes of a change, above which nothing is made of their distance.
-_MOST_SHAPES = 200
 _LATER_STATES = (
     "models: a state at a later time fixes what came before it through the inverse of the "
     "plant, which is not known if the plant may vary; protect the initial state "
@@ -202,14 +181,36 @@ def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> f
 
     ``left()`` is V = M^-1 G in balls of the working bits.
     """
+
+    def largest(response: WhitenedResponse) -> float | None:
+        squares = response.squares(secret)
+        if not all(is_known(square) for square in squares):
+            return None
+        return max(upper_float(square.sqrt()) for square in squares)
+
+    return in_enough_digits(left, largest)
+
+
+def in_enough_digits(
+    left: Callable[[], LinearSystem], evaluate: Callable[[WhitenedResponse], T | None]
+) -> T:
+    """Return what is evaluated of a whitened response, with as many bits as that takes.
+
+    ``evaluate`` returns None if it takes more.
+
+    Raises
+    ------
+    UncertifiableError
+        If no number of bits is enough.
+    """
     for bits in _PRECISIONS:
         with working_bits(bits):
             try:
-                squares = WhitenedResponse.of(left()).squares(secret)
+                found = evaluate(WhitenedResponse.of(left()))
             except ArithmeticError:  # these are too few bits
                 continue
-            if all(_is_known(square) for square in squares):
-                return max(upper_float(square.sqrt()) for square in squares)
+            if found is not None:
+                return found
     raise UncertifiableError(
         "the noise's inverse together with the plant is not proven to be stable: a slow "
         "mode of the plant is too close to the unit circle for the noise's order; ask "
@@ -217,7 +218,7 @@ def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> f
     )
 
 
-def _is_known(square: Ball) -> bool:
+def is_known(square: Ball) -> bool:
     """Return whether the ball is finite and narrow."""
     if not square.is_finite():
         return False
@@ -244,7 +245,7 @@ class WhitenedResponse:
         gramian = system.C.transpose() * system.C
         power = system.A
         for _ in range(_MOST_DOUBLINGS):
-            square = _sum_of_squares(power)
+            square = sum_of_squares(power)
             if not square.is_finite():
                 break
             if square < _TAIL:
@@ -269,19 +270,19 @@ class WhitenedResponse:
 
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
         """Return the largest squared shift of changes that may come together."""
-        largest = _largest([self._largest_square(moves) for moves in members])
+        largest = largest_of([self.largest_square(moves) for moves in members])
         events = max(moves.events for moves in members)
         if events == 1 or not largest.is_finite():
             return largest
         return square_of_several(self.system, self.gramian, members, largest)
 
-    def _largest_square(self, moves: SignalMoves) -> Ball:
+    def largest_square(self, moves: SignalMoves) -> Ball:
         """Return the largest squared shift of some changes of one input."""
         counted = []
         for shape in moves.shapes:
             energies = self._shape_energies(moves.column, shape)
             counted += energies if moves.lasting else energies[-1:]
-        return _largest(counted) * Ball(float(moves.radius)) ** 2
+        return largest_of(counted) * Ball(float(moves.radius)) ** 2
 
     def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
         """Return the energy for every beginning of a shape, the whole one last."""
@@ -292,7 +293,7 @@ class WhitenedResponse:
         for value in shape:
             size = Ball(float(value))
             response = self.system.C * state + through * size
-            during += _sum_of_squares(response)
+            during += sum_of_squares(response)
             state = self.system.A * state + entry * size
             later = state.transpose() * self.gramian * state
             energies.append(during + later[0, 0])
@@ -305,7 +306,7 @@ class WhitenedResponse:
         return largest_eigenvalue(later + through.transpose() * through)
 
 
-def _largest(values: Sequence[Ball]) -> Ball:
+def largest_of(values: Sequence[Ball]) -> Ball:
     """Return the ball that reaches highest, or one of which nothing is known."""
     for value in values:
         if not value.is_finite():
@@ -313,176 +314,5 @@ def _largest(values: Sequence[Ball]) -> Ball:
     return max(values, key=lambda value: value.upper())
 
 
-def _sum_of_squares(matrix: BallMatrix) -> Ball:
+def sum_of_squares(matrix: BallMatrix) -> Ball:
     return sum((entry * entry for entry in matrix.entries()), Ball(0))
-
-
-# -- several changes in one run ------------------------------------------------------------
-
-
-def _together(
-    square: float, largest: Callable[[int], float], lags: Sequence[int]
-) -> float:
-    """Return the bound of the module's head from y^2, c and t_m, or k^2 y^2 if less."""
-    events = len(lags) + 1
-    total = events * square
-    for m, lag in enumerate(lags, start=1):
-        total += 2 * (events - m) * largest(lag)
-    least = min(total, events**2 * square)
-    return float(least * (1 + 4 * events * EPS))
-
-
-def _largest_from(by_lag: NDArray) -> NDArray:
-    """Return the largest value at each lag or later."""
-    return np.maximum.accumulate(by_lag[::-1])[::-1]
-
-
-def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> float:
-    """Return an upper bound of the 2-norm of any sum of changes over a horizon.
-
-    ``columns`` (m, M) are the changes of ``apart`` whitened, with entries as wrong as
-    ``error``.
-    """
-    entries = len(columns)
-    errors = np.broadcast_to(error, columns.shape)
-    wrong = np.linalg.norm(errors, axis=0).max()
-    size = np.linalg.norm(columns, axis=0).max() * (1 + entries * EPS)
-    rounding = (entries + 4) * EPS * size**2
-    slack = wrong * (2 * size + wrong) + rounding
-    starts = apart.starts
-    by_lag = np.zeros(np.ptp(starts) + 1)
-    for start in np.unique(starts):
-        same = columns[:, starts == start]
-        products = np.abs(same.T @ columns)
-        lags = np.abs(starts - start)
-        np.maximum.at(by_lag, lags, products.max(axis=0))
-    later = _largest_from(by_lag) + slack
-    square = float(size**2 + slack)
-    step = apart.separation
-    lags = range(step, apart.events * step, step)
-    total = _together(square, lambda lag: later[lag], lags)
-    return math.sqrt(total) * (1 + 4 * EPS)
-
-
-def square_of_several(
-    system: LinearSystem,
-    gramian: BallMatrix,
-    members: Sequence[SignalMoves],
-    largest: Ball,
-) -> Ball:
-    """Return a bound of the squared shift of several changes, in runs of any length.
-
-    ``system`` is what is left of the secret, in balls, ``gramian`` its observability
-    Gramian, and ``largest`` the squared shift of one change.
-    """
-    events = max(moves.events for moves in members)
-    separation = min(moves.separation for moves in members)
-    inputs = len({moves.column for moves in members})
-    lags = []
-    for m in range(1, events):
-        # at most one change begins at each input and sample
-        samples = math.ceil((m + 1) / inputs)
-        lags.append(max(m * separation, samples - 1))
-    square = upper_float(largest)
-    changes, columns = _changes(members, system.input_count)
-    if len(columns) > _MOST_SHAPES:
-        return Ball(_together(square, lambda lag: square, lags))
-    bounds = _by_lag(
-        system,
-        gramian,
-        changes,
-        lags[0],
-        square,
-        columns,
-    )
-    later = _largest_from(bounds)
-
-    def from_lag(lag: int) -> float:
-        place = min(lag - lags[0], len(later) - 1)
-        return float(later[place])
-
-    return Ball(_together(square, from_lag, lags))
-
-
-def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
-    """Return every change as a signal (L, q, S), and its input (S,)."""
-    longest = max(moves.longest for moves in members)
-    changes = []
-    columns = []
-    for moves in members:
-        for shape in moves.shapes:
-            for values in moves.beginnings(shape):
-                change = np.zeros((longest, inputs))
-                change[: len(values), moves.column] = moves.radius * values
-                changes.append(change)
-                columns.append(moves.column)
-    return np.stack(changes, axis=2), np.array(columns)
-
-
-def _by_lag(
-    system: LinearSystem,
-    gramian: BallMatrix,
-    changes: NDArray,
-    first: int,
-    square: float,
-    columns: NDArray,
-) -> NDArray:
-    """Bound |<s_a, s_b>| at each lag from ``first``, in the end for all later ones.
-
-    With h_i(t) the response to change i, X its states when it is over, at t = L, Q the
-    Gramian and W(s) = sum over t of (A^T)^t C^T h(t + s), which begins with W(L) = Q X,
-
-        <s_i, s_j> = sum over t < L - tau of h_i(t + tau)^T h_j(t) + x_i^T W_j(L - tau)
-
-    for tau <= L. Later x_i goes on by A^(tau - L), and W_j(0) stays. All products from tau
-    on are at most y times what is left of a response from tau on, by Cauchy and Schwarz.
-    """
-    A, B, C, D = system.matrices
-    states = BallMatrix(A.nrows(), changes.shape[2])
-    responses = []
-    for values in changes:
-        entering = ball_matrix(values)
-        responses.append(C * states + D * entering)
-        states = A * states + B * entering
-    echoes = [gramian * states]
-    for response in reversed(responses):
-        later_on = A.transpose() * echoes[-1]
-        echoes.append(C.transpose() * response + later_on)
-    during = [enclosure(response) for response in responses]
-    length = len(changes)
-    for _ in range(first - length):
-        states = A * states
-    heard = [enclosure(echo) for echo in echoes]
-    bounds = []
-    beyond = square
-    for lag in range(first, first + _MOST_LAGS):
-        left = max(length - lag, 0)
-        response = during[lag:]
-        later = [*response, enclosure(states)]
-        rest = _products([*response, enclosure(gramian * states)], later)
-        largest = np.diag(rest).max()
-        bound = math.sqrt(square * largest)
-        if not bound <= 2 * beyond:  # the digits are used up
-            break
-        beyond = min(beyond, bound)
-        if beyond <= _UNCORRELATED * square:
-            break
-        products = _products(later, [*during[:left], heard[length - left]])
-        if lag == 0:  # no two changes of one input begin at once
-            products[columns[:, None] == columns] = 0.0
-        bounds.append(min(float(products.max()), beyond))
-        if lag >= length:
-            states = A * states
-    bounds.append(beyond)
-    return np.array(bounds) * (1 + 16 * EPS)
-
-
-def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
-    """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
-    X, X_errors = map(np.vstack, zip(*left))
-    Y, Y_errors = map(np.vstack, zip(*right))
-    X_size = np.abs(X)
-    X_errors = X_errors + 2 * len(X) * EPS * X_size  # that of the product as well
-    Y_largest = np.abs(Y) + Y_errors
-    wrong = X_size.T @ Y_errors + X_errors.T @ Y_largest
-    return np.abs(X.T @ Y) + wrong

@@ -42,6 +42,7 @@ from ..core._linalg import (
     upper_float,
     working_bits,
 )
+from ..core._objects import ByContent, Saved
 from ..core._progress import solve
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
@@ -126,14 +127,7 @@ def shift_between(
     UncertifiableError
         If no bound is verified.
     """
-    by_system = {secret.system: secret for secret in secrets}
-    different = tuple(by_system.values())
-    white = PartSum(parts).white
-    floor = None
-    if white.all():
-        floor = Undone(LinearSystem.gain(np.diag(white)), different)
-    every = (_undone(part, different, floor) for part in parts)
-    own = next(filter(None, every), None)
+    own, floor = undone(parts, secrets)
     if own is None:
         if floor is None:
             enters = any(part.drive is not None for part in parts)
@@ -146,6 +140,20 @@ def shift_between(
         return joint_shift(shift, floor.shift(horizon))
     except UncertifiableError:  # independent noise does not follow the plant
         return shift
+
+
+def undone(
+    parts: Sequence[NoisePart], secrets: Sequence[SecretInputs]
+) -> tuple[Undone | None, Undone | None]:
+    """Return how filtered noise is undone, and a floor, each None if there is none."""
+    by_system = {secret.system: secret for secret in secrets}
+    different = tuple(by_system.values())
+    white = PartSum(parts).white
+    floor = None
+    if white.all():
+        floor = Undone(LinearSystem.gain(np.diag(white)), different)
+    every = (_undone(part, different, floor) for part in parts)
+    return next(filter(None, every), None), floor
 
 
 def _undone(
@@ -192,7 +200,7 @@ def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Undone:
+class Undone(ByContent, Saved):
     """Noise that is undone, and a secret under each vertex of a plant.
 
     Attributes
@@ -209,6 +217,10 @@ class Undone:
     square: LinearSystem
     secrets: tuple[SecretInputs, ...]
     response: LinearSystem | None = None
+
+    def whitened(self) -> LinearSystem:
+        """Return what is left of the secret under a single plant, in balls."""
+        return self._left(None).vertices[0]
 
     def shift(self, horizon: float, largest: float = math.inf) -> float:
         """Bound every privacy shift, for any sequence of vertices."""

@@ -48,7 +48,8 @@ from ..secrets.secret import (
 )
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import largest_gain, tell_apart
-from ._endless import largest_apart, secrets_of
+from ._apart import largest_apart
+from ._endless import secrets_of
 from ._varying import shift_between, undone_at_entry
 from .parts import Correlated, Driven, Filtered, NoisePart, PartSum, Structured, White
 

@@ -373,28 +373,40 @@ class DisturbanceAdjacency(PlantAdjacency):
                 energy=True,
                 start=self._starting,
             )
+        each = " each" if self.events > 1 else ""
+        sizes = self._sizes("any input")
+        names, within = self._names_within("any input")
+        varying = ""
+        if self.profiles is not None:
+            words = f"{sizes}, with one of {len(self.profiles)} given profiles"
+        elif self.duration == 1:
+            words = f"{sizes}, at one sample{each}"
+        else:
+            level = "to one other level" if self.events == 1 else "a level"
+            lasts = f"1 to {self.duration} samples"
+            words = f"{names}, {level}{within}{each}, kept for {lasts}"
+            varying = f"{names}, {self._of_any_shape}"
         return Change(
-            self._words,
+            words,
             max(map(len, self.shapes)),
             self.events,
             self.separation,
-            level=self.profiles is None and self.duration > 1,
+            varying=varying,
+            within=within,
             start=self._starting,
         )
 
     @property
-    def _words(self) -> str:
-        """Which signals change to what, in words."""
-        each = " each" if self.events > 1 else ""
-        if self.profiles is not None:
-            sizes = self._sizes("any input")
-            return f"{sizes}, with one of {len(self.profiles)} given profiles"
-        if self.duration == 1:
-            return f"{self._sizes('any input')}, at one sample{each}"
-        names, radius = self._names_within("any input")
+    def _of_any_shape(self) -> str:
+        """A change of any shape in words, as short as its line asks for."""
+        _, within = self._names_within("any input")
         if self.events == 1:
-            return f"{names}, to one other level{radius}, kept for 1 to {self.duration} samples"
-        return f"{names}, a level{radius}{each}, kept for 1 to {self.duration} samples"
+            return (
+                f"of any shape{within}, over at most {self.duration} samples in a row"
+            )
+        if self.separation:
+            return f"any shape{within}, {self.duration} samples"
+        return f"of any shape{within}, over {self.duration} samples each"
 
     @property
     def _starting(self) -> str:
@@ -516,7 +528,10 @@ class JointAdjacency(Adjacency, Frozen):
         lengths = [each.longest for each in once]
         longest = None if None in lengths else max(filter(None, lengths))
         words = ", or ".join(each.words for each in once)
-        return Change(words, longest, level=any(each.level for each in once))
+        varying = ""
+        if any(each.varying for each in once):
+            varying = ", or ".join(each.varying or each.words for each in once)
+        return Change(words, longest, varying=varying)
 
     @property
     def statement(self) -> str:

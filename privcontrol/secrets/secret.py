@@ -22,7 +22,7 @@ from ..core._linalg import (
     rational_matrix,
     working_bits,
 )
-from ..core._objects import ByContent
+from ..core._objects import ByContent, Saved
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold, Moves
 from ..systems.linear import LinearSystem, Plant, reached_states, response_from_rest
@@ -94,7 +94,7 @@ class Responses:
 
 
 @dataclass(frozen=True, eq=False)
-class SignalMoves(ByContent):
+class SignalMoves(ByContent, Saved):
     """Changes of one secret input.
 
     Attributes
@@ -157,7 +157,7 @@ class SignalMoves(ByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class SecretInputs(ByContent):
+class SecretInputs(ByContent, Saved):
     """Secret inputs of a plant, with the changes of them that must be hidden.
 
     The moves of an initial state enter as impulses. The output after x(0) = z is the

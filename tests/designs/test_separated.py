@@ -7,6 +7,7 @@ import control as ct
 import cvxpy
 import numpy as np
 import pytest
+from mpmath import mpf, sqrt, workdps
 
 import privcontrol as pc
 
@@ -96,12 +97,13 @@ def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
 ):
     """Equal spacing attains it: (sum over m of (k - m) a^(m b)) is what k pulses share."""
     apart = max(separation, 1)  # two changes of one input are a sample apart anyway
-    pairs = sum((events - m) * abs(pole) ** (m * apart) for m in range(1, events))
-    exact = math.sqrt((events + 2 * pairs) / (1 - pole**2))
-    found = white_shift(lag(pole), events=events, separation=separation)
-    # of products below 1e-5 only their bound counts, and beyond 2,000 lags
-    far = (events - 1) * separation > 2000
-    assert exact <= found <= exact * (1.02 if far else 1 + 1e-4)
+    with workdps(40):
+        size = abs(mpf(pole))
+        pairs = sum((events - m) * size ** (m * apart) for m in range(1, events))
+        exact = sqrt((events + 2 * pairs) / (1 - size**2))
+        found = white_shift(lag(pole), events=events, separation=separation)
+        # of products below 1e-7 only their bound counts
+        assert exact <= found <= exact * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,0 +1,362 @@
+"""Several changes of one run, and changes of any shape, beside sums of responses and all patterns."""
+
+import copy
+import itertools
+import json
+import pickle
+
+import control as ct
+import numpy as np
+import pytest
+import scipy.linalg
+from scipy.stats import norm
+
+import privcontrol as pc
+from privcontrol.core import PrivacyGuarantee
+from privcontrol.noise._patterns import largest_pattern
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+#: Samples in which README's rooms forget a person to 1e-13.
+FORGOTTEN = 1500
+
+
+def offices():
+    """README's two offices, sampled every quarter of an hour."""
+    room, door = [[-3.1, 2.7], [0.18, -0.19]], [[0.5, 0], [0, 0]]
+    return ct.ss(
+        np.kron(np.eye(2), room) - np.kron([[1, -1], [-1, 1]], door),
+        np.kron(np.eye(2), [[1.7, 0.17], [0, 0]]),
+        [[1, 0, 0, 0], [0, 0, 1, 0]],
+        0,
+        states=["east", "east walls", "west", "west walls"],
+        inputs=["heat east", "people east", "heat west", "people west"],
+        outputs=["T east", "T west"],
+    ).sample(0.25)
+
+
+PEOPLE = {"people east": 1.0, "people west": 1.0}
+
+
+def lag(pole):
+    return ct.ss(pole, 1, 1, 0, 1, states=["level"], inputs=["w"], outputs=["y"])
+
+
+def designed(plant, secret, horizon=np.inf, **options):
+    return pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=secret,
+        max_std=np.inf,
+        **({"models": "exact"} | options),
+    )
+
+
+@pytest.fixture(scope="module")
+def readme():
+    plant = offices()
+    lqg = {
+        "Q": np.diag([1, 0, 1, 0]),
+        "R": 0.02,
+        "QN": np.diag([1, 0.01, 1, 0.01]) / 100,
+        "RN": 0.01,
+        "controls": ["heat east", "heat west"],
+    }
+    public = pc.private_lqg(plant, **lqg)
+    secret = pc.DisturbanceAdjacency(PEOPLE, duration=12)
+    return designed(plant, secret, weight=public)
+
+
+def impulse(system, samples):
+    """The response (samples, p, q) of A, B, C, D in doubles."""
+    A, B, C, D = system
+    found = [D]
+    state = B
+    for _ in range(samples - 1):
+        found.append(C @ state)
+        state = A @ state
+    return np.array(found)
+
+
+def whitened(noise, samples, signals):
+    """Responses (q, samples, p) of M^-1 G to unit impulses, from the noise's own numbers."""
+    (part,) = noise.parts
+    A, B, C, D = part.shaping.matrices
+    back = np.linalg.inv(D)
+    undo = (A - B @ back @ C, B @ back, -back @ C, back)
+    plant = noise.plant
+    entry = [plant.input_labels.index(name) for name in signals]
+    G = impulse((plant.A, plant.B[:, entry], plant.C, plant.D[:, entry]), samples)
+    M = impulse(undo, samples)
+    size = 2 * samples
+    spectrum = np.fft.rfft(M, size, axis=0) @ np.fft.rfft(G, size, axis=0)
+    return np.fft.irfft(spectrum, size, axis=0)[:samples].transpose(2, 0, 1)
+
+
+def levels(responses, longest):
+    """Responses to levels of 1 to ``longest`` samples."""
+    found = []
+    for response in responses:
+        kept = np.zeros_like(response)
+        for k in range(longest):
+            kept[k:] += response[: len(response) - k]
+            found.append(kept.copy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    "count, bound, attained",
+    [
+        (2, 0.7983, 0.7933),
+        (5, 1.3322, 1.3124),
+        (20, 2.7437, 2.6885),
+        (60, 4.7824, 4.6809),
+        (365, 11.826, 11.570),
+    ],
+)
+def test_a_stay_a_day_is_found_the_more_often_the_longer_it_goes_on(
+    readme, count, bound, attained
+):
+    """README's loop: the bound is certified, and equal stays at equal distance come near it."""
+    found = readme.guarantee.repeated(count, separation=96)
+    assert found.gdp == pytest.approx(bound, rel=1e-4)
+    changes = levels(whitened(readme, FORGOTTEN, PEOPLE), 12)
+    sizes = []
+    for change in changes:
+        shared = [
+            np.sum(change[m * 96 :] * change[: len(change) - m * 96]) for m in range(15)
+        ]
+        places = np.arange(1, min(count, 15))
+        square = count * shared[0] + 2 * np.dot(count - places, np.take(shared, places))
+        sizes.append(np.sqrt(square))
+    assert max(sizes) == pytest.approx(attained, rel=1e-4)
+    assert max(sizes) <= found.gdp
+    assert readme.guarantee.repeated(count).gdp == pytest.approx(
+        count * readme.guarantee.gdp, rel=1e-12
+    )
+
+
+def test_the_correlation_of_stays_a_day_apart(readme):
+    """s = 1 + 2 sum r(96 m) = 1.35266, from the growth of the square at many changes."""
+    y = readme.guarantee.gdp
+    more = [readme.guarantee.repeated(n, separation=96).gdp ** 2 for n in (1000, 2000)]
+    assert (more[1] - more[0]) / 1000 / y**2 == pytest.approx(1.35266, abs=1e-5)
+
+
+def test_changes_at_any_distance_and_on_any_signal_stay_below_the_bound(readme):
+    """Random stays of both signals, of all lengths and signs, at random distances."""
+    rng = np.random.default_rng(0)
+    changes = levels(whitened(readme, FORGOTTEN, PEOPLE), 12)
+    for apart, count in ((1, 4), (5, 6), (13, 8), (40, 5)):
+        bound = readme.guarantee.repeated(count, separation=apart).gdp
+        assert bound <= count * readme.guarantee.gdp * (1 + 1e-12)
+        largest = 0.0
+        for _ in range(60):
+            starts = np.cumsum(apart + rng.integers(0, 3, count) * rng.integers(0, 2))
+            total = np.zeros((FORGOTTEN + starts[-1], 2))
+            alike = rng.random() < 0.5
+            for start in starts:
+                change = changes[11] if alike else changes[rng.integers(24)]
+                sign = 1.0 if alike else rng.choice([-1.0, 1.0])
+                total[start : start + FORGOTTEN] += sign * change
+            largest = max(largest, np.linalg.norm(total))
+        assert largest <= bound * (1 + 1e-12)
+        assert largest >= 0.7 * bound
+
+
+@pytest.mark.parametrize("pole", [0.9, -0.9, 0.5])
+@pytest.mark.parametrize("count, apart", [(3, 1), (7, 4), (50, 10)])
+def test_a_single_mode_has_the_closed_form(pole, count, apart):
+    """Behind white noise a change is pole^t: r(tau) = |pole|^tau, up to what is far apart."""
+    plant = lag(pole)
+    noise = designed(plant, pc.DisturbanceAdjacency(1.0), order=0)
+    pairs = sum((count - m) * abs(pole) ** (m * apart) for m in range(1, count))
+    growth = min(np.sqrt(count + 2 * pairs), count)
+    found = noise.guarantee.repeated(count, separation=apart).gdp
+    assert growth <= found / noise.guarantee.gdp * (1 + 1e-9)
+    assert found / noise.guarantee.gdp <= growth * (1 + 1e-6)
+
+
+def test_the_text_says_what_repetition_does(readme):
+    lines = str(readme.guarantee).splitlines()
+    assert max(map(len, lines)) <= 120
+    assert lines[1] == (
+        "Meaning:    a test wrong in 5 % of the runs without the change finds at most 13.3 "
+        "% of those with it (guessing: 5 %)"
+    )
+    assert lines[2] == (
+        "Hides:      one change per run: people east or people west, to one other level "
+        "within 1, kept for 1 to 12 samples"
+    )
+    assert lines[3].startswith(
+        "Not hidden: repetition (2, 7, 20 changes 96 apart: found in up to 19.9, 48, 86.5 "
+        "%); "
+    )
+    told = " ".join(readme.guarantee.explain().split())
+    assert (
+        "a change that varies meanwhile (any shape within 1: found in up to 19.2 %)"
+        in told
+    )
+    assert (
+        "1: 13.3 %, 2: 19.9 %, 5: 37.8 %, 20: 86.5 %, 60: 99.92 %, 365: 100 %" in told
+    )
+    assert "25 % for up to 2, 50 % for up to 7, 90 % for up to 22" in told
+    for count, share in ((2, 0.25), (7, 0.5), (22, 0.9)):
+        y = [
+            readme.guarantee.repeated(n, separation=96).gdp for n in (count, count + 1)
+        ]
+        found = norm.cdf(norm.ppf(0.05) + np.array(y))
+        assert found[0] <= share < found[1]
+    for words in ("for ever", "whatever", "at any time"):
+        assert words not in told
+
+
+def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
+    g = readme.guarantee
+    far = g.repeated(20, separation=96).gdp
+    copies = [
+        pickle.loads(pickle.dumps(g)),
+        copy.deepcopy(g),
+        PrivacyGuarantee.from_dict(json.loads(json.dumps(g.to_dict()))),
+    ]
+    readme.save(tmp_path / "noise.json")
+    copies.append(pc.load(tmp_path / "noise.json").guarantee)
+    for other in copies:
+        assert other == g and str(other) == str(g)
+        assert other.repeated(20, separation=96).gdp == far
+        assert other.any_shape().gdp == g.any_shape().gdp
+    assert "undone" not in (tmp_path / "noise.json").read_text()
+    assert g.released(3).repeated(20, separation=96).gdp == pytest.approx(
+        np.sqrt(3) * far, rel=1e-12
+    )
+
+
+def test_repeated_changes_are_another_secret(readme):
+    g = readme.guarantee
+    twice = g.repeated(2, separation=96)
+    assert twice.scope.statement.startswith(
+        "2 changes per run, starts >= 96 samples apart: people east"
+    )
+    with pytest.raises(ValueError, match="different adjacencies"):
+        g + twice
+    assert g.repeated(1, separation=5) == g
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="count"):
+            g.repeated(wrong)
+        with pytest.raises(ValueError, match="separation"):
+            g.repeated(2, separation=wrong)
+    with pytest.raises(TypeError, match="separation"):
+        g.repeated(2, separation=1.5)
+
+
+def test_other_secrets_are_released_and_not_repeated():
+    noise = designed(
+        pc.plants.vehicle(), pc.StateAdjacency({"position": 1.0}), horizon=10
+    )
+    with pytest.raises(ValueError, match=r"released\(n\)"):
+        noise.guarantee.repeated(2)
+    with pytest.raises(ValueError, match="levels that are kept"):
+        noise.guarantee.any_shape()
+    assert noise.guarantee.released(4).gdp == pytest.approx(
+        2 * noise.guarantee.gdp, rel=1e-12
+    )
+
+
+def test_a_design_for_several_changes_goes_on_from_them():
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, events=5, separation=24, duration=3)
+    noise = designed(lag(0.9), secret)
+    g = noise.guarantee
+    assert g.repeated(5, separation=24).gdp == g.gdp
+    assert g.repeated(3, separation=30).gdp == g.gdp
+    ten = g.repeated(10, separation=24).gdp
+    assert g.gdp * np.sqrt(2) <= ten <= g.gdp * np.sqrt(2) * 1.05
+    assert g.repeated(5).gdp == pytest.approx(5 * g.gdp, rel=1e-12)
+    text = str(g).splitlines()[3]
+    assert "repetition (10, 35, 100 changes 24 apart" in text
+    one = designed(lag(0.9), pc.DisturbanceAdjacency({"w": 1.0}, duration=3))
+    # a design for several changes is never dearer than one change's, scaled to them
+    growth = one.guarantee.repeated(5, separation=24).gdp / one.guarantee.gdp
+    assert noise.std <= one.std * growth * 1.011
+
+
+def test_a_person_in_several_windows():
+    secret = pc.DisturbanceAdjacency.person(2.0, 8.0, inputs=["w"], window=24)
+    g = designed(lag(0.9), secret).guarantee
+    assert g.repeated(9, separation=24).gdp == pytest.approx(3 * g.gdp, rel=1e-12)
+    assert g.repeated(9, separation=23).gdp == pytest.approx(9 * g.gdp, rel=1e-12)
+    assert "one window of 24 samples per run" in str(g)
+    assert "repetition (2, 7, 20 changes 24 apart" in str(g)
+
+
+def test_where_no_correlation_is_known_changes_add_up():
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    box = pc.PlantBox(lag(0.9), A=[[0.01]])
+    region = designed(lag(0.9), secret, models=box, floor=1.0).guarantee
+    known = PrivacyGuarantee.black_box(BUDGET, secret)
+    for g in (region, known):
+        assert g.repeated(3, separation=50).loss == g.repeated(3).loss
+        assert "a change that repeats (n of them may show n times as clearly)" in str(g)
+        assert "a change that repeats" in g.explain().partition("Repetition:")[2]
+    assert region.repeated(3).gdp == pytest.approx(3 * region.gdp, rel=1e-12)
+    # a path of three moves, each hidden by the pair
+    assert known.repeated(3).epsilon(0.5) <= 3.0
+
+
+# -- any shape -----------------------------------------------------------------------
+
+
+def test_a_change_of_any_shape_shows_as_its_worst_pattern_of_signs(readme):
+    """All 2^12 patterns of both signals, from sums of responses."""
+    found = readme.guarantee.any_shape()
+    largest = 0.0
+    for response in whitened(readme, FORGOTTEN, PEOPLE):
+        shifted = np.zeros((12, *response.shape))
+        for k in range(12):
+            shifted[k, k:] = response[: FORGOTTEN - k]
+        flat = shifted.reshape(12, -1)
+        gram = flat @ flat.T
+        for signs in itertools.product((-1.0, 1.0), repeat=11):
+            w = np.array([1.0, *signs])
+            largest = max(largest, w @ gram @ w)
+        if np.isclose(found.worst @ gram @ found.worst, largest, rtol=1e-9):
+            reached = True
+    assert reached
+    assert found.gdp == pytest.approx(np.sqrt(largest), rel=1e-9)
+    assert found.gdp >= np.sqrt(largest) * (1 - 1e-12)
+    assert 100 * found.detection() == pytest.approx(19.2, abs=0.05)
+    assert found.scope.statement == (
+        "one change per run: people east or people west, of any shape within 1, over at "
+        "most 12 samples in a row"
+    )
+    assert found.worst.shape == (12,)
+    back = PrivacyGuarantee.from_dict(found.to_dict())
+    assert back == found and np.array_equal(back.worst, found.worst)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 10])
+def test_the_largest_pattern_is_found_among_all(size):
+    rng = np.random.default_rng(size)
+    for _ in range(5):
+        root = rng.standard_normal((size, size + 2))
+        gram = root @ root.T
+        every = np.array(list(itertools.product((-1.0, 1.0), repeat=size)))
+        exact = np.einsum("ij,jk,ik->i", every, gram, every).max()
+        bound, signs = largest_pattern(gram)
+        assert exact <= bound <= exact * (1 + 1e-12)
+        assert signs @ gram @ signs == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [25, 60, 300])
+def test_longer_patterns_are_bounded_from_above(size):
+    """Where all products have one sign, constants are the worst and the bound is attained."""
+    gram = scipy.linalg.toeplitz(0.9 ** np.arange(size))
+    bound, signs = largest_pattern(gram)
+    assert gram.sum() <= bound <= gram.sum() * (1 + 1e-6)
+    assert abs(signs.sum()) == size
+    rng = np.random.default_rng(0)
+    if size <= 200:
+        root = rng.standard_normal((size, 9))
+        gram = root @ root.T + np.eye(size)
+        bound, signs = largest_pattern(gram)
+        reached = signs @ gram @ signs
+        assert reached <= bound <= reached * np.pi / 2
