@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core._linalg import product
-from ..systems.linear import LinearSystem, spectral_radius
+from ..systems.linear import LinearSystem, narrowed, spectral_radius
 from .controller import Law
 from .side import LinearSide, NonlinearSide
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
 _DOUBLED = 1000
+#: Columns of a root, relative to its rows, up to which no time is spent on fewer.
+_WIDEST = 3
 #: A loop that starts at zero.
 AT_REST = np.zeros((0, 1))
 #: What drives a loop, by name: white factors, or signals (T, size, runs).
@@ -251,23 +253,28 @@ class LoopDynamics:
         """Return variances (T + 1, k) of rows that white noise causes.
 
         It enters drives by factors, after a ``source`` with the root ``start`` of the
-        covariance of its first state. The covariance of all states is carried on.
+        covariance of its first state. A root of the covariance of all states is carried
+        on: where the plant's and the estimate's variances nearly cancel, their squares
+        would lose what is left.
         """
         n = self.side.order
         order = 0 if source is None else source.order
-        covariance = np.zeros((self.size + order, self.size + order))
+        size = self.size + order
+        spread = np.zeros((size, 0))
         if start is not None:
-            covariance[:order, :order] = start @ start.T
+            spread = np.zeros((size, start.shape[1]))
+            spread[:order] = start
         found = np.empty((samples + 1, len(rows.each)))
         for t in range(samples):
             system = self.sensed(t, rows.each, factors)
             if source is not None:
                 system = system.after(source)
             direct = np.sum(system.D**2, axis=1)
-            found[t] = np.sum(system.C @ covariance * system.C, axis=1) + direct
-            covariance = system.A @ covariance @ system.A.T + system.B @ system.B.T
-        states = covariance[order : order + n, order : order + n]
-        found[-1] = np.sum(rows.last @ states * rows.last, axis=1)
+            found[t] = np.sum((system.C @ spread) ** 2, axis=1) + direct
+            spread = np.hstack([system.A @ spread, system.B])
+            if spread.shape[1] > _WIDEST * size:
+                spread = narrowed(spread)
+        found[-1] = np.sum((rows.last @ spread[order : order + n]) ** 2, axis=1)
         return found
 
 

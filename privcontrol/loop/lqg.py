@@ -22,13 +22,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS
+from ..core._linalg import EPS, midpoints
 from ..core._objects import ByContent, Saved
 from ..core.errors import UncertifiableError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
 from ..systems.linear import LinearSystem, Plant, narrowed, root, sum_of
+from ._exact_readings import ExactReading, exact_readings
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, present
 
@@ -195,6 +196,10 @@ class Knowledge:
 
     def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
         """The filter's steps, one for each sample. At ``lost`` ones nothing is read."""
+        if self.reads_exactly:
+            for reading in self._readings(samples, lost):
+                yield Step.of(reading)
+            return
         spread = self.start
         unknown = self.unknown
         for t in range(samples):
@@ -202,6 +207,23 @@ class Knowledge:
             yield step
             spread = step.ahead
             unknown = self.system.A @ step.unseen
+
+    @cached_property
+    def reads_exactly(self) -> bool:
+        """Return whether some readings carry no fresh noise, and all of x(0) is known.
+
+        The start is known as a covariance, that is.
+        """
+        F = self.system.D
+        scaled = F / _sizes(np.linalg.norm(F, axis=1))[:, None]
+        values = np.linalg.svd(scaled, compute_uv=False)
+        rank = np.count_nonzero(values > _ROUNDINGS * EPS)
+        return rank < len(F) and not self.unknown.shape[1]
+
+    def _readings(
+        self, samples: int, lost: Container[int] = ()
+    ) -> Iterator[ExactReading]:
+        return exact_readings(self.system, self.start, samples, lost)
 
     def _read(self, spread: NDArray, unknown: NDArray, lost: bool) -> Step:
         """The gains of one reading, with the exact limit for what is unknown.
@@ -393,6 +415,19 @@ class Step:
     ahead: NDArray
     unseen: NDArray
     news: NDArray
+
+    @classmethod
+    def of(cls, reading: ExactReading) -> Step:
+        """Return a reading in doubles."""
+        spread, after, ahead = (
+            root(midpoints(covariance))
+            for covariance in (reading.before, reading.after, reading.ahead)
+        )
+        correct = midpoints(reading.correct)
+        advance = midpoints(reading.advance)
+        known = spread[:, :0]
+        news = midpoints(reading.news)
+        return cls(spread, known, correct, advance, after, ahead, known, news)
 
     @property
     def covariance(self) -> NDArray:

@@ -1,0 +1,160 @@
+"""The Kalman filter where some readings carry no noise, in many digits.
+
+There a reading may tell a direction of plant and noise exactly, and its covariance is
+singular. What is known exactly must then be told from what is known well: in double
+precision the rounding of earlier samples passes for information. So covariances are
+carried on in `_BITS` bits, and beside them the rounding of the data: noise of the size
+of the last place of every double. A combination of readings whose variance is not above
+that rounding tells nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core._linalg import EPS, BallMatrix, ball_matrix, midpoints, working_bits
+from ..core.errors import UncertifiableError
+from ..systems.linear import LinearSystem
+
+#: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
+#: below that of doubles.
+_BITS = 1024
+#: Standard deviations of the data's rounding below which a reading tells nothing.
+_ROUNDINGS = 64
+#: The largest part of a state's variance that rounding of the data may be.
+_MOST = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class ExactReading:
+    """What one sample tells, with N states and p readings, of which k are news.
+
+    Attributes
+    ----------
+    before, after, ahead : BallMatrix, shapes (N, N)
+        Covariances of the errors of the prediction, of the estimate, and of the next
+        prediction.
+    correct, advance : BallMatrix, shapes (N, p)
+        Gains on the innovation, of the estimate and of the next prediction.
+    news : BallMatrix, shape (k, p)
+        Combinations of the innovation that are independent, of variance one.
+    exact : BallMatrix, shape (p - k, p)
+        The other combinations, which are zero.
+    """
+
+    before: BallMatrix
+    after: BallMatrix
+    ahead: BallMatrix
+    correct: BallMatrix
+    advance: BallMatrix
+    news: BallMatrix
+    exact: BallMatrix
+
+
+def exact_readings(
+    system: LinearSystem, start: NDArray, samples: int, lost: Container[int] = ()
+) -> Iterator[ExactReading]:
+    """Yield the filter's steps from the root ``start`` (N, k) of a covariance.
+
+    At ``lost`` samples nothing is read. `UncertifiableError` where rounding of the data
+    grows to what the readings tell.
+    """
+    A, G, C, F = system.matrices
+    with working_bits(_BITS):
+        begun = ball_matrix(start)
+        covariance = begun * begun.transpose()
+    rounded = np.diag(EPS**2 * np.sum(start**2, axis=1))
+    largest = np.linalg.norm(start, axis=1)
+    for t in range(samples):
+        sizes = np.sqrt(np.maximum(np.diag(midpoints(covariance)), 0.0))
+        terms = np.abs(C) @ sizes + np.linalg.norm(F, axis=1)
+        errors = C @ rounded @ C.T + np.diag((EPS * terms) ** 2)
+        with working_bits(_BITS):
+            step = _read(system, covariance, errors, t in lost)
+        yield step
+        gain = midpoints(step.advance)
+        moved = np.abs(A) @ sizes + np.linalg.norm(G, axis=1) + np.abs(gain) @ terms
+        largest = np.maximum(largest, moved)
+        kept = A - gain @ C
+        rounded = kept @ rounded @ kept.T + np.diag((EPS * moved) ** 2)
+        if (np.diag(rounded) > _MOST * largest**2).any():
+            raise UncertifiableError(
+                f"RN: after {t + 1} samples double precision does not hold what readings "
+                "without noise tell: the filter of this plant makes rounding errors "
+                "grow. Pass an RN > 0, such as the variance of the sensor's last digit"
+            )
+        covariance = step.ahead
+
+
+def _read(
+    system: LinearSystem, covariance: BallMatrix, errors: NDArray, lost: bool
+) -> ExactReading:
+    """One reading, which tells nothing more than its errors (p, p) by rounding."""
+    A, G, C, F = map(ball_matrix, system.matrices)
+    seen = covariance * C.transpose()
+    moved = (A * seen + G * F.transpose()).mid()
+    if lost:
+        news = exact = ball_matrix(np.zeros((0, len(errors))))
+    else:
+        news, exact = _independent(C * seen + F * F.transpose(), errors)
+    told = news.transpose() * news
+    correct = (seen * told).mid()
+    advance = (moved * told).mid()
+    after = _symmetric(covariance - correct * seen.transpose())
+    ahead = A * covariance * A.transpose() + G * G.transpose()
+    ahead = _symmetric(ahead - advance * moved.transpose())
+    return ExactReading(covariance, after, ahead, correct, advance, news, exact)
+
+
+def _independent(
+    variances: BallMatrix, errors: NDArray
+) -> tuple[BallMatrix, BallMatrix]:
+    """Combinations of signals of variance one, and those without variance.
+
+    The signal that stands out of its errors most is taken out of all others, as long
+    as one stands out of its errors at all.
+    """
+    size = len(errors)
+    table = variances.mid().tolist()
+    combined = ball_matrix(np.eye(size)).tolist()
+    errors = errors.copy()
+    left = list(range(size))
+    news = []
+    while left:
+        clear = [_ratio(float(table[i][i]), errors[i, i]) for i in left]
+        best = max(clear)
+        if best <= _ROUNDINGS**2:
+            break
+        k = left.pop(clear.index(best))
+        variance = table[k][k]
+        news.append([entry / variance.sqrt() for entry in combined[k]])
+        for i in left:
+            share = (table[i][k] / variance).mid()
+            table[i] = [(a - share * b).mid() for a, b in zip(table[i], table[k])]
+            pairs = zip(combined[i], combined[k])
+            combined[i] = [(a - share * b).mid() for a, b in pairs]
+            errors[i] -= float(share) * errors[k]
+            errors[:, i] -= float(share) * errors[:, k]
+    exact = [combined[i] for i in left]
+    return _rows(news, size), _rows(exact, size)
+
+
+def _ratio(variance: float, error: float) -> float:
+    """A variance relative to that of its error."""
+    if error > 0:
+        return variance / error
+    return math.inf if variance > 0 else 0.0
+
+
+def _rows(rows: list, width: int) -> BallMatrix:
+    """Rows of balls as a matrix, also where there are none."""
+    return ball_matrix(rows) if rows else ball_matrix(np.zeros((0, width)))
+
+
+def _symmetric(matrix: BallMatrix) -> BallMatrix:
+    return ((matrix + matrix.transpose()) * 0.5).mid()
