@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +70,12 @@ def exact_readings(
         begun = ball_matrix(start)
         covariance = begun * begun.transpose()
     rounded = np.diag(EPS**2 * np.sum(start**2, axis=1))
-    largest = np.linalg.norm(start, axis=1)
+    # what is known exactly has a size too, that of what it is made of
+    largest = np.zeros(len(A))
+    entering = np.hstack([start, G])
+    for _ in range(len(A) + 1):
+        largest = np.maximum(largest, np.linalg.norm(entering, axis=1))
+        entering = A @ entering
     for t in range(samples):
         sizes = np.sqrt(np.maximum(np.diag(midpoints(covariance)), 0.0))
         terms = np.abs(C) @ sizes + np.linalg.norm(F, axis=1)
@@ -89,6 +95,47 @@ def exact_readings(
                 "grow. Pass an RN > 0, such as the variance of the sensor's last digit"
             )
         covariance = step.ahead
+
+
+class SeenExactly(NamedTuple):
+    """Hold how one sample sees a vector eta (r,) that adds C A^t S eta to all readings.
+
+    Errors (N, r) of the state by eta ``before`` and ``after`` the reading, rows (k, r)
+    of eta in the ``news``, and rows of eta that are read without noise, relative to
+    their rounding.
+    """
+
+    before: NDArray
+    after: NDArray
+    news: NDArray
+    exact: NDArray
+
+
+def seen_exactly(
+    system: LinearSystem, columns: NDArray, readings: Iterator[ExactReading]
+) -> Iterator[SeenExactly]:
+    """Yield how samples see eta, with ``columns`` (N, r) for S."""
+    sizes = np.zeros(len(columns))
+    with working_bits(_BITS):
+        A = ball_matrix(system.A)
+        C = ball_matrix(system.C)
+        response = moved = ball_matrix(columns)  # A^t S
+    for reading in readings:
+        with working_bits(_BITS):
+            read = C * response
+            corrected = (response - reading.correct * read).mid()
+            before = midpoints(moved - response)
+            after = midpoints(moved - corrected)
+            news = midpoints(reading.news * read)
+            exact = midpoints(reading.exact * read)
+            combined = np.abs(midpoints(reading.exact))
+            responded = midpoints(response)
+            response = (A * corrected).mid()
+            moved = (A * moved).mid()
+        sizes = np.maximum(sizes, np.linalg.norm(responded, axis=1))
+        terms = EPS * combined @ np.abs(system.C) @ sizes
+        scaled = exact / np.where(terms > 0, terms, 1.0)[:, None]
+        yield SeenExactly(before, after, news, scaled)
 
 
 def _read(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
 from ..systems.linear import LinearSystem, Plant, narrowed, root, sum_of
-from ._exact_readings import ExactReading, exact_readings
+from ._exact_readings import ExactReading, exact_readings, seen_exactly
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, present
 
@@ -264,22 +264,28 @@ class Knowledge:
 
     def told_of(
         self, columns: NDArray, samples: int
-    ) -> Iterator[tuple[tuple[NDArray, NDArray], tuple[NDArray, NDArray]]]:
+    ) -> Iterator[tuple[tuple[NDArray, Told], tuple[NDArray, Told]]]:
         """Yield what each reading tells of a vector eta that adds C A^t S eta to all.
 
         ``columns`` (N, r) are S. Before the reading and after it, there are the error
-        (N, r) of the state by eta, and a root R (k, r) of the information R'R about
-        eta, k <= r. In the squares a small part of it would vanish beside a large one.
+        (N, r) of the state by eta, and what is known of eta.
         """
+        told = Told.nothing(columns.shape[1])
+        if self.reads_exactly:
+            readings = self._readings(samples)
+            for seen in seen_exactly(self.system, columns, readings):
+                before = (seen.before, told)
+                told = told.more(seen.news).exactly(seen.exact)
+                yield before, (seen.after, told)
+            return
         A = self.system.A
         C = self.system.C
         response = columns
         moved = columns  # A^t S
-        told = np.zeros((0, columns.shape[1]))
         for step in self.steps(samples):
             before = (moved - response, told)
             read = C @ response
-            told = np.linalg.qr(np.vstack([told, step.news @ read])).R
+            told = told.more(step.news @ read)
             response = response - step.correct @ read
             yield before, (moved - response, told)
             response = A @ response
@@ -470,16 +476,55 @@ def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, N
     return gain, found, poles
 
 
-def halves(root: NDArray) -> tuple[NDArray, NDArray]:
-    """Return V (r, r) and d (r,) with (I + R'R)^-1 = V V' and V'R'R V = diag(d).
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Hold what readings tell of a vector eta (r,).
 
-    R (k, r) may be of any size, so d are from 0 to 1.
+    Attributes
+    ----------
+    root : ndarray, shape (k, r)
+        Root R of the information R'R, k <= r. In the squares a small part of it would
+        vanish beside a large one.
+    open : ndarray, shape (r, j)
+        Orthonormal columns of the directions that are not known exactly. Of the others
+        the information is infinite, and not part of R.
     """
-    _, values, right = np.linalg.svd(root)
-    sizes = np.zeros(len(right))
-    sizes[: len(values)] = values
-    lengths = np.hypot(1.0, sizes)
-    return right.T / lengths, (sizes / lengths) ** 2
+
+    root: NDArray
+    open: NDArray
+
+    @classmethod
+    def nothing(cls, size: int) -> Told:
+        """Return what is told of a vector of a size before any reading."""
+        return cls(np.zeros((0, size)), np.eye(size))
+
+    def more(self, rows: NDArray) -> Told:
+        """Return what is told with readings rows @ eta beside noise of variance one."""
+        return replace(self, root=np.linalg.qr(np.vstack([self.root, rows])).R)
+
+    def exactly(self, rows: NDArray) -> Told:
+        """Return what is told with readings rows @ eta, relative to their rounding."""
+        _, values, right = np.linalg.svd(rows @ self.open)
+        rank = np.count_nonzero(values > _ROUNDINGS)
+        return replace(self, open=self.open @ right[rank:].T)
+
+    def halves(self) -> tuple[NDArray, NDArray]:
+        """Return V (r, r) and d (r,) with V V' the covariance of eta ~ N(0, I) left.
+
+        That is (I + R'R)^-1 where nothing is exact, and V'R'R V = diag(d). R may be of
+        any size, so d are from 0 to 1. Of J in place of I it is V (V'J V + diag(d))^-1
+        V', also where columns of V are zero, with d = 1.
+        """
+        _, values, right = np.linalg.svd(self.root @ self.open)
+        sizes = np.zeros(len(right))
+        sizes[: len(values)] = values
+        lengths = np.hypot(1.0, sizes)
+        size, left = self.open.shape
+        turn = np.zeros((size, size))
+        turn[:, :left] = self.open @ right.T / lengths
+        shares = np.ones(size)
+        shares[:left] = (sizes / lengths) ** 2
+        return turn, shares
 
 
 def _inverse(rows: NDArray, terms: NDArray) -> NDArray:

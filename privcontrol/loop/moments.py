@@ -21,7 +21,7 @@ from ..noise.parts import Filtered, Structured, White
 from ..systems.linear import output_variances, root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
-from .lqg import DenseKnowledge, Knowledge, halves, knowledge_of
+from .lqg import DenseKnowledge, Knowledge, Told, knowledge_of
 from .side import present
 
 #: Numbers that the response of one group of columns may take, so memory does not
@@ -352,9 +352,9 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
 
 
 class _Read(NamedTuple):
-    """Hold what was read of the noise's vector: R with F = I + R'R, and V V' = F^-1."""
+    """Hold what was read of the noise's vector, and V of its covariance V V'."""
 
-    told: NDArray  # (k, r)
+    told: Told
     turn: NDArray  # (r, r)
 
 
@@ -375,7 +375,7 @@ def _apart(
     read = []
     for t, (before, _) in enumerate(known.told_of(factor, samples)):
         errors, told = before
-        turn, _ = halves(told)
+        turn, _ = told.halves()
         read.append(_Read(told, turn))
         caused[t] = np.linalg.norm(direction @ errors @ turn)
     return rest, caused, read
@@ -383,14 +383,16 @@ def _apart(
 
 def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
     """Growths q, and by what each multiplies the probability of a tail."""
-    if not read[-1].told.any():
+    last = read[-1].told
+    if not last.root.any() and last.open.shape == read[0].turn.shape:
         return [(1.0, 1.0)]  # one vector, whose law stays the same
-    whole = _growth(read[0], read[-1]) * _ROUNDED
-    found = [(whole, 2.0)]
-    for count in range(2, _EPOCHS + 1):
+    high = _largest_growth(read) * _ROUNDED
+    found = []
+    for count in range(1, _EPOCHS + 1):
+        if _count(read, high, count) > count:
+            continue
         low = 1.0
-        high = found[-1][0]
-        while high > low * _SHARP:
+        while count > 1 and high > low * _SHARP:
             tried = math.sqrt(low * high)
             if _count(read, tried, count) <= count:
                 high = tried
@@ -398,6 +400,20 @@ def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
                 low = tried
         found.append((high, 2.0 * count))
     return found
+
+
+def _largest_growth(read: Sequence[_Read]) -> float:
+    """The largest growth between samples before and after which as much is exact."""
+    largest = 1.0
+    start = 0
+    while start < len(read):
+        known = read[start].told.open.shape[1]
+        end = start
+        while end + 1 < len(read) and read[end + 1].told.open.shape[1] == known:
+            end += 1
+        largest = max(largest, _growth(read[start], read[end]))
+        start = end + 1
+    return largest
 
 
 def _count(read: Sequence[_Read], growth: float, most: int) -> int:
@@ -412,8 +428,14 @@ def _count(read: Sequence[_Read], growth: float, most: int) -> int:
 
 
 def _growth(first: _Read, last: _Read) -> float:
-    """The least q with F of the last one at most q F of the first one."""
-    rows = np.vstack([first.turn, last.told @ first.turn])
+    """The least q with F of the last one at most q F of the first one.
+
+    F is the information about the noise's vector. It is infinite where something is
+    known exactly, so q is, where more of it is than before.
+    """
+    if last.told.open.shape[1] < first.told.open.shape[1]:
+        return math.inf
+    rows = np.vstack([first.turn, last.told.root @ first.turn])
     return float(np.linalg.norm(rows, 2) ** 2)
 
 

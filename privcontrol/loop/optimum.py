@@ -49,7 +49,7 @@ from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
-from .lqg import DenseKnowledge, Knowledge, finite_model, halves, noise_covariance
+from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import expected_total, knowledge, steady_state_cost
 
 #: Largest noise of a co-design, relative to the noise of least variance.
@@ -66,6 +66,8 @@ _NEAR = 1e-3
 _LEAST = 1e-3
 #: A gap above this part of the value says that rounding has led the search astray.
 _LOST = 1e-2
+#: Relative rounding of the difference of a cost and a bound.
+_ROUNDED = 1e-7
 #: Part of the way to the boundary where the search starts.
 _INSIDE = 0.5
 #: Turns at most, and the part of the cost below which a turn is the last one.
@@ -88,7 +90,7 @@ class Optimality:
         Expected cost of the loop.
     lower_bound : float
         Least cost of any noise of at most ``cap`` times the std, in every direction, of
-        the request's noise of least variance.
+        the request's noise of least variance. It is at most the loop's own.
     excess : float
         The relative distance to any noise at all is at most this.
     """
@@ -97,10 +99,29 @@ class Optimality:
     lower_bound: float
     excess: float
 
+    @classmethod
+    def between(cls, cost: float, capped: float, uncapped: float) -> Optimality:
+        """Take a cost, and bounds of what it can be, up to rounding.
+
+        `UncertifiableError` where a bound is above the cost by more than that.
+        """
+        if capped > cost + _ROUNDED * abs(cost):
+            raise UncertifiableError(
+                "optimality: double precision does not find how far this loop is from "
+                "the best one; cost() is that of the loop"
+            )
+        # a cap leaves less to choose from, so the bound without it is the lower one
+        capped = min(capped, cost)
+        uncapped = min(uncapped, capped)
+        excess = 0.0
+        if cost > uncapped:
+            excess = (cost - uncapped) / uncapped if uncapped > 0 else math.inf
+        return cls(cost, capped, excess)
+
     @property
     def gap(self) -> float:
-        """(cost - lower_bound) / cost."""
-        return (self.cost - self.lower_bound) / self.cost
+        """(cost - lower_bound) / cost, 0 where nothing costs anything."""
+        return (self.cost - self.lower_bound) / self.cost if self.cost else 0.0
 
 
 def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
@@ -168,9 +189,10 @@ class NoiseProgram:
         y, the largest shift that the budget allows.
     turn : ndarray, shape (T, r, r)
         V_t with V V' = (I + H_t / y^2)^-1 and V'H_t V diagonal, where H_t is what the
-        readings up to t tell about s by themselves. It may be far above y^2.
+        readings up to t tell about s by themselves. It may be far above y^2, and
+        infinite in directions that readings without noise tell exactly.
     seen : ndarray, shape (T, r)
-        The diagonal of V'H_t V / y^2.
+        The diagonal of V'H_t V / y^2, and one for columns of V that are zero.
     spread : ndarray, shape (T, m, r)
         D_t V_t, with D_t which the noise's error passes on its way to the cost.
     is_ball : bool
@@ -218,7 +240,7 @@ class NoiseProgram:
         for t, (before, after) in enumerate(known.told_of(basis / shift, samples)):
             # what the controller knows when it decides
             errors, told = before if loop.form == "predictor" else after
-            turn[t], seen[t] = halves(told)
+            turn[t], seen[t] = told.halves()
             spread[t] = prices[t] @ errors @ turn[t]
         return cls(basis, rest, moves, shift, turn, seen, spread, problem.moves.is_ball)
 
@@ -253,7 +275,7 @@ class NoiseProgram:
 
     def solved(self, cap: float) -> Solved:
         """The optimum over X >= I / cap^2, to a certified gap."""
-        if self.is_ball:
+        if self.is_ball or not self.spread.any():  # there is nothing to choose
             whole = np.eye(len(self.moves))
             value = self.value(whole)
             return Solved(whole, value, value, value)
@@ -358,19 +380,22 @@ def optimality(loop: LoopData) -> Optimality:
     cost = expected_total(loop)
     least = _without_noise(loop)
     if not _hides_states(noise):
-        lower = max(least_cost(loop), least)
-        return Optimality(cost, lower, (cost - lower) / lower)
+        # without noise it costs least of all, where no bound is known of noise
+        lower = float(np.fmax(least_cost(loop), least))
+        return Optimality.between(cost, lower, lower)
     found = NoiseProgram.of(loop).solved(design.cap)
-    uncapped = least + found.uncapped
-    return Optimality(cost, least + found.capped, (cost - uncapped) / uncapped)
+    bounds = (least + max(bound, 0.0) for bound in (found.capped, found.uncapped))
+    return Optimality.between(cost, *bounds)
 
 
 def _without_noise(loop: LoopData) -> float:
     """What the best loop costs that publishes the readings as they are."""
-    if not loop.never_ends:
-        return expected_total(loop.with_noise(None), loop.private_noise.timepts)
-    law = loop.known_design.law(loop.side, loop.weights, None, math.inf)
-    return steady_state_cost(replace(loop, noise=None, law=law)).total
+    samples = loop.private_noise.horizon
+    law = loop.known_design.law(loop.side, loop.weights, None, samples)
+    quiet = replace(loop, noise=None, law=law)
+    if loop.never_ends:
+        return steady_state_cost(quiet).total
+    return expected_total(quiet, loop.private_noise.timepts)
 
 
 # -- filter and noise in turns ---------------------------------------------------------
@@ -503,6 +528,8 @@ def _endless_excess(loop: LoopData) -> float:
         columns.append(np.abs(response[:, [moves.column]] * shaped) ** 2)
     seen = np.hstack(columns)
     slope = spectrum**2 * priced
+    if not slope.any():
+        return 0.0  # the noise costs nothing
     unit = slope.max() / seen.max()
     prices = np.ones(seen.shape[1])
     rows = seen / seen.max()

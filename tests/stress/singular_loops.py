@@ -80,9 +80,7 @@ def random_loop(seed):
     C = rng.normal(size=(p, n))
     if rng.uniform() < 0.5:
         C = np.eye(n)[np.sort(rng.choice(n, size=p, replace=False))]
-    plant = ct.ss(
-        dynamics(rng, n), rng.normal(size=(n, m)), C, 0, 1.0, states=names
-    )
+    plant = ct.ss(dynamics(rng, n), rng.normal(size=(n, m)), C, 0, 1.0, states=names)
     horizon = int(rng.integers(3, 25))
     some = rng.choice(names, size=int(rng.integers(1, n + 1)), replace=False)
     options = {}
@@ -177,7 +175,11 @@ def truth(loop):
     noise = loop.noise
     T = noise.horizon
     P0 = exact(loop.design.P0)
-    W = exact(loop.weights.G) * exact(loop.weights.QN) * exact(loop.weights.G).transpose()
+    W = (
+        exact(loop.weights.G)
+        * exact(loop.weights.QN)
+        * exact(loop.weights.G).transpose()
+    )
     white = exact(np.diag(noise.total.white))
     fresh = exact(loop.weights.RN) + white * white
     joint, start, entering, reading = A, P0, W, C.tolist()
@@ -196,8 +198,13 @@ def truth(loop):
     for _ in range(T):
         seen = spread * read.transpose()
         V = (read * seen + fresh).mid()
-        absolute = [sum(abs(read[i, j]) * abs(seen[j, i]) for j in range(N)) for i in range(p)]
-        sizes = [max(size, here + fresh[i, i]) for i, (size, here) in enumerate(zip(sizes, absolute))]
+        absolute = [
+            sum(abs(read[i, j]) * abs(seen[j, i]) for j in range(N)) for i in range(p)
+        ]
+        sizes = [
+            max(size, here + fresh[i, i])
+            for i, (size, here) in enumerate(zip(sizes, absolute))
+        ]
         before.append(spread)
         spread = (spread - told(seen, V, sizes)).mid()
         after.append(spread)
@@ -211,11 +218,15 @@ def truth(loop):
         cost += (value * W).trace()
         price = R + B.transpose() * value * B
         gain = price.solve(B.transpose() * value * A)
-        error = flint.arb_mat(n, n, [errors[t][i, j] for i in range(n) for j in range(n)])
+        error = flint.arb_mat(
+            n, n, [errors[t][i, j] for i in range(n) for j in range(n)]
+        )
         cost += (gain * error * gain.transpose() * price).trace()
         value = (Q + A.transpose() * value * (A - B * gain)).mid()
     cost += (value * P0).trace()
-    known = np.array([[[float(S[i, j]) for j in range(n)] for i in range(n)] for S in after])
+    known = np.array(
+        [[[float(S[i, j]) for j in range(n)] for i in range(n)] for S in after]
+    )
     return float(cost), known
 
 
