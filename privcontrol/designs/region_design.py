@@ -148,12 +148,10 @@ def of_region(
     )
 
 
-def shift_in_region(
-    request: Request, parts: Sequence[NoisePart], rough: bool = False
-) -> float:
+def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
     """The certified shift of noise for all plants of a region and the sensor's grid."""
     region: Any = request.region
-    found = region.shift(parts, request.adjacency, request.horizon, rough)
+    found = region.shift(parts, request.adjacency, request.horizon)
     grid = grid_shift(parts, request.resolution, request.horizon)
     return found.beside_grid(grid).gdp
 
@@ -480,7 +478,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
         return search.best
 
     def excess(sized: SizedNoise) -> float:
-        shift = shift_in_region(request, sized.parts, rough=True)
+        shift = shift_in_region(request, sized.parts)
         return shift / request.allowed_shift
 
     with piece(1, 3):

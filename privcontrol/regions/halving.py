@@ -30,7 +30,6 @@ MOST_ENTRIES = 8
 #: these go through all of their corners.
 _MOST_BOXES = 65
 _MOST_WIDE_BOXES = 17
-_MOST_ROUGH_BOXES = 9
 _TURNED = 4
 #: Moves with less than the box's bound over this decide nothing yet where it is halved.
 _DECIDING = 4.0
@@ -50,12 +49,11 @@ def largest_shift(
     every: Sequence[UncertainMoves],
     parts: Sequence[NoisePart],
     horizon: int,
-    rough: bool = False,
 ) -> tuple[float, float]:
     """Return a certified upper bound of y under every plant, and one that is attained.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
-    what some plant attains, or there are 65 boxes, 9 for a rough bound. With more entries the corners are too
+    what some plant attains, or there are 65 boxes. With more entries the corners are too
     many. What all but the widest four move the outputs by is added up then.
 
     Raises
@@ -79,7 +77,7 @@ def largest_shift(
     lower = max(box.attained for box in whole)
     uppers = []
     for moves, box in zip(every, whole):
-        upper, lower = _halved(moves, whitening, box, lower, rough)
+        upper, lower = _halved(moves, whitening, box, lower)
         uppers.append(upper)
     return max(uppers), lower
 
@@ -117,7 +115,6 @@ def _halved(
     whitening: _Whitening,
     whole: _Box,
     lower: float,
-    rough: bool,
 ) -> tuple[float, float]:
     """Return the bound for one part of an adjacency, and what some plant attains.
 
@@ -125,8 +122,6 @@ def _halved(
     """
     entries = len(moves.widths)
     most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
-    if rough:
-        most = _MOST_ROUGH_BOXES
     boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)

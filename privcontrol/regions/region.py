@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -32,7 +32,6 @@ from ..core._linalg import (
 )
 from ..core._objects import ByContent, CheckedFields, Saved
 from ..core.adjacency import Adjacency
-from ..core.errors import UncertifiableError
 from ..core.guarantee import shown
 from ..noise.parts import NoisePart
 from ..noise.shift import Shift, certified_shift
@@ -50,11 +49,6 @@ _MOST_OF_POLYTOPE = 5
 #: dense designs of disturbances, whose time grows with the square of their number.
 _STANDING = 12
 _STANDING_DENSE = 3
-#: Factor between a bound and what some plant attains up to which no other bound is tried.
-#: The second one is for boxes of so many entries that the other bound is for a region
-#: much wider than the box.
-_CLOSE = 1.1
-_POOR = 10.0
 
 
 class PlantRegion(CheckedFields, Saved, ABC):
@@ -154,7 +148,6 @@ class PlantRegion(CheckedFields, Saved, ABC):
         parts: Sequence[NoisePart],
         adjacency: Adjacency,
         horizon: float,
-        rough: bool = False,
         largest: float = math.inf,
     ) -> Shift:
         """Certify how far Gaussian noise hides a secret of every plant of the region.
@@ -168,8 +161,6 @@ class PlantRegion(CheckedFields, Saved, ABC):
             Their sum is the noise.
         adjacency : Adjacency
         horizon : int or inf
-        rough : bool, optional
-            Whether a bound that takes less time will do, as to compare noises.
         largest : float, optional
             A bound above it is of no use, and may be given as inf.
 
@@ -186,59 +177,11 @@ class PlantRegion(CheckedFields, Saved, ABC):
             parts, adjacency, plants, horizon, varying=several, largest=largest
         )
 
-    def _constant_shift(
-        self,
-        box: PlantBox,
-        parts: Sequence[NoisePart],
-        adjacency: Adjacency,
-        horizon: float,
-        rough: bool,
-        enough: float = 0.0,
-    ) -> Shift:
-        """Certify the shift of a plant of a box that stays the same, as `least_bound`.
-
-        A plant that may vary is more, and its bound may still be the closer one.
-        """
-
-        def by_halving(least: float) -> tuple[float, float]:
-            return halved(box, parts, adjacency, int(horizon), rough)
-
-        def of_varying(least: float) -> tuple[float, float]:
-            varied = PlantRegion.shift(self, parts, adjacency, horizon, rough, least)
-            return varied.value, 0.0
-
-        return least_bound([by_halving, of_varying], enough)
-
 
 def region_of(models: object) -> PlantRegion | None:
     """The region that models are, or were identified with, None for other models."""
     region = getattr(models, "box", models)
     return region if isinstance(region, PlantRegion) else None
-
-
-def least_bound(
-    routes: Sequence[Callable[[float], tuple[float, float]]], enough: float = 0.0
-) -> Shift:
-    """The least of the bounds that some routes come to, or the first one's refusal.
-
-    Each is given the least one so far, above which its own is of no use, and returns a
-    bound and what some plant attains. A bound that is at most ``enough`` times as large
-    ends the search.
-    """
-    least = math.inf
-    refusals: list[Exception] = []
-    for route in routes:
-        try:
-            bound, attained = route(least)
-        except (ValueError, UncertifiableError) as error:
-            refusals.append(error)
-            continue
-        least = min(least, bound)
-        if bound <= enough * attained:
-            break
-    if least == math.inf:
-        raise refusals[0]
-    return Shift(least)
 
 
 # -- what makers of regions share --------------------------------------------------------
@@ -410,14 +353,13 @@ class PlantPolytope(ByContent, PlantRegion):
         parts: Sequence[NoisePart],
         adjacency: Adjacency,
         horizon: float,
-        rough: bool = False,
         largest: float = math.inf,
     ) -> Shift:
         if self.varying or horizon == math.inf or len(self.vertices) == 1:
-            return super().shift(parts, adjacency, horizon, rough, largest)
+            return super().shift(parts, adjacency, horizon, largest)
         # a plant that stays the same is also one of the smallest box around the polytope
         box = box_around(self.vertices)
-        return self._constant_shift(box, parts, adjacency, horizon, rough)
+        return halved(box, parts, adjacency, int(horizon))
 
     def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
@@ -762,14 +704,11 @@ class PlantBox(ByContent, PlantRegion):
         parts: Sequence[NoisePart],
         adjacency: Adjacency,
         horizon: float,
-        rough: bool = False,
         largest: float = math.inf,
     ) -> Shift:
         if horizon == math.inf:
-            return super().shift(parts, adjacency, horizon, rough, largest)
-        few = self._mattering(adjacency).sum() <= _MOST_OF_POLYTOPE
-        enough = _CLOSE if few else _POOR
-        return self._constant_shift(self, parts, adjacency, horizon, rough, enough)
+            return super().shift(parts, adjacency, horizon, largest)
+        return halved(self, parts, adjacency, int(horizon))
 
 
 def box_around(plants: Sequence[Plant]) -> PlantBox:
@@ -788,11 +727,11 @@ def halved(
     parts: Sequence[NoisePart],
     adjacency: Adjacency,
     horizon: int,
-    rough: bool = False,
-) -> tuple[float, float]:
-    """A bound of y for every plant of a box, and one that some plant attains."""
+) -> Shift:
+    """Certify the shift for every plant of a box, by halving it."""
     moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
-    return largest_shift(moves, parts, horizon, rough)
+    bound, _ = largest_shift(moves, parts, horizon)
+    return Shift(bound)
 
 
 @lru_cache(maxsize=4)

@@ -16,7 +16,6 @@ import privcontrol as pc
 from privcontrol.core._linalg import ball_matrix, working_bits
 from privcontrol.designs import region_design
 from privcontrol.designs.request import joined
-from privcontrol.noise import _varying
 from privcontrol.noise._varying import Program, VaryingSecret
 from privcontrol.noise.parts import White
 from privcontrol.secrets.secret import SecretInputs, SignalMoves
@@ -380,24 +379,6 @@ def test_the_bound_of_a_run_is_given_up_only_where_it_is_above_the_largest(secre
     bound = region.shift(*asked).value
     assert region.shift(*asked, largest=0.999 * bound).value == np.inf
     assert region.shift(*asked, largest=1.001 * bound).value == bound
-
-
-def test_a_box_asks_little_of_a_bound_that_is_above_another(monkeypatch):
-    """The bound of a plant that varies is left once it is above that of the halved box."""
-    is_proven = _varying._is_proven
-    proven = []
-
-    def counted(*balls):
-        proven.append(is_proven(*balls))
-        return proven[-1]
-
-    monkeypatch.setattr(_varying, "_is_proven", counted)
-    A = 0.7 * np.eye(3) + 0.2 * np.eye(3, k=1)
-    plant = ct.ss(A, np.eye(3), np.eye(3)[:2], 0, True)
-    box = pc.PlantBox(plant, A=np.full((3, 3), 0.1))
-    secret = pc.StateAdjacency({"x[0]": 1.0}, times=0)
-    box.shift([White(np.ones(2))], secret, 60)
-    assert 0 < len(proven) < 0.2 * 60 * len(box.plants(secret))
 
 
 @pytest.mark.parametrize("floor", [None, 0.05, 1.0])
