@@ -49,6 +49,10 @@ _HIGHEST = -math.log(_LEAST)
 #: Steps of its logarithm, and scales that are mostly tried.
 _STEP = math.log(4)
 _USUAL_SCALES = 10
+#: Floors that are tried for changes that come apart, as shares of independent noise, and
+#: the gap at which a search beside them ends.
+_SHARES = (0.03, 0.1, 0.3)
+_OF_A_TRY = 1e-3
 #: Dimensions from which on a design ends at the gap that was asked for.
 _MANY = 128
 #: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
@@ -83,26 +87,47 @@ def correlated(problem: DesignProblem) -> SizedNoise:
         lower_bound = max(lower_bound, white_cost(problem, problem.floor))
     else:
         sized = dense_noise(problem, shape, responses)
-    return replace(sized, lower_bound=lower_bound)
+    gap = sized.cost / lower_bound - 1
+    return replace(sized, lower_bound=lower_bound, gap=gap)
 
 
 def _cheaper_apart(
     problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> SizedNoise:
-    """The cheaper one of two shapes for changes that come apart, scaled to their sums.
+    """The cheapest one of some shapes for changes that come apart, scaled to their sums.
 
-    The other shape is the noise without a horizon. Changes share less of it over long
-    times than of the one that is the best for single changes.
+    Changes share less of noise without a horizon, over long times, and of noise with a
+    larger white part than of the noise that is the best for single changes.
     """
     shapes = [shape]
     lasting = root_from_rest(problem)
     if lasting is not None:
         shapes.append(lasting)
+    shapes += _with_larger_floors(problem, responses)
     sized = []
-    for root in shapes:
-        fitting = scaled_to_fit(problem, root, responses)
-        sized.append(dense_noise(problem, fitting, responses))
+    for number, root in enumerate(shapes):
+        with piece(number, len(shapes)):
+            fitting = scaled_to_fit(problem, root, responses)
+            sized.append(dense_noise(problem, fitting, responses))
     return min(sized, key=lambda each: each.cost)
+
+
+def _with_larger_floors(problem: DesignProblem, responses: Responses) -> list[NDArray]:
+    """Roots (m, r) of the cheapest covariances beside larger floors, and of what is added.
+
+    The floors are shares of independent noise that hides the secret.
+    """
+    size = len(problem.floor)
+    independent = shift_sizes(np.eye(size), responses).max() / problem.allowed
+    roots = []
+    for share in _SHARES:
+        floor = np.maximum(problem.floor_std, share * independent)
+        request = replace(problem.request, floor=floor)
+        larger = replace(problem, request=request)
+        beyond, _ = _cheapest(larger, responses, _OF_A_TRY)
+        added = np.sqrt(larger.floor**2 - problem.floor**2)
+        roots.append(np.hstack([beyond, np.diag(added)]))
+    return roots
 
 
 def dense_noise(
@@ -119,12 +144,15 @@ def dense_noise(
     return SizedNoise(tuple(parts), cost)
 
 
-def _cheapest(problem: DesignProblem, responses: Responses) -> tuple[NDArray, float]:
+def _cheapest(
+    problem: DesignProblem, responses: Responses, rough: float = _GAP
+) -> tuple[NDArray, float]:
     """A root (m, r) of the cheapest covariance beyond the floor, and its least cost.
 
-    In hundreds of dimensions it is the cheapest one within the ``gap`` of the request.
+    It is the cheapest one within the gap ``rough``, in hundreds of dimensions within that
+    of the request.
     """
-    tol = _tolerance(problem, responses)
+    tol = max(_tolerance(problem, responses), rough)
     if tol > _GAP:
         nearly = _nearly_cheapest(problem, responses, tol)
         if nearly is not None:

@@ -24,13 +24,14 @@ from ..core._objects import helpful_arguments
 from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
 from ..core.budget import PrivacyBudget
-from ..core.errors import PrivacyError, warn_user
+from ..core.errors import PrivacyError, UncertifiableError, warn_user
 from ..noise._endless import UNDAMPED
 from ..noise.parts import Structured
 from ..secrets.disturbance import disturbances
+from ..secrets.secret import as_secret
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
-from .endless_design import endless, long_noise
+from .endless_design import endless, least_cost_of_white, long_noise
 from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
@@ -44,6 +45,8 @@ from .request import Models, Request, check_models, check_size, joined
 from .robust import floored
 from .structured import constrained_shape, independent, own_shape, structured
 
+#: Relative difference of costs that are alike, which may be rounding.
+_ALIKE = 1e-6
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
 #: Numbers that a design for states holds at least for each state and sample, and output.
@@ -86,7 +89,8 @@ def design_output_noise(
     Structured noise is the plant's free response gamma(t) = C A^t S eta (DPAM Theorem 3).
     tr(W Gamma) is minimal among all Gaussian noises of the same guarantee, and the distance
     to that minimum is certified. The guarantee is checked in ball arithmetic for the factor
-    S that is returned.
+    S that is returned. A design of any kind returns the cheapest certified noise of all
+    that it tried, independent noise of the same promise among them.
 
     Parameters
     ----------
@@ -117,8 +121,9 @@ def design_output_noise(
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
     floor : float, array_like of shape (p,), or "auto", optional
-        Standard deviation, in the outputs' units, of independent Gaussian noise that is
-        part of every sample. The structured part is the least costly one beside it. Without
+        Least standard deviation, in the outputs' units, of independent Gaussian noise that
+        is part of every sample. The structured part is the least costly one beside it, and
+        where independent noise alone is cheaper, that is taken. Without
         a floor structured noise protects under the exact model only. ``"auto"`` finds the
         floor that makes the design cheapest for all ``models`` and the ``resolution``.
     models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
@@ -146,13 +151,14 @@ def design_output_noise(
         10,000 times what the secret does to an output within the first samples is refused,
         and from 100 times on there is a warning; ``np.inf`` lifts both.
     order : int, optional
-        Without a horizon: number of states of the system that shapes the noise, the least
-        one within ``gap`` by default.
+        Without a horizon: largest number of states of the system that shapes the noise,
+        the least one within ``gap`` by default.
     gap : float, optional
         Without a horizon, and for disturbances over 50 samples and more: largest relative
         distance of the cost to the lower bound of any Gaussian noise. Without a horizon
         it is that of the filtered part, to which a floor adds. Dense noise of fewer than
-        128 dimensions for fewer than 1,000 hidden changes comes within 1e-6.
+        128 dimensions for fewer than 1,000 hidden changes comes within 1e-6. Where no noise
+        that was tried is as close, the closest one is returned, with a warning.
     constraints : callable, optional
         A function from the covariance Gamma (T p, T p) of Gaussian noise over the horizon,
         time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.
@@ -193,7 +199,9 @@ def design_output_noise(
     -----
     PrivacyWarning
         If structured noise has no floor and no models. If the noise is 100 times or more
-        what the secret does to an output; `horizon_growth` shows the modes of states.
+        what the secret does to an output; `horizon_growth` shows the modes of states. If
+        the noise costs more than ``gap`` above its lower bound, as it mostly does for
+        several changes in one run (``events``), whose bound is loose.
 
     Examples
     --------
@@ -227,7 +235,7 @@ def design_output_noise(
     with one_thread, timed_bar(progress, "design", _faster(request, plant)):
         if chooses_floor:
             problem = DesignProblem(plant, request.without_miss(), weight)
-            best = with_cheapest_floor(problem, sized)
+            best = cheapest(problem, with_cheapest_floor(problem, sized))
             request = replace(request, floor=best.parts[-1].white)
             problem = replace(problem, request=request.without_miss())
             noise = finished(problem, best, request)
@@ -273,7 +281,59 @@ def designed(
     """Design noise for a request, up to the arguments given, without warnings."""
     request = replace(request, **changes)
     problem = DesignProblem(Plant.of(sys), request.without_miss(), weight)
-    return finished(problem, sized(problem), request)
+    return finished(problem, cheapest(problem, sized(problem)), request)
+
+
+def cheapest(problem: DesignProblem, found: SizedNoise) -> SizedNoise:
+    """Return independent noise in place of a design that costs more.
+
+    A `PrivacyWarning` says where the gap that was asked for is missed.
+    """
+    request = problem.request
+    other = _independent(problem, found)
+    if other is not None:
+        gap = other.cost / found.bound - 1
+        found = replace(other.bounded(found.bound), gap=min(found.gap, gap))
+    if found.gap > request.gap:
+        reason = "no noise that was tried comes closer"
+        if any(part.events > 1 for part in disturbances(request.adjacency)):
+            reason = "a bound that is loose, since it leaves out what changes share"
+        elif request.order is not None:
+            reason = (
+                f"none of order {request.order} or less that was tried comes closer"
+            )
+        warn_user(
+            f"the noise costs {100 * found.gap:.3g} % more than the lower bound, where "
+            f"gap={request.gap:g} was asked for: {reason}"
+        )
+    return found
+
+
+def _independent(problem: DesignProblem, found: SizedNoise) -> SizedNoise | None:
+    """Return independent noise of the same promise, None if it does not cost less."""
+    request = problem.request
+    is_own = request.factor is not None or request.family.startswith("iid-")
+    was_tried = request.has_models and request.drawn_afresh
+    most = found.cost * (1 - _ALIKE)
+    if is_own or was_tried or most <= found.bound:
+        return None
+    secrets = map(as_secret, request.adjacency.parts)
+    is_plain = all(secret.is_plain_change for secret in secrets)
+    if is_plain and problem.horizon < math.inf:
+        if least_cost_of_white(problem) >= most:
+            return None
+    alone = replace(request, family=f"iid-{request.family}")
+    requests = [alone.standing]
+    if request.region is not None:  # whose bound takes longer
+        requests.append(alone)
+    for asked in requests:
+        try:
+            other = sized(replace(problem, request=asked))
+        except (PrivacyError, UncertifiableError):
+            return None
+        if other.cost >= most:
+            return None
+    return other
 
 
 # -- which design ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ the bound holds for any Gaussian noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -29,7 +29,7 @@ from ..core._objects import ByContent
 from ..core._progress import piece
 from ..core.budget import scale_to_budget
 from ..core.ellipsoid import rough_shape
-from ..core.errors import PrivacyError, UncertifiableError, warn_user
+from ..core.errors import PrivacyError, UncertifiableError
 from ..noise._endless import endless_secret, joint_shift, shift_behind
 from ..noise.parts import NoisePart, White
 from ..secrets.disturbance import causal_map
@@ -48,6 +48,7 @@ from .problem import (
     StationaryDesign,
     Weight,
     price_of,
+    white_cost,
 )
 from .request import Request
 
@@ -70,8 +71,12 @@ _MOST_STATES = 48
 _USUAL_ORDER = 12
 #: Problems whose shapings are kept.
 _KEPT = 8
-#: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
+#: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap,
+#: and how many times the gap of a further attempt is that of the one before.
 _FLOOR = 0.1
+_COARSER = 10.0
+#: Part of a certified cost from which on an estimated one is no less.
+_ALIKE = 1 - 1e-6
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
 _RESOLVED = 1e-5
 #: Gap of the spectrum before it is realised, as a part of the whole gap.
@@ -95,6 +100,8 @@ _ROUNDING = 1e-9
 _LARGEST_HANKEL = 1200
 #: Size of a Hankel matrix up to which all of its singular values are computed.
 _DENSE = 500
+#: Seed of the first vector of the search for the leading ones.
+_START = 0
 
 
 # -- designs -----------------------------------------------------------------------------
@@ -140,6 +147,7 @@ def endless(problem: DesignProblem) -> SizedNoise:
                 order=request.order,
                 gap=request.gap,
             )
+    gap = design.gap
     if floor:
         bound = design.lower_bound * (design.shift / allowed) ** 2
         design = replace(
@@ -148,7 +156,8 @@ def endless(problem: DesignProblem) -> SizedNoise:
             cost=design.cost + own_cost,
             lower_bound=max(bound, own_cost),
         )
-    return SizedNoise((design.part, *floor), design.cost, filtered=design)
+    parts = (design.part, *floor)
+    return SizedNoise(parts, design.cost, filtered=design, gap=gap)
 
 
 def _left_to_hide(allowed: float, own: float) -> float:
@@ -187,6 +196,20 @@ def long_noise(problem: DesignProblem) -> SizedNoise | None:
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
     return SizedNoise((part,), cost, filtered=design)
+
+
+def least_cost_of_white(problem: DesignProblem) -> float:
+    """No independent noise of one size that hides plain changes costs less over a horizon.
+
+    It hides those at the first sample, in units of their norms.
+    """
+    horizon = problem.horizon
+    norms = []
+    for part in problem.request.adjacency.parts:
+        inputs = as_secret(part).starting(problem.plant, horizon)
+        norms.append(inputs.largest_norm(horizon))
+    size = max(norms) / problem.allowed * (1 - 1e-9)
+    return white_cost(problem, np.full(problem.query.size, size))
 
 
 def root_from_rest(problem: DesignProblem) -> NDArray | None:
@@ -300,10 +323,9 @@ def stationary_design(
 ) -> StationaryDesign:
     """The cheapest noise without a horizon for a secret and an allowed privacy shift.
 
-    The cost is the mean square of H gamma, H the weight. The shaping has ``order`` states,
-    by default the least number within ``gap`` of the bound. A `PrivacyWarning` says that no
-    order reaches the gap. Changes at a distance may share less of a shaping of lower order,
-    and the cheapest one is taken.
+    The cost is the mean square of H gamma, H the weight. The shaping has at most ``order``
+    states, by default the least number within ``gap`` of the bound. It is the
+    cheapest certified noise of all that was tried.
     """
     if secret.energies is not None:
         return _plant_driven(secret, secret.energies, allowed, weight)
@@ -314,31 +336,76 @@ def stationary_design(
         hidden = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
         problem = _Problem(hidden, weight.after(response), order, gap)
     with piece(0, 2):
-        best, most, (first, *others) = _shapings_for(problem)
+        best = _spectrum_for(problem)
     with piece(1, 2):
-        sized = [problem.scaled(first, allowed)]
-    for shaping in others:
-        with suppress(UncertifiableError):
-            sized.append(problem.scaled(shaping, allowed))
-    costs = [_mean_cost(problem.price, shaping) for shaping, _ in sized]
-    cost = min(costs)
-    shaping, shift = sized[costs.index(cost)]
-    design = StationaryDesign(
-        shaping,
+        found = _cheapest_certified(problem, allowed)
+    return StationaryDesign(
+        found.shaping,
         response,
         secret.scaled_system,
-        shift,
-        cost,
-        min(best.lower_bound / allowed**2, cost),
+        found.shift,
+        found.cost,
+        min(best.lower_bound / allowed**2, found.cost),
         best.multipliers,
     )
-    several = any(moves.events > 1 for moves in secret.signals)
-    if order is None and not several and not design.gap <= gap:
-        warn_user(
-            f"the noise costs {100 * design.gap:.3g} % more than the lower bound, where "
-            f"gap={gap:g} was asked for: no order up to {most} comes closer in double precision"
-        )
-    return design
+
+
+class _Certified(NamedTuple):
+    """A shaping with its certified shift, and its cost."""
+
+    shaping: LinearSystem
+    shift: float
+    cost: float
+
+
+def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
+    """The cheapest certified shaping of all that are tried.
+
+    They are realised from the best spectrum, then, as long as none is within the gap of
+    the bound, from that with more and more white noise, and at last as for a larger gap.
+    Where the best noise almost vanishes in some direction, double precision holds a
+    realisation only of noise that does so less.
+    """
+    enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
+    least: _Certified | None = None
+    refusal: UncertifiableError | None = None
+    for asked, added in _attempts(problem):
+        try:
+            tried = _shapings_for(asked, added)
+        except UncertifiableError as error:
+            refusal = refusal or error
+            continue
+        for estimate, shaping in tried:
+            if least is not None and estimate / allowed**2 >= least.cost * _ALIKE:
+                continue
+            try:
+                found = problem.certified(shaping, allowed)
+            except UncertifiableError as error:
+                refusal = refusal or error
+                continue
+            if least is None or found.cost < least.cost:
+                least = found
+        # an estimate counts several changes as if they shared nothing
+        estimated, _ = tried[0]
+        reached = estimated / allowed**2 if problem.has_several else math.inf
+        if least is not None and min(least.cost, reached) <= enough:
+            break
+    if least is None:
+        raise refusal or UncertifiableError("order: no noise is certified")
+    return least
+
+
+def _attempts(problem: _Problem) -> Iterator[tuple[_Problem, float]]:
+    """The problem and shares of white noise, none at first; then for larger gaps."""
+    gap = problem.gap
+    yield problem, 0.0
+    while gap <= 1:
+        yield problem, _FLOOR * gap
+        gap *= _COARSER
+    gap = problem.gap * _COARSER
+    while gap <= 1:
+        yield replace(problem, gap=gap), 0.0
+        gap *= _COARSER
 
 
 def _plant_driven(
@@ -388,31 +455,39 @@ def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
 
 
 @lru_cache(maxsize=_KEPT)
-def _shapings_for(
-    problem: _Problem,
-) -> tuple[BestSpectrum, int, list[LinearSystem]]:
-    """The best spectrum, the largest order, and shapings one of which is the cheapest.
+def _spectrum_for(problem: _Problem) -> BestSpectrum:
+    """The best spectrum, that of every budget, so a sweep over budgets finds it again."""
+    return problem.optimum()
 
-    They are those of every budget, so a sweep over budgets finds them again.
+
+@lru_cache(maxsize=_KEPT)
+def _shapings_for(problem: _Problem, added: float) -> list[tuple[float, LinearSystem]]:
+    """Shapings for a shift of one and their estimated costs, the cheapest one first.
+
+    They are realised from the best spectrum with a share of white noise that is added.
+    Changes at a distance may share less of those of lower order, whose estimates say
+    nothing.
     """
+    best = _spectrum_for(problem)
     with piece(0, 2):
-        best, balanced = problem.optimum()
-    orders = list(range(balanced.order + 1))
+        balanced = problem.balanced(best, added)
+    orders = range(balanced.order + 1)
+    enough = best.lower_bound * (1 + problem.gap)
     if problem.order is not None:
-        orders = [min(problem.order, balanced.order)]
+        orders = orders[: problem.order + 1]
+        enough = 0.0
     warp = problem.grid.warp
     candidates = (unwarped(truncated(balanced, k), warp) for k in orders)
-    enough = best.lower_bound * (1 + problem.gap)
     with piece(1, 2):
-        shapings = [problem.cheapest(candidates, enough)]
-    signals = problem.secret.signals
-    apart = any(moves.separation and moves.events > 1 for moves in signals)
-    if problem.order is None and apart:
-        for k in range(1, min(shapings[0].order, _LOW_ORDERS)):
+        found = [problem.cheapest(candidates, enough)]
+    _, first = found[0]
+    if problem.has_several_apart:
+        for k in range(1, min(first.order, _LOW_ORDERS)):
             lower = unwarped(truncated(balanced, k), warp)
             with suppress(UncertifiableError):
-                shapings.append(problem.cheapest([lower], 0.0))
-    return best, balanced.order, shapings
+                _, shaping = problem.cheapest([lower], 0.0)
+                found.append((0.0, shaping))
+    return found
 
 
 def _mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:
@@ -444,19 +519,41 @@ class _Problem(ByContent):
         """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
         return frequency_response(self.price, self.grid.points)
 
-    def optimum(self) -> tuple[BestSpectrum, LinearSystem]:
-        """The best spectrum, and a balanced system for it in the grid's variable."""
+    @property
+    def has_several(self) -> bool:
+        """Whether several changes may come in one run."""
+        return any(moves.events > 1 for moves in self.secret.signals)
+
+    @property
+    def has_several_apart(self) -> bool:
+        """Whether several changes may come, at a distance."""
+        signals = self.secret.signals
+        return any(moves.separation and moves.events > 1 for moves in signals)
+
+    def optimum(self) -> BestSpectrum:
+        """The best spectrum."""
         gap = min(self.gap, 1.0)
         weight = _adjoint(self.prices) @ self.prices
-        best = best_spectrum(self.grid, weight, self.responses, _OPTIMAL * gap)
-        factor, phase = _resolved_factors(self.grid, best.spectrum, gap)
-        negligible = _RESOLVED * gap
-        return best, balanced_realisation(factor, phase, _MOST_STATES, negligible)
+        return best_spectrum(self.grid, weight, self.responses, _OPTIMAL * gap)
 
-    def cheapest(self, shapings: Iterable[LinearSystem], enough: float) -> LinearSystem:
+    def balanced(self, best: BestSpectrum, added: float) -> LinearSystem:
+        """A balanced system for a spectrum in the grid's variable.
+
+        White noise of a share of each output's variance is added to the spectrum.
+        """
+        gap = min(self.gap, 1.0)
+        factor, phase = _resolved_factors(self.grid, best.spectrum, gap, added)
+        negligible = _RESOLVED * gap
+        most = max(_MOST_STATES, _USUAL_ORDER * len(best.spectrum[0]))
+        return balanced_realisation(factor, phase, most, negligible)
+
+    def cheapest(
+        self, shapings: Iterable[LinearSystem], enough: float
+    ) -> tuple[float, LinearSystem]:
         """The cheapest of some shapings, or the first that costs no more than enough.
 
-        Each is scaled to a shift of one. Shifts and costs are means over the grid here.
+        Each is scaled to a shift of one. Its cost, which comes first, and its shift are
+        means over the grid.
         """
         least = np.inf
         best = None
@@ -481,12 +578,10 @@ class _Problem(ByContent):
                 "order: no noise of this order hides the secret, since its inverse is not "
                 "stable; ask for another order, or leave it out"
             )
-        return best
+        return least, best
 
-    def scaled(
-        self, shaping: LinearSystem, allowed: float
-    ) -> tuple[LinearSystem, float]:
-        """The shaping scaled until its certified shift is allowed, and that shift."""
+    def certified(self, shaping: LinearSystem, allowed: float) -> _Certified:
+        """The shaping scaled until its certified shift is allowed."""
 
         def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
             scaled = shaping.scaled(size)
@@ -500,24 +595,25 @@ class _Problem(ByContent):
                 "the noise does not meet its budget when evaluated back; ask for another "
                 "order"
             )
-        return found
+        scaled, shift = found
+        return _Certified(scaled, shift, _mean_cost(self.price, scaled))
 
 
 def _resolved_factors(
-    grid: FrequencyGrid, spectrum: NDArray, gap: float
+    grid: FrequencyGrid, spectrum: NDArray, gap: float, added: float
 ) -> tuple[NDArray, NDArray]:
     """`outer_factors` that end within the grid.
 
-    Where the spectrum almost vanishes, the coefficients decay slowly. If they do not end
-    within the grid, white noise is added.
+    White noise of a share ``added`` of each output's variance is added to the spectrum.
+    Where that almost vanishes, the coefficients decay slowly. If they do not end within
+    the grid, more white noise is added.
     """
-    factor, phase = outer_factors(grid, spectrum)
+    means = np.diag(np.diag(grid.mean(spectrum)))
+    factor, phase = outer_factors(grid, spectrum + added * means)
     tail = max(_tail(factor), _tail(phase))
-    if tail < _RESOLVED * gap:
+    if tail < _RESOLVED * gap or added >= _FLOOR * gap:
         return factor, phase
-    means = np.diag(grid.mean(spectrum))
-    added = _FLOOR * gap * np.diag(means)
-    return outer_factors(grid, spectrum + added)
+    return outer_factors(grid, spectrum + _FLOOR * gap * means)
 
 
 def _tail(coefficients: NDArray) -> float:
@@ -878,7 +974,9 @@ def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
     if size <= max(_DENSE, 2 * count):
         left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
     else:
-        start = np.ones(size)  # ARPACK would draw one at random
+        # the same for every design, and generic: copies of one system are symmetric, and
+        # a symmetric start would never leave what they have in common
+        start = np.random.default_rng(_START).normal(size=size)
         left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
     largest = np.argsort(-values)[:count]
     return left[:, largest], values[largest], right[largest]

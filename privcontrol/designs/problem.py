@@ -208,13 +208,29 @@ class SizedNoise:
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
     of any such noise, NaN if it is unknown. ``filtered`` says all that of noise that is a
-    linear system.
+    linear system. ``gap`` is the relative distance to the bound of the part of the noise
+    that the ``gap`` of a request is about, zero of other noise.
     """
 
     parts: tuple[NoisePart, ...]
     cost: float
     lower_bound: float = math.nan
     filtered: StationaryDesign | None = None
+    gap: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """The lower bound of the cost, NaN if it is unknown."""
+        design = self.filtered
+        return self.lower_bound if design is None else design.lower_bound
+
+    def bounded(self, bound: float) -> SizedNoise:
+        """Return the same noise with another bound of its cost, if it is below that."""
+        known = bound if bound <= self.cost else math.nan
+        design = self.filtered
+        if design is not None:
+            design = replace(design, lower_bound=known)
+        return replace(self, lower_bound=known, filtered=design)
 
     def grown(self, gain: float) -> SizedNoise:
         """Return the noise ``gain`` times as large, beside a floor that keeps its size."""
@@ -227,7 +243,7 @@ class SizedNoise:
         if filtered is not None:
             shaping = filtered.shaping.scaled(gain)
             filtered = replace(filtered, shaping=shaping, cost=cost)
-        return SizedNoise(tuple(parts), cost, self.lower_bound, filtered)
+        return replace(self, parts=tuple(parts), cost=cost, filtered=filtered)
 
 
 def finished(

@@ -15,7 +15,6 @@ given floor is convex in the floor's variances, so scipy's searches find the lea
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from ..core._linalg import float_above
 from ..core._progress import piece
 from ..core.budget import PrivacyBudget, scale_to_budget
-from ..core.errors import PrivacyError, PrivacyWarning, UncertifiableError
+from ..core.errors import PrivacyError, UncertifiableError
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
@@ -278,14 +277,12 @@ class _Task:
         price = self._price()
         order, gap = self.request.order, self.request.gap
         designs = []
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "the noise costs", PrivacyWarning)
-            for secret in (together, nominal):
-                with suppress(ValueError, UncertifiableError):
-                    found = stationary_design(
-                        secret, self.allowed, price, order=order, gap=gap
-                    )
-                    designs.append(found)
+        for secret in (together, nominal):
+            with suppress(ValueError, UncertifiableError):
+                found = stationary_design(
+                    secret, self.allowed, price, order=order, gap=gap
+                )
+                designs.append(found)
         return designs
 
     def _price(self) -> LinearSystem:

@@ -97,24 +97,25 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
 
 
 def independent(problem: DesignProblem) -> SizedNoise:
-    """Independent noise of one size on every sample and output."""
+    """Independent noise of one size on every sample and output, or of that of the floor."""
     request = problem.request
     family = problem.family
     norm = family.shift_norm
-    sizes = []
+    norms = []
     for plant in problem.plants:
         of_plant, _ = output_sizes(request.adjacency, plant, problem.horizon, norm)
-        sizes.append(of_plant)
-    every = np.concatenate(sizes)
+        norms.append(of_plant)
+    every = np.concatenate(norms)
     if not every.any():
         raise PrivacyError(NO_NOISE)
     ones = np.ones(len(problem.plant.C))
     shift = float(every.max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     size = float_above(shift / problem.allowed, 2)
-    scale = np.full(problem.query.size, size)
+    sizes = np.maximum(size, problem.floor_std)
+    scale = np.tile(sizes, problem.horizon)
     cost = family.unit_variance * white_cost(problem, scale)
-    return SizedNoise((White(size * ones),), cost)
+    return SizedNoise((White(sizes),), cost)
 
 
 # -- shapes of the user's own ------------------------------------------------------------

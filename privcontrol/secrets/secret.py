@@ -264,6 +264,11 @@ class SecretInputs(ByContent, Saved):
                 changes.append(change)
         return np.stack(changes, axis=2)
 
+    def largest_norm(self, samples: int) -> float:
+        """Return the largest norm of a response to one change at the first sample."""
+        responses = response_from_rest(self.system, self.changes(samples))
+        return float(np.linalg.norm(responses, axis=(0, 1)).max())
+
     def effects(self, samples: int) -> NDArray:
         """Return the largest effects (p,) until so many samples after the longest change."""
         count = self.longest + samples
