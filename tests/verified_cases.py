@@ -1,0 +1,234 @@
+"""Random designs of every kind that `privcontrol.verify` checks, by name and seed."""
+
+import warnings
+
+import cases
+import control as ct
+import numpy as np
+
+import privcontrol as pc
+
+
+def plant_of(rng, outputs=None, inputs=None, radius=None):
+    """A random plant of up to four states."""
+    return cases.random_plant(
+        int(rng.integers(1 << 30)),
+        states=int(rng.integers(1, 5)),
+        inputs=inputs or int(rng.integers(1, 3)),
+        outputs=outputs or int(rng.integers(1, 3)),
+        radius=radius or rng.uniform(0.5, 0.97),
+    )
+
+
+def state(rng, plant, times=None):
+    name = str(rng.choice(plant.state_labels))
+    return pc.StateAdjacency({name: rng.uniform(0.1, 1)}, times=times)
+
+
+def signal(rng, plant, **options):
+    names = plant.input_labels + plant.state_labels * int(rng.integers(2))
+    return pc.DisturbanceAdjacency(
+        {str(rng.choice(names)): rng.uniform(0.1, 1)}, **options
+    )
+
+
+def shapes(rng):
+    return [rng.normal(size=int(rng.integers(1, 6))) for _ in range(2)]
+
+
+def near(rng, plant, count=2):
+    return pc.PlantBox.around(plant, relative=1e-3).sampled(count, rng=0)[-count:]
+
+
+def states_over_run(rng, kind):
+    plant = plant_of(rng, radius=rng.uniform(0.7, 1.02))
+    run = {"horizon": int(rng.integers(2, 40))}
+    secret = state(rng, plant, None if rng.random() < 0.6 else 0)
+    if kind == "chosen times":
+        secret = state(rng, plant, sorted({0, 1, run["horizon"] - 1}))
+    elif kind == "two secrets":
+        secret = [secret, pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)]
+    elif kind.startswith("ball"):
+        norm = {"ball": 2, "ball 1": 1, "ball inf": np.inf}[kind.removesuffix(" floor")]
+        secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=norm)
+    if "floor" in kind or "models" in kind or kind == "grid":
+        run["floor"] = rng.uniform(0.1, 1, plant.noutputs)
+    if kind == "models":
+        run["models"] = near(rng, plant)
+    if kind == "grid":
+        run["resolution"] = 1e-3
+    if kind == "own shape":
+        run["factor"] = rng.normal(size=(plant.nstates, plant.nstates))
+    if kind in ("independent", "laplace", "independent laplace"):
+        run["family"] = {
+            "independent": "iid-gaussian",
+            "laplace": "laplace",
+            "independent laplace": "iid-laplace",
+        }[kind]
+    return plant, run | {"adjacency": secret}
+
+
+def delayed(rng, kind):
+    plant = plant_of(rng, outputs=1, inputs=1)
+    sides = {plant.input_labels[0]: 1}
+    if kind == "delayed outputs":
+        sides = {plant.output_labels[0]: 2}
+    own = str(rng.choice(plant.state_labels))
+    plant = pc.with_delays(plant, sides)
+    run = {"horizon": int(rng.integers(4, 20))}
+    if rng.random() < 0.5:
+        run["floor"] = 0.5
+    return plant, run | {"adjacency": pc.StateAdjacency({own: rng.uniform(0.1, 1)})}
+
+
+def signals_over_run(rng, kind):
+    plant = plant_of(rng)
+    run = {"horizon": int(rng.integers(5, 24))}
+    secret = signal(rng, plant)
+    if kind.startswith("run lasting"):
+        secret = signal(rng, plant, duration=int(rng.integers(2, 6)))
+    elif kind.startswith("run shapes"):
+        secret = signal(rng, plant, profiles=shapes(rng))
+    elif kind.startswith("run several"):
+        apart = int(rng.integers(1, 6))
+        secret = signal(rng, plant, events=3, separation=apart)
+    elif kind.startswith("run energy"):
+        secret = signal(rng, plant, norm="l2")
+    elif kind == "run times":
+        secret = signal(rng, plant, times=[0, 2, 4])
+    elif kind == "run two secrets":
+        secret = [state(rng, plant, 0), secret]
+    if "floor" in kind or "models" in kind:
+        run["floor"] = rng.uniform(0.1, 1, plant.noutputs)
+    if "models" in kind:
+        run["models"] = near(rng, plant)
+    if "independent" in kind:
+        run["family"] = "iid-gaussian"
+    if "grid" in kind:
+        run["resolution"] = 1e-3
+    if kind == "run laplace":
+        run["family"] = "iid-laplace"
+    if kind == "run long":
+        run["horizon"] = int(rng.integers(60, 90))
+    return plant, run | {"adjacency": secret}
+
+
+def endless(rng, kind):
+    signals = 1 if "plant" in kind else 2
+    plant = plant_of(rng, outputs=2 if "plant" in kind else 1, inputs=signals)
+    names = plant.input_labels
+    radius = {name: rng.uniform(0.1, 1) for name in names}
+    run = {"horizon": np.inf}
+    options = {}
+    if "lasting" in kind:
+        options["duration"] = int(rng.integers(2, 12))
+    if "shapes" in kind:
+        options["profiles"] = shapes(rng)
+    if "several" in kind:
+        options |= {"events": int(rng.integers(2, 6))}
+        if "apart" in kind:
+            options["separation"] = int(rng.integers(1, 20))
+    if "energy" in kind:
+        options["norm"] = "l2"
+    secret = pc.DisturbanceAdjacency(radius, **options)
+    if "states" in kind:
+        secret = state(rng, plant, 0)
+    if "ball" in kind:
+        secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1))
+    if "floor" in kind:
+        run["floor"] = rng.uniform(0.01, 0.3)
+    if "models" in kind:
+        run["models"] = near(rng, plant)
+    if "independent" in kind:
+        run["family"] = "iid-gaussian"
+    if "two secrets" in kind:
+        secret = [secret, state(rng, plant, 0)]
+    return plant, run | {"adjacency": secret}
+
+
+def local(rng, kind):
+    """A thermostat's setpoint, which a local controller follows."""
+    room = ct.ss(
+        0.9,
+        [[0.1, 0.05]],
+        1,
+        0,
+        300.0,
+        inputs=["u", "people"],
+        states=["air"],
+        outputs=["t"],
+    )
+    keeper = ct.ss(
+        1.0,
+        [[0.2, -0.2]],
+        0.3,
+        [[0.5, -0.5]],
+        300.0,
+        inputs=["r", "t"],
+        outputs=["u"],
+        states=["sum"],
+    )
+    closed = pc.with_local_loop(room, keeper)
+    name = str(rng.choice(closed.input_labels))
+    secret = pc.DisturbanceAdjacency(
+        {name: rng.uniform(0.1, 1)}, duration=int(rng.integers(1, 9))
+    )
+    horizon = np.inf if rng.random() < 0.5 else 20
+    return closed, {"horizon": horizon, "adjacency": secret}
+
+
+KINDS = {
+    name: states_over_run
+    for name in (
+        "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
+        "ball inf", "ball floor", "models", "grid", "own shape", "independent", "laplace",
+        "independent laplace",
+    )
+}  # fmt: skip
+KINDS |= dict.fromkeys(("delayed inputs", "delayed outputs"), delayed)
+KINDS |= {
+    name: signals_over_run
+    for name in (
+        "run", "run floor", "run lasting", "run lasting floor", "run shapes", "run several",
+        "run several floor", "run energy", "run energy floor", "run times", "run two secrets",
+        "run two secrets floor", "run models", "run energy models", "run grid floor",
+        "run independent", "run laplace", "run long",
+    )
+}  # fmt: skip
+KINDS |= {
+    name: endless
+    for name in (
+        "endless", "endless floor", "endless lasting", "endless lasting floor", "endless shapes",
+        "endless several", "endless several apart", "endless several apart lasting",
+        "endless several apart floor", "endless energy", "endless energy floor",
+        "endless independent", "endless independent energy", "endless states", "endless ball",
+        "endless models", "endless models floor", "endless plant", "endless plant floor",
+        "endless plant lasting", "endless plant energy", "endless two secrets",
+    )
+}  # fmt: skip
+KINDS["local loop"] = local
+
+
+def design(kind, seed):
+    """Return the noise of a kind and a seed, None if the library refuses the request."""
+    rng = np.random.default_rng([seed, *kind.encode()])
+    laplace = "laplace" in kind
+    budget = pc.PrivacyBudget(
+        epsilon=rng.uniform(0.2, 3), delta=0.0 if laplace else 1e-3
+    )
+    if not laplace and rng.random() < 0.3:
+        budget = pc.PrivacyBudget(gdp=rng.uniform(0.1, 2))
+    releases = int(rng.integers(1, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plant, request = KINDS[kind](rng, kind)
+        try:
+            return pc.design_output_noise(
+                plant,
+                budget=budget,
+                releases=releases,
+                max_std=np.inf,
+                **{"models": "exact"} | request,
+            )
+        except (ValueError, pc.PrivacyError, pc.UncertifiableError):
+            return None
