@@ -11,7 +11,13 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import EPS, one_of, positive_number, real_array
+from ..core._linalg import (
+    EPS,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from ..core.errors import warn_user
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
@@ -431,6 +437,7 @@ def private_lqg(
     initial_state: ArrayLike | None = None,
     estimator: str | None = None,
     terminal: ArrayLike | str = "dare",
+    horizon: int | None = None,
     name: str | None = None,
     progress: bool = False,
 ) -> PrivateLoop:
@@ -485,7 +492,11 @@ def private_lqg(
         of P0 = kappa I, exactly. "observer" keeps the constant gains of the papers.
     terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
         Weight of x(T) after the last sample. With the solution of the Riccati equation
-        K is constant; 0 is the pure cost over the horizon.
+        K is constant; 0 is the pure cost over the horizon. Where the equation has no
+        stabilising solution a run needs a weight.
+    horizon : int, optional
+        Number of samples of a run of a loop with a prior and without noise; that of the
+        noise otherwise.
     progress : bool, optional
         Show a tqdm bar over the turns of a co-design.
 
@@ -543,18 +554,20 @@ def private_lqg(
             'form="predictor"'
         )
     last = None
+    samples = _horizon(horizon, noise, estimator)
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
     else:
-        if noise is None or noise.horizon == math.inf:
+        if samples == math.inf:
             raise ValueError(
                 "terminal: without a horizon no state is the last one; pass "
-                '"dare", or noise with a horizon'
+                '"dare", or noise with a horizon (horizon=... where there is no noise)'
             )
         last = semidefinite(terminal, "terminal", side.order + len(sums))
     prior = _prior(P0, initial_state, side.order)
     followed = (tuple(sums), tuple(sums.values()))
-    design = LqgDesign(estimator, form, *prior, last, *followed)
+    alone = math.inf if noise is not None else samples
+    design = LqgDesign(estimator, form, *prior, last, *followed, horizon=alone)
     if codesign:
         _check_codesign(noise, design)
     if name is None:
@@ -569,6 +582,24 @@ def private_lqg(
         # x(0) is as uncertain as it is without privacy noise, for any noise
         _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
     return loop
+
+
+def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> float:
+    """The samples of a run of an LQG loop, infinity where they are not known."""
+    if horizon is None:
+        return math.inf if noise is None else noise.horizon
+    samples = positive_integer(horizon, "horizon")
+    if noise is not None and samples != noise.horizon:
+        raise ValueError(
+            f"horizon: the noise has {noise.horizon:g} samples, got {samples}; leave it "
+            "out, or design the noise for another horizon"
+        )
+    if estimator != "kalman":
+        raise ValueError(
+            "horizon: the constant gains of estimator='observer' are those of runs of "
+            "any length; pass P0, or estimator='kalman'"
+        )
+    return samples
 
 
 def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:

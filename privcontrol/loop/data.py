@@ -87,6 +87,15 @@ class LoopData(ByContent, Saved):
         return self.private_noise.guarantee
 
     @property
+    def horizon(self) -> float:
+        """Number of samples of a run, infinity where it is not known or there is none."""
+        if self.noise is not None:
+            return self.noise.horizon
+        if self.design is None or not self.knows_noise:
+            return math.inf
+        return self.design.horizon
+
+    @property
     def never_ends(self) -> bool:
         """Return whether the noise has no horizon."""
         return self.noise is not None and self.noise.horizon == math.inf
@@ -140,11 +149,15 @@ class LoopData(ByContent, Saved):
     def with_noise(self, noise: OutputNoise | None) -> Self:
         """Return the loop with other noise (or None), and the filter that knows it.
 
-        Loops whose observer knows no noise keep theirs.
+        Loops whose observer knows no noise keep theirs. A loop with a prior that loses
+        its noise keeps the horizon of its runs.
         """
         loop = replace(self, noise=noise)
-        if not loop.knows_noise:
+        if not (loop.knows_noise or self.knows_noise):
             return loop
+        if noise is None and self.noise is not None:
+            design = replace(loop.known_design, horizon=self.noise.horizon)
+            loop = replace(loop, design=design)
         law = loop.known_design.law(self.side, self.weights, noise)
         return replace(loop, law=law)
 
@@ -425,11 +438,13 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
     plant = loop.side.plant
     noise = loop.noise
     if timepts is None:
-        if noise is None:
+        if noise is not None:
+            return noise.timepts
+        if loop.horizon == math.inf:
             raise ValueError(
                 "timepts: the loop has no noise and so no horizon; pass the time points"
             )
-        return noise.timepts
+        return plant.step * np.arange(loop.horizon)
     times = real_array(timepts, "timepts")
     if times.ndim != 1 or not times.size:
         raise ValueError(

@@ -351,9 +351,10 @@ class PrivateLoop(LoopData):
         A controller in predictor form acts before it, with `prediction_covariance`.
         They are those under the design's law, (n, n) in steady state without a horizon.
         Of what nothing is known the variance is inf, and nan the covariance with it.
-        `ValueError` for an observer that does not know the noise.
+        `ValueError` for an observer that does not know the noise. Without noise there
+        is none to know.
         """
-        return knowledge(self).covariances(self.private_noise.horizon)
+        return knowledge(self).covariances(self.horizon)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
@@ -361,8 +362,7 @@ class PrivateLoop(LoopData):
 
         The prediction is that from what was published up to t - 1.
         """
-        known = knowledge(self)
-        return known.covariances(self.private_noise.horizon, predicted=True)
+        return knowledge(self).covariances(self.horizon, predicted=True)
 
     def margins(
         self, direction: ArrayLike, *, probability: float, horizon: int | None = None
@@ -412,9 +412,9 @@ class PrivateLoop(LoopData):
             raise ValueError(f"probability: expected a number below 1, got {tail:g}")
         longest = math.inf if self.noise is None else self.noise.horizon
         if horizon is None:
-            if longest == math.inf:
+            if self.horizon == math.inf:
                 raise ValueError("horizon: expected the number of samples of a run")
-            horizon = int(longest)
+            horizon = int(self.horizon)
         samples = positive_integer(horizon, "horizon")
         if samples > longest:
             raise ValueError(

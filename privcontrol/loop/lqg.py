@@ -93,16 +93,21 @@ class Regulation:
         if not np.abs(poles).max() < 1:
             names = [f"state {k}" for k in range(n)]
             unreached = unseen_mode(self.A.T, self.B.T, names)
+            run = (
+                ". A run with a horizon and a prior P0 needs none: pass terminal=0, the "
+                "cost of the run alone, or another weight of x(T)"
+            )
             if unreached:
                 raise ValueError(
                     "no stabilising feedback gain: (A, B) is not stabilisable, as the "
                     f"inputs do not reach the mode {unreached}, which does not decay; "
                     "add an input, or let a local loop stabilise it (with_local_loop)"
+                    f"{run}"
                 )
             raise ValueError(
                 "no stabilising feedback gain: (A, B) must be stabilisable, Q must "
                 "weigh every mode that does not decay by itself, and R should be "
-                "positive definite"
+                f"positive definite{run}"
             )
         return gain, value
 
@@ -772,6 +777,8 @@ class LqgDesign(ByContent, Saved):
         Weights of their sums.
     cap : float
         Largest noise of a co-design, relative to the noise of least variance.
+    horizon : float
+        Samples of a run of a loop without noise, infinity where it is not known.
     """
 
     estimator: str
@@ -782,6 +789,7 @@ class LqgDesign(ByContent, Saved):
     tracked: tuple[int, ...] = ()
     prices: tuple[float, ...] = ()
     cap: float = 10.0
+    horizon: float = math.inf
 
     def law(
         self,
@@ -790,9 +798,14 @@ class LqgDesign(ByContent, Saved):
         noise: OutputNoise | None,
         samples: float | None = None,
     ) -> Law:
-        """Return the controller for a noise, or without it for some samples."""
+        """Return the controller for a noise, or without it for some samples.
+
+        They are those of the design's horizon if it has one.
+        """
         if noise is not None:
             samples = noise.horizon
+        elif samples is None and self.horizon != math.inf:
+            samples = self.horizon
         K = self.regulator(side, weights, samples)
         if samples == math.inf or (self.is_kalman and samples is not None):
             gains = knowledge_of(side.plant, weights, noise, self.P0).gains(samples)

@@ -340,9 +340,12 @@ def margins(
 
 
 def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
-    """Return what a loop's filter knows. `ValueError` unless it knows prior and noise."""
+    """Return what a loop's filter knows.
+
+    `ValueError` unless it knows prior and noise, if there is noise.
+    """
     design = loop.design
-    if design is None or not loop.knows_noise:
+    if design is None or not (loop.knows_noise or loop.noise is None):
         raise ValueError(
             "the errors of this loop's observer are not what it believes: it does not "
             "know the noise; private_lqg(P0=...) has a filter that does, and "

@@ -264,3 +264,87 @@ def test_margins_hold_where_readings_tell_the_noise_exactly():
         0.09 / 2000
     )
     assert (errors > 0.5 * margins).any(axis=1).mean() > 0.1
+
+
+# -- loops without noise ---------------------------------------------------------------
+
+
+def conditioned(loop, T):
+    """Error covariances after the reading at t, of a plant without singular data."""
+    A, C = loop.plant.A, loop.plant.C
+    spread = loop.design.P0
+    found = []
+    for _ in range(T):
+        gain = spread @ C.T @ np.linalg.inv(C @ spread @ C.T + loop.RN)
+        found.append(spread - gain @ C @ spread)
+        spread = A @ found[-1] @ A.T + loop.QN
+    return np.array(found)
+
+
+def test_a_loop_without_noise_knows_its_errors_and_its_horizon():
+    vehicle = pc.plants.vehicle()
+    weights = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=60,
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        budget=singular_loops.BUDGET,
+        models="exact",
+    )
+    loop = pc.private_lqg(vehicle, **weights, P0=4.0, terminal=0, horizon=60)
+    bare = pc.private_lqg(vehicle, **weights, noise=noise, P0=4.0, terminal=0)
+    for quiet in (loop, bare.with_noise(None)):
+        cost = quiet.cost(**singular_loops.DRAWN)
+        assert cost.total == pytest.approx(371.84, rel=2e-5)
+        assert quiet.K.shape == (60, 1, 2)
+        np.testing.assert_allclose(
+            quiet.estimate_covariance, conditioned(quiet, 60), rtol=1e-9
+        )
+        assert quiet.margins([1, 0], probability=0.01).shape == (60,)
+    settled = pc.private_lqg(vehicle, **weights)
+    expected = conditioned(loop, 400)[-1]
+    np.testing.assert_allclose(settled.estimate_covariance, expected, rtol=1e-6)
+    ahead = vehicle.A @ expected @ vehicle.A.T + loop.QN
+    np.testing.assert_allclose(settled.prediction_covariance, ahead, rtol=1e-6)
+    with pytest.raises(ValueError, match="no horizon; pass the time points"):
+        settled.cost(**singular_loops.DRAWN)
+
+
+def test_a_loop_without_noise_keeps_its_horizon_in_a_file(tmp_path):
+    vehicle = pc.plants.vehicle()
+    loop = pc.private_lqg(vehicle, 1, 5, 1e-2, 1e-2, P0=4.0, terminal=0, horizon=9)
+    loop.save(tmp_path / "loop.json")
+    loaded = pc.load(tmp_path / "loop.json")
+    assert loaded.cost(**singular_loops.DRAWN) == loop.cost(**singular_loops.DRAWN)
+
+
+def test_a_horizon_is_one_of_a_run_without_noise_and_with_a_prior():
+    vehicle = pc.plants.vehicle()
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=60,
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        budget=singular_loops.BUDGET,
+    )
+    with pytest.raises(ValueError, match="the noise has 60 samples, got 50"):
+        pc.private_lqg(vehicle, 1, 1, 1, 1, noise, P0=1, horizon=50)
+    with pytest.raises(ValueError, match="runs of any length; pass P0"):
+        pc.private_lqg(vehicle, 1, 1, 1, 1, horizon=50)
+
+
+def test_a_run_needs_no_stabilising_gain_and_the_error_says_so():
+    plant = ct.ss(np.diag([1.0, 0.5]), [[0], [1]], [[1, 1]], 0, 1.0, states=["a", "b"])
+    noise = pc.design_output_noise(
+        plant,
+        horizon=10,
+        adjacency=pc.StateAdjacency({"b": 1.0}, times=0),
+        budget=singular_loops.BUDGET,
+        models="exact",
+    )
+    given = {"noise": noise, "P0": 1}
+    with pytest.raises(ValueError, match="do not reach the mode .* pass terminal=0"):
+        pc.private_lqg(plant, 1, 1, 0.1, 0.1, **given)
+    loop = pc.private_lqg(plant, 1, 1, 0.1, 0.1, terminal=0, **given)
+    assert total(loop) == pytest.approx(singular_loops.truth(loop)[0], rel=1e-12)
+    assert 0 <= loop.optimality.gap < 1e-6
+    assert total(loop.with_noise(None)) < total(loop)
