@@ -37,8 +37,8 @@ from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
 from .moments import (
     LoopCost,
+    error_covariances,
     expected_cost,
-    knowledge,
     margins,
     mean_square_errors,
     steady_state_cost,
@@ -354,7 +354,7 @@ class PrivateLoop(LoopData):
         `ValueError` for an observer that does not know the noise. Without noise there
         is none to know.
         """
-        return knowledge(self).covariances(self.horizon)
+        return error_covariances(self)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
@@ -362,7 +362,7 @@ class PrivateLoop(LoopData):
 
         The prediction is that from what was published up to t - 1.
         """
-        return knowledge(self).covariances(self.horizon, predicted=True)
+        return error_covariances(self, predicted=True)
 
     def margins(
         self, direction: ArrayLike, *, probability: float, horizon: int | None = None

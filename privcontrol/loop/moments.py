@@ -354,6 +354,16 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
     return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)
 
 
+def error_covariances(loop: LoopData, *, predicted: bool = False) -> NDArray:
+    """Return read-only covariances (T, n, n) after the reading at t, or before it.
+
+    They are (n, n) in steady state where no horizon is known.
+    """
+    found = knowledge(loop).covariances(loop.horizon, predicted=predicted)
+    found.setflags(write=False)
+    return found
+
+
 class _Read(NamedTuple):
     """Hold what was read of the noise's vector, and V of its covariance V V'."""
 
