@@ -588,7 +588,10 @@ class PrivacyBudget(Saved):
     def pair(self) -> tuple[float, float]:
         """(epsilon, delta), which a budget in ``gdp`` has not."""
         if self.epsilon is None or self.delta is None:
-            raise ValueError(f"budget: expected epsilon and delta, got {self!r}")
+            raise ValueError(
+                f"budget: expected epsilon and delta, got {self!r}; "
+                "PrivacyBudget(epsilon=, delta=) has them"
+            )
         return self.epsilon, self.delta
 
     @property

@@ -31,7 +31,13 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope, shown
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
-from ..noise.iosystem import entering, numbered, plot_samples, plot_spectrum
+from ..noise.iosystem import (
+    create_noise_iosystem,
+    entering,
+    numbered,
+    plot_samples,
+    plot_spectrum,
+)
 from ..noise.parts import Correlated, Pricing, Structured, SummedNoise, White
 from ..noise.shift import World, certify, grid_shift
 from ..regions.region import region_of
@@ -266,13 +272,28 @@ class OutputNoise(SummedNoise, Saved):
 
     @property
     def system(self) -> ct.StateSpace:
-        """The noise as a StateSpace from fresh standard entries to gamma, for analysis.
+        """The noise as a StateSpace from standard entries eta to gamma, for analysis.
 
-        In `create_noise_iosystem` the entries that make the first state are inputs too.
+        Over a horizon it is that of `create_noise_iosystem`: entries that are drawn once,
+        as all of structured noise, enter at sample 0 and are zero after it, and the state
+        starts at zero. Without a horizon its inputs are the entries that are fresh at
+        every sample, and those that make the first state, which has its stationary law,
+        are none.
+
+        Raises
+        ------
+        ValueError
+            If the noise is correlated in a way that has no system of finite order.
         """
         model = self.total.model
         if model is None:
-            raise ValueError("correlated noise has no system of finite order")
+            raise ValueError(
+                "system: correlated noise has no system of finite order; "
+                "noise.covariance(t, s) has its covariances, and "
+                "create_noise_iosystem(noise) passes its samples through a unit gain"
+            )
+        if self.horizon != math.inf:
+            return create_noise_iosystem(self)
         return ct.ss(
             *model.matrices,
             self.plant_data.dt,

@@ -109,7 +109,10 @@ class LoopData(ByContent, Saved):
     def known_design(self) -> LqgDesign:
         """The design of the loop. `ValueError` unless `private_lqg` made it."""
         if self.design is None:
-            raise ValueError("expected a loop that private_lqg made")
+            raise ValueError(
+                "loop: expected one that private_lqg made, got one of gains or of a "
+                "controller; private_lqg(sys, Q, R, QN, RN, noise) makes it"
+            )
         return self.design
 
     @property

@@ -351,6 +351,12 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
             "know the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
+    if not {"noise", "disturbance"} <= loop.weights.drive_roots.keys():
+        raise ValueError(
+            "QN, RN: the loop was not given them, so nothing is known of the errors; "
+            "pass QN and RN (and P0) to private_loop, which then gives the controller an "
+            "estimate"
+        )
     return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)
 
 

@@ -146,12 +146,15 @@ def raised_by_library(error: BaseException) -> bool:
     file = inner.f_code.co_filename
     if file == __file__ or Path(file).name == "doors.py":
         return isinstance(error, TypeError)  # a missing or an unknown argument
-    control_error = isinstance(error, ct.ControlArgument | ct.ControlDimension)
-    if control_error:
-        return True
     if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
         return True
-    if not file.startswith(PACKAGE):
+    return raised_here(error)
+
+
+def raised_here(error: BaseException) -> bool:
+    """Whether a `raise` of the package made this error, and not one of another library."""
+    inner, _ = list(traceback.walk_tb(error.__traceback__))[-1]
+    if not inner.f_code.co_filename.startswith(PACKAGE):
         return False
     instruction = inner.f_code.co_code[error_offset(error)]
     return dis.opname[instruction] in ("RAISE_VARARGS", "RERAISE")
