@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib import import_module
 from threading import Event, Thread, Timer
 from time import monotonic
-from typing import TYPE_CHECKING, Any
-
-import scipy.sparse
+from typing import Any
 
 from .errors import PrivacyWarning, frame_of_user
-
-if TYPE_CHECKING:
-    from cvxpy import Problem
 
 #: Seconds after which a design without a bar says what would be faster.
 PATIENCE = 10.0
@@ -26,8 +20,6 @@ SHORT = 2.0
 _PERIOD = 0.2
 #: Share of the work from which on it tells how long the rest will take.
 _TELLING = 0.02
-#: Steps that the solver of semidefinite programs mostly takes.
-_USUAL_STEPS = 20
 
 
 class _NoBar:
@@ -78,7 +70,8 @@ def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
     place = [frame.f_code.co_filename, frame.f_lineno]
     note = Timer(PATIENCE, warnings.warn_explicit, [text, PrivacyWarning, *place])
     note.daemon = True
-    note.start()
+    with suppress(RuntimeError):  # where no thread can start nobody is told
+        note.start()
     try:
         yield _NoBar()
     finally:
@@ -118,42 +111,6 @@ def piece(k: int, count: int) -> Iterator[None]:
         _STRETCH.reset(token)
     if k + 1 < count:
         whole.done[0] = max(whole.done[0], start + length)
-
-
-def solve(problem: Problem, **options: Any) -> None:
-    """Solve a CVXPY problem by Clarabel, whose steps are pieces of the bar in hand.
-
-    Raises
-    ------
-    cvxpy.SolverError
-        If it finds no solution, good or not.
-    """
-    cp = import_module("cvxpy")
-    clarabel = import_module("clarabel")
-    tells = hasattr(clarabel.DefaultSolver, "set_termination_callback")  # from 0.11 on
-    if _STRETCH.get() is None or not tells:
-        problem.solve(solver=cp.CLARABEL, **options)  # type: ignore[no-untyped-call]
-        return
-
-    def after_step(info: Any) -> bool:
-        with piece(info.iterations + 1, _USUAL_STEPS):
-            return False
-
-    face = import_module("cvxpy.reductions.solvers.conic_solvers.clarabel_conif")
-    with piece(0, _USUAL_STEPS):
-        data, chain, inverse = problem.get_problem_data(
-            cp.CLARABEL, solver_opts=options
-        )
-    solver = clarabel.DefaultSolver(
-        scipy.sparse.csc_array(data["A"].shape[1:] * 2),  # linear costs
-        data["c"],
-        data["A"],
-        data["b"],
-        face.dims_to_solver_cones(data["dims"]),
-        face.CLARABEL.parse_solver_opts(False, options),
-    )
-    solver.set_termination_callback(after_step)
-    problem.unpack_results(solver.solve(), chain, inverse)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from ._linalg import (
     real_array,
     smallest,
 )
-from ._progress import piece, solve
+from ._progress import piece
 from .adjacency import Adjacency, checked_adjacency
 from .budget import PrivacyBudget, checked_budget, scale_to_budget
 from .ellipsoid import weight_root
@@ -793,7 +793,7 @@ def _constraints(
 
 def _solve(problem: Problem, cp: ModuleType) -> None:
     try:
-        solve(problem)
+        problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
         status = problem.status
     except (cp.SolverError, ValueError) as error:
         status = type(error).__name__

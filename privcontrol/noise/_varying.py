@@ -43,7 +43,6 @@ from ..core._linalg import (
     working_bits,
 )
 from ..core._objects import ByContent, Saved
-from ..core._progress import solve
 from ..core.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import (
@@ -746,7 +745,7 @@ def _solve(problem: Problem, tolerance: float) -> bool:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
         try:
-            solve(problem, max_iter=200, **asked)
+            problem.solve(solver=cp.CLARABEL, max_iter=200, **asked)  # type: ignore[no-untyped-call]
         except cp.SolverError:
             return False
     return problem.value is not None and np.isfinite(problem.value)
