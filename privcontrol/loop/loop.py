@@ -473,7 +473,8 @@ class PrivateLoop(LoopData):
 
         It holds the guarantee with its assumptions and what it does not hide, the
         noise, the eavesdropper's error (of a disturbance: how often it is detected),
-        the cost by cause and the error of the states. It holds no signal of any run.
+        the cost by cause and the error of the states. Of noise without a horizon cost
+        and errors are those in steady state. It holds no signal of any run.
 
         Parameters
         ----------
@@ -492,17 +493,12 @@ class PrivateLoop(LoopData):
         Raises
         ------
         ValueError
-            If the loop has no noise, or noise without a horizon.
+            If the loop has no noise, or is not linear.
         OSError
             If the path cannot be written.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
-        if self.never_ends:
-            raise ValueError(
-                "report: expected noise with a horizon; give the loop its noise over a "
-                "run, with_noise(loop.noise.over(samples))"
-            )
         refuse_moments(self, "report")
         return write_report(self, path, time_unit, units)
 
@@ -551,6 +547,7 @@ _STYLE = (
     "vertical-align:top}img{max-width:100%}"
 )
 _HIDDEN = "cannot be estimated"
+_UNSTABLE = "The loop is not stable, and has no steady state."
 
 
 def write_report(
@@ -569,6 +566,8 @@ def write_report(
     levels += [(name, f"{std:.4g}") for name, std in zip(outputs, noise.std)]
     clock = time_axis(plant.time_label, time_unit).removeprefix("Time ").strip("[]")
     run = f"<p>The run takes {plant.step * noise.horizon:g} {clock}.</p>"
+    if loop.never_ends:
+        run = f"<p>The loop takes a sample every {plant.step:g} {clock}.</p>"
     sections = {
         "What is guaranteed": loop.guarantee._repr_html_() + run,
         "Noise on what is published": _table(levels),
@@ -591,7 +590,8 @@ def write_report(
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
     """Errors of the best estimates, or detections where the start is no secret."""
-    if not loop.private_noise.total.consists_of(Structured, White):
+    starts = loop.private_noise.total.consists_of(Structured, White)
+    if loop.never_ends or not starts:
         rows = [
             ("False alarms, and detections by guessing", "Detections of a hidden move")
         ]
@@ -618,15 +618,22 @@ def _cost(loop: LoopData) -> str:
     """The expected cost by cause, if the loop has weights."""
     if loop.weights.Q is None or loop.weights.R is None:
         return "<p>The loop has no weights Q and R.</p>"
-    drawn: RunSignals = {}
-    if loop.weights.QN is not None:
-        drawn["disturbance"] = "design"
-    if loop.weights.RN is not None:
-        drawn["measurement_noise"] = "design"
-    cost = expected_cost(*over_run(loop, **drawn))
+    if loop.never_ends:
+        if not loop.dynamics.stable:
+            return f"<p>{_UNSTABLE}</p>"
+        cost = steady_state_cost(loop)
+        counted = "a sample in steady state"
+    else:
+        drawn: RunSignals = {}
+        if loop.weights.QN is not None:
+            drawn["disturbance"] = "design"
+        if loop.weights.RN is not None:
+            drawn["measurement_noise"] = "design"
+        cost = expected_cost(*over_run(loop, **drawn))
+        counted = "the horizon"
     return _table(
         [
-            ("Cause", "Expected cost over the horizon, units of x'Qx + u'Ru"),
+            ("Cause", f"Expected cost over {counted}, units of x'Qx + u'Ru"),
             ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
             ("Privacy noise", f"{cost.privacy:.4g}"),
             ("Total", f"{cost.total:.4g}"),
@@ -635,7 +642,21 @@ def _cost(loop: LoopData) -> str:
 
 
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
-    """A figure of the root mean square error that the privacy noise causes."""
+    """A figure of the root mean square error that the privacy noise causes.
+
+    Without a horizon it is a table of the errors in steady state, with what disturbances
+    and measurement noise cause beside it.
+    """
+    if loop.never_ends:
+        if not loop.dynamics.stable:
+            return f"<p>{_UNSTABLE}</p>"
+        quiet, noisy = np.sqrt(steady_state_errors(loop))
+        table = [("State", "rms error by disturbances", "rms error by privacy noise")]
+        table += [
+            (name, f"{one:.4g}", f"{other:.4g}")
+            for name, one, other in zip(states, quiet, noisy)
+        ]
+        return _table(table)
     times = loop.private_noise.timepts
     sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")

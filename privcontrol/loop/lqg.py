@@ -223,7 +223,7 @@ class Knowledge:
         scaled = F / _sizes(np.linalg.norm(F, axis=1))[:, None]
         values = np.linalg.svd(scaled, compute_uv=False)
         rank = np.count_nonzero(values > _ROUNDINGS * EPS)
-        return rank < len(F) and not self.unknown.shape[1]
+        return bool(rank < len(F)) and not self.unknown.shape[1]
 
     def _readings(
         self, samples: int, lost: Container[int] = ()

@@ -652,6 +652,35 @@ def test_a_report_on_a_hidden_disturbance_says_how_often_it_is_detected(tmp_path
     assert 0 <= float(printed) - detected < 1e-3 * detected
 
 
+@pytest.mark.parametrize("family", [None, "iid-gaussian"])
+def test_a_report_on_noise_without_a_horizon_is_about_the_steady_state(
+    tmp_path, family
+):
+    room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"], outputs=["T"])
+    options = {} if family is None else {"family": family}
+    noise = pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=2),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        **options,
+    )
+    loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
+    page = loop.report(tmp_path / "room.html").read_text(encoding="utf-8")
+    cost = loop.steady_state_cost()
+    privacy = re.search("<td>Privacy noise</td><td>(.*?)</td>", page).group(1)
+    assert float(privacy) == pytest.approx(cost.privacy, rel=1e-3)
+    quiet, noisy = re.search(
+        r"<td>x\[0\]</td><td>(.*?)</td><td>(.*?)</td>", page
+    ).groups()
+    error = np.hypot(float(quiet), float(noisy))
+    assert error == pytest.approx(np.sqrt(loop.steady_state_error()[0]), rel=1e-3)
+    printed = re.search("<td>5%</td><td>(.*?)%</td>", page).group(1)
+    detected = 100 * noise.guarantee.detection(0.05)
+    assert 0 <= float(printed) - detected < 1e-3 * detected
+    assert "a sample every 1" in page and "inf" not in page.split("</style>")[1]
+
+
 MODELS = {
     "A": {"A": [[1, 0.1], [0, 0.999]]},
     "B": {"B": [[0.0], [0.2]]},
