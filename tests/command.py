@@ -6,7 +6,7 @@ import subprocess
 import sys
 import traceback
 
-from privcontrol.deploy import main
+from privcontrol.deploy.__main__ import main
 
 
 def start(*arguments, env=None, before=lambda: None, **options):
@@ -15,7 +15,7 @@ def start(*arguments, env=None, before=lambda: None, **options):
     On Linux it is a fork without an exec, so nothing is imported again.
     """
     arguments = [str(argument) for argument in arguments]
-    argv = [sys.executable, "-m", "privcontrol.deploy.command", *arguments]
+    argv = [sys.executable, "-m", "privcontrol.deploy", *arguments]
     if sys.platform != "linux":
         env = {**os.environ, **(env or {})}
         return subprocess.Popen(argv, env=env, preexec_fn=before, **options)

@@ -61,7 +61,7 @@ class Deployment:
 
     def start_gateway(self):
         folder = self._folder
-        command = [sys.executable, "-m", "privcontrol.deploy.command", "publish"]
+        command = [sys.executable, "-m", "privcontrol.deploy", "publish"]
         command += [f"{folder}/loop.json", "--state", f"{folder}/gateway.sqlite"]
         command += ["--ledger", f"{folder}/ledger.sqlite", "--most-lost", "300"]
         command += ["--resolution", "0.001", "--grid", "0.001"]

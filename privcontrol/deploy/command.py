@@ -8,9 +8,10 @@ A source yields readings: texts (a JSON object, or a CSV row after a header), or
 mappings of output names to numbers. A sink is a function that takes a mapping with the
 index and what is published. Nothing here prints a reading.
 
-Topics of an MQTT broker have quality of service 0: a reading that comes late is of no
-use, and one that comes twice is refused. What the broker misses is a gap, and is never
-sent again. Who connects is said by the environment, so neither the list of processes
+Topics of an MQTT broker are read with quality of service 0: a reading that comes late is
+of no use, and one that comes twice is refused. What is published is acknowledged by the
+broker (quality of service 1), so one that refuses it is noticed; what it misses is a gap,
+and is never sent again. Who connects is said by the environment, so neither the list of processes
 nor a shell's history shows it: PRIVCONTROL_MQTT_USER, PRIVCONTROL_MQTT_PASSWORD or
 PRIVCONTROL_MQTT_PASSWORD_FILE, and for mqtts:// PRIVCONTROL_MQTT_CA (the system's
 authorities by default), PRIVCONTROL_MQTT_CERT and PRIVCONTROL_MQTT_KEY.
@@ -25,8 +26,11 @@ import logging
 import math
 import os
 import queue
+import select
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,15 +39,17 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from ..core.errors import PrivacyError
+from ..core.guarantee import PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
 from ..core.release import step_size, step_sizes
 from ..designs.output_noise import OutputNoise
 from ..loop.loop import PrivateLoop
 from .files import load
-from .gateway import Gateway
+from .gateway import Gateway, on_grid
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.enums import MQTTProtocolVersion
     from paho.mqtt.reasoncodes import ReasonCode
 
 Reading = str | bytes | Mapping[str, Any]
@@ -61,8 +67,24 @@ _LONGEST = 1 << 16
 #: How a place begins that is a topic of a broker.
 _TOPICS = ("mqtt://", "mqtts://")
 _ENVIRONMENT = "PRIVCONTROL_MQTT_"
-#: Seconds that a broker has for its first answer.
-_PATIENCE = 10.0
+#: Seconds that a broker has for a connection and its first answer.
+_PATIENCE = 6.0
+#: Seconds between two attempts to connect again.
+_PAUSE = 1.0
+#: Connections in a row that a broker may end before anything passed over them.
+_MOST_ENDED = 4
+#: Seconds after which a silent connection is tested.
+_KEEPALIVE = 10
+#: Seconds after which a source that waits lets its relay look at signals.
+_TICK = 0.2
+#: Why a broker refuses to serve for now.
+_PASSING = (
+    "Server unavailable",
+    "Server busy",
+    "Connection rate exceeded",
+    "Quota exceeded",
+    "Use another server",
+)
 #: Most readings that wait. Those that come then are lost.
 _MOST_WAITING = 1000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -72,16 +94,16 @@ class _Refused(Exception):
     """A reading is not published. The message holds nothing of it."""
 
 
-class _Stopped(Exception):
-    """A signal ended the wait for the next reading."""
-
-
 class Relay:
     """Pass readings through a gateway, one published value for each that is accepted.
 
     A reading whose sample was passed, or that cannot be read, is refused: it is
     counted, and logged by its number without its content. A sample is never published
     twice.
+
+    `stop` and `ask` are for handlers of signals. They set a flag, which `run` looks at
+    before each reading. So a source that waits for long yields None now and then, as
+    those of the command do.
 
     Parameters
     ----------
@@ -134,40 +156,54 @@ class Relay:
         self._number = 0  # of the reading
         self._published = 0
         self._refused = 0
-        self._waiting = False
         self._stopping = False
         self._asked = False
 
-    def run(self, readings: Iterable[Reading], sink: Sink) -> None:
-        """Publish until the readings or the horizon end, or `stop` is called."""
+    def run(
+        self,
+        readings: Iterable[Reading | None],
+        sink: Sink,
+        *,
+        most: int | None = None,
+    ) -> None:
+        """Publish until the readings or the horizon end, or `stop` is called.
+
+        Parameters
+        ----------
+        readings : iterable
+            None stands for no reading yet.
+        sink : callable
+        most : int, optional
+            End when so many were published.
+        """
+        enough = math.inf if most is None else self._published + most
         source = iter(readings)
-        with suppress(_Stopped):
-            while self._gateway.remaining > 0 and not self._stopping:
-                self._answer_health()
-                self._waiting = True
-                reading = next(source, None)
-                self._waiting = False
-                if reading is None:
-                    return
-                self._number += 1
-                try:
-                    self._pass_on(reading, sink)
-                except _Refused as reason:
-                    self._refused += 1
-                    _LOG.warning("line %d refused: %s", self._number, _plain(reason))
+        while self._gateway.remaining > 0 and self._published < enough:
+            if self._asked:
+                self._asked = False
+                _LOG.info("%s", json.dumps(self.health()))
+            if self._stopping:
+                return
+            try:
+                reading = next(source)
+            except StopIteration:
+                return
+            if reading is None:
+                continue
+            self._number += 1
+            try:
+                self._pass_on(reading, sink)
+            except _Refused as reason:
+                self._refused += 1
+                _LOG.warning("line %d refused: %s", self._number, _plain(reason))
 
     def stop(self, *signalled: object) -> None:
         """End after the reading at hand; a handler of signals."""
         self._stopping = True
-        if self._waiting:
-            self._waiting = False
-            raise _Stopped
 
     def ask(self, *signalled: object) -> None:
         """Log `health` after the reading at hand; a handler of signals."""
         self._asked = True
-        if self._waiting:
-            self._answer_health()
 
     def health(self) -> dict[str, Any]:
         """Return the next index, what remains, and counts; nothing of a reading."""
@@ -179,11 +215,6 @@ class Relay:
             "published": self._published,
             "refused": self._refused,
         }
-
-    def _answer_health(self) -> None:
-        if self._asked:
-            self._asked = False
-            _LOG.info("%s", json.dumps(self.health()))
 
     def _pass_on(self, reading: Reading, sink: Sink) -> None:
         """Publish a reading, or raise `_Refused`."""
@@ -275,7 +306,9 @@ def _number(value: object) -> float:
 class Topic:
     """A topic of a broker: iterate over its messages, or send to it.
 
-    A lost connection is made again by itself.
+    A lost connection is made again, for as long as it takes. A broker that refuses the
+    user, the topic, or what is sent to it, raises an error where the topic is used.
+    Brokers of MQTT 5 refuse what is sent in words; older ones drop it.
 
     Parameters
     ----------
@@ -289,9 +322,10 @@ class Topic:
     ValueError
         If the address is no such thing.
     PermissionError
-        On entering, if the broker refuses the user.
+        If the broker refuses the user or the topic, on entering or later.
     OSError
-        On entering, if the broker does not answer or cannot serve for now.
+        On entering, if the broker does not answer or cannot serve for now. Later, if it
+        takes a connection and does not answer, or ends each one at once.
     """
 
     def __init__(self, address: str, *, longest: int = _LONGEST) -> None:
@@ -304,66 +338,73 @@ class Topic:
             )
         if not parts.hostname or not self._topic or set(self._topic) & set("+#"):
             raise ValueError("address: expected mqtt://host/topic without wildcards")
-        secure = parts.scheme == "mqtts"
-        if not secure and parts.hostname not in _LOOPBACK:
+        self._secure = parts.scheme == "mqtts"
+        if not self._secure and parts.hostname not in _LOOPBACK:
             _LOG.warning("mqtt:// is not encrypted; use mqtts://")
         self._host = parts.hostname
-        self._port = parts.port or (8883 if secure else 1883)
+        self._port = parts.port or (8883 if self._secure else 1883)
         self._longest = longest
         self._reads = False
         self._sends = True
         try:
-            from paho.mqtt.client import Client
-            from paho.mqtt.enums import CallbackAPIVersion
+            from paho.mqtt.enums import MQTTProtocolVersion
         except ImportError as error:
             raise ValueError(
                 f"{address}: MQTT needs paho-mqtt: pip install 'privcontrol[deploy]'"
             ) from error
+        self._protocol = MQTTProtocolVersion.MQTTv5
         self._messages: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
-        self._answers: queue.Queue[ReasonCode] = queue.Queue()
-        self._client = Client(CallbackAPIVersion.VERSION2)
-        self._client.username_pw_set(_setting("USER"), _password())
-        if secure:
-            self._client.tls_set(_setting("CA"), _setting("CERT"), _setting("KEY"))
-        self._client.reconnect_delay_set(1, 8)
-        self._client.on_connect = self._connected
-        self._client.on_message = self._arrived
+        self._connection: _Connection | None = None
+        self._ended = 0  # connections in a row over which nothing passed
+        self._tried = -math.inf
 
     def __enter__(self) -> Self:
-        self._client.connect(self._host, self._port)
-        self._client.loop_start()
-        try:
-            reason = self._answers.get(timeout=_PATIENCE)
-        except queue.Empty:
-            self.__exit__()
-            raise TimeoutError(
-                "the broker accepts the connection and says nothing"
-            ) from None
-        if reason.is_failure:
-            self.__exit__()
-            passes = reason == "Server unavailable"
-            kind = ConnectionError if passes else PermissionError
-            raise kind(f"the broker refuses to serve: {reason}")
+        self._connect()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if error[:1] in ((), (None,)):
+                connection.wait_until_taken()
+                connection.check()
+        finally:
+            connection.close()
 
     def __iter__(self) -> Iterator[bytes]:
+        return (message for message in self.arriving() if message is not None)
+
+    def arriving(self) -> Iterator[bytes | None]:
+        """Yield messages as they come, and None now and then while there are none."""
         self._reads = True
-        self._client.subscribe(self._topic, qos=0)
+        if self._connection is not None:
+            self._connection.subscribe()
+        silent = time.monotonic()
         while True:
-            yield self._messages.get()
+            try:
+                message = self._messages.get(timeout=_TICK)
+            except queue.Empty:
+                self._keep_connected()
+                if time.monotonic() - silent > _PATIENCE:
+                    silent = math.inf  # said once
+                    _LOG.warning(
+                        "no reading came for %g s: look whether the sensor sends to "
+                        "this topic, and whether the broker lets this user read it",
+                        _PATIENCE,
+                    )
+                yield None
+                continue
+            silent = time.monotonic()
+            yield message
 
     def send(self, message: dict[str, float]) -> None:
         """Send a message, or log that it is lost."""
-        sent = self._client.publish(self._topic, json.dumps(message), qos=0)
-        try:
-            sent.wait_for_publish(1.0)
-            reaches = sent.is_published()
-        except RuntimeError:  # the connection is gone, perhaps since a moment ago
-            reaches = False
+        connection = self._keep_connected()
+        reaches = connection is not None and connection.send(json.dumps(message))
+        if connection is not None:
+            connection.check()
         if reaches != self._sends:
             self._sends = reaches
             said = (
@@ -371,9 +412,159 @@ class Topic:
             )
             _LOG.warning("sample %d %s", message["index"], said)
 
+    def _keep_connected(self) -> _Connection | None:
+        """Return the connection, made again if it was lost, or None for now."""
+        connection = self._connection
+        if connection is not None:
+            connection.check()
+            if not connection.is_lost:
+                return connection
+            self._ended = 0 if connection.is_proved else self._ended + 1
+            connection.close()
+            self._connection = None
+            if self._ended >= _MOST_ENDED:
+                raise ConnectionError("the broker ends every connection at once")
+        if time.monotonic() - self._tried < _PAUSE:
+            return None
+        try:
+            self._connect()
+        except (PermissionError, TimeoutError):
+            raise
+        except OSError:  # it is away
+            return None
+        return self._connection
+
+    def _connect(self) -> None:
+        """Make a connection. What another one did not deliver is not sent over it."""
+        self._tried = time.monotonic()
+        try:
+            self._connection = self._connected()
+        except _OlderProtocol:
+            self._connection = self._connected()
+        if self._reads:
+            self._connection.subscribe()
+
+    def _connected(self) -> _Connection:
+        from paho.mqtt.enums import MQTTProtocolVersion
+
+        connection = _Connection(self._topic, self._protocol, self._arrived)
+        if self._secure:
+            connection.secure()
+        try:
+            connection.open(self._host, self._port)
+        except _OlderProtocol:
+            if self._protocol == MQTTProtocolVersion.MQTTv311:
+                raise ConnectionError("the broker speaks another protocol") from None
+            self._protocol = MQTTProtocolVersion.MQTTv311
+            raise
+        return connection
+
+    def _arrived(self, payload: bytes) -> None:
+        """Take a message, in the thread of a connection."""
+        try:
+            self._messages.put_nowait(bytes(payload[: self._longest + 1]))
+        except queue.Full:
+            _LOG.warning("a reading was lost: %d are waiting", _MOST_WAITING)
+
+
+class _OlderProtocol(ConnectionError):
+    """The broker does not speak MQTT 5."""
+
+
+class _Connection:
+    """One connection of a client, which ends when it is lost."""
+
+    def __init__(
+        self,
+        topic: str,
+        protocol: MQTTProtocolVersion,
+        arrived: Callable[[bytes], None],
+    ) -> None:
+        from paho.mqtt.client import Client
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        self.is_lost = False
+        self.is_proved = False  # something passed over it
+        self._topic = topic
+        self._arrived = arrived
+        self._answers: queue.Queue[ReasonCode | None] = queue.Queue()
+        self._refusal = ""
+        self._awaited: dict[int, float] = {}  # since when, by number of a message
+        self._taken = threading.Condition()
+        self._client = Client(
+            CallbackAPIVersion.VERSION2, protocol=protocol, reconnect_on_failure=False
+        )
+        self._client.username_pw_set(_setting("USER"), _password())
+        self._client.connect_timeout = _PATIENCE / 2
+        self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
+        self._client.on_message = self._on_message
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_publish = self._on_publish
+
+    def secure(self) -> None:
+        self._client.tls_set(_setting("CA"), _setting("CERT"), _setting("KEY"))
+
+    def open(self, host: str, port: int) -> None:
+        """Connect, and wait for the broker's answer."""
+        began = time.monotonic()
+        self._client.connect(host, port, keepalive=_KEEPALIVE)
+        self._client.loop_start()
+        try:
+            left = _PATIENCE - (time.monotonic() - began)
+            reason = self._answers.get(timeout=max(left, 1.0))
+        except queue.Empty:
+            self.close()
+            raise TimeoutError(
+                "the broker accepts the connection and says nothing"
+            ) from None
+        if reason is None:
+            self.close()
+            raise ConnectionError("the broker ends the connection")
+        if reason.is_failure:
+            self.close()
+            if reason == "Unsupported protocol version":
+                raise _OlderProtocol(str(reason))
+            passes = reason in _PASSING
+            kind = ConnectionError if passes else PermissionError
+            raise kind(f"the broker refuses to serve: {reason}")
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def subscribe(self) -> None:
+        self._awaited[-1] = time.monotonic()
+        self._client.subscribe(self._topic, qos=0)
+
+    def send(self, text: str) -> bool:
+        """Send a text, and return whether it is under way."""
+        with self._taken:  # so its answer comes after its number is known
+            sent = self._client.publish(self._topic, text, qos=1)
+            if sent.rc == 0:
+                self._awaited[sent.mid] = time.monotonic()
+        if not self.is_proved:
+            self.wait_until_taken()
+        return sent.rc == 0 and not self.is_lost
+
+    def wait_until_taken(self) -> None:
+        """Wait a second at most for the broker to take all that was sent."""
+        with self._taken:
+            self._taken.wait_for(lambda: self.is_lost or not self._awaited, 1.0)
+
+    def check(self) -> None:
+        """Raise an error if the broker refuses the topic, or does not answer."""
+        refusal = self._refusal
+        if refusal:
+            self._refusal = ""  # it is raised once
+            raise PermissionError(refusal)
+        oldest = min(self._awaited.copy().values(), default=math.inf)
+        if time.monotonic() - oldest > _PATIENCE and not self.is_lost:
+            raise TimeoutError("the broker does not answer")
+
     # -- in the client's thread ------------------------------------------------------
 
-    def _connected(
+    def _on_connect(
         self,
         client: Client,
         data: object,
@@ -383,16 +574,43 @@ class Topic:
     ) -> None:
         self._answers.put(reason)
         _LOG.info("broker: %s", reason)
-        if self._reads and not reason.is_failure:
-            client.subscribe(self._topic, qos=0)
 
-    def _arrived(self, client: Client, data: object, message: MQTTMessage) -> None:
-        if message.retain:
-            return  # it was sent before this client was there
-        try:
-            self._messages.put_nowait(bytes(message.payload[: self._longest + 1]))
-        except queue.Full:
-            _LOG.warning("a reading was lost: %d are waiting", _MOST_WAITING)
+    def _on_disconnect(self, *_: object) -> None:
+        self._answers.put(None)
+        with self._taken:
+            self.is_lost = True
+            self._taken.notify_all()
+
+    def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        self.is_proved = True
+        if not message.retain:  # else it was sent before this client was there
+            self._arrived(message.payload)
+
+    def _on_subscribe(
+        self,
+        client: Client,
+        data: object,
+        number: int,
+        reasons: list[ReasonCode],
+        *_: object,
+    ) -> None:
+        self._take(-1, reasons[0], "read")
+
+    def _on_publish(
+        self, client: Client, data: object, number: int, reason: ReasonCode, *_: object
+    ) -> None:
+        self.is_proved |= not reason.is_failure
+        self._take(number, reason, "write")
+
+    def _take(self, number: int, reason: ReasonCode, verb: str) -> None:
+        with self._taken:
+            if reason.is_failure:
+                self._refusal = (
+                    f"the broker does not let this user {verb} the topic "
+                    f"{self._topic!r}: {reason}"
+                )
+            self._awaited.pop(number, None)
+            self._taken.notify_all()
 
 
 def _setting(name: str) -> str | None:
@@ -406,15 +624,17 @@ def _password() -> str | None:
     return Path(file).read_text(encoding="utf-8").rstrip("\n")
 
 
-def _readings(place: str, names: set[str], stack: ExitStack) -> Iterable[Reading]:
+def _readings(
+    place: str, names: set[str], stack: ExitStack
+) -> Iterable[Reading | None]:
     """Open a source: standard input, a topic of a broker, or a file."""
     if place.startswith(_TOPICS):
-        return stack.enter_context(Topic(place))
+        return stack.enter_context(Topic(place)).arriving()
     if place.endswith(".parquet"):
         return _rows(place, names, stack)
     if place == "-":
-        return _bounded_lines(sys.stdin.buffer)
-    return _bounded_lines(stack.enter_context(open(place, "rb")))
+        return _lines(sys.stdin.fileno())
+    return _lines(stack.enter_context(open(place, "rb", buffering=0)).fileno())
 
 
 def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
@@ -423,9 +643,12 @@ def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
         return stack.enter_context(Topic(place)).send
     # beside sys.stdout, whose last flush would fail where the reader has gone
     target = os.dup(sys.stdout.fileno()) if place == "-" else place
+    is_torn = place != "-" and _ends_in_a_line(place)
     file = stack.enter_context(
         open(target, "a", buffering=1, encoding="utf-8", newline="")
     )
+    if is_torn:  # a power failure left half a line, which no message continues
+        file.write("\n")
     if not place.endswith(".csv"):
         return lambda message: file.write(json.dumps(message) + "\n")
     writer = csv.DictWriter(file, ["index", *outputs], lineterminator="\n")
@@ -434,13 +657,43 @@ def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
     return writer.writerow
 
 
-def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines. Of one that is too long only the beginning is kept."""
-    while line := file.readline(_LONGEST + 2):
-        rest = line
-        while len(rest) > _LONGEST and not rest.endswith(b"\n"):
-            rest = file.readline(_LONGEST + 2)
+def _ends_in_a_line(place: str) -> bool:
+    """Return whether the last line of a file has no end."""
+    path = Path(place)
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
+def _lines(number: int) -> Iterator[bytes | None]:
+    """Yield the lines of a file by its number, and None now and then while it waits.
+
+    Of a line that is too long only the beginning is kept.
+    """
+    line = b""
+    while True:
+        if not _is_ready(number):
+            yield None
+            continue
+        block = os.read(number, _LONGEST)
+        if not block:
+            break
+        *ended, rest = block.split(b"\n")
+        for part in ended:
+            yield (line + part)[: _LONGEST + 2]
+            line = b""
+        line = (line + rest)[: _LONGEST + 2]
+    if line:
         yield line
+
+
+def _is_ready(number: int) -> bool:
+    """Return whether a file has something to read, or its end, within a tick."""
+    if sys.platform == "win32":  # where only sockets can be waited for
+        return True
+    return bool(select.select([number], [], [], _TICK)[0])
 
 
 def _rows(place: str, names: set[str], stack: ExitStack) -> Iterator[Reading]:
@@ -482,6 +735,8 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         _tell(f"privcontrol: {error}; try again", sys.stderr)
         return _TRY_AGAIN
+    except KeyboardInterrupt:
+        _tell("privcontrol: interrupted", sys.stderr)
     return _DONE
 
 
@@ -506,12 +761,23 @@ def _show(options: argparse.Namespace) -> None:
     design = load(options.design)
     _tell(repr(design))
     print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
-    _tell(design.guarantee.explain())
+    _tell(_promise(design, options).explain())
 
 
 def _check(options: argparse.Namespace) -> None:
-    guarantee = load(options.design).guarantee
+    guarantee = _promise(load(options.design), options)
     _tell(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
+    if options.resolution is not None:
+        _tell("Not hidden: " + "; ".join(guarantee.scope.caveats))
+
+
+def _promise(
+    design: OutputNoise | PrivateLoop, options: argparse.Namespace
+) -> PrivacyGuarantee:
+    """Return a design's guarantee, for readings on a grid if their step is given."""
+    if options.resolution is None:
+        return design.guarantee
+    return on_grid(_noise(design), options.resolution).guarantee
 
 
 def _plain(text: object) -> str:
@@ -539,7 +805,7 @@ def _publish(options: argparse.Namespace) -> None:
             gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
         )
         with _signals(relay):
-            relay.run(readings, sink)
+            relay.run(readings, sink, most=1 if options.every else None)
 
 
 def _taken_up(
@@ -555,8 +821,15 @@ def _taken_up(
                 "file is left: put the file back. If the run begins again, delete the "
                 "lock file"
             )
+        if options.known:
+            raise PrivacyError(
+                f"--known: expected the gateway's file at {str(state)!r}, which has "
+                f"come to sample {options.known}, got none: put it back"
+            )
         return Gateway(noise, path=state, ledger=ledger, **steps)
-    gateway = Gateway.resume(state, ledger=ledger)
+    gateway = Gateway.resume(
+        state, ledger=ledger, known=options.known, unguarded=options.unguarded
+    )
     try:
         if _drawn(gateway.noise) != _drawn(noise):
             raise PrivacyError(
@@ -586,7 +859,9 @@ def _drawn(noise: OutputNoise) -> tuple:
 @contextmanager
 def _signals(relay: Relay) -> Iterator[None]:
     """Let signals end the relay, or ask it for its health."""
-    handlers = {signal.SIGTERM: relay.stop, signal.SIGINT: relay.stop}
+    handlers: dict[int, Callable[..., None]] = {signal.SIGTERM: relay.stop}
+    if sys.platform != "win32":  # where Ctrl-C ends the wait for a line
+        handlers[signal.SIGINT] = relay.stop
     if hasattr(signal, "SIGUSR1"):
         handlers[signal.SIGUSR1] = relay.ask
     earlier = {number: signal.signal(number, how) for number, how in handlers.items()}
@@ -612,6 +887,11 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=purpose, description=purpose)
         command.set_defaults(run=run)
         command.add_argument("design", type=Path, help="a file of noise or of a loop")
+        command.add_argument(
+            "--resolution",
+            type=_steps,
+            help="step of the sensor, or one for each output: R,R",
+        )
     add = command.add_argument
     add(
         "--state",
@@ -621,10 +901,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--ledger", type=Path, help="an existing ledger, charged once")
     add(
-        "--resolution",
-        type=_steps,
-        help="step of the sensor, or one for each output: R,R",
+        "--unguarded",
+        action="store_true",
+        help="go on without the ledger that the state was used with, or with another: "
+        "you know that no copy of the state was ever used",
     )
+    add(
+        "--known",
+        type=_count,
+        metavar="N",
+        help="the next index as it is known elsewhere: an older state is refused",
+    )
+    add("--every", action="store_true", help="publish one reading and end, for a timer")
     add("--grid", type=_steps, help="publish multiples of this step, or R,R")
     add(
         "--source",
@@ -662,7 +950,3 @@ def _steps(text: str) -> list[str] | str:
     for step in steps:
         step_size(step, "step")
     return steps if len(steps) > 1 else text
-
-
-if __name__ == "__main__":
-    sys.exit(main())

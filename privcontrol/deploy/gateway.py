@@ -188,7 +188,7 @@ class Gateway:
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(note, str, "note", "note='line 3'")
         instance_of(floating, bool, "floating", "floating=True")
-        noise = _in_window(_on_grid(noise, resolution), start)
+        noise = _in_window(on_grid(noise, resolution), start)
         if grid is None and resolution is None and not noise.total.white.all():
             noise = _in_floating_point(noise, floating)
         opening = {
@@ -916,7 +916,7 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
     return replace(noise, guarantee=noise.guarantee.in_window(start), promised=None)
 
 
-def _on_grid(
+def on_grid(
     noise: OutputNoise, resolution: Step | Sequence[Step] | None
 ) -> OutputNoise:
     """The noise with its guarantee for readings on a grid.

@@ -8,14 +8,18 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 
 import control as ct
 import pytest
 from command import start
+from gateway_cases import endless
 
 import privcontrol as pc
 from privcontrol.deploy import Relay, main
+from privcontrol.deploy.command import _lines
 
 STEPS = ("--resolution", "0.001", "--grid", "0.001")
 SECRET = "31.4159"
@@ -260,10 +264,9 @@ def test_two_signals_end_a_relay_once(design, tmp_path):
 
         def readings():
             yield {"y": 1.0}
-            try:
-                relay.stop()
-            finally:
-                relay.stop()
+            relay.stop()
+            relay.stop()
+            yield None
             yield {"y": 2.0}
 
         relay.run(readings(), published.append)
@@ -293,6 +296,117 @@ def test_health_on_request(design, tmp_path):
     }
     process.communicate('{"y": -20}\n', timeout=300)  # it goes on
     assert process.returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signal here")
+def test_signals_close_together_do_not_hang_a_run_with_a_ledger(design, tmp_path):
+    """5 of 12 busy runs waited for ever: the handler waited for its own lock."""
+    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=1.5, delta=1e-2), tmp_path / "ledger")
+    arguments = ("--state", tmp_path / "g", *STEPS, "--ledger", tmp_path / "ledger")
+    process = command("publish", design, *arguments)
+    process.stdin.write('{"y": -20}\n')
+    process.stdin.flush()
+    process.stdout.readline()
+    sender = threading.Thread(target=process.communicate, args=('{"y": 1}\n' * 40, 60))
+    sender.start()
+    while sender.is_alive():
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGUSR1)
+        time.sleep(1e-4)
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signal here")
+def test_a_signal_in_the_first_second_does_not_end_the_command(design, tmp_path):
+    """The handler came after a second of imports; until then the default one kills."""
+    arguments = ["publish", str(design), "--state", str(tmp_path / "g"), *STEPS]
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "privcontrol.deploy", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        # numpy.exceptions is among the first of what takes a second
+        if "numpy" in line:
+            process.send_signal(signal.SIGUSR1)
+            break
+    out, _ = process.communicate('{"y": 1}\n', timeout=120)
+    assert process.returncode == 0 and indices(out) == [0]
+
+
+def test_a_run_for_each_reading_loses_none(design, tmp_path):
+    """Every second one was lost. With --every the rest of a source is left alone."""
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS, "--every")
+    seen = []
+    for known in range(4):
+        given = 'wrong\n{"y": 1}\n{"y": 2}\n'
+        code, out, _ = ran(*arguments, "--known", known, given=given)
+        assert code == 0
+        seen += indices(out)
+    assert seen == [0, 1, 2, 3]
+    code, _, err = ran(*arguments, "--known", 5, given='{"y": 1}\n')
+    assert code == 1 and "older copy" in err
+
+
+def test_a_state_that_needs_its_ledger_is_refused_without_it(design, tmp_path):
+    pc.PrivacyLedger(pc.PrivacyBudget(epsilon=1.5, delta=1e-2), tmp_path / "ledger")
+    state = tmp_path / "g"
+    arguments = ("publish", design, "--state", state, *STEPS)
+    given = '{"y": 1}\n'
+    code, out, _ = ran(*arguments, "--ledger", tmp_path / "ledger", given=given)
+    assert code == 0 and indices(out) == [0]
+    code, out, err = ran(*arguments, given=given)
+    assert code == 1 and out == "" and "--unguarded" in err
+    code, out, _ = ran(*arguments, "--unguarded", given=given)
+    assert code == 0 and indices(out) == [1]
+    state.unlink()
+    (tmp_path / "g.lock").unlink()
+    code, out, err = ran(*arguments, "--known", 2, given=given)
+    assert code == 1 and out == "" and "--known" in err and not state.exists()
+
+
+@pytest.mark.parametrize("name", ["sink.jsonl", "sink.csv"])
+def test_half_a_line_at_the_end_of_a_sink_swallows_no_message(name, design, tmp_path):
+    sink = tmp_path / name
+    whole = "index,y\n0,1.0\n" if name.endswith("csv") else '{"index": 0, "y": 1.0}\n'
+    sink.write_text(whole + whole.splitlines()[-1][:5])
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS, "--sink", sink)
+    for _ in range(2):
+        assert ran(*arguments, given='{"y": 1}\n')[0] == 0
+    before, first, second = sink.read_text()[len(whole) :].splitlines()
+    assert len(before) == 5
+    if name.endswith("csv"):
+        rows = [first.split(",")[0], second.split(",")[0]]
+    else:
+        rows = [str(json.loads(line)["index"]) for line in (first, second)]
+    assert rows == ["0", "1"]
+
+
+def test_lines_come_whole_from_blocks_of_any_size():
+    read, write = os.pipe()
+    text = b"a\n\nbb\n" + b"x" * 200_000 + b"\nlast"
+    writer = threading.Thread(target=lambda: (os.write(write, text), os.close(write)))
+    writer.start()
+    lines = [line for line in _lines(read) if line is not None]
+    writer.join()
+    os.close(read)
+    assert [line[:4] for line in lines] == [b"a", b"", b"bb", b"xxxx", b"last"]
+    assert 1 << 16 < len(lines[3]) < 1 << 17
+
+
+def test_the_promise_of_an_endless_design_for_a_resolution(tmp_path, capfd):
+    """The step of the sensor is not covered there, and show and check said nothing."""
+    path = tmp_path / "noise.json"
+    endless("endless floored").save(path)
+    for asked in ("show", "check"):
+        assert main([asked, str(path)]) == 0
+        without = capfd.readouterr().out
+        assert main([asked, str(path), "--resolution", "0.5"]) == 0
+        out, err = capfd.readouterr()
+        assert "rounding" in out or "does not round" in out or "grid" in out
+        assert out != without and "promises less than the noise" in err
 
 
 @pytest.mark.parametrize(

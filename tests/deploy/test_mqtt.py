@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
 import kill_brokers
 import wires
-from paho.mqtt.client import MQTTErrorCode, MQTTMessageInfo
+from command import start
+from gateway_cases import noise
 
-from privcontrol.deploy import Topic
+from privcontrol.deploy import Topic, command as module
 
 
 @pytest.mark.slow
@@ -88,7 +90,8 @@ def test_certificates_say_who_connects_and_what_they_read(certificates, monkeypa
             secret = first_of(spied)
             deadline = time.monotonic() + 120
             while not heard and time.monotonic() < deadline:
-                forger.send({"index": 0, "y": 9.0})
+                with pytest.raises(PermissionError, match="write the topic"):
+                    forger.send({"index": 0, "y": 9.0})
                 sensor.send({"index": 0, "y": 1.0})
                 time.sleep(0.05)
             assert heard == [b'{"index": 0, "y": 1.0}'] and not secret
@@ -112,22 +115,115 @@ def test_addresses_without_secrets_and_wildcards(address):
     assert "word@" not in str(error.value)
 
 
+def refused(folder, broker, acl=None, source="readings", sink="published"):
+    """Return the exit code and the errors of the command at such a broker."""
+    if acl is not None:
+        (folder / "acl").write_text(acl)
+    noise("endless floored").save(folder / "noise.json")
+    address = f"mqtt://127.0.0.1:{broker.port}"
+    ends = ("--source", f"{address}/{source}" if "/" not in source else source)
+    process = start(
+        *("publish", folder / "noise.json", "--state", folder / "state", *ends),
+        *("--sink", f"{address}/{sink}"),
+        env={
+            "PRIVCONTROL_MQTT_USER": "gateway",
+            "PRIVCONTROL_MQTT_PASSWORD": broker.words["gateway"],
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return process
+
+
+@pytest.mark.skipif(wires.MOSQUITTO is None, reason="no mosquitto here")
+def test_a_broker_that_does_not_take_what_is_sent_ends_the_command(tmp_path):
+    """It dropped each message without a word, and the command went on for ever."""
+    source = tmp_path / "readings.jsonl"
+    source.write_text('{"t": 0.25}\n' * 3)
+    with wires.Broker(tmp_path) as broker:
+        process = refused(tmp_path, broker, source=str(source), sink="elsewhere")
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "does not let this user write the topic 'elsewhere'" in said
+
+
+@pytest.mark.skipif(wires.MOSQUITTO is None, reason="no mosquitto here")
+def test_a_password_that_is_revoked_at_a_restart_ends_the_command(tmp_path):
+    with wires.Broker(tmp_path) as broker:
+        process = refused(tmp_path, broker)
+        connected = 0
+        for line in process.stderr:
+            connected += "broker: Success" in line
+            if connected == 2:  # for the source and for the sink
+                break
+        broker.__exit__()
+        words = (tmp_path / "passwords").read_text().splitlines()
+        kept = [line for line in words if not line.startswith("gateway:")]
+        (tmp_path / "passwords").write_text("\n".join(kept) + "\n")
+        broker.__enter__()
+        began = time.monotonic()
+        said = process.communicate(timeout=60)[1]
+        took = time.monotonic() - began
+    assert "refuses to serve" in said and process.returncode == 1
+    assert took < 10
+
+
+def answers(connection, *packets):
+    """Answer each packet of a client with the next one, None for the end."""
+    with suppress(OSError), connection:
+        for packet in packets:
+            if packet is None or not connection.recv(4096):
+                return
+            connection.sendall(packet)
+        while connection.recv(4096):
+            pass
+
+
+CONNACK = bytes([0x20, 3, 0, 0, 0])
+#: What a broker says, the error, and where.
+REFUSALS = {
+    "suback": ((CONNACK, bytes([0x90, 4, 0, 1, 0, 0x87])), PermissionError, "read"),
+    "silence": ((), TimeoutError, "says nothing"),
+    "no suback": ((CONNACK,), TimeoutError, "does not answer"),
+    "ended": ((CONNACK, None), ConnectionError, "ends every connection"),
+    "busy": ((bytes([0x20, 3, 0, 0x89, 0]),), ConnectionError, "Server busy"),
+    "banned": ((bytes([0x20, 3, 0, 0x8A, 0]),), PermissionError, "Banned"),
+    "old": ((bytes([0x20, 2, 0, 1]),), ConnectionError, "ends the connection"),
+}
+
+
+@pytest.mark.parametrize("kind", list(REFUSALS))
+def test_a_broker_that_refuses_ends_the_wait_within_ten_seconds(kind, monkeypatch):
+    """A subscription that is refused (SUBACK 0x80) was waited behind for ever."""
+    packets, error, words = REFUSALS[kind]
+    monkeypatch.setattr(module, "_PATIENCE", 2.0)
+    monkeypatch.setattr(module, "_PAUSE", 0.1)
+    began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    arguments = (server.accept()[0], *packets)
+                    threading.Thread(
+                        target=answers, args=arguments, daemon=True
+                    ).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"mqtt://127.0.0.1:{server.getsockname()[1]}/readings"
+        with pytest.raises(error, match=words), Topic(address) as topic:
+            next(iter(topic))
+        server.close()
+    assert time.monotonic() - began < 10
+
+
 def test_a_broker_that_is_away_is_tried_again():
     with pytest.raises(OSError), Topic("mqtt://127.0.0.1:9/y"):
         pass
 
 
-class Dying(MQTTMessageInfo):
-    """What a client does to a message if it loses its connection while it waits."""
-
-    def wait_for_publish(self, timeout=None):
-        self.rc = MQTTErrorCode.MQTT_ERR_CONN_LOST
-        self._set_as_published()
-        super().wait_for_publish(timeout)
-
-
-def test_a_value_that_is_under_way_when_the_broker_dies_is_lost(monkeypatch, caplog):
-    topic = Topic("mqtt://127.0.0.1/published")
-    monkeypatch.setattr(topic._client, "publish", lambda *_, **__: Dying(1))
+def test_a_value_without_a_connection_is_lost_and_said_once(caplog):
+    topic = Topic("mqtt://127.0.0.1:9/published")
     topic.send({"index": 3, "y": 1.0})
+    topic.send({"index": 4, "y": 1.0})
     assert caplog.messages == ["sample 3 does not reach the broker"]
