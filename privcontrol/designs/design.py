@@ -148,8 +148,9 @@ def design_output_noise(
         independent noise, and a finite horizon.
     max_std : float, array_like (p,), mapping by output name, or inf, optional
         Largest useful standard deviation of the noise at each output. By default noise of
-        10,000 times what the secret does to an output within the first samples is refused,
-        and from 100 times on there is a warning; ``np.inf`` lifts both.
+        10,000 times the most that the secret does to an output over the run is refused, and
+        from 100 times on there is a warning; ``np.inf`` lifts both. The growth of unstable
+        modes is not counted.
     order : int, optional
         Without a horizon: largest number of states of the system that shapes the noise,
         the least one within ``gap`` by default.

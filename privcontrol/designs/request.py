@@ -45,6 +45,11 @@ _LARGE = 1e2
 _ABSURD = 1e4
 #: Samples of a run within which models are found to need absurd noise.
 _LOOKED_AT = 2000
+#: Spectral radius from which on a plant counts as unstable. Double integrators have one of
+#: 1 + 1e-8 by rounding.
+_UNSTABLE = 1 + 1e-6
+#: Numbers of responses that a look at effects holds at once.
+_MOST_EFFECTS = 10_000_000
 
 #: What ``models`` may be.
 Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
@@ -342,20 +347,26 @@ def check_size(
     """Compare noise with ``max_std``, by default with the effect of its secret.
 
     From 100 times the effect it warns, and from 10,000 times it raises a `PrivacyError`.
+    The effect is the largest one over the run, without the growth of unstable modes. A
+    design is of no use whose noise is that much larger.
     """
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant_data))
         return
-    effects = effects_of(noise.request.adjacency, noise.plant_data, noise.horizon)
-    seen = effects > 0
-    ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
-    worst = int(ratios.argmax())
-    if ratios[worst] < _LARGE:
-        return
+    adjacency, plant = noise.request.adjacency, noise.plant_data
+    for samples in (plant.order + 1, _LOOKED_AT):  # the first ones mostly suffice
+        effects = effects_of(adjacency, plant, noise.horizon, samples)
+        seen = effects > 0
+        ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
+        worst = int(ratios.argmax())
+        if ratios[worst] < _LARGE:
+            return
+    growth = ", growth of unstable modes apart," if growth_of(plant) > 1 else ""
     text = (
-        f"the noise at {noise.plant_data.outputs[worst]} has a standard deviation of "
-        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times what the secret does to it "
-        f"within the first samples ({effects[worst]:.4g}). {_way_out(noise)}"
+        f"the noise at {plant.outputs[worst]} has a standard deviation of "
+        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that the secret does "
+        f"to it{growth} within {min(noise.horizon, _LOOKED_AT)} samples "
+        f"({effects[worst]:.4g}). {_way_out(noise)}"
     )
     if ratios[worst] < _ABSURD:
         warn_user(text)
@@ -376,7 +387,8 @@ def check_models(
     if not request.has_models or laplace or horizon == math.inf:
         return
     if max_std is None:
-        limits = _ABSURD * effects_of(request.adjacency, plant, horizon)
+        effects = effects_of(request.adjacency, plant, horizon, _LOOKED_AT)
+        limits = _ABSURD * effects
     else:
         limits = _limits(max_std, plant)
     limits = np.where(limits > 0, limits, math.inf)
@@ -411,16 +423,39 @@ def check_models(
             )
 
 
-def effects_of(adjacency: Adjacency, plant: Plant, horizon: float) -> NDArray:
-    """Return the largest effects (p,) of a secret on each output.
+def effects_of(
+    adjacency: Adjacency, plant: Plant, horizon: float, samples: int
+) -> NDArray:
+    """Return the largest effects (p,) of a secret on each output over some samples.
 
-    They count for n + 1 samples of a plant with n states, after a change that lasts has
-    ended. Moves of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
+    They are those of n + 1 samples after the longest change, or more, for a plant with n
+    states. Later ones, up to so many ``samples`` and the horizon, count without the growth
+    of unstable modes: with a spectral radius rho > 1, A / rho takes the place of A. Moves
+    of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
     """
-    samples = plant.order + 1
-    length = samples if horizon == math.inf else int(horizon)
-    every = [as_secret(part).starting(plant, length) for part in adjacency.parts]
-    return np.max([inputs.effects(samples) for inputs in every], axis=0)
+    first = plant.order + 1
+    length = first if horizon == math.inf else int(horizon)
+    growth = growth_of(plant)
+    found = []
+    for part in adjacency.parts:
+        secret = as_secret(part)
+        inputs = secret.starting(plant, length)
+        found.append(inputs.effects(first))
+        held = len(plant.C) * sum(len(moves.shapes) for moves in inputs.signals)
+        later = min(horizon, samples, _MOST_EFFECTS // max(held, 1)) - inputs.longest
+        if not secret.enters_the_run:  # the impulse comes one sample before
+            later += 1
+        if later > first:
+            system = inputs.system
+            steady = replace(system, A=system.A / growth)
+            found.append(replace(inputs, system=steady).effects(int(later)))
+    return np.max(found, axis=0)
+
+
+def growth_of(plant: Plant) -> float:
+    """Return the spectral radius of an unstable plant, one of others and of integrators."""
+    radius = float(np.abs(np.linalg.eigvals(plant.A)).max(initial=0.0))
+    return radius if radius > _UNSTABLE else 1.0
 
 
 def _way_out(noise: SummedNoise) -> str:

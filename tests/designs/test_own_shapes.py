@@ -295,18 +295,48 @@ def test_noise_for_a_region_of_unstable_plants_is_refused_by_its_effect():
         design(plants[0], secret, horizon=60, models=pc.PlantPolytope(plants))
 
 
-def test_the_effect_of_a_secret_is_that_of_its_first_samples():
+def test_the_effect_of_a_secret_is_the_largest_one_over_the_run():
+    """By steps of 0.1 s over 20 samples: a speed moves the vehicle by 1.9 s of it."""
     plant = pc.plants.vehicle()
+    pushed = 0.1 * np.cumsum([0, 1, 2, 3, *[4] * 15])[-1]
     effects = [
         (pc.StateAdjacency({"position": 2.0}), 2.0),
-        (pc.StateAdjacency({"velocity": 2.0}), 0.4),  # after 2 of n + 1 = 3 samples
-        (pc.InitialStateAdjacency({"position": 3.0, "velocity": 20.0}), 5.0),
-        (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4), 1.4),
+        (pc.StateAdjacency({"velocity": 2.0}), 3.8),
+        (pc.InitialStateAdjacency({"position": 3.0, "velocity": 20.0}), 38.12),
+        (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4), pushed),
     ]
     for secret, size in effects:
         tiny = pc.PrivacyBudget(gdp=1e-6)  # the refusal says what the secret does
-        with pytest.raises(pc.PrivacyError, match=rf"first samples \({size:.4g}\)"):
+        text = rf"secret does to it within 20 samples \({size:.4g}\)"
+        with pytest.raises(pc.PrivacyError, match=text):
             design(plant, secret, horizon=20, budget=tiny)
+
+
+def rod(sensors=50):
+    """Heat in a rod whose ends lose some: it enters at one end, and is measured at the other."""
+    A = np.eye(sensors, k=1) + np.eye(sensors, k=-1) - 2.01 * np.eye(sensors)
+    A[0, 0] = A[-1, -1] = -1.01
+    ends = np.eye(sensors)[[0, -1]]
+    return ct.ss(0.5 * A, ends[:1].T, ends[1:], 0).sample(1.0)
+
+
+def test_what_arrives_late_is_an_effect_of_the_secret():
+    """Within 51 samples the secret does 1.1e-11 at the far end, and later far more."""
+    secret = pc.DisturbanceAdjacency(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivacyWarning)
+        noise = design(rod(), secret, horizon=np.inf)
+    _, response = ct.impulse_response(rod(), np.arange(1000.0))
+    arrives = np.abs(response.squeeze())
+    assert arrives[:51].max() < 2e-8 * noise.std[0]
+    assert noise.std[0] < 10 * arrives.max()
+    with pytest.raises(pc.PrivacyError, match=rf"samples \({arrives.max():.4g}\)"):
+        design(rod(), secret, horizon=np.inf, budget=pc.PrivacyBudget(gdp=1e-5))
+
+
+def test_growth_of_an_unstable_mode_is_no_effect_that_noise_may_follow():
+    with pytest.raises(pc.PrivacyError, match="growth of unstable modes apart"):
+        design(unstable_rod(), pc.StateAdjacency(1.0, times=0), horizon=60)
 
 
 def test_noise_that_is_no_more_than_large_is_not_refused():
