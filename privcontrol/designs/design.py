@@ -297,7 +297,12 @@ def cheapest(problem: DesignProblem, found: SizedNoise) -> SizedNoise:
         found = replace(other.bounded(found.bound), gap=min(found.gap, gap))
     if found.gap > request.gap:
         reason = "no noise that was tried comes closer"
-        if any(part.events > 1 for part in disturbances(request.adjacency)):
+        if request.region is not None:
+            reason = (
+                "the bound is for plants that stay the same, the guarantee for every "
+                "sequence of plants of the region; over a finite horizon less noise may do"
+            )
+        elif any(part.events > 1 for part in disturbances(request.adjacency)):
             reason = "a bound that is loose, since it leaves out what changes share"
         elif request.order is not None:
             reason = (

@@ -425,7 +425,7 @@ class _Task:
         design = StationaryDesign(
             first.shaping, first.response, secret, self.allowed, cost, bound
         )
-        return SizedNoise(parts, cost, filtered=design)
+        return SizedNoise(parts, cost, filtered=design, gap=design.gap)
 
 
 # -- the cheapest floor ------------------------------------------------------------------

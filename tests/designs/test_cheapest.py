@@ -62,9 +62,11 @@ def test_a_room_among_equal_ones_costs_what_it_costs_alone(count):
     assert together.std == pytest.approx(np.full(count, alone.std[0]), rel=5e-3)
 
 
-@pytest.mark.parametrize("copies", [2, 5])
+@pytest.mark.parametrize("copies", [2, 3])
 def test_singular_values_of_copies_are_all_found(copies):
-    steps = np.add.outer(np.arange(120), np.arange(120))
+    """Of matrices too large to compute all of them."""
+    places = np.arange(520 // copies)
+    steps = np.add.outer(places, places)
     hankel = np.kron(0.9**steps + (-0.6) ** steps + 1 / (1 + steps), np.eye(copies))
     left, values, right = _leading(hankel, 5 * copies)
     every = np.linalg.svd(hankel, compute_uv=False)[: 5 * copies]
@@ -77,9 +79,10 @@ def test_singular_values_of_copies_are_all_found(copies):
 
 def test_a_smaller_gap_never_gives_larger_noise():
     """The costs were 2.4e5 for a gap of 0.01, and 4.9e6 for one of 0.001."""
-    gaps = (1e-1, 1e-2, 1e-3)
-    costs = [design(chain(), PULSE, gap=gap).design.cost for gap in gaps]
-    bound = design(chain(), PULSE).design.lower_bound
+    gaps = (1e-2, 1e-3)
+    found = [loud(chain(), PULSE, gap=gap).design for gap in gaps]
+    costs = [each.cost for each in found]
+    bound = found[1].lower_bound
     independent = design(chain(), PULSE, family="iid-gaussian").design.cost
     for cost, gap in zip(costs, gaps):
         assert bound <= cost <= bound * (1 + max(gap, 5e-3))
@@ -152,3 +155,16 @@ def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor):
         noise = loud(plant, secret, 24, floor=smaller)
         assert noise.design.cost <= large * 1.001
         assert noise.guarantee.satisfies(cases.BUDGET)
+
+
+@pytest.mark.slow
+def test_a_region_without_a_horizon_says_what_it_costs():
+    """It costs 2.02 above the bound, six times what it does over 60 samples."""
+    plant = ct.ss([[0.9, 0.05], [0.1, 0.8]], [[0.5], [0.1]], [[1.0, 0.0]], 0, 300.0)
+    box = pc.PlantBox.around(plant, relative=1e-2)
+    people = pc.DisturbanceAdjacency(1.0, duration=4)
+    with pytest.warns(pc.PrivacyWarning, match="every sequence of plants") as warned:
+        noise = design(plant, people, models=box)
+    assert noise.design.gap > 1
+    assert f"{100 * noise.design.gap:.3g} % more" in str(warned[-1].message)
+    silent(plant, people, models=[plant])
