@@ -77,13 +77,15 @@ class Scope(Saved):
         *,
         assumptions: Iterable[str] = (),
         caveats: Iterable[str] = (),
+        further: Iterable[str] = (),
         models: Iterable[str] | None = None,
         statement: str = "",
     ) -> Scope:
         """Return the scope of an adjacency on a manifold.
 
         ``models`` are fingerprints of plants, by default those of the manifold, and
-        ``statement`` what is hidden in words, by default that of the adjacency.
+        ``statement`` what is hidden in words, by default that of the adjacency. Caveats
+        come before those of the adjacency, and ``further`` ones behind them.
         """
         size = getattr(manifold, "size", None)
         if models is None:
@@ -95,7 +97,7 @@ class Scope(Saved):
             domain=manifold.domain,
             horizon=horizon,
             assumptions=tuple(assumptions),
-            caveats=(*caveats, *adjacency.caveats(manifold)),
+            caveats=(*caveats, *adjacency.caveats(manifold), *further, _LARGER),
             constrained=size is None or getattr(manifold, "dimension", None) != size,
             models=tuple(sorted(set(models))),
             window=None if horizon is None else (0, horizon),
@@ -173,6 +175,9 @@ class Scope(Saved):
             released=released,
         )
 
+
+#: What no adjacency hides.
+_LARGER = "anything larger"
 
 #: Rate of false alarms at which the text says what the guarantee means.
 _FALSE_ALARM = 0.05

@@ -380,6 +380,7 @@ def promised(
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
+        further=_of_other_plants(request, parts),
         models=request.fingerprints(plant),
     )
     designed_for = request.without_miss().budget
@@ -435,17 +436,15 @@ def _of_run(request: Request) -> tuple[str, ...]:
 def _caveats(
     plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
-    """Return what such noise does not hide."""
-    endless = request.horizon == math.inf
-    is_iid = request.family.startswith("iid-") and not endless
+    """Return what such noise does not hide, under the plant that it is designed for."""
+    secrets = [as_secret(part) for part in request.adjacency.parts]
+    enters = any(secret.enters_the_run for secret in secrets)
+    caveats = [] if enters else [NOT_FREE]
     has_floor = any(isinstance(part, White) for part in parts)
-    of_region = request.region is not None and (has_floor or request.drawn_afresh)
-    if is_iid or of_region or (endless and request.models):
-        return ()
-    caveats = [NOT_FREE]
-    if endless or is_dense(request.adjacency):
-        caveats = ["the disturbance if the plant differs from the model"]
-    for part in () if has_floor else parts:
+    covers_several = request.region is not None or bool(request.models)
+    if has_floor or (covers_several and request.drawn_afresh):
+        return tuple(caveats)
+    for part in parts:
         if isinstance(part, Structured):
             return uncovered(plant, request.horizon, part.factor)
         if isinstance(part, Filtered) and _leaves_bare(part):
@@ -453,7 +452,7 @@ def _caveats(
                 "combinations of outputs that no secret moves, which carry no noise"
             )
     own = request.factor
-    if own is not None and not has_floor and np.linalg.matrix_rank(own) < len(own):
+    if own is not None and np.linalg.matrix_rank(own) < len(own):
         # a Lambda (T p, r) of the user's own
         caveats.append(
             "what lies outside the span of the noise, which the outputs tell almost "
@@ -474,6 +473,19 @@ def _leaves_bare(part: Filtered) -> bool:
     scales = np.linalg.norm(frequencies, axis=2, keepdims=True)
     rows = frequencies / np.where(scales > 0, scales, 1.0)
     return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < _ROUNDED_RANK).all())
+
+
+def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
+    """Return what such noise does not hide under plants that it is not designed for."""
+    endless = request.horizon == math.inf
+    is_iid = request.family.startswith("iid-") and not endless
+    has_floor = any(isinstance(part, White) for part in parts)
+    of_region = request.region is not None and (has_floor or request.drawn_afresh)
+    if is_iid or of_region or (endless and request.models):
+        return ()
+    if endless or is_dense(request.adjacency):
+        return ("the disturbance if the plant differs from the model",)
+    return ()
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:

@@ -324,6 +324,8 @@ class _OfStates(PlantAdjacency):
         index, _ = self._index_and_radii(plant)
         rest = [name for k, name in enumerate(plant.states) if k not in index]
         clauses = self._together(plant, len(index))
+        if self.times is not None:
+            clauses.append("moves at other times")
         if rest:
             clauses.append(f"moves of {', '.join(rest)}")
         return tuple(clauses)

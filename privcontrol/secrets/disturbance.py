@@ -30,6 +30,7 @@ from ..core._objects import Frozen, helpful_fields
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..core.repetition import Change
+from ..core.sentences import unknown_repetition
 from ..systems.linear import LinearSystem, Plant, beside, queue_of
 from ..systems.powers import response_to_shape
 from .adjacency import BallMoves, PlantAdjacency
@@ -45,6 +46,7 @@ from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves, Uncertai
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "the initial state"
+_LONGER = "longer changes"
 
 
 #: Longest change, in samples: every length up to it is a move of its own.
@@ -422,23 +424,25 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         left = []
-        if self.norm == "single" and self.events > 1 and self.separation:
-            left.append(f"changes less than {self.separation} samples apart")
         if self.norm == "single":
-            left.append(self._of_other_shape(manifold))
-        return (*left, _INITIAL_STATE)
+            left += self._of_other_shape(manifold)
+        if self.events > 1 and self.separation:
+            left.append(f"changes less than {self.separation} samples apart")
+        if self.times is not None:
+            left.append("changes at other times")
+        return (*left, "changes of another signal", _INITIAL_STATE)
 
-    def _of_other_shape(self, manifold: Any) -> str:
+    def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
         """Return what is not hidden of a change of another length or shape."""
         if self.profiles is not None:
-            return "a change of another shape"
+            return ("changes of another shape",)
         if self.duration > 1:
-            return f"a change of more than {self.duration} samples"
+            return (_LONGER, "a change that varies meanwhile")
         plant = manifold.plant
         signals = self.signals(plant)
         if all(_is_integrator(name, plant) for name in signals):
-            return f"a second step of {' or '.join(signals)}"
-        return 'a change of more than one sample (norm="l2" hides one by its energy)'
+            return (f"a second step of {' or '.join(signals)}",)
+        return (_LONGER,)
 
 
 def _is_integrator(name: str, plant: Plant) -> bool:
@@ -550,7 +554,11 @@ class JointAdjacency(Adjacency, Frozen):
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
         inner = getattr(manifold, "trajectory", manifold)
-        clauses = ["moves of several parts at once"]
+        clauses = []
+        changes = [part.change for part in self.parts if part.change is not None]
+        if self.change is None and changes:
+            clauses.append(unknown_repetition(max(each.events for each in changes)))
+        clauses.append("moves of several parts at once")
         for part in self.parts:
             clauses += part.caveats(inner)
         if len(disturbances(self)) < len(self.parts):
