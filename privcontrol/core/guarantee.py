@@ -762,7 +762,7 @@ class PrivacyGuarantee(Accounted, Saved):
             self._sum(),
             scope.released,
             _clause("assumes ", scope.assumptions),
-            _clause("does not hide ", scope.caveats),
+            _clause("does not hide ", self._bare()),
         )
         return "; ".join(filter(None, clauses)) + "."
 
@@ -780,25 +780,29 @@ class PrivacyGuarantee(Accounted, Saved):
             "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
             "Meaning": (meaning,),
             "Hides": (scope.statement,),
-            "Not hidden": (*self._beyond(), *scope.caveats) or ("nothing known",),
+            "Not hidden": self._bare() or ("nothing known",),
         }
 
-    def _beyond(self) -> tuple[str, ...]:
-        """Return what is not hidden of a change that repeats, or that varies."""
+    def _bare(self) -> tuple[str, ...]:
+        """Return what is not hidden, a change that repeats first of all."""
         change = self.scope.change
+        caveats = self.scope.caveats
         if change is None:
-            return ()
+            return caveats
+        varying: tuple[str, ...] = ()
+        if change.varying:
+            found = self.any_shape().detection()
+            varying = (sentences.varying(change.within, found),)
+        return (self._repeating(change), *caveats, *varying)
+
+    def _repeating(self, change: Change) -> str:
+        """Return how often a change that repeats is found, where that is known."""
         distance = self._distance
         if distance is None:
-            repeats = sentences.unknown_repetition(change.events)
-        else:
-            counts = [change.events * times for times in _FEW_TIMES]
-            shares = [self._found(count) for count in counts]
-            repeats = sentences.repetition(counts, distance, shares)
-        if not change.varying:
-            return (repeats,)
-        varies = sentences.varying(change.within, self.any_shape().detection())
-        return repeats, varies
+            return sentences.unknown_repetition(change.events)
+        counts = [change.events * times for times in _FEW_TIMES]
+        shares = [self._found(count) for count in counts]
+        return sentences.repetition(counts, distance, shares)
 
     @property
     def _distance(self) -> int | None:
@@ -823,9 +827,12 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def _repetitions(self) -> tuple[str, ...]:
         """Return what several changes at the text's distance do, in words."""
+        change = self.scope.change
         distance = self._distance
+        if change is None:
+            return ()
         if distance is None:
-            return self._beyond()[:1]
+            return (self._repeating(change),)
         shares = [self._found(count) for count in _MANY_TIMES]
         reached = [self._most_within(level) for level in _SHARES]
         return (

@@ -46,7 +46,7 @@ from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves, Uncertai
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "the initial state"
-_LONGER = "longer changes"
+_LONGER = "longer ones"  # behind what is said of a change that repeats
 
 
 #: Longest change, in samples: every length up to it is a move of its own.
@@ -425,24 +425,24 @@ class DisturbanceAdjacency(PlantAdjacency):
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         left = []
         if self.norm == "single":
-            left += self._of_other_shape(manifold)
+            left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
             left.append(f"changes less than {self.separation} samples apart")
         if self.times is not None:
             left.append("changes at other times")
         return (*left, "changes of another signal", _INITIAL_STATE)
 
-    def _of_other_shape(self, manifold: Any) -> tuple[str, ...]:
+    def _of_other_shape(self, manifold: Any) -> str:
         """Return what is not hidden of a change of another length or shape."""
         if self.profiles is not None:
-            return ("changes of another shape",)
+            return "changes of another shape"
         if self.duration > 1:
-            return (_LONGER, "a change that varies meanwhile")
+            return _LONGER
         plant = manifold.plant
         signals = self.signals(plant)
         if all(_is_integrator(name, plant) for name in signals):
-            return (f"a second step of {' or '.join(signals)}",)
-        return (_LONGER,)
+            return f"a second step of {' or '.join(signals)}"
+        return _LONGER
 
 
 def _is_integrator(name: str, plant: Plant) -> bool:
@@ -558,9 +558,9 @@ class JointAdjacency(Adjacency, Frozen):
         changes = [part.change for part in self.parts if part.change is not None]
         if self.change is None and changes:
             clauses.append(unknown_repetition(max(each.events for each in changes)))
-        clauses.append("moves of several parts at once")
-        for part in self.parts:
+        for part in sorted(self.parts, key=lambda part: part.change is None):
             clauses += part.caveats(inner)
+        clauses.append("moves of several parts at once")
         if len(disturbances(self)) < len(self.parts):
             clauses = [text for text in clauses if text != _INITIAL_STATE]
         return tuple(dict.fromkeys(clauses))

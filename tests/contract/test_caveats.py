@@ -27,7 +27,7 @@ ALARMS = 0.05
 #: Words that name each kind of move.
 NAMES = {
     "larger": r"anything larger|any other move",
-    "longer": r"longer changes|another shape",
+    "longer": r"longer ones|another shape",
     "repeated": r"repe(at|tition)|more than \d+ changes|more than one window|second step",
     "shape": r"(changes|varies) meanwhile|another shape",
     "signal": r"another signal|moves of |any other move",
@@ -425,9 +425,9 @@ def test_what_is_detected_is_named(name):
 
 #: Cases in which each clause of a text is needed, and what the clauses begin with.
 NEEDED = {
-    "level, endless": ("a change that repeats", "longer changes"),
+    "level, endless": ("repetition", "longer ones"),
     "level": (
-        "longer changes",
+        "longer ones",
         "a change that varies meanwhile",
         "changes of another signal",
         "the initial state",
@@ -440,7 +440,7 @@ NEEDED = {
     "state": ("what enters", "A and C exact", "two times moved"),
     "state, independent": ("what enters", "moves of velocity"),
     "first air, floor": ("moves at other times",),
-    "air or people": ("a change that repeats", "longer changes"),
+    "air or people": ("a change that repeats", "longer ones"),
 }
 
 
@@ -460,7 +460,7 @@ def test_the_short_text_names_repetition_and_longer_changes(name):
     line = str(noise.guarantee).splitlines()[-1]
     named = line.removeprefix("Not hidden: ").split("; ")
     assert re.match(NAMES["repeated"] + "|a change that repeats", named[0])
-    assert named[1] == "longer changes"
+    assert named[1] == "longer ones"
 
 
 @pytest.mark.parametrize("kind", ["one", "pair", "known-total"])

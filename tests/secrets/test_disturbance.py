@@ -191,7 +191,7 @@ def test_initial_state_and_disturbance_are_protected_jointly():
     )
     assert "the initial state" not in text
     alone = design(adjacency=parts[1])
-    named = "longer changes, changes of another signal, the initial state"
+    named = "longer ones, changes of another signal, the initial state"
     assert named in alone.guarantee.sentence
 
 
