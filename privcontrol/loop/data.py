@@ -21,7 +21,7 @@ from ..core._linalg import real_array
 from ..core._objects import ByContent, Saved, freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
-from ..systems.linear import LinearSystem, root
+from ..systems.linear import LinearSystem, root, singular_root
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
 from .lqg import LqgDesign, Regulation
@@ -381,7 +381,7 @@ def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
                 "not "
                 "given; pass P0 to private_lqg"
             )
-        start = root(loop.design.P0)
+        start = singular_root(loop.design.P0)
     elif state is not None:
         initial[:n] = matrix(state, "initial_state", (n,))
     if estimate is not None:

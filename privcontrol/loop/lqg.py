@@ -28,7 +28,14 @@ from ..core.errors import UncertifiableError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..secrets.modes import unseen_mode
-from ..systems.linear import LinearSystem, Plant, narrowed, root, sum_of
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    narrowed,
+    root,
+    singular_root,
+    sum_of,
+)
 from ._exact_readings import ExactReading, exact_readings, seen_exactly
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, present
@@ -183,7 +190,7 @@ class Knowledge:
         silent = np.zeros((p, disturbed.shape[1]))
         read = np.hstack([silent, weights.drive_roots["noise"]])
         system = LinearSystem(plant.A, moved, plant.C, read)
-        start = np.zeros((n, 0)) if P0 is None else root(P0)
+        start = np.zeros((n, 0)) if P0 is None else singular_root(P0)
         if noise is not None:
             size = math.sqrt(noise.law.unit_variance)
             for part in noise.parts:
@@ -717,7 +724,7 @@ def _check_sizes(
     start = np.zeros(p)
     drawn = np.zeros(p)
     if P0 is not None:
-        start = sizes(root(P0))
+        start = sizes(singular_root(P0))
     if noise is not None:
         fresh = np.hypot(fresh, noise.total.white)
         if noise.factor is not None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
 from ..noise.parts import Filtered, Structured, White
-from ..systems.linear import output_variances, root
+from ..systems.linear import output_variances, singular_root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
 from .lqg import DenseKnowledge, Knowledge, Told, knowledge_of
@@ -260,7 +260,7 @@ class Expected:
             disturbance="design",
             measurement_noise="design",
         )
-        return over, replace(signals, start=root(P0))
+        return over, replace(signals, start=singular_root(P0))
 
     def cost(self, loop: LoopData) -> LoopCost:
         """Return the expected cost of a loop, infinite without a steady state."""

@@ -27,7 +27,7 @@ from ..core._objects import ByContent, Saved, freeze_arrays, helpful_arguments
 from ..designs.output_noise import OutputNoise
 from ..regions.jacobian import JacobianPolytope, Region
 from ..secrets.disturbance import disturbances
-from ..systems.linear import Plant, SampledSystem, root, semidefinite
+from ..systems.linear import Plant, SampledSystem, root, semidefinite, singular_root
 from ..systems.nonlinear import NonlinearPlant
 
 P = ParamSpec("P")
@@ -167,9 +167,9 @@ class Weights(ByContent, Saved):
         """Square roots of G QN G' and RN as far as given, by the drives' names."""
         roots = {}
         if self.QN is not None:
-            roots["disturbance"] = self.G @ root(self.QN)
+            roots["disturbance"] = self.G @ singular_root(self.QN)
         if self.RN is not None:
-            roots["noise"] = root(self.RN)
+            roots["noise"] = singular_root(self.RN)
         return roots
 
 

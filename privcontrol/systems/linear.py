@@ -21,6 +21,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     ball_matrix,
@@ -39,6 +40,9 @@ _STACK = 2**21
 #: Samples by which a free response moves on at once. A^64 of a plant has no modes that
 #: leave the range of doubles.
 _LEAP = 64
+
+#: Roundings of a correlation below which its eigenvalue is zero, for each row.
+_ROUNDED = 8
 
 #: Doublings of the samples after which no impulse of a stable system is left.
 _DOUBLINGS = 64
@@ -358,12 +362,27 @@ def root(covariance: NDArray) -> NDArray:
 
     It is that of the correlations, so it is as precise for entries in units far apart.
     """
+    return _root(covariance, 0.0)
+
+
+def singular_root(covariance: NDArray) -> NDArray:
+    """A `root` in which a direction is zero whose variance is that of rounding.
+
+    For covariances that say what is known exactly. Rounding of 1e-16 has a root of 1e-8,
+    which would pass for knowledge.
+    """
+    return _root(covariance, _ROUNDED * len(covariance) * EPS)
+
+
+def _root(covariance: NDArray, least: float) -> NDArray:
+    """A root without what is below some part of the largest correlation."""
     sizes = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     units = np.where(sizes > 0, sizes, np.inf)
     correlation = np.clip(covariance / units[:, None] / units, -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
     values, vectors = scipy.linalg.eigh(correlation)
-    return sizes[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    values = np.where(values > least * values.max(initial=0.0), values, 0.0)
+    return sizes[:, None] * vectors * np.sqrt(values)
 
 
 # -- matrices of either kind -------------------------------------------------------------

@@ -54,6 +54,7 @@ def test_random_loops_cost_what_a_filter_of_300_digits_costs(first):
         (1318, 2862.894157),
         (2041, 6.378966729),  # 10,805.6
         (2103, 0.02728504433),
+        (4697, 18.9218917326),  # RN of rank two, whose third eigenvalue is 1e-16
     ],
 )
 def test_what_is_known_exactly_is_not_taken_for_what_is_known_well(seed, cost):
