@@ -34,6 +34,8 @@ _STEPS = 256
 _LEVELS = 129
 _MARGIN = 1e-9
 _PRECISION = 1e-5
+#: More than the rounding of a root of a sum of squares.
+_ROUNDED = 1e-14
 
 
 class BoundedLoss(Protocol):
@@ -58,8 +60,8 @@ def joint_gdp(counted: Sequence[Counted]) -> float:
     mu of a group of them follows from its distribution, and the squares of groups add
     (:cite:t:`DongRothSu2022`, Corollary 3.3).
     """
-    squares = [times * _group_gdp(group) ** 2 for group, times in _groups(counted)]
-    return math.sqrt(math.fsum(squares)) * (1 + 1e-15)
+    sizes = [math.sqrt(times) * _group_gdp(group) for group, times in _groups(counted)]
+    return math.hypot(*sizes) * (1 + _ROUNDED)
 
 
 def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]:
@@ -85,8 +87,8 @@ def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]
 @lru_cache(maxsize=256)
 def _group_gdp(group: tuple[Counted, ...]) -> float:
     """Return mu of one group, at most the root of the sum of squares."""
-    alone = math.sqrt(math.fsum(count * one.gdp**2 for one, count in group))
-    alone *= 1 + 1e-14
+    alone = math.hypot(*(math.sqrt(count) * one.gdp for one, count in group))
+    alone *= 1 + _ROUNDED
     largest = math.fsum(count * one.size for one, count in group)
     tiny = group[-1][0].size < _SMALLEST
     if sum(count for _, count in group) == 1 or tiny or largest > _LARGEST:
@@ -106,7 +108,7 @@ def _curve(group: Sequence[Counted]) -> tuple[NDArray, NDArray]:
 
     Between two levels delta is at most linear in e^epsilon, in which it is convex.
     """
-    spread = math.sqrt(math.fsum(count * one.size**2 for one, count in group))
+    spread = math.hypot(*(math.sqrt(count) * one.size for one, count in group))
     step = spread / _STEPS
     masses = np.ones(1)
     for one, count in group:
