@@ -31,6 +31,14 @@ from operator import mul
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
 SCHEMAS = (2,)
 MOST_BITS = 4096
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 
 
 class NotADesign(Exception):
@@ -71,6 +79,8 @@ class Balls:
         return cls([[x // 1 for x in row] for row in scaled], int(not exact))
 
     def __matmul__(self, other):
+        if len(self.mid[0]) != len(other.mid):
+            raise ValueError("matrices do not fit each other")
         columns = list(zip(*other.mid))
         mid = []
         for row in self.mid:
@@ -104,9 +114,19 @@ class Balls:
     def part(self, rows, columns):
         return Balls([[self.mid[i][j] for j in columns] for i in rows], self.err)
 
+    @classmethod
+    def unit(cls, size):
+        return cls(diagonal([1 << cls.bits] * size))
+
+    def symmetric(self):
+        """Return a symmetric matrix of the entries below the diagonal."""
+        size = range(len(self.mid))
+        return Balls([[self.mid[max(i, j)][min(i, j)] for j in size] for i in size])
+
 
 def sums(rows, others):
-    return [[x + y for x, y in zip(*pair)] for pair in zip(rows, others)]
+    pairs_of_rows = zip(rows, others, strict=True)
+    return [[x + y for x, y in zip(*pair, strict=True)] for pair in pairs_of_rows]
 
 
 def turned(rows):
@@ -115,6 +135,8 @@ def turned(rows):
 
 def times(left, right):
     """Return the product of matrices of rationals."""
+    if left and len(left[0]) != len(right):
+        raise ValueError("matrices do not fit each other")
     columns = list(zip(*right))
     return [[sum(map(mul, row, column)) for column in columns] for row in left]
 
@@ -266,8 +288,7 @@ def energy(A, C):
     Q = C'C + A'QA is summed by doubling. That Q >= 0 and Q >= C'C + A'QA is proved then: no
     sample has more energy than x'Q x loses by it.
     """
-    n = range(len(A.mid))
-    margin = Balls(diagonal([1 << 2 * Balls.bits // 3 for _ in n]))
+    margin = Balls(diagonal([1 << 2 * Balls.bits // 3] * len(A.mid)))
     Q, power = (C.T @ C + margin).exact(), A.exact()
     for _ in range(64):
         Q = (Q + power.T @ Q @ power).exact()
@@ -276,7 +297,7 @@ def energy(A, C):
             break
         if power.largest() >> 6 * Balls.bits:
             raise TooFewBits
-    Q = Balls([[Q.mid[max(i, j)][min(i, j)] for j in n] for i in n])
+    Q = Q.symmetric()
     if is_nonnegative(Q) and is_nonnegative(Q - A.T @ Q @ A - C.T @ C):
         return Q
     raise TooFewBits
@@ -402,11 +423,8 @@ def only_driven(A):
     """Return the states that only inputs and other such states drive, by exact zeros."""
     found = set()
     for _ in A:
-        found = {
-            i
-            for i, row in enumerate(A)
-            if all(j in found for j, x in enumerate(row) if x)
-        }
+        drivers = [{j for j, x in enumerate(row) if x} for row in A]
+        found = {i for i, those in enumerate(drivers) if those <= found}
     return found
 
 
@@ -430,16 +448,16 @@ def backward(plant):
 
 
 def moves_of_states(plant, secret, horizon):
-    """Return the moves of x(0) that a secret hides, rational ones that span them, and whether
-    they are the axes of a ball."""
+    """Return the moves of x(0) that a secret hides, and rational ones that span them.
+
+    Whether they are the axes of a ball comes last.
+    """
     radii = chosen(secret, plant.states, len(plant.states))
-    axes = turned(
-        [[mu * (one == name) for one in plant.states] for name, mu in radii.items()]
-    )
+    axes = [[mu * (one == name) for name, mu in radii.items()] for one in plant.states]
     if secret["kind"] == "initialstateadjacency":
         if secret["norm"] == inf:
-            signs = [(1, *rest) for rest in pairs((1, -1), repeat=len(radii) - 1)]
-            axes = times(axes, turned(signs))
+            corners = [(1, *rest) for rest in pairs((1, -1), repeat=len(radii) - 1)]
+            axes = times(axes, turned(corners))
         elif secret["norm"] not in (1, 2):
             raise NotCovered("a ball of another norm than 1, 2 and infinity")
         return Balls.of(axes), axes, secret["norm"] == 2
@@ -452,16 +470,13 @@ def moves_of_states(plant, secret, horizon):
     if any(plant.states.index(name) in fixed for name in radii):
         raise Broken("a delayed signal is not moved on its own at a later time")
     first = times(follow, axes)
-    held = (
-        [axes] if samples[0] == 0 and has_readings else []
-    )  # readings may be, at first
+    # at the first sample delayed readings may be held as well
+    held = [axes] if samples[0] == 0 and has_readings else []
     spanning = [first]
     for _ in range(samples[0] + min(len(plant.A), samples[-1] - samples[0] + 1) - 1):
         spanning.append(times(step, spanning[-1]))
     spanning = held + spanning[samples[0] :]
-    powers = [
-        Balls.of(step)
-    ]  # of two samples, of four, ...: errors grow with log T alone
+    powers = [Balls.of(step)]  # then two samples, four, ...: errors grow with log T
     while samples[-1] >> len(powers):
         powers.append(powers[-1] @ powers[-1])
     known = {0: Balls.of(first)}
@@ -491,12 +506,8 @@ def compared(design, plant):
     m = len(own.A)
     A = [row + [0] * m for row in plant.A] + [[0] * n + row for row in own.A]
     C = [row + its for row, its in zip(plant.C, own.C)]
-    return (
-        A,
-        C,
-        unit + [[0] * n for _ in own.A],
-        [[0] * len(factor[0]) for _ in unit] + factor,
-    )
+    E = unit + [[0] * n for _ in own.A]
+    return A, C, E, [[0] * len(factor[0]) for _ in unit] + factor
 
 
 def coordinates(design, plant, spanning, of_states=False):
@@ -516,14 +527,11 @@ def coordinates(design, plant, spanning, of_states=False):
     table = [row + its for row, its in zip(times(seen, S), times(seen, E))]
     pivots, demands = reduced(table, width)
     if any(map(any, times([row[width:] for row in demands], spanning))):
-        raise Broken(
-            "a hidden move leaves what the noise covers: it is published exactly"
-        )
+        raise Broken("a hidden move leaves what the noise covers, and is published")
     M = [row[:width] for _, row in pivots] or [[1] * width]
+    B = [row[width:] for _, row in pivots] or [[0] * len(E[0])]
     across = times(turned(M), rational_inverse(times(M, turned(M))))
-    return Balls.of(
-        times(across, [row[width:] for _, row in pivots] or [[0] * len(E[0])])
-    )
+    return Balls.of(times(across, B))
 
 
 def form_beside_floor(design, plant):
@@ -535,18 +543,14 @@ def form_beside_floor(design, plant):
     A, C, E, S = compared(design, plant)
     step, E, S = map(Balls.of, (A, E, S))
     weighted = Balls.of([[x / size for x in row] for row, size in zip(C, design.white)])
-    part, power, left = (
-        weighted.T @ weighted,
-        Balls.of(diagonal([1] * len(A))),
-        design.horizon,
-    )
+    part, power, left = weighted.T @ weighted, Balls.unit(len(A)), design.horizon
     H = zero(len(A), len(A))
     while left:  # the sum of A'^t C'f^-2 C A^t over the run, by doubling
         if left & 1:
             H, power = H + power.T @ part @ power, step @ power
         part, step, left = part + step.T @ part @ step, step @ step, left >> 1
-    unit = Balls.of(diagonal([1] * len(S.mid[0])))
-    K = (inverse((unit + S.T @ H @ S).exact()) @ S.T @ H @ E).exact()
+    inner = (Balls.unit(len(S.mid[0])) + S.T @ H @ S).exact()
+    K = (inverse(inner) @ S.T @ H @ E).exact()
     rest = E - S @ K
     return K.T @ K + rest.T @ H @ rest
 
@@ -568,8 +572,8 @@ def largest_form(moves, W, is_ball):
     if is_ball:
         return [largest_eigenvalue(moves.T @ image)]
     wrong = len(moves.mid) * (moves.largest() * image.err + image.largest() * moves.err)
-    pairs = zip(turned(moves.mid), turned(image.mid))
-    return [max(sum(map(mul, *pair)) + wrong, 0) + 1 >> Balls.bits for pair in pairs]
+    both = zip(turned(moves.mid), turned(image.mid))
+    return [(sum(map(mul, *pair)) + wrong >> Balls.bits) + 1 for pair in both]
 
 
 # -- other noise over a run --------------------------------------------------------------
@@ -582,27 +586,24 @@ class Entering:
     is_ball = is_energy = False
 
     def __init__(self, plant, secret, horizon):
-        if (
-            secret["kind"] != "disturbanceadjacency"
-        ):  # the move of x(0) enters before t = 0
+        if secret["kind"] != "disturbanceadjacency":  # z enters before t = 0
             last = horizon if horizon < inf else (secret.get("times") or [0])[-1] + 1
             if horizon == inf and secret.get("times", 0) is None:
                 raise NotCovered("a state at any time, without a horizon")
-            self.B, _, self.is_ball = moves_of_states(plant, secret, last)
-            self.rows = self.B.mid
-            self.through = [[0] * len(self.rows[0]) for _ in plant.C]
-            self.D = Balls(self.through)
-            self.radii = [1] * len(self.rows[0])
-            self.starts = [-1]
+            self.B, self.rows, self.is_ball = moves_of_states(plant, secret, last)
+            count = len(self.B.mid[0])
+            if secret.get("times", [0]) != [
+                0
+            ]:  # only exact zeros of these rows are used
+                self.rows = [[int(any(row))] * count for row in self.rows]
+            self.through = [[0] * count for _ in plant.C]
+            self.D, self.radii, self.starts = Balls(self.through), [1] * count, [-1]
             return
         radii = chosen(secret, plant.inputs + plant.states, len(plant.inputs))
-        self.rows, through = map(turned, zip(*(plant.column(name) for name in radii)))
-        self.B, self.D, self.radii = (
-            Balls.of(self.rows),
-            Balls.of(through),
-            list(radii.values()),
-        )
-        self.through = through
+        columns = zip(*(plant.column(name) for name in radii))
+        self.rows, self.through = map(turned, columns)
+        self.B, self.D = Balls.of(self.rows), Balls.of(self.through)
+        self.radii = list(radii.values())
         if horizon < inf:
             self.starts = sample_times(secret, horizon)
         elif secret["times"] is not None:
@@ -650,29 +651,21 @@ class Root:
         self.peak = max((max(map(abs, row)) for row in self.rows), default=0)
         self.gain = Fraction(size * max(gains, default=1 << bits), 1 << bits)
         if white:
-            floor, wrong = (
-                min(white) ** 2,
-                Fraction(2 * size * (self.peak + 1), 1 << 2 * bits),
-            )
-            if 2 * wrong > floor:
+            wrong = Fraction(2 * size * (self.peak + 1), 1 << 2 * bits)
+            left = min(white) ** 2 - wrong
+            if wrong > left:
                 raise TooFewBits
-            self.excess = wrong / (floor - wrong)
-            self.gain = size * Fraction(
-                root_up(int((1 << bits) / (floor - wrong))), 1 << bits
-            )
+            self.excess = wrong / left
+            self.gain = Fraction(size * root_up(int((1 << bits) / left)), 1 << bits)
 
     def undone(self, column, error, moved):
         """Return R^-1 s for s over 2^bits, and a bound of the length of its error."""
         if any(moved[k] for k in set(range(self.size)) - set(self.kept)):
             raise Broken("a hidden change moves an output that has no noise")
-        found = [
-            x * size.denominator // size.numerator
-            for x, size in zip(column, self.sizes)
-        ]
+        found = [int(x / size) for x, size in zip(column, self.sizes)]
         for k, row in zip(self.kept, self.rows):
-            found.append(
-                ((column[k] << Balls.bits) - sum(map(mul, row, found))) // row[-1]
-            )
+            left = (column[k] << Balls.bits) - sum(map(mul, row, found))
+            found.append(left // row[-1])
         rest = (self.peak >> Balls.bits) + error + 1
         return found, int(self.gain * rest) + self.size + 1
 
@@ -689,11 +682,15 @@ def changes_of_run(design, plant, secret, root):
     T, p = design.horizon, len(plant.C)
     A, C, state, response = Balls.of(plant.A), Balls.of(plant.C), secret.B, [secret.D]
     reached, moved = secret.rows, [secret.through]
+    links_A, links_C = (
+        [[x != 0 for x in row] for row in M] for M in (plant.A, plant.C)
+    )
     for _ in range(T):
         response.append(C @ state)
         state = A @ state
-        moved.append(times(signs(plant.C), signs(reached)))
-        reached = times(signs(plant.A), signs(reached))
+        reached = [[int(x != 0) for x in row] for row in reached]  # exact zeros
+        moved.append(times(links_C, reached))
+        reached = times(links_A, reached)
     known = {}
 
     def undone(t, k):
@@ -719,30 +716,22 @@ def changes_of_run(design, plant, secret, root):
                 yield t, (total, wrong, length)
 
 
-def signs(rows):
-    return [[int(x != 0) for x in row] for row in rows]
-
-
 def squares_of_run(design, plant, data, root):
     """Return bounds of y^2, over 2^bits, for what a secret changes over a run."""
     secret = Entering(plant, data, design.horizon)
     if not root.rows and secret.events == 1 and not secret.is_energy:
-        secret.starts = secret.starts[
-            :1
-        ]  # the same changes later are cut off, and smaller
+        secret.starts = secret.starts[:1]  # later the same changes are cut off
     squares, changes = [], []
     for t, change in changes_of_run(design, plant, secret, root):
         squares.append(sum(root.product(change, change)))
         if secret.events > 1 or secret.is_ball or secret.is_energy:
             changes.append((t, change))
     if secret.is_ball or secret.is_energy:
-        table = [
-            [root.product(one, other) for _, other in changes] for _, one in changes
-        ]
-        slack = max(slack for row in table for _, slack in row)
-        return [
-            largest_eigenvalue(Balls([[x for x, _ in row] for row in table], slack))
-        ]
+        mid, err = [], 0
+        for _, one in changes:
+            row, slacks = zip(*(root.product(one, other) for _, other in changes))
+            mid, err = [*mid, list(row)], max(err, *slacks)
+        return [largest_eigenvalue(Balls(mid, err))]
     if secret.events == 1:
         return squares
     if secret.apart < 1:
@@ -754,11 +743,8 @@ def squares_of_run(design, plant, data, root):
             found, slack = root.product(one, other)
             by_lag[t - s] = max(by_lag[t - s], abs(found) + slack)
     count = min(secret.events, 1 + reach // secret.apart)
-    return [
-        together(
-            max(squares), [max(by_lag[m * secret.apart :]) for m in range(1, count)]
-        )
-    ]
+    products = [max(by_lag[m * secret.apart :]) for m in range(1, count)]
+    return [together(max(squares), products)]
 
 
 def together(square, products):
@@ -767,8 +753,8 @@ def together(square, products):
     It is k y^2 + 2 sum over m < k of (k - m) c_m, and k^2 y^2 at most.
     """
     count = len(products) + 1
-    pairs = sum((count - m) * product for m, product in enumerate(products, 1))
-    return min(count * square + 2 * pairs, count**2 * square)
+    others = sum((count - m) * product for m, product in enumerate(products, 1))
+    return min(count * square + 2 * others, count**2 * square)
 
 
 # -- noise without a horizon -------------------------------------------------------------
@@ -807,18 +793,14 @@ def squares_for_ever(design, plant):
     n = range(len(plant.A))
     reached = {k for secret in secrets for k in n if any(secret.rows[k])}
     seen = {k for k in n if any(row[k] for row in plant.C)}
-    for (
-        _
-    ) in n:  # what no secret reaches or no output sees may be anything, by exact zeros
+    for _ in n:  # by exact zeros: other states may be anything
         reached |= {i for i in n if any(plant.A[i][j] for j in reached)}
         seen |= {j for j in n if any(plant.A[i][j] for i in seen)}
     kept = sorted(reached & seen) or [0]
-    A, C = (
-        Balls.of(plant.A).part(kept, kept),
-        Balls.of(plant.C).part(range(len(plant.C)), kept),
-    )
+    A = Balls.of([[plant.A[i][j] for j in kept] for i in kept])
+    C = Balls.of([[row[j] for j in kept] for row in plant.C])
     shaping, response = system(design.filtered["shaping"]), design.filtered["response"]
-    energy(shaping[0], Balls.of(diagonal([1] * len(shaping[0].mid))))  # M is stable
+    energy(shaping[0], Balls.unit(len(shaping[0].mid)))  # M is stable
     found = []
     for secret in secrets:
         B = secret.B.part(kept, range(len(secret.radii)))
@@ -845,11 +827,9 @@ def entry(design, plant, secret, kept):
     """
     response = design.filtered["response"]
     for states in (kept, range(len(plant.A))):
-        own = [[plant.A[i][j] for j in states] for i in states]
-        if (
-            own == response["A"]
-            and [[row[j] for j in states] for row in plant.C] == response["C"]
-        ):
+        A = [[plant.A[i][j] for j in states] for i in states]
+        C = [[row[j] for j in states] for row in plant.C]
+        if (A, C) == (response["A"], response["C"]):
             break
     else:
         raise Broken("the noise enters another plant than the secret")
@@ -858,7 +838,9 @@ def entry(design, plant, secret, kept):
     sizes = [sum(x**2 for x in row) for row in design.filtered["shaping"]["D"]]
     columns = []
     for column in hidden:
-        shares = [size * (one == column) for one, size in zip(noisy, sizes)]
+        shares = [
+            size * (one == column) for one, size in zip(noisy, sizes, strict=True)
+        ]
         if not any(shares):
             raise Broken("the noise does not enter where the secret does")
         columns.append([share / sum(shares) for share in shares])
@@ -928,23 +910,18 @@ def several_for_ever(left, Q, secret, square):
         return together(square, [square] * len(lags))
     state, responses = zero(len(A.mid), len(changes)), []
     for t in range(max(len(shape) for _, shape in changes)):
-        values = [
-            shape[t] * secret.radii[k] if t < len(shape) else 0 for k, shape in changes
-        ]
-        rows = [
-            [x * (k == i) for x, (k, _) in zip(values, changes)] for i in range(inputs)
-        ]
+        rows = [[0] * len(changes) for _ in range(inputs)]
+        for place, (k, shape) in enumerate(changes):
+            rows[k][place] = shape[t] * secret.radii[k] if t < len(shape) else 0
         responses.append(C @ state + D @ Balls.of(rows))
         state = A @ state + B @ Balls.of(rows)
     echoes = [Q @ state]
     for response in reversed(responses):
         echoes.insert(0, C.T @ response + A.T @ echoes[0])
     y, length, size = root_up(square), len(responses), len(A.mid)
-    whole = energy(A, Balls.of(diagonal([1] * size)))
-    gap = (
-        size * (Q - A.T @ Q @ A - C.T @ C).largest() * size * whole.largest()
-        >> Balls.bits
-    )
+    whole = energy(A, Balls.unit(size))
+    gap = (Q - A.T @ Q @ A - C.T @ C).largest() * whole.largest() * size**2
+    gap >>= Balls.bits
     slack = (gap * max(largest_form(state, whole, False)) >> Balls.bits) + 2
     peak, lost, bounds = size * root_up(Q.largest()), 0, []
     for lag in range(lags[0] + 30000):
@@ -962,20 +939,18 @@ def several_for_ever(left, Q, secret, square):
         shared = state.T @ echoes[max(length - lag, 0)]
         for later, response in zip(responses[lag:], responses):
             shared = shared + later.T @ response
-        own = [
-            shared.upper(i, j)
-            for i, j in pairs(range(len(changes)), repeat=2)
-            if lag or changes[i][0] != changes[j][0]  # two at one input do not coincide
-        ]
-        bounds.append(
-            min(max(own, default=0) + slack + (lost * y >> Balls.bits), beyond)
-        )
+        most = slack + (lost * y >> Balls.bits)
+        for i, j in pairs(range(len(changes)), repeat=2):
+            if (
+                lag or changes[i][0] != changes[j][0]
+            ):  # two at one input do not coincide
+                most = max(most, shared.upper(i, j) + slack + (lost * y >> Balls.bits))
+        bounds.append(min(most, beyond))
     bounds.append(beyond)
     for k in reversed(range(len(bounds) - 1)):
         bounds[k] = max(bounds[k], bounds[k + 1])
-    return together(
-        square, [bounds[min(lag - lags[0], len(bounds) - 1)] for lag in lags]
-    )
+    last = len(bounds) - 1
+    return together(square, [bounds[min(lag - lags[0], last)] for lag in lags])
 
 
 def square_of_gain(A, B, C, D):
@@ -986,7 +961,6 @@ def square_of_gain(A, B, C, D):
     """
     size, inputs = len(A.mid), len(B.mid[0])
     tiny = Balls(diagonal([1 << Balls.bits * 3 // 4] * size))
-    unit = Balls.of(diagonal([1] * size))
 
     def is_bound(square):
         level = Balls(diagonal([square] * inputs))
@@ -995,11 +969,9 @@ def square_of_gain(A, B, C, D):
             step, G = (A - B @ weight @ D.T @ C).exact(), (B @ weight @ B.T).exact()
             P = (C.T @ C - C.T @ D @ weight @ D.T @ C + tiny).exact()
             for _ in range(60):
-                inner = inverse((unit + G @ P).exact()).exact()
-                grown, G = (
-                    step.T @ P @ inner @ step,
-                    (G + step @ inner @ G @ step.T).exact(),
-                )
+                inner = inverse((Balls.unit(size) + G @ P).exact()).exact()
+                grown = step.T @ P @ inner @ step
+                G = (G + step @ inner @ G @ step.T).exact()
                 P, step = (P + grown).exact(), (step @ inner @ step).exact()
                 if step.largest() >> Balls.bits // 3 == 0:
                     break
@@ -1007,14 +979,11 @@ def square_of_gain(A, B, C, D):
                     return False
         except TooFewBits:
             return False
-        P = Balls(
-            [[P.mid[max(i, j)][min(i, j)] for j in range(size)] for i in range(size)]
-        )
+        P = P.symmetric()
         cross = -(A.T @ P @ B + C.T @ D)
         top, corner = P - A.T @ P @ A - C.T @ C, level - D.T @ D - B.T @ P @ B
-        return is_nonnegative(P) and is_nonnegative(
-            blocks([top, cross], [cross.T, corner])
-        )
+        both = blocks([top, cross], [cross.T, corner])
+        return is_nonnegative(P) and is_nonnegative(both)
 
     return least(is_bound, 0, 1 << Balls.bits, 0)
 
@@ -1027,15 +996,10 @@ def laplace_moves(design, plant, data):
     if design.white:
         root, secret = Root(design), Entering(plant, data, design.horizon)
         if secret.is_ball or secret.is_energy or secret.events > 1:
-            raise NotCovered(
-                "independent Laplace noise for a ball, or for several changes"
-            )
+            raise NotCovered("independent Laplace noise for a ball or several changes")
         steps = design.request["resolution"] or [0] * len(plant.C)
-        grid = [
-            int(h / size * (1 << Balls.bits)) + 1
-            for h, size in zip(steps, design.white)
-        ]
-        grid = grid * design.horizon if any(steps) else [0] * root.size
+        ratios = [h / size * (1 << Balls.bits) for h, size in zip(steps, design.white)]
+        grid = [int(ratio) + 1 for ratio in ratios] * design.horizon
         found = changes_of_run(design, plant, secret, root)
         return [[abs(x) + its[1] + h for x, h in zip(its[0], grid)] for _, its in found]
     moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
@@ -1046,15 +1010,11 @@ def laplace_moves(design, plant, data):
         except Broken:
             pass
     every = []
-    for one in maps:
-        shifts = one @ moves
-        every.append(
-            [[abs(x) + shifts.err for x in column] for column in zip(*shifts.mid)]
-        )
+    for shifts in (one @ moves for one in maps):
+        columns = turned(shifts.mid)
+        every.append([[abs(x) + shifts.err for x in column] for column in columns])
     found = [min(shifts, key=sum) for shifts in zip(*every)]
-    if (
-        is_ball
-    ):  # sum |shifts u| is at most the root of the axes' squared sums times |u|
+    if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
         sizes = [sum(shifts) for shifts in found]
         return [[root_up(sum(x * x for x in sizes) >> Balls.bits)]]
     return found
@@ -1069,10 +1029,10 @@ def laplace_promise(design):
     one = 1 << Balls.bits
     rows = []
     for row in design.loss["rows"]:
-        every = [Fraction(size) for size, count in row["shifts"] for _ in range(count)]
-        rows.append(
-            [int(size * TOLERANCE * one) for size in sorted(every, reverse=True)]
-        )
+        every = [
+            int(size * TOLERANCE * one) for size, n in row["shifts"] for _ in range(n)
+        ]
+        rows.append(sorted(every, reverse=True))
     moves = []
     for plant, data in pairs(design.plants, design.secrets):
         moves += laplace_moves(design, plant, data)
@@ -1080,18 +1040,14 @@ def laplace_promise(design):
     in_order = design.loss["aligned"] and len(rows) == len(moves)
     is_covered = True
     for k, move in enumerate(moves):
-        total, shifts = sum(move), sorted(move, reverse=True)
+        shifts, is_mine = sorted(move, reverse=True), False
         slack = largest // (10**9 * len(move)) + 1
-        is_covered &= any(
-            total <= max(row, default=0) or dominates(row, shifts, slack)
-            for row in (rows[k : k + 1] if in_order else rows)
-        )
+        for row in rows[k : k + 1] if in_order else rows:
+            pairs_of_places = zip(shifts, row + [0] * len(shifts))
+            is_mine |= sum(move) <= max(row, default=0)
+            is_mine |= all(x <= y + slack for x, y in pairs_of_places)
+        is_covered &= is_mine
     return Fraction(max(map(sum, moves)), one), is_covered
-
-
-def dominates(row, shifts, slack):
-    padded = row + [0] * len(shifts)
-    return all(x <= y + slack for x, y in zip(shifts, padded))
 
 
 # -- what is claimed ---------------------------------------------------------------------
@@ -1103,9 +1059,7 @@ class Design:
     def __init__(self, data):
         request, guarantee = data["request"], data["guarantee"]
         if request is None or request["region"] is not None:
-            raise NotCovered(
-                "a region of plants" if request else "noise without a request"
-            )
+            raise NotCovered("a region of plants" if request else "no request")
         self.request, self.loss, scope = request, guarantee["loss"], guarantee["scope"]
         self.plant, models = Plant(data["plant"]), request["models"]
         self.plants = [self.plant, *map(Plant, models)]
@@ -1119,38 +1073,32 @@ class Design:
             counts += [secret.get(name, 1) for name in ("duration", "events")]
         own = [plant.fingerprint for plant in self.plants]
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
+        told = [one["fingerprint"] for one in [data["plant"], *models]]
+        secret = json.loads(scope["adjacency"])
+        one_each = [x for x in (self.white, request["resolution"]) if x is not None]
+        factor = self.part("structured", "factor")
         demands = {
             "one horizon": len(set(sizes)) == 1 and scope["window"][0] == 0,
-            "whole numbers": all(
-                n == inf or (type(n) is int and n > 0) for n in counts
-            ),
-            "fingerprints": own
-            == [one["fingerprint"] for one in [data["plant"], *models]],
+            "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
+            "fingerprints": own == told,
             "outputs of the models": len(shown) == 1,
             "models of the promise": scope["models"] == sorted(set(own)),
-            "secret of the promise": agrees(
-                json.loads(scope["adjacency"]), request["adjacency"]
-            ),
+            "secret of the promise": agrees(secret, request["adjacency"]),
             "one release": guarantee["releases"] == 1,
             "one part of a kind": len(self.parts) == len(data["parts"]) > 0,
             "plant of the noise": self.part("structured", "plant")
             in (None, data["plant"]),
-            "one size an output": all(
-                sizes is None or (len(sizes) == len(self.plant.C) and min(sizes) > 0)
-                for sizes in (self.white, request["resolution"])
-            ),
+            "rows of the noise": factor is None or len(factor) == len(self.plant.A),
+            "sizes": all(len(x) == len(self.plant.C) and min(x) > 0 for x in one_each),
         }
         for what, is_met in demands.items():
             if not is_met:
                 raise Broken(f"what it says of its {what} does not fit")
+        self.filtered = self.parts.get("filtered")
         if "driven" in self.kinds:  # noise that is shaped by a diagonal D
-            sizes = self.part("driven", "sizes")
-            shaping = {"A": [], "B": [], "C": [], "D": diagonal(sizes)}
-            self.filtered = {
-                "shaping": shaping,
-                "response": self.part("driven", "response"),
-            }
-        self.filtered = self.parts.get("filtered") or getattr(self, "filtered", None)
+            driven = self.parts["driven"]
+            shaping = {"A": [], "B": [], "C": [], "D": diagonal(driven["sizes"])}
+            self.filtered = {"shaping": shaping, "response": driven["response"]}
 
     def part(self, kind, field):
         return self.parts[kind][field] if kind in self.parts else None
@@ -1170,9 +1118,7 @@ def agrees(told, asked):
     """Return whether a promise is about the secret of a request, number by number."""
     if isinstance(asked, dict):
         asked = {"type" if name == "kind" else name: one for name, one in asked.items()}
-        return told.keys() == asked.keys() and all(
-            agrees(told[x], asked[x]) for x in asked
-        )
+        return set(told) == set(asked) and all(agrees(told[x], asked[x]) for x in asked)
     if isinstance(asked, list):
         return len(told) == len(asked) and all(map(agrees, told, asked))
     if isinstance(asked, (Fraction, float)):
@@ -1260,11 +1206,8 @@ def delta_of(y, epsilon):
 
 def promise_of(design):
     """Return what was recomputed and what is claimed, and whether the claim holds."""
-    rows, budget, count = (
-        design.loss["rows"],
-        design.request["budget"],
-        design.request["releases"],
-    )
+    rows, request = design.loss["rows"], design.request
+    budget, count = request["budget"], request["releases"]
     if any(row["boxes"] for row in rows):
         raise NotCovered("a promise that may fail")
     is_laplace = design.family == "laplace"
@@ -1272,40 +1215,31 @@ def promise_of(design):
         raise Broken("the promise is not about the noise's family")
     if is_laplace:
         if design.kinds not in ({"structured"}, {"white"}) or design.horizon == inf:
-            raise NotCovered(
-                "Laplace noise of other parts than structured or independent ones"
-            )
+            raise NotCovered("Laplace noise that is neither structured nor independent")
         if any(Fraction(row["square"]) for row in rows):
             raise Broken("the promise is not about the noise's family")
         claim = max(sum(Fraction(x) * n for x, n in row["shifts"]) for row in rows)
         found, holds = sharply(lambda: laplace_promise(design), lambda found: found[1])
         numbers = {"epsilon": found * count, "claimed epsilon": claim * count}
-        is_kept = (
-            budget["epsilon"] is not None
-            and claim * count <= budget["epsilon"] * TOLERANCE
-        )
+        is_kept = claim * count <= (budget["epsilon"] or 0) * TOLERANCE
     else:
         square = Fraction(rows[0]["square"])
         if len(rows) > 1 or rows[0]["shifts"] or not 0 <= square < 10**12:
             raise Broken("the promise is no number y")
         claim = square_root(square)
-        (found,) = sharply(
-            lambda: [gaussian_shift(design)],
-            lambda found: found[0] <= claim * TOLERANCE,
-        )
-        holds, of_all = found <= claim * TOLERANCE, square_root(square * count)
+        most, of_all = claim * TOLERANCE, square_root(square * count)
+        (found,) = sharply(lambda: [gaussian_shift(design)], lambda y: y[0] <= most)
+        holds = found <= most
         numbers = {"gdp": found, "claimed gdp": claim}
         if budget["gdp"] is not None:
             is_kept = of_all <= budget["gdp"] * TOLERANCE
         else:
             delta = delta_of(of_all, budget["epsilon"]) if of_all else 0
             is_kept = delta <= budget["delta"] * TOLERANCE
-            own = delta_of(square_root(found**2 * count), budget["epsilon"])
-            numbers |= {
-                "epsilon": budget["epsilon"],
-                "delta": own,
-                "claimed delta": delta,
-            }
+            numbers["epsilon"] = budget["epsilon"]
+            own = square_root(found**2 * count)
+            numbers["delta"] = delta_of(own, budget["epsilon"]) if own else 0
+            numbers["claimed delta"] = delta
     if not is_kept:
         raise Broken("what is claimed exceeds the budget")
     return numbers, holds
@@ -1319,9 +1253,8 @@ def in_words(data, plant):
     is_signal = data["kind"] == "disturbanceadjacency"
     names = plant.inputs + plant.states if is_signal else plant.states
     radii = chosen(data, names, len(plant.inputs if is_signal else names))
-    sizes = " or ".join(
-        f"{name} by at most {float(x):.12g}" for name, x in radii.items()
-    )
+    sizes = [f"{name} by at most {float(x):.12g}" for name, x in radii.items()]
+    sizes = " or ".join(sizes)
     if data["kind"] == "initialstateadjacency":
         return f"the initial state in a ball of norm {float(data['norm']):g}, {sizes}"
     when = "at any sample"
@@ -1349,28 +1282,18 @@ def checked(path):
     refusals[Broken] = "does not hold", 1
     try:
         design = Design(read(path))
-        report["hidden"] = ", or ".join(
-            in_words(data, design.plant) for data in design.secrets
-        )
+        words = [in_words(data, design.plant) for data in design.secrets]
+        report["hidden"] = ", or ".join(words)
         report["horizon"] = "none" if design.horizon == inf else design.horizon
         report["releases"] = design.request["releases"]
         numbers, holds = promise_of(design)
         report |= {name: f"{float(x):.12g}" for name, x in numbers.items()}
-        report |= {
-            "verdict": "holds" if holds else "does not hold",
-            "status": int(not holds),
-        }
+        report["verdict"] = "holds" if holds else "does not hold"
+        report["status"] = int(not holds)
     except tuple(refusals) as error:
         verdict, status = refusals[type(error)]
         report |= {"verdict": verdict, "status": status, "reason": str(error)}
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        OSError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except UNREADABLE as error:
         reason = f"{type(error).__name__} where it was read"
         report |= {"verdict": "no design file", "status": 3, "reason": reason}
     return report
@@ -1378,12 +1301,8 @@ def checked(path):
 
 def line(report):
     """Return a report in a line of text."""
-    left = {
-        name: x
-        for name, x in report.items()
-        if name not in ("file", "verdict", "status")
-    }
-    words = [f"{name} {x}" for name, x in left.items()]
+    left = set(report) - {"file", "verdict", "status"}
+    words = [f"{name} {x}" for name, x in report.items() if name in left]
     return "; ".join([f"{report['file']}: {report['verdict']}", *words])
 
 
@@ -1399,16 +1318,13 @@ def main(arguments=None):
     """Check files, and return the exit status: the first of 1, 3, 2, 0 that one of them has."""
     parser = Parser(prog="verify", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object a line"
-    )
+    parser.add_argument("--json", action="store_true", help="a JSON object a line")
     given = parser.parse_args(arguments)
     reports = [checked(path) for path in given.files]
     for report in reports:
         print(json.dumps(report) if given.json else line(report))
-    return next(
-        status for status in (1, 3, 2, 0) if status in {x["status"] for x in reports}
-    )
+    found = {report["status"] for report in reports}
+    return next(status for status in (1, 3, 2, 0) if status in found)
 
 
 if __name__ == "__main__":
