@@ -510,3 +510,19 @@ def test_a_folder_that_is_missing_is_named_and_not_a_temporary_file(tmp_path):
     target = tmp_path / "none" / "noise.json"
     with pytest.raises(FileNotFoundError, match="existing folder.*none'; make it"):
         cases.vehicle_noise().save(target)
+
+
+def test_a_long_run_beside_a_floor_is_loaded_without_a_dense_factor(tmp_path):
+    """It asked for 80 GB: the standard deviations were those of a (T, T) factor."""
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=100_000,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+    )
+    noise.save(tmp_path / "noise.json")
+    loaded = pc.load(tmp_path / "noise.json")
+    std = loaded.design.mechanism.noise.std
+    assert std.shape == (100_000,) and std.min() >= 0.1
+    assert loaded.guarantee == noise.guarantee

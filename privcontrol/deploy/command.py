@@ -44,7 +44,7 @@ from ..core.ledger import PrivacyLedger
 from ..core.release import step_size, step_sizes
 from ..designs.output_noise import OutputNoise
 from ..loop.loop import PrivateLoop
-from .files import load
+from .files import LONGEST_HORIZON, load
 from .gateway import Gateway, on_grid
 
 if TYPE_CHECKING:
@@ -758,14 +758,14 @@ def _tell(text: str, file: IO[str] | None = None) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    design = load(options.design)
+    design = load(options.design, longest=options.longest)
     _tell(repr(design))
     print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
     _tell(_promise(design, options).explain())
 
 
 def _check(options: argparse.Namespace) -> None:
-    guarantee = _promise(load(options.design), options)
+    guarantee = _promise(load(options.design, longest=options.longest), options)
     _tell(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
     if options.resolution is not None:
         _tell("Not hidden: " + "; ".join(guarantee.scope.caveats))
@@ -791,7 +791,7 @@ def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:
 
 
 def _publish(options: argparse.Namespace) -> None:
-    noise = _noise(load(options.design))
+    noise = _noise(load(options.design, longest=options.longest))
     ledger = None
     if options.ledger is not None:
         ledger = PrivacyLedger.open(options.ledger)
@@ -887,6 +887,13 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=purpose, description=purpose)
         command.set_defaults(run=run)
         command.add_argument("design", type=Path, help="a file of noise or of a loop")
+        command.add_argument(
+            "--longest",
+            type=_count,
+            default=LONGEST_HORIZON,
+            metavar="T",
+            help="refuse designs for more samples, which take long to certify",
+        )
         command.add_argument(
             "--resolution",
             type=_steps,

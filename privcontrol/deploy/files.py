@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core._linalg import positive_integer
 from ..core._objects import encode, read
 from ..core.design import NoiseDesign
 from ..core.errors import PrivacyError, UncertifiableError
@@ -39,6 +40,8 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
+#: Horizon in samples up to which files are certified without being asked to.
+LONGEST_HORIZON = 1_000_000
 #: Characters of an error's text that are shown.
 _LONGEST = 200
 #: Rounding between the squares of shifts that two machines certify.
@@ -49,7 +52,9 @@ _ALTERED = (
 )
 
 
-def load(path: str | Path) -> OutputNoise | PrivateLoop:
+def load(
+    path: str | Path, *, longest: int = LONGEST_HORIZON
+) -> OutputNoise | PrivateLoop:
     """Load what ``noise.save(path)`` or ``loop.save(path)`` wrote, certified again.
 
     The guarantee is evaluated for the noise in the file, by a route that does not trust
@@ -58,6 +63,9 @@ def load(path: str | Path) -> OutputNoise | PrivateLoop:
     Parameters
     ----------
     path : str or Path
+    longest : int, optional
+        Horizon in samples beyond which a file is refused before any work. A file of a
+        few kB may ask for a horizon that takes hours.
 
     Returns
     -------
@@ -68,7 +76,8 @@ def load(path: str | Path) -> OutputNoise | PrivateLoop:
     PrivacyError
         If the claim does not hold.
     ValueError
-        If it is no design file, of another schema, or does not match its digest.
+        If it is no design file, of another schema, too large, or does not match its
+        digest; if its horizon is beyond ``longest``.
     OSError
         If it cannot be read.
 
@@ -87,12 +96,13 @@ def load(path: str | Path) -> OutputNoise | PrivateLoop:
     ...     pc.load(path) == noise
     True
     """
+    longest = positive_integer(longest, "longest")
     try:
         design = read(path)
         if isinstance(design, OutputNoise):
-            return _certified(design)
+            return _certified(design, longest)
         if isinstance(design, PrivateLoop):
-            noise = None if design.noise is None else _certified(design.noise)
+            noise = None if design.noise is None else _certified(design.noise, longest)
             return replace(design, noise=noise)
     except (PrivacyError, UncertifiableError, OSError):
         raise
@@ -110,7 +120,7 @@ def load(path: str | Path) -> OutputNoise | PrivateLoop:
     )
 
 
-def _certified(noise: OutputNoise) -> OutputNoise:
+def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     """Return the noise of a file, if what it claims holds when it is evaluated again.
 
     What the guarantee is about follows from the request, and its loss is evaluated for
@@ -129,6 +139,13 @@ def _certified(noise: OutputNoise) -> OutputNoise:
         )
     if request.horizon != noise.horizon:
         raise PrivacyError(_ALTERED)
+    if longest < noise.horizon < math.inf:
+        raise ValueError(
+            f"path: expected a horizon of at most {longest} samples, got "
+            f"{noise.horizon:g}, which takes about {1e-5 * noise.horizon:.0f} s or more "
+            "to certify and as many numbers for each output; if that is meant, "
+            f"load(path, longest={noise.horizon:.0f}) (the command's --longest)"
+        )
     secret = request.adjacency
     world = request.world(noise.plant_data)
     try:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..core._linalg import (
     Seed,
     check_memory,
+    column_norms,
     generator,
     positive_integer,
     real_array,
@@ -494,6 +495,14 @@ class FlooredNoise(GaussianNoise):
     @property
     def factor(self) -> NDArray:  # type: ignore[override]
         return np.hstack([self.structured, np.diag(self.floor)])
+
+    @property
+    def is_independent(self) -> bool:
+        return False
+
+    @property
+    def std(self) -> NDArray:
+        return np.hypot(column_norms(self.structured.T), self.floor)
 
 
 def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise:

@@ -18,6 +18,7 @@ from command import start
 from gateway_cases import endless
 
 import privcontrol as pc
+from privcontrol.core import _objects
 from privcontrol.deploy import Relay, main
 from privcontrol.deploy.command import _lines
 
@@ -434,6 +435,42 @@ def test_exit_codes_of_what_is_refused(design, tmp_path, capfd):
     pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2), small)
     assert main([*begin, *STEPS, "--ledger", str(small)]) == 1
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device here")
+def test_what_is_no_design_is_not_read_to_its_end(capfd, tmp_path, monkeypatch):
+    assert main(["show", "/dev/zero"]) == 1
+    assert "expected a design file" in capfd.readouterr().err
+    monkeypatch.setattr(_objects, "_LARGEST", 1 << 21)
+    large = tmp_path / "large.json"
+    large.write_bytes(b"{" + bytes(1 << 22))
+    assert main(["show", str(large)]) == 1
+    assert "at most 2 MB" in capfd.readouterr().err
+
+
+def test_a_short_file_for_a_long_run_is_refused_before_any_work(tmp_path, capfd):
+    """3 kB for ten million samples took more than a minute."""
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=1000,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+    )
+    path = tmp_path / "noise.json"
+    noise.save(path)
+    data = json.loads(path.read_text().replace(": 1000,", ": 10000000,"))
+    del data["digest"]
+    path.write_text(json.dumps({**data, "digest": _objects._digest(data)}))
+    began = time.monotonic()
+    assert main(["check", str(path)]) == 1
+    assert time.monotonic() - began < 2
+    assert "longest=10000000" in capfd.readouterr().err
+    noise.save(path)
+    with pytest.raises(ValueError, match="at most 999 samples"):
+        pc.load(path, longest=999)
+    assert pc.load(path, longest=1000).horizon == 1000
+    assert main(["check", str(path), "--longest", "999"]) == 1
 
 
 def odd_reading(rng):
