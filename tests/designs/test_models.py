@@ -209,7 +209,7 @@ def test_another_secret_can_be_asked_of_a_floored_noise():
     assert found.gdp == pytest.approx(
         oracles.shift(oracles.stacked_covariance(noise), 3.0 * impulse), rel=1e-9
     )
-    assert "the disturbance u by at most 3" in found.sentence
+    assert "u by at most 3, at one sample" in found.sentence
     assert "one given model" in found.sentence
     with pytest.raises(pc.NotRealizableError):
         cases.vehicle_noise(horizon=20).guarantee_for([plant], adjacency=secret)

@@ -147,6 +147,7 @@ def core_doors() -> Iterator[Door]:
         "satisfies": (budget,),
         "rdp": (2.0,),
         "compose": (guarantee,),
+        "released": (2,),
         "repeated": (2,),
         "detection": (0.05,),
     }.items():
