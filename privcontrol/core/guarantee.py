@@ -687,6 +687,12 @@ class PrivacyGuarantee(Accounted, Saved):
             raise ValueError(expected)
         return found
 
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if self.correlations is not None:
+            saved["correlations"] = self.correlations.settled()
+        return saved
+
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> PrivacyGuarantee:
         names = [field.name for field in fields(cls)]
@@ -800,7 +806,9 @@ class PrivacyGuarantee(Accounted, Saved):
         distance = self._distance
         if distance is None:
             return sentences.unknown_repetition(change.events)
+        room = self._fitting(distance)
         counts = [change.events * times for times in _FEW_TIMES]
+        counts = [count for count in counts if count <= room] or [int(room)]
         shares = [self._found(count) for count in counts]
         return sentences.repetition(counts, distance, shares)
 
@@ -814,7 +822,17 @@ class PrivacyGuarantee(Accounted, Saved):
         if change is None or change.distance is None:
             return None
         is_known = self.correlations is not None or change.energy
-        return change.distance if is_known and self._is_linear else None
+        if not is_known or not self._is_linear:
+            return None
+        distance = change.distance
+        if self._fitting(distance) < 2 and change.longest and not change.separation:
+            distance = change.longest  # one after the other
+        return distance if self._fitting(distance) > change.events else None
+
+    def _fitting(self, distance: int) -> float:
+        """Return how many changes at a distance a run has room for."""
+        samples = self.horizon or math.inf
+        return samples if samples == math.inf else 1 + (samples - 1) // distance
 
     @property
     def _is_linear(self) -> bool:
@@ -833,26 +851,30 @@ class PrivacyGuarantee(Accounted, Saved):
             return ()
         if distance is None:
             return (self._repeating(change),)
-        shares = [self._found(count) for count in _MANY_TIMES]
-        reached = [self._most_within(level) for level in _SHARES]
+        room = self._fitting(distance)
+        counts = [count for count in _MANY_TIMES if count <= room]
+        shares = [self._found(count) for count in counts]
+        most = int(min(room, _MOST_CHANGES))
+        reached = [self._most_within(level, most) for level in _SHARES]
         return (
-            sentences.repetitions(_MANY_TIMES, distance, shares),
+            sentences.repetitions(counts, distance, shares),
             sentences.lasting(_SHARES, reached, distance),
         )
 
-    def _most_within(self, level: float) -> int:
+    def _most_within(self, level: float, most: int) -> int:
         """Return how many changes at the text's distance are found no more often."""
         if self._found(1) > level:
             return 0
-        count = 1
-        while count < _MOST_CHANGES and self._found(2 * count) <= level:
-            count *= 2
-        step = count // 2
-        while step:
-            if self._found(count + step) <= level:
-                count += step
-            step //= 2
-        return count
+        kept, lost = 1, most + 1
+        while lost - kept > 1:
+            count = (kept + lost) // 2 if lost <= most else min(2 * kept, most)
+            if self._found(count) <= level:
+                kept = count
+            else:
+                lost = count
+            if kept == most:
+                break
+        return kept
 
     def _details(self) -> dict[str, tuple[str, ...]]:
         """Return what `explain` adds to the summary."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR
 from functools import partial
@@ -260,7 +261,9 @@ class PrivacyLedger:
             If other processes keep the file busy.
         """
         instance_of(note, str, "note")
-
+        if isinstance(guarantee, PrivacyGuarantee):
+            # what further changes show is no business of a sum of releases
+            guarantee = replace(guarantee, correlations=None)
         name = None if identity is None else f"release {identity}"
         made = {} if name is None else {name: _told(guarantee, count)}
 

@@ -50,6 +50,10 @@ class Correlations(Saved, ABC):
         The other value is the pattern (k,) of signs that shows most, as far as it is known.
         """
 
+    def settled(self) -> Correlations:
+        """Return the same in few numbers, as files hold it."""
+        return self
+
 
 @dataclass(frozen=True)
 class Change(Saved):

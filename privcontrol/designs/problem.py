@@ -35,7 +35,7 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
-from ..noise.repetition import endless_changes
+from ..noise.repetition import further_changes
 from ..noise.shift import certify, shift_of_resolution
 from ..secrets.disturbance import query_of
 from ..secrets.manifold import (
@@ -385,8 +385,9 @@ def promised(
     )
     designed_for = request.without_miss().budget
     changes = None
-    if request.horizon == math.inf and request.region is None:
-        changes = endless_changes(parts, request.adjacency, request.plants(plant))
+    if request.region is None and family_of(request.family) is GaussianNoise:
+        plants = request.plants(plant)
+        changes = further_changes(parts, request.adjacency, plants, request.horizon)
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
     guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)

@@ -70,13 +70,28 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     ``columns`` (m, M) are the changes of ``apart`` whitened, with entries as wrong as
     ``error``.
     """
+    starts = apart.starts
+    later, _, square = products_by_lag(columns, starts, error)
+    step = apart.separation
+    lags = range(step, apart.events * step, step)
+    total = _together(square, lambda lag: later[lag], lags)
+    return math.sqrt(total) * (1 + 4 * EPS)
+
+
+def products_by_lag(
+    columns: NDArray, starts: NDArray, error: NDArray | float
+) -> tuple[NDArray, float, float]:
+    """Bound the inner products of changes over a horizon, and their largest square.
+
+    Returns bounds for each lag of their starts (M,) and all later ones, and the largest
+    square from below and from above.
+    """
     entries = len(columns)
     errors = np.broadcast_to(error, columns.shape)
     wrong = np.linalg.norm(errors, axis=0).max()
     size = np.linalg.norm(columns, axis=0).max() * (1 + entries * EPS)
     rounding = (entries + 4) * EPS * size**2
     slack = wrong * (2 * size + wrong) + rounding
-    starts = apart.starts
     by_lag = np.zeros(np.ptp(starts) + 1)
     for start in np.unique(starts):
         same = columns[:, starts == start]
@@ -84,11 +99,7 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
         lags = np.abs(starts - start)
         np.maximum.at(by_lag, lags, products.max(axis=0))
     later = _largest_from(by_lag) + slack
-    square = float(size**2 + slack)
-    step = apart.separation
-    lags = range(step, apart.events * step, step)
-    total = _together(square, lambda lag: later[lag], lags)
-    return math.sqrt(total) * (1 + 4 * EPS)
+    return later, float(size**2 - 2 * slack), float(size**2 + slack)
 
 
 def square_of_several(
@@ -246,7 +257,8 @@ def _lag_bounds(
     for _ in range(_BLOCK):
         heard.append(enclosure(echo))
         echo = backwards * echo
-    together = tuple(map(np.hstack, zip(*heard)))
+    values, errors = zip(*heard)
+    together = np.hstack(values), np.hstack(errors)
 
     def largest_after(then: BallMatrix, ended: Enclosed) -> float:
         """Bound all products from the time on at which these are the states."""

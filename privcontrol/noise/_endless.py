@@ -4,7 +4,7 @@ Noise gamma = M nu from white nu hides a change of the secret by what is left of
 undone: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
 times come from the observability Gramian of V, summed in ball arithmetic with a bound of the
 tail. That the tail is small proves V stable. Noise of bounded size hides what the plant
-forgets. A secret that the plant remembers for ever, or that grows in it, is refused with
+forgets. A secret that the plant never forgets, or that grows in it, is refused with
 the mode by name and with what to do.
 """
 
@@ -70,7 +70,7 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     """Return the secret of an adjacency, refused if the plant never forgets it."""
     if any(part.times is not None for part in disturbances(adjacency)):
         raise ValueError(
-            "times: without a horizon a disturbance may change at any time; leave "
+            "times: without a horizon a disturbance may change at every sample; leave "
             "times out, or design for a finite horizon"
         )
     inputs = secret_inputs(adjacency, plant)
@@ -135,9 +135,10 @@ def _check_forgotten(plant: Plant, kept: NDArray) -> None:
             )
         raise ValueError(
             f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
-            "noise of bounded size hides it for ever. Design for a finite horizon; protect "
-            "an input that the plant forgets, with duration= for a change that lasts; or "
-            "stabilise the mode by a local loop and take the closed loop as the plant"
+            "noise of bounded size hides it in runs of any length. Design for a finite "
+            "horizon; protect an input that the plant forgets, with duration= for a change "
+            "that lasts; or stabilise the mode by a local loop and take the closed loop as "
+            "the plant"
         )
 
 

@@ -16,6 +16,7 @@ from ..core._linalg import EPS
 
 #: Signs up to which all patterns are gone through.
 MOST_EXACT = 24
+_MOST_QUICK = 16
 #: Signs up to which the relaxation is solved; of more the entries' sizes are added up.
 _MOST_RELAXED = 200
 #: Rows of a half that are held at once.
@@ -25,16 +26,19 @@ _MOST_ROUNDS = 200
 _SETTLED = 1e-7
 
 
-def largest_pattern(gram: NDArray, error: float = 0.0) -> tuple[float, NDArray]:
+def largest_pattern(
+    gram: NDArray, error: float = 0.0, *, quick: bool = False
+) -> tuple[float, NDArray]:
     """Return an upper bound of w^T R w over all signs, and the best signs found (k,).
 
-    ``gram`` (k, k) is symmetric, with entries as wrong as ``error``.
+    ``gram`` (k, k) is symmetric, with entries as wrong as ``error``. ``quick`` is for one of
+    many: the entries' sizes are added up where all patterns take more than a millisecond.
     """
     size = len(gram)
     whole = float(np.abs(gram).sum())
-    if size <= MOST_EXACT:
+    if size <= (_MOST_QUICK if quick else MOST_EXACT):
         bound, signs = _by_halves(gram)
-    elif size <= _MOST_RELAXED:
+    elif size <= _MOST_RELAXED and not quick:
         bound, signs = _relaxed(gram)
     else:
         bound, signs = whole, _improved(gram, np.ones(size))

@@ -1,6 +1,6 @@
 """Changes beyond the promised one: several in one run, and changes of any shape.
 
-Noise without a horizon leaves of a change what V = M^-1 G makes of it. The same certified
+Over a horizon the whitened responses to all changes are compared as they are. Noise without a horizon leaves of a change what V = M^-1 G makes of it. The same certified
 responses that give the shift of one change give that of several (see ``_apart``), and of a
 change of any shape within the radius r over at most k samples. With R (k, k) the Gram matrix
 of the responses to unit changes at k samples in a row, times r^2, that is the root of the
@@ -10,8 +10,8 @@ largest w^T R w over signs w, since the value is convex in the change.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core._linalg import (
+    EPS,
     Ball,
     BallMatrix,
     current_bits,
@@ -30,9 +31,10 @@ from ..core._objects import ByContent
 from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.repetition import Correlations, growth_apart
-from ..secrets.secret import SignalMoves
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import Plant, spectral_radius
-from ._apart import LagBounds, Powers, bounds_apart, count_changes
+from ._apart import LagBounds, Powers, bounds_apart, count_changes, products_by_lag
 from ._endless import (
     WhitenedResponse,
     in_enough_digits,
@@ -44,25 +46,48 @@ from ._endless import (
 from ._patterns import largest_pattern
 from ._varying import Undone, undone
 from .parts import NoisePart
+from .shift import dense_root, undone_by
+
+#: What takes responses to whitened ones and bounds of their errors.
+Undoing = Callable[[NDArray], tuple[NDArray, NDArray]]
 
 #: Changes of all lengths and signals above which nothing is made of their distance.
 _MOST_CHANGES = 200
+#: Entries of a run, and those times the lengths of a change, above which nothing is either.
+_MOST_ENTRIES = 600
+_MOST_COLUMNS = 8000
 #: Samples of a change of any shape beyond which products count as large as energies.
 _MOST_LAGS = 1000
 
 
-def endless_changes(
-    parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
-) -> EndlessChanges | None:
-    """Return what noise without a horizon leaves of several changes, and of any shape.
+def further_changes(
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    plants: Sequence[Plant],
+    horizon: float,
+) -> Correlations | None:
+    """Return what Gaussian noise leaves of several changes, and of changes of any shape.
 
     None where only one change is bounded: secrets other than changes of single signals,
     noise and floor that share a change between them, plants that only the noise steadies,
-    and very many lengths.
+    very many lengths, and runs whose whitened responses take seconds.
     """
     change = adjacency.change
     if change is None or change.energy:
         return None
+    if horizon == math.inf:
+        return _endless_changes(parts, adjacency, plants)
+    entries = int(horizon) * len(plants[0].C)
+    lengths = change.longest if change.varying else 1
+    if entries > _MOST_ENTRIES or entries * (lengths or 1) > _MOST_COLUMNS:
+        return None
+    return _RunOfChanges(tuple(parts), adjacency, tuple(plants), int(horizon))
+
+
+def _endless_changes(
+    parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
+) -> EndlessChanges | None:
+    """Return what noise without a horizon leaves, None where that is not told."""
     noises = []
     for plant in plants:
         (secret,) = secrets_of(adjacency, [plant])
@@ -239,3 +264,116 @@ def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, fl
     values, errors = enclosure(scaled)
     further = np.full(moves.longest - len(products), abs(values[0, 0]))
     return np.concatenate([values[:, 0], further]), float(errors.max())
+
+
+# -- over a horizon ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ChangesOfRun(ByContent, Correlations):
+    """Hold what is left of changes of a run, relative to the largest one.
+
+    Attributes
+    ----------
+    products : ndarray, shape (T,)
+        Bounds of the inner products of changes, for each lag and all later ones.
+    shape : float
+        A bound of the shift of a change of any shape.
+    worst : ndarray, shape (k,)
+        Its signs.
+    """
+
+    products: NDArray
+    shape: float
+    worst: NDArray
+
+    def growth(self, count: int, separation: int) -> float:
+        fitting = 1 + (len(self.products) - 1) // separation
+        products = self.products
+        return growth_apart(
+            min(count, fitting), separation, lambda lag: float(products[lag])
+        )
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.shape, self.worst
+
+
+@dataclass(frozen=True, eq=False)
+class _RunOfChanges(ByContent, Correlations):
+    """Hold the noise, the secret and the plants of a run, until they are asked for."""
+
+    parts: tuple[NoisePart, ...]
+    adjacency: Adjacency
+    plants: tuple[Plant, ...]
+    horizon: int
+
+    def growth(self, count: int, separation: int) -> float:
+        return self.settled().growth(count, separation)
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.settled().any_shape()
+
+    def settled(self) -> ChangesOfRun:
+        return self._settled
+
+    @property
+    def _secrets(self) -> list[DisturbanceAdjacency]:
+        return disturbances(self.adjacency)
+
+    @cached_property
+    def _settled(self) -> ChangesOfRun:
+        root, error_bound = dense_root(self.parts, self.horizon)
+        longest = max(len(shape) for part in self._secrets for shape in part.shapes)
+        if root is None:  # too little is known of the responses to compare them
+            return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
+        undone = undone_by(root)
+        products = np.zeros(self.horizon)
+        least = largest_shape = 0.0
+        worst = np.ones(longest)
+        for plant in self.plants:
+            columns, starts = self._levels(plant)
+            solved, wrong = undone(columns)
+            later, square, _ = products_by_lag(solved, starts, wrong)
+            products[: len(later)] = np.maximum(products[: len(later)], later)
+            least = max(least, square)
+            for gram, error in self._grams(plant, undone):
+                if float(np.abs(gram).sum()) <= largest_shape:
+                    continue
+                found, signs = largest_pattern(gram, error, quick=True)
+                if found > largest_shape:
+                    largest_shape, worst = found, signs
+        # both sides as wrong as the root
+        doubt = ((1 + error_bound) / (1 - error_bound)) ** 2 * (1 + 1e-14)
+        shape = max(math.sqrt(largest_shape / least * doubt), 1.0)
+        return ChangesOfRun(products / least * doubt, shape, worst)
+
+    def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
+        """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
+        every = [_one_by_one(part, plant, self.horizon) for part in self._secrets]
+        return (
+            np.hstack([apart.columns for apart in every]),
+            np.concatenate([apart.starts for apart in every]),
+        )
+
+    def _grams(self, plant: Plant, undone: Undoing) -> Iterator[tuple[NDArray, float]]:
+        """Yield products of whitened responses to unit changes in a row, and their error."""
+        for part in self._secrets:
+            if part.profiles is not None or part.duration == 1:
+                continue
+            unit = replace(part, duration=1, times=None)
+            solved, wrong = undone(_one_by_one(unit, plant, self.horizon).columns)
+            size = float(np.linalg.norm(solved, axis=0).max())
+            doubt = float(np.linalg.norm(wrong, axis=0).max())
+            error = doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2
+            at = solved.reshape(len(solved), self.horizon, -1)
+            for start in replace(part, events=1).starts(self.horizon).tolist():
+                rows = at[:, start : start + part.duration]
+                for signal in range(at.shape[2]):
+                    row = rows[:, :, signal]
+                    yield row.T @ row, error
+
+
+def _one_by_one(part: DisturbanceAdjacency, plant: Plant, horizon: int) -> Apart:
+    """Return the responses to single changes, with their starts."""
+    (apart,) = replace(part, events=2, separation=1).responses(plant, horizon).apart
+    return apart

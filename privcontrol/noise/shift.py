@@ -13,7 +13,7 @@ energy over all times, in balls or by linear matrix inequalities.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -428,26 +428,34 @@ def triangular_root(factor: NDArray) -> NDArray:
     return lower
 
 
+def undone_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
+    """Return what takes columns to Lambda^-1 times them, and to bounds of the errors.
+
+    Lambda (m, m) is triangular. Rows without noise are left out.
+    """
+    noisy = lower.any(axis=1)
+    root = lower[np.ix_(noisy, noisy)]
+    # once for the solve, once for the last places of the responses
+    error = 2 * solution_error(root)
+
+    def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
+        solved = scipy.linalg.solve_triangular(root, columns[noisy], lower=True)
+        return solved, error @ np.abs(solved)
+
+    return undone
+
+
 def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     """Return upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
 
     Lambda (m, m) is triangular. A move of an output without noise is an error.
     """
-    noisy = lower.any(axis=1)
-    if responses.moved[~noisy].any():
+    if responses.moved[~lower.any(axis=1)].any():
         raise NotRealizableError(
             "the noise does not cover a protected direction: a hidden move changes an output "
             "without noise"
         )
-    lower = lower[np.ix_(noisy, noisy)]
-    # once for the solve, once for the last places of the responses
-    error = 2 * solution_error(lower)
-
-    def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
-        """Return Lambda^-1 times columns, and bounds of the errors."""
-        solved = scipy.linalg.solve_triangular(lower, columns[noisy], lower=True)
-        return solved, error @ np.abs(solved)
-
+    undone = undone_by(lower)
     sizes: list[float] = []
     if responses.points.shape[1]:
         solved, wrong = undone(responses.points)

@@ -343,6 +343,7 @@ def test_the_largest_pattern_is_found_among_all(size):
         exact = np.einsum("ij,jk,ik->i", every, gram, every).max()
         bound, signs = largest_pattern(gram)
         assert exact <= bound <= exact * (1 + 1e-12)
+        assert largest_pattern(gram, quick=True)[0] == bound
         assert signs @ gram @ signs == pytest.approx(exact, rel=1e-12)
 
 
@@ -360,3 +361,61 @@ def test_longer_patterns_are_bounded_from_above(size):
         bound, signs = largest_pattern(gram)
         reached = signs @ gram @ signs
         assert reached <= bound <= reached * np.pi / 2
+        assert bound <= largest_pattern(gram, quick=True)[0]
+
+
+# -- over a horizon ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count, apart", [(2, 1), (3, 4), (2, 9), (4, 5)])
+def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
+    count, apart, tmp_path
+):
+    """By brute force over all starts, lengths, signs of two changes, and by chains of more."""
+    plant, horizon = lag(0.9), 16
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=3)
+    noise = designed(plant, secret, horizon=horizon, floor=0.3)
+    g = noise.guarantee
+    bound = g.repeated(count, separation=apart).gdp
+    covariance = np.zeros((horizon, horizon))
+    for part in noise.responses.reshape(horizon, -1).T:
+        covariance += np.outer(part, part)
+    covariance += np.diag(np.tile(noise.total.white, horizon) ** 2)
+    root = np.linalg.cholesky(covariance)
+    unit = scipy.linalg.toeplitz(
+        [0.0, *0.9 ** np.arange(horizon - 1)], np.zeros(horizon)
+    )
+    white = scipy.linalg.solve_triangular(root, unit, lower=True)
+    levels_at = [
+        [white[:, t : t + k].sum(axis=1) for k in (1, 2, 3)] for t in range(horizon)
+    ]
+    one = max(np.linalg.norm(level) for start in levels_at for level in start)
+    assert one == pytest.approx(g.gdp, rel=1e-6)
+    largest = 0.0
+    chains = [range(first, horizon, apart) for first in range(horizon)]
+    for chain in chains:
+        starts = list(chain)[:count]
+        for kinds in itertools.product(range(3), (-1.0, 1.0), repeat=len(starts)):
+            lengths, signs = kinds[::2], kinds[1::2]
+            each = zip(starts, lengths, signs)
+            total = sum(sign * levels_at[t][k] for t, k, sign in each)
+            largest = max(largest, np.linalg.norm(total))
+    # the largest product at a lag is not met by all pairs of four
+    assert (0.7 if count == 4 else 0.9) * bound <= largest <= bound
+    assert bound <= count * g.gdp * (1 + 1e-12)
+    shape = g.any_shape()
+    worst = 0.0
+    for start in range(horizon):
+        rows = white[:, start : start + 3]
+        for signs in itertools.product((-1.0, 1.0), repeat=rows.shape[1]):
+            worst = max(worst, np.linalg.norm(rows @ np.array(signs)))
+    assert worst <= shape.gdp <= worst * (1 + 1e-6)
+    back = PrivacyGuarantee.from_dict(json.loads(json.dumps(g.to_dict())))
+    assert back.repeated(count, separation=apart).gdp == bound
+    assert back.any_shape().gdp == shape.gdp and len(json.dumps(g.to_dict())) < 6000
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json").guarantee
+    assert again.repeated(count, separation=apart).gdp == pytest.approx(bound, rel=1e-9)
+    # room for six changes one after the other, and for one at eight durations
+    assert "repetition (2 changes 3 apart: found in up to" in str(g)
+    assert "5:" in g.explain() and "20:" not in g.explain()
