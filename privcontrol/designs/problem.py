@@ -385,7 +385,7 @@ def promised(
     )
     designed_for = request.without_miss().budget
     changes = None
-    if request.region is None and family_of(request.family) is GaussianNoise:
+    if request.region is None and request.family.endswith("gaussian"):
         plants = request.plants(plant)
         changes = further_changes(parts, request.adjacency, plants, request.horizon)
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)

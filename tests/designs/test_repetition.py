@@ -419,3 +419,22 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     # room for six changes one after the other, and for one at eight durations
     assert "repetition (2 changes 3 apart: found in up to" in str(g)
     assert "5:" in g.explain() and "20:" not in g.explain()
+
+
+@pytest.mark.parametrize("family, is_known", [("gaussian", True), ("laplace", False)])
+def test_independent_noise_over_a_horizon(family, is_known):
+    """Correlations are those of Gaussian noise; pure epsilons of changes add up."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2 if is_known else 0.0)
+    g = pc.design_output_noise(
+        lag(0.5),
+        horizon=12,
+        budget=budget,
+        adjacency=pc.DisturbanceAdjacency({"w": 1.0}),
+        family=f"iid-{family}",
+        max_std=np.inf,
+    ).guarantee
+    far = g.repeated(2, separation=8)
+    if is_known:
+        assert far.gdp == pytest.approx(np.sqrt(2) * g.gdp, rel=0.01)
+    else:
+        assert far.epsilon(0.0) == pytest.approx(2 * g.epsilon(0.0), rel=1e-9)
