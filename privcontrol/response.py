@@ -256,7 +256,8 @@ class PrivateResponse(ct.TimeResponseData):
         if count is None:
             known = 1 if reference is None else len(np.atleast_1d(reference))
             return self.nstates or known
-        if positive_integer(count, "plant_states") > (self.nstates or count):
+        known = self.nstates or count
+        if positive_integer(count, "plant_states", zero=True) > known:
             raise ValueError(
                 f"plant_states: expected at most the {self.nstates} states, got {count}"
             )

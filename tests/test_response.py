@@ -575,7 +575,7 @@ def test_wrong_requests_say_what_was_expected(many, call, message):
             ValueError,
             "plant_states: expected at most the 3 states",
         ),
-        ({"plant_states": 0}, ValueError, "plant_states"),
+        ({"plant_states": -1}, ValueError, "plant_states"),
         ({"reference": np.zeros((3, SAMPLES))}, ValueError, "reference: expected"),
         ({"speed": 3}, TypeError, "speed"),
     ],

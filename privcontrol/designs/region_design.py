@@ -235,6 +235,12 @@ class _Task:
             for model in problem.plants:
                 secrets += secrets_of(request.adjacency, [model])
             return cls(problem, tuple(secrets))
+        if not problem.plant.order:
+            raise ValueError(
+                "models: noise that is drawn again at every sample covers a region of "
+                "plants with states; for plants without any pass a list of them, such as "
+                "models=box.corners(), or a finite horizon"
+            )
         vertices = request.region.plants(request.adjacency)
         for vertex, secret in zip(vertices, secrets_of(request.adjacency, vertices)):
             forgets = spectral_radius(secret.system) < 1

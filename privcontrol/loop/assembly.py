@@ -216,6 +216,7 @@ def private_loop(
                 "ct.create_estimator_iosystem are joined by ct.interconnect and passed "
                 "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
             )
+    _check_states(plant)
     K = matrix(K, "K", side.B.T.shape)
     L = matrix(L, "L", plant.C.T.shape)
     # the filter's gain corrects the estimate, and A times it the prediction
@@ -366,6 +367,15 @@ def warn_of_public_secret(loop: PrivateLoop) -> None:
             "part of the secret public: whoever reads P0 and initial_state knows it. "
             "Pass the "
             "variance that somebody without the secret would state"
+        )
+
+
+def _check_states(plant: Plant) -> None:
+    """Refuse an observer of a plant without states."""
+    if not plant.order:
+        raise ValueError(
+            "sys: the plant has no states that an observer could estimate; pass a "
+            "controller of the published readings to private_feedback"
         )
 
 
@@ -535,6 +545,7 @@ def private_lqg(
            [0.6973]]))
     """
     plant = fitting_plant(sys, noise)
+    _check_states(plant)
     side = driven_side(plant, controls, noise)
     weights = Weights.of(
         side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N

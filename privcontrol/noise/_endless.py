@@ -96,7 +96,9 @@ def secrets_of(
         raise ValueError(_LATER_STATES)
     every = [secret_inputs(adjacency, plant) for plant in vertices]
     kept = seen_of(every)
-    if not kept.any():  # a plant whose secret no output sees has one state at zero
+    if (
+        len(every) > 1 and not kept.any()
+    ):  # bounds for plants that vary are about states
         kept[0] = True
     return _keeping(every, kept)
 

@@ -305,6 +305,11 @@ class _OfStates(PlantAdjacency):
 
     def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
         """Positions and radii of the protected states."""
+        if not plant.order:
+            raise ValueError(
+                "adjacency: the plant has no states that could be secret; protect what "
+                "enters it with a DisturbanceAdjacency"
+            )
         unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
         index = self._positions(
             plant.states, plant.order, unknown, plant.elsewhere, plant.inputs
@@ -397,6 +402,7 @@ class StateAdjacency(_OfStates):
         return trajectory.circuit_moves(each.ravel())
 
     def entering(self, plant: Plant) -> SecretInputs:
+        self._index_and_radii(plant)  # names are wrong for any horizon
         if self.times is None:
             raise ValueError(
                 "times: without a horizon a state is protected at the first samples "

@@ -471,17 +471,14 @@ class Plant(SampledSystem, LinearSystem):
             The message says what to call.
         ValueError
             If a matrix is not finite, the sampling time is not positive and finite, the
-            system has no state or no output, or two states, inputs or outputs have one
+            system has no output, or two states, inputs or outputs have one
             name.
         """
         if isinstance(sys, Plant):
             return sys
         check_discrete(sys)
-        if not sys.nstates or not sys.noutputs:
-            raise ValueError(
-                "sys: expected at least one state and one output, "
-                f"got {sys.nstates} and {sys.noutputs}"
-            )
+        if not sys.noutputs:
+            raise ValueError("sys: expected at least one output, got 0")
         # python-control keeps only one of two equal names
         counts = {"state": sys.nstates, "input": sys.ninputs, "output": sys.noutputs}
         for kind, count in counts.items():

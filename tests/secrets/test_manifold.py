@@ -94,9 +94,9 @@ def test_off_manifold_directions_are_refused():
             "for a nonlinear system",
         ),
         (
-            ct.ss([], [], [], [[1.0]], 0.1),
+            ct.ss([[0.5]], [[1.0]], np.zeros((0, 1)), np.zeros((0, 1)), 0.1),
             ValueError,
-            "at least one state and one output",
+            "at least one output",
         ),
         (np.eye(2), ct.ControlArgument, "expected a StateSpace, got ndarray"),
     ],
