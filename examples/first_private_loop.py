@@ -28,7 +28,7 @@ lqg = {
 }
 public = pc.private_lqg(offices, **lqg)
 
-# the secret: one person, for at most 12 samples
+# the secret: one stay of one person, for at most 12 samples
 secret = pc.DisturbanceAdjacency({"people east": 1, "people west": 1}, duration=12)
 budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 noise = pc.design_output_noise(

@@ -25,7 +25,7 @@ SPREADS = np.geomspace(
 )  # of the measurements [K], to which a filter may be tuned
 STAY = pc.DisturbanceAdjacency(
     {"occupancy": PERSON * np.sqrt(18)}, norm="l2"
-)  # one person for three hours, at any time
+)  # one stay of one person, up to three hours
 START = pc.StateAdjacency({"air": 0.5}, times=0)
 
 

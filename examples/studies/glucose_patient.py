@@ -67,7 +67,7 @@ PATIENT = pc.sample_nonlinear(
 
 
 def noises():
-    """The region's polytope, noise for all of it, and noise for its linearised middle, both for ever."""
+    """The region's polytope, noise for all of it, and noise for its linearised middle, both without a horizon."""
     box = pc.jacobian_polytope(PATIENT, REGION, splits={"glucose": 12, "action": 8})
     request = dict(
         horizon=np.inf,

@@ -98,8 +98,8 @@ def design_output_noise(
         Discrete-time plant with n states and p outputs.
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
-        holds for runs of any length, and the noise is a linear system of low order. The
-        plant must then forget the secret.
+        holds for one run of any length, and the noise is a linear system of low order. The
+        secret's effect on the outputs must then decay.
     budget : PrivacyBudget
         With delta > 0, or ``gdp``, for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
@@ -115,7 +115,10 @@ def design_output_noise(
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
-        such as a `PrivateLoop`. The trace of the output noise by default, which adds
+        such as a `PrivateLoop`, which prices noise with the filter that it has. For the
+        filter that `PrivateLoop.with_noise` designs next, other noise may cost less;
+        ``private_lqg(codesign=True)`` chooses both.
+        The trace of the output noise by default, which adds
         squares of different units. ``weight=1 / sizes**2``, with the size (p,) of noise at
         which each output is as bad as the others, makes Hz and pu comparable.
     releases : int, optional
@@ -124,8 +127,8 @@ def design_output_noise(
         Least standard deviation, in the outputs' units, of independent Gaussian noise that
         is part of every sample. The structured part is the least costly one beside it, and
         where independent noise alone is cheaper, that is taken. Without
-        a floor structured noise protects under the exact model only. ``"auto"`` finds the
-        floor that makes the design cheapest for all ``models`` and the ``resolution``.
+        a floor structured noise protects under the exact model only. ``"auto"`` searches for
+        the floor of least cost for all ``models`` and the ``resolution``.
     models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise

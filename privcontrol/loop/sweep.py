@@ -402,9 +402,9 @@ def tradeoff(
         In (0, 1).
     designs : sequence of str, optional
         ``"trace"``: structured noise of least variance; ``"loop"``: structured noise
-        that costs this loop least; ``"iid"``: independent noise; ``"codesign"``: the
-        noise that costs least with its own filter, which over a horizon needs ``P0``,
-        see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
+        that costs this loop least with the filter of the public loop; ``"iid"``:
+        independent noise; ``"codesign"``: noise and filter chosen together, which over a
+        horizon needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
         promises epsilon at delta = 0, not for a disturbance.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman

@@ -61,7 +61,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     """Hide a signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w.
 
     Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
-    an adjacent move: at one entry and one time by at most its radius (``single``), or by any
+    one adjacent move in the whole run, unless ``events`` says more: at one entry, for one
+    sample or at one level that is kept, by at most its radius (``single``), or by any
     signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
     u reacts to w, it does so through what is published.
 
@@ -291,7 +292,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self.entering(plant)
 
     def entering(self, plant: Plant) -> SecretInputs:
-        """Return the changes, at any time, which is more than at some."""
+        """Return the changes, whenever they start, which covers those at some times."""
         system = self.system(plant)
         radii = self.radii(plant)
         if self.norm == "l2":
