@@ -433,7 +433,7 @@ NEEDED = {
         "the initial state",
         "anything larger",
     ),
-    "two changes": ("more than 2 changes",),
+    "two changes": ("repetition",),
     "one time": ("changes at other times",),
     "profile": ("changes of another shape",),
     "person": ("repetition",),
