@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import Field, fields
 from difflib import get_close_matches
 from functools import singledispatch, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
@@ -122,6 +123,9 @@ SCHEMA = 2
 #: Bytes of a design file at most: dense noise of 3,000 samples and outputs has 230 MB.
 _LARGEST = 1 << 29
 
+#: It imports every class of the package whose objects files hold. A ledger may hold the
+#: guarantee of noise that nothing else in its process knows.
+_ALL_KINDS = "privcontrol.deploy.files"
 #: Every class whose objects files hold, by its name in lower case.
 _KINDS: dict[str, type[Saved]] = {}
 
@@ -209,6 +213,8 @@ def decode(value: object) -> Any:
     kind = saved.get("kind")
     if not isinstance(kind, str):
         return saved
+    if kind not in _KINDS:
+        import_module(_ALL_KINDS)
     if kind not in _KINDS:
         raise ValueError(
             f"path: expected the file of a noise or a loop, got {kind!r} in it, which is "

@@ -490,6 +490,7 @@ class _Connection:
         self._answers: queue.Queue[ReasonCode | None] = queue.Queue()
         self._refusal = ""
         self._awaited: dict[int, float] = {}  # since when, by number of a message
+        self._early: set[int] = set()  # answered before their number was known here
         self._taken = threading.Condition()
         self._client = Client(
             CallbackAPIVersion.VERSION2, protocol=protocol, reconnect_on_failure=False
@@ -539,9 +540,12 @@ class _Connection:
 
     def send(self, text: str) -> bool:
         """Send a text, and return whether it is under way."""
-        with self._taken:  # so its answer comes after its number is known
-            sent = self._client.publish(self._topic, text, qos=1)
-            if sent.rc == 0:
+        # outside our lock: the client has one of its own, and calls us while it holds it
+        sent = self._client.publish(self._topic, text, qos=1)
+        with self._taken:
+            if sent.mid in self._early:
+                self._early.discard(sent.mid)
+            elif sent.rc == 0:
                 self._awaited[sent.mid] = time.monotonic()
         if not self.is_proved:
             self.wait_until_taken()
@@ -609,7 +613,8 @@ class _Connection:
                     f"the broker does not let this user {verb} the topic "
                     f"{self._topic!r}: {reason}"
                 )
-            self._awaited.pop(number, None)
+            if self._awaited.pop(number, None) is None:
+                self._early.add(number)
             self._taken.notify_all()
 
 

@@ -279,6 +279,30 @@ def test_a_thread_that_outlives_the_main_one_gets_our_error(path):
     pc.Gateway.resume(path).close()
 
 
+LEDGER = """
+import sys
+from privcontrol.core import PrivacyLedger
+
+ledger = PrivacyLedger.open(sys.argv[1])
+print(len(ledger.history), ledger.spent.releases)
+"""
+
+
+@pytest.mark.parametrize("kind", ["structured", "endless", "endless floored"])
+def test_a_ledger_is_read_where_nothing_else_is_imported(kind, tmp_path):
+    """What was charged for noise without a horizon could not be read there."""
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger")
+    with Gateway(noise(kind), ledger=ledger) as gateway:
+        gateway.publish(0.0)
+    done = subprocess.run(
+        [sys.executable, "-c", LEDGER, tmp_path / "ledger"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "1 1\n", done.stderr
+
+
 def test_an_interruption_loses_no_more_than_its_sample(monkeypatch):
     """Ctrl-C while a call waits for its block: the next call finds the block."""
     gateway = Gateway(noise("driven"), block=4)
