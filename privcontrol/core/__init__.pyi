@@ -55,3 +55,4 @@ from .noise import (
     GaussianNoise as GaussianNoise,
     LaplaceNoise as LaplaceNoise,
 )
+from .radial import ball_rate as ball_rate, truncated_radius as truncated_radius

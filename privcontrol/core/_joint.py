@@ -64,6 +64,20 @@ def joint_gdp(counted: Sequence[Counted]) -> float:
     return math.hypot(*sizes) * (1 + _ROUNDED)
 
 
+def alone_gdp(one: BoundedLoss, most: float) -> float:
+    """Return mu of one coordinate by its curve, at most ``most``, which is known."""
+    if not _SMALLEST <= one.size <= _LARGEST:
+        return most
+    levels, deltas = _curve([(one, 1)])
+
+    def holds(mu: float) -> bool:
+        return _is_below_gaussian(levels, deltas, mu)
+
+    if not holds(most):
+        return most
+    return smallest(holds, 0.0, most, tolerance=_PRECISION, limit=most)
+
+
 def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]:
     """Return groups of coordinates near in size, each with how often it occurs."""
     found: list[tuple[list[Counted], int]] = []

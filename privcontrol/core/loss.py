@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, ndtri_exp
 
-from ._joint import joint_gdp
+from ._joint import alone_gdp, joint_gdp
 from ._linalg import (
     EPS,
     float_above,
@@ -40,6 +40,14 @@ from ._linalg import (
 from ._objects import Saved, encode
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
 from .errors import UncertifiableError
+from .radial import (
+    ball_delta,
+    ball_divergence,
+    ball_mean_loss,
+    is_resolved,
+    leak,
+    truncated_delta,
+)
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -67,6 +75,11 @@ _POWER = 8 * EPS
 _CONVOLVED = 10**7
 #: The tail of a discretised loss that is counted as failure.
 _TAIL = 1e-15
+#: Most dimensions of radial noise that ends at a radius, and sizes of moves for which its
+#: curve is evaluated.
+MOST_TRUNCATED = 2
+_LEAST_CUT = 1e-6
+_MOST_CUT = 100.0
 #: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
 _LARGEST = 1e6
 #: Doubles are multiples of a smaller power of two than this one.
@@ -257,6 +270,92 @@ class Response(_Bounded):
         return np.abs(np.expm1(missing)) / odds * (1 + 8 * EPS)
 
 
+@dataclass(frozen=True)
+class RadialShift(_Bounded):
+    """Some numbers of joint density exp(-|eta|), within a radius, that move by ``size``.
+
+    Its curve is that given that neither of the two laws excludes the value. The chance
+    that one does is the `leak`, which beside it counts as an open failure. One Laplace
+    number that moves as far bounds the law without a radius, see `one_coordinate`, and a
+    response every one.
+    """
+
+    dimension: int
+    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        positive_number(self.size, "size")
+        positive_integer(self.dimension, "dimension")
+        if not self.bound > 0:
+            raise ValueError(f"bound: expected a radius above 0, got {self.bound}")
+        if self.is_cut and self.dimension > MOST_TRUNCATED:
+            raise ValueError(
+                f"dimension: expected at most {MOST_TRUNCATED} of truncated noise, got "
+                f"{self.dimension}"
+            )
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether the law ends at a radius."""
+        return self.bound < math.inf
+
+    @cached_property
+    def leak(self) -> float:
+        """The probability that one of the laws gives what the other one cannot."""
+        return leak(self.size, self.dimension, self.bound)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Return whether the curve is evaluated, and not bounded by another one's."""
+        if self.is_cut:
+            in_range = _LEAST_CUT <= self.size <= _MOST_CUT
+            return in_range and self.size <= self.bound
+        return is_resolved(self.size, self.dimension)
+
+    @property
+    def _above(self) -> _Bounded:
+        """A coordinate whose curve is nowhere below."""
+        return Response(self.size) if self.is_cut else LaplaceShift(self.size)
+
+    @property
+    def log_error(self) -> float:
+        return self._above.log_error
+
+    @cached_property
+    def gdp(self) -> float:
+        most = self._above.gdp
+        return alone_gdp(self, most) if self.is_resolved else most
+
+    @cached_property
+    def zcdp(self) -> float:
+        """The mean loss, which bounds the Renyi divergence of order alpha over alpha.
+
+        The moments are, but for a factor, a g(w) + b g'(w) with positive a and b, for
+        g(w) = I_k(q)/q^k in w = q^2, an entire function of order 1/2 with negative zeros
+        only, and so are theirs. The argument is that of `LaplaceShift.zcdp`.
+        """
+        most = self._above.zcdp
+        if self.is_cut or not self.is_resolved:
+            return most
+        return min(ball_mean_loss(self.size, self.dimension), most)
+
+    def rdp(self, order: float) -> float:
+        most = min(super().rdp(order), self._above.rdp(order))
+        if self.is_cut or not self.is_resolved:
+            return most
+        return min(ball_divergence(self.size, self.dimension, order), most)
+
+    def delta(self, levels: ArrayLike) -> NDArray:
+        most = self._above.delta(levels)
+        if not self.is_resolved:
+            return most
+        if self.is_cut:
+            found = truncated_delta(levels, self.size, self.dimension, self.bound)
+        else:
+            found = ball_delta(levels, self.size, self.dimension)
+        return np.minimum(found, most)
+
+
 # -- one row of coordinates ----------------------------------------------------------
 
 Key = TypeVar("Key")
@@ -298,6 +397,14 @@ class Product(Saved):
     square: Fraction = Fraction(0)
     #: ((epsilon, delta), count), largest first.
     boxes: tuple[tuple[tuple[float, float], int], ...] = ()
+    #: ((shift over scale, dimension, radius), count) of radial noise, largest first.
+    radial: tuple[tuple[tuple[float, int, float], int], ...] = ()
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if not self.radial:  # so a file says nothing of laws that it does not have
+            del saved["radial"]
+        return saved
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Product:
@@ -308,13 +415,18 @@ class Product(Saved):
             positive_number(shift, "shift")
             positive_integer(count, "count")
         known = PrivacyLoss.black_box((*pair, count) for pair, count in saved["boxes"])
-        return cls(saved["shifts"], Fraction(square), known.rows[0].boxes)
+        radial = saved.get("radial", ())
+        for law, count in radial:
+            RadialShift(*law)
+            positive_integer(count, "count")
+        return cls(saved["shifts"], Fraction(square), known.rows[0].boxes, radial)
 
     def __add__(self, other: Product) -> Product:
         return Product(
             _merged(self.shifts + other.shifts),
             self.square + other.square,
             _merged(self.boxes + other.boxes),
+            _merged(self.radial + other.radial),
         )
 
     def released(self, count: int) -> Product:
@@ -323,6 +435,7 @@ class Product(Saved):
             _times(self.shifts, count),
             self.square * count,
             _times(self.boxes, count),
+            _times(self.radial, count),
         )
 
     def scaled(self, factor: Fraction, proportional: bool) -> Product:
@@ -335,14 +448,20 @@ class Product(Saved):
         size = float_up(factor)
         shifts = [(float_above(shift * size, 2), n) for shift, n in self.shifts]
         boxes = [(_chained(*pair, steps), n) for pair, n in self.boxes]
+        radial = [
+            ((float_above(shift * size, 2), *law), n)
+            for (shift, *law), n in self.radial
+        ]
         losses = [shift for shift, _ in shifts] + [epsilon for (epsilon, _), _ in boxes]
+        losses += [shift for (shift, *_), _ in radial]
         if math.inf in losses:
             raise UncertifiableError(
                 "expected an epsilon below 1.8e308 of moves this large, got more; choose "
                 "a smaller radius"
             )
         scale = factor if proportional else Fraction(steps)
-        return Product(tuple(shifts), self.square * scale**2, tuple(boxes))
+        square = self.square * scale**2
+        return Product(tuple(shifts), square, tuple(boxes), tuple(radial))
 
     @cached_property
     def _gaussian(self) -> float:
@@ -354,7 +473,12 @@ class Product(Saved):
         """The coordinates of bounded loss, each with how often it occurs."""
         laplace = [(LaplaceShift(shift), n) for shift, n in self.shifts]
         answers = [(Response(epsilon), n) for (epsilon, _), n in self.boxes if epsilon]
-        return (*laplace, *answers)
+        return (*laplace, *answers, *self._radial)
+
+    @cached_property
+    def _radial(self) -> tuple[tuple[RadialShift, int], ...]:
+        """The coordinates of radial noise, each with how often it occurs."""
+        return tuple((RadialShift(*law), n) for law, n in self.radial)
 
     @cached_property
     def coordinates(self) -> tuple[tuple[Coordinate, int], ...]:
@@ -368,6 +492,7 @@ class Product(Saved):
         """1 - prod(1 - delta) of black boxes, and the sum of delta of assumptions."""
         assumed = [(delta, n) for (epsilon, delta), n in self.boxes if not epsilon]
         others = [(delta, n) for (epsilon, delta), n in self.boxes if epsilon]
+        others += [(one.leak, n) for one, n in self._radial if one.leak]
         log_rest = math.fsum(
             n * math.log1p(-min(delta, 1 - EPS)) for delta, n in others
         )
@@ -435,11 +560,12 @@ class Product(Saved):
             return self.failing()
         if self._closed:
             one, _ = self.coordinates[0]
-            return min(float(one.delta(epsilon)), 1.0)
+            return self.failing(min(float(one.delta(epsilon)), 1.0))
         bounds = [1.0, float(kappa_upper(epsilon, self.rough_gdp))]
         if not self.square:
             # a response bounds every pure epsilon, and one coordinate every Laplace one
-            kind = Response if self.boxes else LaplaceShift
+            is_cut = any(one.is_cut for one, _ in self._radial)
+            kind = Response if self.boxes or is_cut else LaplaceShift
             bounds.append(float(kind(self.pure).delta(epsilon)))
         elif epsilon > float_up(self.largest):
             left = math.nextafter(epsilon - float_up(self.largest), 0.0)
@@ -548,10 +674,16 @@ def _discretised(coordinate: Coordinate, step: float) -> PLDPmf:
 
 GAUSSIAN = "Gaussian"
 LAPLACE = "Laplace"
+RADIAL = "radial"
 BLACK_BOX = "black-box"
 
 #: The kinds of noise, and where a product holds its numbers.
-_KINDS = {GAUSSIAN: "square", LAPLACE: "shifts", BLACK_BOX: "boxes"}
+_KINDS = {
+    GAUSSIAN: "square",
+    LAPLACE: "shifts",
+    RADIAL: "radial",
+    BLACK_BOX: "boxes",
+}
 
 
 @dataclass(frozen=True)
@@ -635,6 +767,36 @@ class PrivacyLoss(Saved):
             return replace(one_coordinate(float_up(largest)), moves=(names[worst],))
         rows = tuple(Product(_row(column)) for column in columns)
         return cls(rows, names, (LAPLACE,), exact, moves is None)
+
+    @classmethod
+    def radial(
+        cls,
+        size: float,
+        dimension: int,
+        bound: float = math.inf,
+        active: tuple[int, ...] = (),
+        exact: bool = True,
+    ) -> PrivacyLoss:
+        """Return the loss of radial noise whose largest shift over scale is ``size``.
+
+        Of radial laws that fall outwards the longest move is the worst at every epsilon.
+        ``active`` moves attain it.
+
+        Raises
+        ------
+        ValueError
+            If a number is out of range, or truncated noise has more than two dimensions.
+        """
+        size = positive_number(size, "size", zero=True)
+        dimension = positive_integer(dimension, "dimension")
+        known = cls((Product(),), (active,), (RADIAL,), exact)
+        if not size:
+            return known
+        one = RadialShift(size, dimension, bound)
+        sharp = one.is_resolved or (dimension == 1 and not one.is_cut)
+        law = (size, dimension, float(bound))
+        row = Product(radial=((law, 1),))
+        return replace(known, rows=(row,), attained=exact and sharp)
 
     @classmethod
     def black_box(cls, pairs: Iterable[tuple[float, float, int]]) -> PrivacyLoss:
