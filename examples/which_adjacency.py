@@ -23,7 +23,7 @@ CHOICES = {
     "where, and how fast at first": pc.StateAdjacency(
         {"position": 1.0, "velocity": 0.5}, times=0
     ),
-    "where and how fast at any time": pc.StateAdjacency(
+    "where or how fast, at one time": pc.StateAdjacency(
         {"position": 1.0, "velocity": 0.5}
     ),
     "the first state in a ball": pc.InitialStateAdjacency(

@@ -773,7 +773,17 @@ def _check(options: argparse.Namespace) -> None:
     guarantee = _promise(load(options.design, longest=options.longest), options)
     _tell(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
     if options.resolution is not None:
-        _tell("Not hidden: " + "; ".join(guarantee.scope.caveats))
+        _tell(_section(guarantee, "Not hidden"))
+
+
+def _section(guarantee: PrivacyGuarantee, label: str) -> str:
+    """Return the lines of a guarantee's whole text that stand behind a label."""
+    lines = guarantee.explain().splitlines()
+    first = [line.startswith(f"{label}:") for line in lines].index(True)
+    last = first + 1
+    while last < len(lines) and lines[last].startswith(" "):
+        last += 1
+    return "\n".join(lines[first:last])
 
 
 def _promise(

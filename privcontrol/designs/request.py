@@ -1,8 +1,8 @@
 """Requests for output noise, checked before anything is designed, and their results.
 
-Noise that hides a state at any time of a long run may be thousands of times what the secret
-itself does to an output. Users who ask for that usually mean something else. They are
-warned, or refused.
+Noise that hides a state at any one time of a long run may be thousands of times what the
+secret itself does to an output. Users who ask for that usually mean something else. They
+are warned, or refused.
 """
 
 from __future__ import annotations

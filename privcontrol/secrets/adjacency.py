@@ -46,7 +46,7 @@ _BALLS_AT_ONCE = 1 << 10
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
-    """Make sure that the protected states can be moved on their own at any time.
+    """Make sure that the protected states can be moved on their own at every time.
 
     Delays cannot: at t > 0 they are what entered, or what was read, before. The other
     states can if A is nonsingular on them.
@@ -473,7 +473,7 @@ class StateAdjacency(_OfStates):
         return moves.blocks, moves.bits
 
     def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
-        """Return a Krylov space of the inverse of A, which holds the moves at any time."""
+        """Return a Krylov space of the inverse of A, which holds the moves at every time."""
         times = self._times_within(manifold.horizon)
         if self.charts != "times" or not times[-1]:
             return super().spanning(manifold)

@@ -349,11 +349,11 @@ class Secret(Adjacency):
     suits_any_plant: bool = True
     #: Whether it enters during the run, so noise is correlated over the whole horizon.
     enters_the_run: bool = False
-    #: Whether it is a ball of states, or of signals of bounded energy at any time.
+    #: Whether it is a ball of states, or of signals of bounded energy, whenever they come.
     is_ball: bool = False
     #: Whether a larger set of changes stands for it, so what is hidden is a bound.
     is_covered: bool = False
-    #: Whether a change of few lengths comes once, at any time.
+    #: Whether a change of few lengths comes once, whenever it starts.
     is_plain_change: bool = False
 
     @abstractmethod

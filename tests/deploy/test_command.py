@@ -410,6 +410,18 @@ def test_the_promise_of_an_endless_design_for_a_resolution(tmp_path, capfd):
         assert out != without and "promises less than the noise" in err
 
 
+def test_check_names_all_that_is_not_hidden_beside_a_resolution(tmp_path, capfd):
+    noise = endless("endless floored")
+    path = tmp_path / "noise.json"
+    noise.save(path)
+    assert main(["check", str(path), "--resolution", "0.5"]) == 0
+    _, _, named = capfd.readouterr().out.partition("Not hidden: ")
+    clauses = re.sub(r"\s+", " ", named)
+    for words in ("repetition", "longer ones", "anything larger", "on a grid of 0.5"):
+        assert words in clauses
+    assert "Horizon:" not in clauses
+
+
 @pytest.mark.parametrize(
     "wrong",
     [["--resolution", "no"], ["--epoch", "nan"], ["--most-lost", "-1"], ["--none", ""]],
