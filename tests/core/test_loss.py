@@ -25,6 +25,7 @@ from privcontrol.core import (
     kappa_inverse,
     loss as loss_module,
 )
+from privcontrol.core._joint import _is_below_gaussian
 from privcontrol.core._objects import decode, encode
 from privcontrol.core.loss import (
     LaplaceShift,
@@ -399,6 +400,16 @@ def test_gdp_of_releases_of_unlike_sizes_is_nearly_that_of_their_joint_law(seed)
     least = max(map(kappa_inverse, levels[seen], lower[seen]))
     assert mu <= 1.02 * least
     assert mu < 0.98 * math.hypot(*(laplace(shift).gdp for shift in shifts))
+
+
+def test_a_chord_is_above_the_gaussian_curve_by_its_sag():
+    """A curve that touches mu-GDP at two far levels is above it in between, and refused."""
+    for mu in (0.3, 1.0, 3.0):
+        levels = np.array([0.0, mu, 2 * mu])
+        touching = kappa(levels, mu) * (1 - 1e-6)
+        assert not _is_below_gaussian(levels, touching, mu)
+        fine = np.linspace(0.0, 2 * mu, 2001)
+        assert _is_below_gaussian(fine, 0.999 * kappa(fine, mu), mu)
 
 
 def test_gdp_of_many_releases_nears_that_of_the_central_limit():

@@ -6,7 +6,13 @@ comparison round, swaps plus and minus, takes another constant, drops a check. T
 writes each such mutant to a copy of the package, runs the tests, and prints who survives.
 A function that is no longer there is an error: the list follows the code.
 
+``by_hand.toml`` holds mistakes that no operator makes, each with the text that it changes.
+``claims.toml`` names, for every number that a user sees, the functions that it passes
+through, each of which stands in one of the two other lists.
+
     python tests/mutants/run.py --list
+    python tests/mutants/run.py --by-hand
+    python tests/mutants/run.py --claim PrivacyGuarantee.gdp --share .2
     python tests/mutants/run.py --only core.ledger
     python tests/mutants/run.py --operator comparison --share .1 --seed 3
 """
@@ -28,6 +34,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("functions.toml")
+BY_HAND = Path(__file__).with_name("by_hand.toml")
+CLAIMS = Path(__file__).with_name("claims.toml")
 
 SWAPPED = {
     ast.Lt: ast.GtE,
@@ -200,6 +208,27 @@ class Mutant:
         return run.returncode != 0, shown
 
 
+@dataclass(frozen=True)
+class HandMutant(Mutant):
+    """A change of one line's text in a function, and what it shows."""
+
+    old: str = ""
+    new: str = ""
+
+    def written(self, text: str) -> tuple[str, str]:
+        function = found(ast.parse(text), self.function.partition(":")[2])
+        lines = text.split("\n")
+        inside = "\n".join(lines[function.lineno - 1 : function.end_lineno])
+        if inside.count(self.old) != 1:
+            raise SystemExit(
+                f"{self.function}: expected {self.old!r} once, found it "
+                f"{inside.count(self.old)} times; say what took its place"
+            )
+        wrong = inside.replace(self.old, self.new)
+        lines[function.lineno - 1 : function.end_lineno] = wrong.split("\n")
+        return "\n".join(lines), self.operator
+
+
 def module_path(folder: Path, function: str) -> Path:
     module = function.partition(":")[0]
     return folder / "privcontrol" / (module.replace(".", "/") + ".py")
@@ -217,11 +246,31 @@ def found(tree: ast.AST, name: str) -> ast.FunctionDef:
     return node
 
 
-def read_mutants(only: str, operators: list[str]) -> list[Mutant]:
-    """Every mutant of the listed functions."""
-    mutants = []
-    for function, tests in tomllib.loads(LIST.read_text(encoding="utf8")).items():
-        if only not in function:
+def by_hand() -> list[Mutant]:
+    """The mutants that were written by hand."""
+    listed = tomllib.loads(BY_HAND.read_text(encoding="utf8"))["mutant"]
+    mutants: list[Mutant] = []
+    for one in listed:
+        names = (one["function"], one["shows"], 0, tuple(one["tests"]))
+        mutants.append(HandMutant(*names, one["old"], one["new"]))
+    return mutants
+
+
+def functions() -> dict[str, list[str]]:
+    """The functions that operators change, and the tests that notice."""
+    return tomllib.loads(LIST.read_text(encoding="utf8"))
+
+
+def claims() -> dict[str, list[str]]:
+    """The numbers that a user sees, and the functions that they pass through."""
+    return tomllib.loads(CLAIMS.read_text(encoding="utf8"))
+
+
+def read_mutants(operators: list[str], chosen: Callable[[str], bool]) -> list[Mutant]:
+    """Every mutant of the listed functions that are chosen by their names."""
+    mutants: list[Mutant] = []
+    for function, tests in functions().items():
+        if not chosen(function):
             continue
         text = module_path(ROOT, function).read_text(encoding="utf8")
         tree = found(ast.parse(text), function.partition(":")[2])
@@ -234,6 +283,8 @@ def read_mutants(only: str, operators: list[str]) -> list[Mutant]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="part of a function's name")
+    parser.add_argument("--claim", choices=claims(), help="a number that a user sees")
+    parser.add_argument("--by-hand", action="store_true", help="those of by_hand.toml")
     parser.add_argument("--operator", choices=OPERATORS, action="append")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of the mutants, drawn"
@@ -244,7 +295,15 @@ def main() -> None:
         "--least", type=float, default=0.0, help="share killed, to pass"
     )
     given = parser.parse_args()
-    mutants = read_mutants(given.only, given.operator or list(OPERATORS))
+    through = claims().get(given.claim)
+
+    def chosen(function: str) -> bool:
+        return given.only in function and (through is None or function in through)
+
+    if given.by_hand:
+        mutants = [one for one in by_hand() if chosen(one.function)]
+    else:
+        mutants = read_mutants(given.operator or list(OPERATORS), chosen)
     number = max(1, round(given.share * len(mutants)))
     mutants = random.Random(given.seed).sample(mutants, min(number, len(mutants)))
     if given.list:

@@ -1,0 +1,190 @@
+"""What certifies a promise, by its definition: brute force, rationals, many digits."""
+
+import itertools
+from fractions import Fraction
+
+import control as ct
+import mpmath
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.optimize
+
+import privcontrol as pc
+from privcontrol.core._linalg import Ball
+from privcontrol.noise.parts import Structured
+from privcontrol.noise.shift import dense_root
+from privcontrol.regions import halving
+from privcontrol.regions.region import box_around, matrix_of
+from privcontrol.secrets.hiding import certified
+from privcontrol.systems.linear import Plant
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+RNG = np.random.default_rng(7)
+
+
+def plant_of(A, C, **names):
+    n = len(A)
+    return ct.ss(A, np.eye(n)[:, :1], C, np.zeros((len(C), 1)), 1, **names)
+
+
+# -- plants that vary --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("horizon", [12, np.inf])
+def test_noise_for_plants_that_vary_hides_all_of_several_events(horizon):
+    """Two events in a row on a slow plant add up; a bound for one is half as large."""
+    names = {"states": ["air"], "inputs": ["people"]}
+    plants = [ct.ss([[a]], [[1.0]], [[1.0]], 0, 1, **names) for a in (0.9, 0.901)]
+    region = pc.PlantPolytope(plants, varying=True)
+    secret = pc.DisturbanceAdjacency({"people": 1.0}, events=2)
+    noise = pc.design_output_noise(
+        plants[0],
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=secret,
+        models=region,
+        family="iid-gaussian",
+    )
+    samples = 60 if horizon == np.inf else horizon
+    if horizon == np.inf:
+        first = [noise.covariance(lag).item() for lag in range(samples)]
+        covariance = scipy.linalg.toeplitz(first)
+    else:
+        every = itertools.product(range(samples), repeat=2)
+        entries = [noise.covariance(t, s).item() for t, s in every]
+        covariance = np.reshape(entries, (samples, samples))
+    response = np.concatenate([[0.0], 0.9 ** np.arange(samples - 1)])
+    later = np.concatenate([[0.0], response[:-1]])
+    both = response + later
+    truth = np.sqrt(both @ np.linalg.solve(covariance, both))
+    one = np.sqrt(response @ np.linalg.solve(covariance, response))
+    assert truth > 1.8 * one
+    assert truth <= noise.guarantee.gdp * (1 + 1e-9)
+
+
+# -- boxes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entries", [3, 6, 8])
+def test_the_vertices_of_a_box_are_around_all_of_it(entries):
+    """Corners of the box are weighted means of the vertices, also of more than five entries."""
+    size = 3
+    spread = np.zeros((size, size))
+    spread.flat[:entries] = 0.01 * (1 + np.arange(entries))
+    nominal = plant_of(0.5 * np.eye(size) + 0.1, np.eye(size))
+    box = pc.PlantBox(nominal, A=spread)
+    vertices = box.plants(pc.StateAdjacency(1.0))
+    assert len(vertices) == (2**entries if entries <= 5 else 2 * entries)
+    columns = np.column_stack([matrix_of(each).ravel() for each in vertices])
+    stacked = np.vstack([columns, 1e3 * np.ones(len(vertices))])
+    for turns in itertools.product((-1, 1), repeat=entries):
+        corner = np.array(nominal.A)
+        corner.flat[:entries] += np.multiply(turns, spread.flat[:entries])
+        moved = ct.ss(corner, nominal.B, nominal.C, nominal.D, 1)
+        wanted = np.append(matrix_of(Plant.of(moved)).ravel(), 1e3)
+        _, distance = scipy.optimize.nnls(stacked, wanted)
+        assert distance < 1e-9
+
+
+def test_a_box_around_plants_holds_each_to_the_last_digit():
+    """In rationals: middle and half-width are rounded, and their sum is not."""
+    names = {"states": ["x[0]", "x[1]"], "outputs": ["y[0]"], "inputs": ["u[0]"]}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        plants = [
+            Plant.of(plant_of(rng.normal(size=(2, 2)), [[1.0, rng.normal()]], **names))
+            for _ in range(3)
+        ]
+        box = box_around(plants)
+        middle = matrix_of(box.sys).ravel()
+        widths = np.block([[box.A, box.B], [box.C, box.D]]).ravel()
+        for plant in plants:
+            for entry, centre, width in zip(matrix_of(plant).ravel(), middle, widths):
+                distance = abs(Fraction(entry) - Fraction(centre))
+                assert distance <= Fraction(width)
+
+
+def test_the_largest_norm_over_corners_is_the_one_of_all_of_them():
+    """An ascent from the middle ends at a corner that others exceed in some of the cases."""
+    lower = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        middle = 0.1 * rng.normal(size=(4, 3))
+        slopes = rng.normal(size=(4, 4, 3))
+        turns = np.array(list(itertools.product((-1.0, 1.0), repeat=4)))
+        corners = middle + np.tensordot(turns, slopes, 1)
+        norms = np.linalg.norm(corners, 2, axis=(1, 2))
+        (found,) = halving._largest_norm(middle, slopes, turns)
+        assert norms.max() <= found <= norms.max() * (1 + 1e-9)
+        lower += ascended(middle, slopes) < norms.max() * (1 - 1e-6)
+    assert lower > 5
+
+
+def ascended(middle, slopes):
+    """Where the first-order ascent ends."""
+    corner, largest = middle, 0.0
+    while True:
+        left, sizes, right = np.linalg.svd(corner, full_matrices=False)
+        if sizes[0] <= largest * (1 + 1e-12):
+            return largest
+        largest = sizes[0]
+        rises = left[:, 0] @ slopes @ right[0]
+        corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_orders_of_an_inverse_bound_all_that_the_box_does_to_it(seed):
+    """At the corners: A^-1 E A^-1 by the first, and what is left of (A + E)^-1 by the rest."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(2, 2)) + 2 * np.eye(2)
+    spread = 0.05 * rng.random((2, 2))
+    inverse = np.linalg.inv(A)
+    first, higher = halving._orders_of_inverse(np.abs(inverse), spread)
+    most = np.zeros((2, 2))
+    for turns in itertools.product((-1, 1), repeat=4):
+        E = np.reshape(turns, (2, 2)) * spread
+        linear = inverse @ E @ inverse
+        assert (np.abs(linear) <= first * (1 + 1e-12)).all()
+        left = np.abs(np.linalg.inv(A + E) - inverse + linear)
+        assert (left <= higher).all()
+        most = np.maximum(most, left)
+    assert most.max() > 0.1 * higher.max()
+
+
+# -- numbers with a proof ----------------------------------------------------------------
+
+
+def test_the_error_of_a_dense_root_covers_its_rounding():
+    """Shifts by the root of nearly dependent columns, against the same in 60 digits."""
+    worst = 0.0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        A = np.diag([0.9, 0.9 - 1e-4, 0.5])
+        plant = Plant.of(plant_of(A, [[1.0, 1.0, 1.0]]))
+        part = Structured(plant, rng.normal(size=(3, 3)))
+        root, error = dense_root((part,), 3)
+        columns = part.responses(3).reshape(3, -1)
+        change = columns @ rng.normal(size=3)
+        found = np.linalg.norm(scipy.linalg.solve_triangular(root, change, lower=True))
+        with mpmath.workdps(60):
+            solved = mpmath.lu_solve(mpmath.matrix(columns), mpmath.matrix(change))
+            truth = mpmath.norm(solved)
+            wrong = float(abs(truth - mpmath.mpf(float(found))) / truth)
+        assert wrong <= error < 1e-3
+        worst = max(worst, wrong)
+    assert worst > 1e-14
+
+
+def test_certified_bounds_are_as_sharp_as_they_say():
+    """(1 + 2^-90) - 1 is a wide ball of 64 bits; more bits are taken until it is not."""
+    tiny = Fraction(1, 2**90)
+
+    def evaluate():
+        one = Ball(1)
+        return [(one + one / 2**90) - one, one / 3 * tiny.numerator / tiny.denominator]
+
+    bounds = certified(evaluate, bits=64)
+    assert Fraction(float(bounds[0])) >= tiny
+    assert bounds[0] == pytest.approx(float(tiny), rel=1e-9, abs=0.0)
+    assert Fraction(float(bounds[1])) >= tiny / 3

@@ -1,0 +1,86 @@
+"""The lists of mutants follow the code, and every number that a user sees has a line."""
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import privcontrol as pc
+
+spec = importlib.util.spec_from_file_location(
+    "mutants_run", Path(__file__).parent / "mutants" / "run.py"
+)
+mutants = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = mutants
+spec.loader.exec_module(mutants)
+
+#: What objects show besides numbers of their own: settings, parts, data, texts, doors.
+NO_NUMBERS = {
+    "PrivacyGuarantee": "black_box compose correlations exact explain from_dict horizon "
+    "in_window loss releases satisfies scope sentence to_dict",
+    "OutputNoise": "design draw factor family horizon initial_state_covariance inputs law "
+    "outputs over parts plant plant_data plot promised request responses sample samples "
+    "save scale signal stream system timepts total with_std",
+    "PrivateLoop": "G K L N Q QN R RN closed_loop controller cost_rows design dynamics "
+    "form guarantee history horizon known_design knows_noise law name never_ends noise "
+    "noise_weight observer online plant poles private_noise report save side simulate "
+    "simulated system truth weights with_noise record",
+    "PrivateConsensus": "agent laplacian mechanism simulate to_statespace",
+    "InputPerturbation": "budget family metric model norm radius releases size then",
+    "OutputPerturbation": "budget family lipschitz model norm radius releases size then",
+}
+
+
+def listed():
+    return set(mutants.functions()) | {one.function for one in mutants.by_hand()}
+
+
+@pytest.mark.parametrize("function", sorted(listed()))
+def test_every_listed_function_is_there(function):
+    path = mutants.module_path(mutants.ROOT, function)
+    tree = ast.parse(path.read_text(encoding="utf8"))
+    assert mutants.found(tree, function.partition(":")[2])
+
+
+def test_every_test_that_is_to_notice_a_mutant_is_there():
+    every = [test for tests in mutants.functions().values() for test in tests]
+    for one in mutants.by_hand():
+        every += one.tests
+    missing = []
+    for test in sorted(set(every)):
+        file, _, name = test.partition("::")
+        path = mutants.ROOT / file
+        text = path.read_text(encoding="utf8") if path.exists() else ""
+        if f"def {name.partition('[')[0]}" not in text:
+            missing.append(test)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "mutant", mutants.by_hand(), ids=lambda mutant: mutant.function.partition(":")[2]
+)
+def test_every_mutant_by_hand_changes_one_line_and_still_reads(mutant):
+    path = mutants.module_path(mutants.ROOT, mutant.function)
+    text = path.read_text(encoding="utf8")
+    wrong, _ = mutant.written(text)
+    assert wrong != text
+    ast.parse(wrong)
+
+
+def test_every_claim_passes_through_functions_that_have_mutants():
+    unlisted = {
+        name: [function for function in through if function not in listed()]
+        for name, through in mutants.claims().items()
+    }
+    assert not {name: functions for name, functions in unlisted.items() if functions}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+def test_every_number_of_an_object_has_a_line(kind):
+    public = {name for name in dir(getattr(pc, kind)) if not name.startswith("_")}
+    claimed = {
+        name.partition(".")[2] for name in mutants.claims() if f"{kind}." in name
+    }
+    assert public - set(NO_NUMBERS[kind].split()) <= claimed
