@@ -462,7 +462,7 @@ class Topic:
     def _arrived(self, payload: bytes) -> None:
         """Take a message, in the thread of a connection."""
         try:
-            self._messages.put_nowait(bytes(payload[: self._longest + 1]))
+            self._messages.put_nowait(payload[: self._longest + 1])
         except queue.Full:
             _LOG.warning("a reading was lost: %d are waiting", _MOST_WAITING)
 
@@ -588,7 +588,7 @@ class _Connection:
     def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
         self.is_proved = True
         if not message.retain:  # else it was sent before this client was there
-            self._arrived(message.payload)
+            self._arrived(bytes(message.payload))
 
     def _on_subscribe(
         self,

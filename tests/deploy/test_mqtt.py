@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("paho.mqtt")
 sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
+import fault_commands
 import kill_brokers
 import wires
 from command import start
@@ -28,6 +29,14 @@ from privcontrol.deploy import Topic, command as module
 def test_what_passes_a_broker_arrives_once_and_in_order():
     """Kills of gateway and broker, a wrong password, repeated and oversized readings."""
     kill_brokers.run(readings=300, rate=100, kills=8, brokers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(wires.MOSQUITTO is None, reason="no mosquitto here")
+def test_faults_of_broker_and_signals_end_in_publishing_or_an_exit():
+    """The relay and the client's thread waited for each other within 100 readings."""
+    found = fault_commands.run(40, seed=4, report=lambda line: None)
+    assert sum(found.values()) == 40
 
 
 @pytest.fixture

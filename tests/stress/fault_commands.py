@@ -95,6 +95,12 @@ class Plant:
             stderr=self.log,
         )
 
+    def said(self):
+        """The last lines of the command's standard error."""
+        with open(self.folder / "log", "rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - 2000, 0))
+            return log.read().decode()
+
     def restart(self, words=None, acl=None):
         """Start the broker again, with other passwords or another access list."""
         self.broker.__exit__()
@@ -195,7 +201,7 @@ def run(faults, seed=0, report=print):
                 allowed = apply(fault, plant, rng)
                 outcome = plant.outcome(ends=fault in ENDS)
                 found[fault, outcome] += 1
-                said = (plant.folder / "log").read_text()[-2000:]
+                said = plant.said()
                 codes = [f"exit {code}" for code in allowed]
                 assert outcome in ("publishes", *codes), f"{fault}: {outcome}\n{said}"
                 if outcome != "publishes":
