@@ -5,7 +5,7 @@ import lazy_loader
 from . import core as core
 from .core._names import suggesting
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _ROOMS = ["privcontrol.core", "privcontrol.consensus", "privcontrol.plants"]

@@ -423,7 +423,8 @@ def _fresh_lock() -> None:
 
 
 # A thread of the parent that holds the lock does not exist in the child.
-os.register_at_fork(after_in_child=_fresh_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
 
 
 # -- exact numbers -------------------------------------------------------------------
