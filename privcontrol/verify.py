@@ -29,7 +29,7 @@ from math import gcd, inf, isqrt, lcm
 from operator import mul
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
-SCHEMAS = (2,)
+SCHEMAS = (2, 3)
 MOST_BITS = 4096
 UNREADABLE = (
     ArithmeticError,
@@ -331,8 +331,7 @@ def read(path):
     with open(path, encoding="ascii") as file:
         data = json.load(file)
     claimed = data.pop("digest")
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    if hashlib.sha256(text.encode()).hexdigest() != claimed:
+    if digest_of(data) != claimed:
         raise NotADesign("it does not match its digest")
     if data["schema"] not in SCHEMAS:
         raise NotADesign(f"its schema is {data['schema']!r}")
@@ -341,10 +340,57 @@ def read(path):
             raise NotCovered("a loop without noise promises nothing")
         if data["noise"]["plant"] != data["plant"]:
             raise Broken("the noise of the loop is that of another plant")
-        data = data["noise"]
+        data = data["noise"] | {"schema": data["schema"]}
     if data["kind"] != "outputnoise":
         raise NotADesign("it holds neither a noise nor a loop")
+    request = data["request"]
+    if data["schema"] > 2 and request is not None:
+        for plant in [data["plant"], *request["models"]]:
+            fields = set(plant) - {"kind", "fingerprint", "name"}
+            if (
+                digest_of({name: plant[name] for name in fields})
+                != plant["fingerprint"]
+            ):
+                raise Broken("a plant does not match its fingerprint")
     return value(data)
+
+
+def digest_of(data):
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+FIELDS = {
+    "outputnoise": "schema plant horizon family parts request guarantee",
+    "request": "horizon budget adjacency family releases floor models region resolution "
+    "factor order gap",
+    "privacybudget": "epsilon delta gdp",
+    "stateadjacency": "radius states times charts signals",
+    "initialstateadjacency": "radius norm signals",
+    "disturbanceadjacency": "radius inputs times norm duration profiles events separation "
+    "window signals",
+    "jointadjacency": "parts",
+    "structured": "plant factor",
+    "driven": "response sizes",
+    "correlated": "root outputs",
+    "white": "scale",
+    "filtered": "shaping response starts_stationary",
+    "privacyloss": "rows moves kinds attained aligned proportional",
+    "product": "shifts square boxes",
+}
+
+
+def check_known(item):
+    """Refuse fields that mean something which is not checked here."""
+    parts = item.values() if isinstance(item, dict) else item
+    if isinstance(item, dict) and item.get("kind") in FIELDS:
+        known = {"kind", *FIELDS[item["kind"]].split()}
+        for name in set(item) - known:
+            if item[name]:
+                raise NotCovered(f"{name} of {item['kind']}")
+    for part in parts:
+        if isinstance(part, (dict, list)):
+            check_known(part)
 
 
 class Plant:
@@ -387,7 +433,10 @@ def chosen(secret, names, numbered):
     given = secret.get("inputs", secret.get("states"))
     given = names[:numbered] if given is None else given
     if isinstance(radius, dict):
-        given, radius = list(radius), list(radius.values())
+        given = secret.get("signals") or list(radius)
+        if sorted(given) != sorted(radius):
+            raise Broken("the secret's signals are not those that have a radius")
+        radius = [radius[name] for name in given]
         given = [int(x) if x not in names and x.isdecimal() else x for x in given]
     radii = radius if isinstance(radius, list) else [radius] * len(given)
     found = [names[:numbered][x] if isinstance(x, int) else x for x in given]
@@ -1060,30 +1109,24 @@ class Design:
         request, guarantee = data["request"], data["guarantee"]
         if request is None or request["region"] is not None:
             raise NotCovered("a region of plants" if request else "no request")
-        self.request, self.loss, scope = request, guarantee["loss"], guarantee["scope"]
+        check_known(data)
+        self.request, self.loss = request, guarantee["loss"]
         self.plant, models = Plant(data["plant"]), request["models"]
         self.plants = [self.plant, *map(Plant, models)]
         self.family, self.horizon = data["family"], data["horizon"]
         self.parts = {part["kind"]: part for part in data["parts"]}
         self.kinds, self.white = set(self.parts), self.part("white", "scale")
         self.secrets = secrets_of(request["adjacency"])
-        sizes = self.horizon, request["horizon"], scope["horizon"], scope["window"][1]
         counts = [self.horizon, request["releases"]]
         for secret in self.secrets:
             counts += [secret.get(name, 1) for name in ("duration", "events")]
-        own = [plant.fingerprint for plant in self.plants]
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
-        told = [one["fingerprint"] for one in [data["plant"], *models]]
-        secret = json.loads(scope["adjacency"])
         one_each = [x for x in (self.white, request["resolution"]) if x is not None]
         factor = self.part("structured", "factor")
         demands = {
-            "one horizon": len(set(sizes)) == 1 and scope["window"][0] == 0,
+            "horizon": self.horizon == request["horizon"],
             "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
-            "fingerprints": own == told,
             "outputs of the models": len(shown) == 1,
-            "models of the promise": scope["models"] == sorted(set(own)),
-            "secret of the promise": agrees(secret, request["adjacency"]),
             "one release": guarantee["releases"] == 1,
             "one part of a kind": len(self.parts) == len(data["parts"]) > 0,
             "plant of the noise": self.part("structured", "plant")
@@ -1091,6 +1134,19 @@ class Design:
             "rows of the noise": factor is None or len(factor) == len(self.plant.A),
             "sizes": all(len(x) == len(self.plant.C) and min(x) > 0 for x in one_each),
         }
+        if data["schema"] == 2:  # the promise says of what it is, in fields of its own
+            scope, told = guarantee["scope"], [data["plant"], *models]
+            own = [plant.fingerprint for plant in self.plants]
+            said = scope["horizon"], *scope["window"], scope["models"]
+            demands["promise"] = said == (
+                self.horizon,
+                0,
+                self.horizon,
+                sorted(set(own)),
+            )
+            demands["fingerprints"] = own == [one["fingerprint"] for one in told]
+            secret = json.loads(scope["adjacency"])
+            demands["secret of the promise"] = agrees(secret, request["adjacency"])
         for what, is_met in demands.items():
             if not is_met:
                 raise Broken(f"what it says of its {what} does not fit")

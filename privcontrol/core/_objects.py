@@ -119,7 +119,7 @@ def comparable(value: object) -> Any:
 
 # -- what files hold -----------------------------------------------------------------
 
-SCHEMA = 2
+SCHEMA = 3
 #: Bytes of a design file at most: dense noise of 3,000 samples and outputs has 230 MB.
 _LARGEST = 1 << 29
 
@@ -233,7 +233,8 @@ def as_path(path: str | os.PathLike) -> Path:
     )
 
 
-def _digest(content: dict) -> str:
+def digest_of(content: dict) -> str:
+    """Return the SHA-256 sum of JSON with sorted keys and no spaces."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -241,7 +242,7 @@ def _digest(content: dict) -> str:
 def write(path: str | Path, design: Saved) -> None:
     """Write a design file, which is complete before it has its name."""
     data = {"schema": SCHEMA, **encode(design)}
-    data["digest"] = _digest(data)
+    data["digest"] = digest_of(data)
     text = json.dumps(data, indent=1) + "\n"
     try:
         with finished_file(as_path(path), replace=True) as temporary:
@@ -274,12 +275,15 @@ def read(path: str | Path) -> Any:
         raise ValueError(f"{damaged} ({type(error).__name__})") from error
     if not isinstance(data, dict) or "digest" not in data:
         raise ValueError(damaged)
-    if data.pop("digest") != _digest(data):
+    if data.pop("digest") != digest_of(data):
         raise ValueError(
             f"path: the content of {path!s} does not match its digest: it was altered or "
             "damaged; save the design again"
         )
-    if data.pop("schema", None) != SCHEMA:
+    schema = data.pop("schema", None)
+    if schema == 2:
+        _update(data)
+    elif schema != SCHEMA:
         raise ValueError(
             f"path: expected schema {SCHEMA} at {path!s}, got another one; use the version "
             "of privcontrol that wrote it"
@@ -304,6 +308,20 @@ def _content(file: Path) -> bytes:
         f"path: expected a design file of at most {_LARGEST >> 20} MB, got a larger one "
         f"at {file!s}"
     )
+
+
+def _update(data: dict) -> None:
+    """Make a file of schema 2 one of schema 3, which holds no words of a promise."""
+    noise = data.get("noise") if data.get("kind") == "privateloop" else data
+    if noise is not None and noise["request"] is not None:
+        claimed = noise["guarantee"]
+        names = ("loss", "releases", "quoted_delta")
+        noise["guarantee"] = {name: claimed[name] for name in names}
+        # what attains a loss is certified by other routes now
+        claimed["loss"] |= {
+            "attained": False,
+            "moves": [[]] * len(claimed["loss"]["rows"]),
+        }
 
 
 @contextmanager

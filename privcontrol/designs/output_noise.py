@@ -116,13 +116,24 @@ class OutputNoise(SummedNoise, Saved):
         names = ("horizon", "family", "parts", "request", "guarantee")
         saved = {name: getattr(self, name) for name in names}
         # what the noise leaves of further changes follows from its parts
-        saved["guarantee"] = replace(self.guarantee, correlations=None)
+        promise = replace(self.guarantee, correlations=None)
+        saved["guarantee"] = promise
+        if self.request is not None:  # of which all words follow
+            names = ("loss", "releases", "quoted_delta")
+            saved["guarantee"] = {name: getattr(promise, name) for name in names}
         return {"plant": self.plant_data, **saved}
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> OutputNoise:
-        """Return the noise of a file, with its claim as it stands and no design."""
+        """Return the noise of a file, with its claim as it stands and no design.
+
+        Of a promise that a file holds without words the scope is not stated yet.
+        """
         plant = saved.pop("plant")
+        claimed = saved["guarantee"]
+        if isinstance(claimed, dict):
+            scope = Scope.foreign(saved["request"].adjacency)
+            saved["guarantee"] = PrivacyGuarantee(scope=scope, **claimed)
         for part in saved["parts"]:
             if isinstance(part, Structured) and part.plant != plant:
                 raise ValueError("path: a part of the noise is that of another plant")

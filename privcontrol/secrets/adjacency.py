@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -90,6 +90,21 @@ class PlantAdjacency(CheckedFields, Secret):
     #: Name of the field that chooses signals, and what it chooses.
     _field: ClassVar[str]
     _signals: ClassVar[str]
+
+    def _saved_fields(self) -> dict[str, object]:
+        """Return the fields, with the order of a mapping's names, which JSON has not."""
+        order = list(self.radius) if isinstance(self.radius, Mapping) else None
+        return super()._saved_fields() | {"signals": order}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        order = saved.pop("signals", None)  # schema 2 has none
+        if order is not None:
+            radius = saved["radius"]
+            if sorted(order) != sorted(radius):
+                raise ValueError("signals: expected the names that have a radius")
+            saved["radius"] = {name: radius[name] for name in order}
+        return cls(**saved)
 
     @property
     def _chosen(self) -> tuple[str | int, ...] | None:
