@@ -32,6 +32,9 @@ import privcontrol as pc
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fuzz.doors import AREAS, Door
+from fuzz.inspected import inspected_doors
+
+EVERY = AREAS | {"inspected": inspected_doors}
 
 PACKAGE = str(Path(pc.__file__).parent)
 LIBRARY_ERRORS = (
@@ -86,9 +89,9 @@ def wrong_values(rng: np.random.Generator) -> list:
     """Values that somebody might pass by mistake."""
     system = ct.ss([[0.5]], [[1.0]], [[1.0]], 0, True)
     return [
-        None, True, False, -1, 0, 1, 2, 7, 10**400, 0.5, -0.5, 1.5, 1e308, 5e-324,
+        None, True, False, -1, 0, 1, 2, 7, 10**400, 10**5000, -(10**5000), 0.5, -0.5, 1.5, 1e308, 5e-324,
         float("nan"), float("inf"), -float("inf"), 1j, "", "abc", SECRET, b"x", (), [],
-        [[]], [1], [1.0, 2.0], [1, 2, 3], [[1, 2], [3, 4]], [[1, 2], [3]], ["a", "b"],
+        [[]], [1], [1.0, 2.0], [1, 2, 3], [[1, 2], [3, 4]], [[1, 2], [3]], [[1.0, [2.0]]], ["a", "b"], {"A": 1.0}, {"A": (0, 1, 2)}, "9" * 5000,
         {}, {"a": 1.0}, {"nobody": 1.0}, {0: 1.0}, {"a": SECRET}, {"a": -1}, set(),
         object(), Spiteful(), Decimal("0.5"), Fraction(1, 3), lambda *a, **k: None,
         np.array(1.0), np.ones(0), np.ones(1), np.ones(3), np.ones(5), -np.ones(3),
@@ -108,7 +111,15 @@ def wrong_values(rng: np.random.Generator) -> list:
 
 
 def mutated(door: Door, rng: np.random.Generator) -> tuple[Door, str, str]:
-    """A door with one argument replaced, left out, or added."""
+    """A door with one argument or two replaced, an entry of one, or one added."""
+    changed, where, value = _mutated_once(door, rng)
+    if rng.random() < 0.1:
+        changed, other, second = _mutated_once(changed, rng)
+        return changed, f"{where} and {other}", f"{value} and {second}"
+    return changed, where, value
+
+
+def _mutated_once(door: Door, rng: np.random.Generator) -> tuple[Door, str, str]:
     values = wrong_values(rng)
     value = values[rng.integers(len(values))]
     args, keywords = list(door.args), dict(door.keywords)
@@ -116,26 +127,45 @@ def mutated(door: Door, rng: np.random.Generator) -> tuple[Door, str, str]:
     kind = rng.random()
     if not places or kind < 0.03:
         keywords["no_such_keyword"] = value
-        return Door(door.name, door.call, tuple(args), keywords), "added", repr(value)
+        return (
+            Door(door.name, door.call, tuple(args), keywords),
+            "added",
+            describe(value),
+        )
     place = places[rng.integers(len(places))]
     where = str(place)
-    if isinstance(place, int):
-        if kind > 0.97:
-            swap = rng.integers(len(args))
-            args[place], args[swap] = args[swap], args[place]
-            where = f"swapped {place}, {swap}"
-        else:
-            args[place] = value
+    given = args if isinstance(place, int) else keywords
+    if isinstance(place, int) and kind > 0.97:
+        swap = rng.integers(len(args))
+        args[place], args[swap] = args[swap], args[place]
+        where = f"swapped {place}, {swap}"
+    elif 0.8 < kind <= 0.97:
+        given[place], value = inside(given[place], value, rng)
     else:
-        keywords[place] = value
+        given[place] = value
     return Door(door.name, door.call, tuple(args), keywords), where, describe(value)
+
+
+def inside(held, value, rng: np.random.Generator) -> tuple:
+    """What an argument holds with one entry replaced, or the value if it has none."""
+    if isinstance(held, dict) and held:
+        key = list(held)[rng.integers(len(held))]
+        return {**held, key: value}, {key: value}
+    if isinstance(held, list | tuple) and held and type(held) in (list, tuple):
+        place = rng.integers(len(held))
+        entries = [*held[:place], value, *held[place + 1 :]]
+        return type(held)(entries), [value]
+    return value, value
 
 
 def describe(value) -> str:
     """A value in a few characters, for the list of findings."""
     if isinstance(value, np.ndarray):
         return f"array{value.shape} {value.dtype}"
-    text = "Spiteful" if isinstance(value, Spiteful) else repr(value)
+    try:
+        text = "Spiteful" if isinstance(value, Spiteful) else repr(value)
+    except Exception as error:  # an integer of too many digits
+        text = f"{type(value).__name__} whose text is refused ({type(error).__name__})"
     return text[:40].replace("\n", " ")
 
 
@@ -213,6 +243,8 @@ def judged(door: Door, where: str, value: str) -> Finding | None:
         return Finding(
             door.name, where, value, f"no end in {SECONDS} s", place_of(error)
         )
+    except SystemExit:  # of the command, which says its usage
+        return None
     except Exception as error:
         what = f"{type(error).__name__}: {str(error)[:120]}".replace("\n", " ")
         at = place_of(error)
@@ -223,7 +255,7 @@ def judged(door: Door, where: str, value: str) -> Finding | None:
     return None
 
 
-def fuzz(calls: int, *, seed: int = 0, areas: tuple = tuple(AREAS)) -> list[Finding]:
+def fuzz(calls: int, *, seed: int = 0, areas: tuple = tuple(EVERY)) -> list[Finding]:
     """Findings of so many calls, spread evenly over all doors of some areas."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     rng = np.random.default_rng(seed)
@@ -234,7 +266,7 @@ def fuzz(calls: int, *, seed: int = 0, areas: tuple = tuple(AREAS)) -> list[Find
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        doors = [door for area in areas for door in AREAS[area]()]
+        doors = [door for area in areas for door in EVERY[area]()]
         for k in range(calls):
             door, where, value = mutated(doors[k % len(doors)], rng)
             with np.errstate(all="ignore"):
@@ -248,10 +280,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--area", action="append", choices=AREAS)
+    parser.add_argument("--area", action="append", choices=EVERY)
     given = parser.parse_args()
     start = time.perf_counter()
-    areas = tuple(given.area or AREAS)
+    areas = tuple(given.area or EVERY)
     findings = fuzz(given.calls, seed=given.seed, areas=areas)
     groups = Counter((f.door, f.at, f.what.split(":")[0]) for f in findings)
     examples = {(f.door, f.at, f.what.split(":")[0]): f for f in findings}
