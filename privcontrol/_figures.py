@@ -52,6 +52,12 @@ class Style:
     samples: int
     label: str | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str | None):
+            raise TypeError(
+                f"label: expected text or None, got a {type(self.label).__name__}"
+            )
+
     def entry(self, text: str) -> str:
         """An entry of the legend."""
         return text if self.label is None else f"{self.label}: {text}"
@@ -94,7 +100,10 @@ def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDAr
     New ones are in the current figure if it is empty, and the title stands above them.
     """
     if ax is not None:
-        axes = np.atleast_1d(np.asarray(ax, object))
+        given = ax
+        if not isinstance(ax, list | tuple | np.ndarray):
+            given = [own_axes(ax)]
+        axes = np.atleast_1d(np.array(given, object))
         for one in axes.flat:
             own_axes(one)
         if axes.size != rows * columns:

@@ -34,6 +34,7 @@ def vehicle(dt: float = 0.1) -> ct.StateSpace:
     ['position', 'velocity']
     """
     dt = positive_number(dt, "dt")
+    positive_number(dt * dt, "dt, of which the square enters the plant")
     return ct.ss(
         [[1, dt], [0, 1]],
         [[dt**2 / 2], [dt]],

@@ -30,7 +30,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._figures import AxesLike, Panel, Style, draw_panels, quantile_pair
-from .core._linalg import Seed, check_memory, generator, positive_integer, real_array
+from .core._linalg import (
+    Seed,
+    check_memory,
+    generator,
+    positive_integer,
+    quoted,
+    real_array,
+)
 from .core._objects import time_axis, with_units
 from .core._progress import progress_bar
 from .core.guarantee import SIMULATED, PrivacyGuarantee, released
@@ -377,7 +384,11 @@ class PrivateResponse(ct.TimeResponseData):
             raise ValueError("signals: expected at least one name, got none")
         places = []
         for name in names:
-            places += self._places(str(name))
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"signals: expected names as text, got a {type(name).__name__}"
+                )
+            places += self._places(name)
         return places
 
     def _whole(self, group: str) -> list[Place]:
@@ -548,7 +559,9 @@ class PrivateResponse(ct.TimeResponseData):
             Units of signals by name, such as ``{"y": "K"}``. Labels only.
         """
         if not isinstance(samples, int) or samples < 0:
-            raise ValueError(f"samples: expected an integer >= 0, got {samples!r}")
+            raise ValueError(
+                f"samples: expected an integer >= 0, got {quoted(samples)}"
+            )
         style = Style(quantile_pair(quantiles), samples, label)
         columns = self._columns(signals, reference, units)
         clock = time_axis(self.time_label, time_unit)
@@ -628,7 +641,7 @@ class PrivateResponse(ct.TimeResponseData):
             group, index = place
             if group == "outputs" and self.output_labels[index] in aliases:
                 label = f"published\n{label}"
-            goal = self._reference_of(group, index) if reference else None
+            goal = self._reference_of(group, index) if reference is True else None
             panels.append(Panel(label, self._traces(place), goal))
         return panels
 

@@ -274,6 +274,8 @@ class Agent:
             raise TypeError(
                 f"missing: expected a list of nodes, got {type(missing).__name__}"
             )
+        if not all(isinstance(node, Hashable) for node in missing):
+            raise TypeError("missing: expected names of nodes, got others")
         self._check_process()
         gone = {str(node): node for node in self._shared if node in missing}
         with self._lock:

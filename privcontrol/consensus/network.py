@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..core._linalg import instance_of, one_of, real_array
+from ..core._linalg import instance_of, one_of, quoted, real_array
 
 if TYPE_CHECKING:
     import networkx
@@ -138,7 +138,7 @@ class Network:
         """Return the position of a node that is given by its name, or a ``ValueError``."""
         known = isinstance(node, Hashable) and node in self.index
         if not known:
-            got = repr(node) if isinstance(node, str | int) else type(node).__name__
+            got = quoted(node) if isinstance(node, str | int) else type(node).__name__
             raise ValueError(
                 f"{name}: expected the name of one of the network's {len(self)} nodes, "
                 f"got {got[:60]}"

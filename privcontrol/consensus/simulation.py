@@ -26,6 +26,7 @@ from scipy.stats import chi2
 from ..core._linalg import (
     Seed,
     generator,
+    instance_of,
     one_of,
     positive_integer,
     positive_number,
@@ -181,6 +182,12 @@ class ConsensusResponse(PrivateResponse):
     _plots_states = False
 
     def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
+        instance_of(squared_errors, dict, "squared_errors", "PrivateConsensus.simulate")
+        one_of("message", "squared_errors", tuple(squared_errors))
+        for array in squared_errors.values():
+            instance_of(
+                array, np.ndarray, "squared_errors", "PrivateConsensus.simulate"
+            )
         self._squared_errors = squared_errors
         for array in squared_errors.values():
             array.flags.writeable = False

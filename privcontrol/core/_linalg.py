@@ -302,15 +302,21 @@ def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
     return int(value)
 
 
+def quoted(value: object) -> str:
+    """Return a value's text for a message, which Python refuses for huge integers."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"a huge {type(value).__name__}"
+
+
 def one_of(value: object, name: str, known: tuple) -> Any:
     """Return a value among the known options, or raise an error that lists them."""
     plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
     if plain and value in known:
         return value
     options = ", ".join(map(repr, known))
-    got = f"a {type(value).__name__}"
-    if plain:
-        got = repr(value)
+    got = quoted(value) if plain else f"a {type(value).__name__}"
     raise ValueError(f"{name}: expected one of {options}, got {got}")
 
 

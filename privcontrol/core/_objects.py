@@ -227,9 +227,12 @@ def decode(value: object) -> Any:
 def as_path(path: str | os.PathLike) -> Path:
     """Return a path, or raise an error that says what is expected."""
     if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
-        return Path(path)
+        named = Path(path)
+        if named.name:
+            return named
     raise TypeError(
-        f"path: expected a text or Path that names a file, got {type(path).__name__}"
+        f"path: expected a text or Path that names a file, got a {type(path).__name__} "
+        "that names none"
     )
 
 
@@ -460,8 +463,9 @@ def helpful_fields(advice: str = "") -> Callable[[Class], Class]:
     """Decorate a class so that its making is checked as `helpful_arguments` checks."""
 
     def decorated(cls: Class) -> Class:
-        making = helpful_arguments(cls.__init__, name=cls.__name__, advice=advice)
-        cls.__init__ = making
+        making = vars(cls)["__init__"]
+        checked = helpful_arguments(making, name=cls.__name__, advice=advice)
+        setattr(cls, "__init__", checked)  # noqa: B010
         return cls
 
     return decorated
@@ -506,5 +510,7 @@ def time_axis(label: str, unit: str | None) -> str:
     if unit is None:
         return label
     if not isinstance(unit, str):
-        raise TypeError(f"time_unit: expected text such as 'h', got {unit!r}")
+        raise TypeError(
+            f"time_unit: expected text such as 'h', got {type(unit).__name__}"
+        )
     return f"Time [{unit}]"

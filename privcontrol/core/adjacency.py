@@ -492,8 +492,10 @@ def _checked_charts(charts: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], .
     """Return charts as tuples of indices, at least one."""
     try:
         checked = tuple(tuple(map(operator.index, chart)) for chart in charts)
-    except TypeError as error:
-        raise TypeError(f"charts: expected sets of integers; {error}") from None
+    except Exception as error:  # what a user's object raises
+        raise TypeError(
+            f"charts: expected sets of integers; {type(error).__name__}: {error}"
+        ) from None
     if not checked:
         raise ValueError(
             'charts: expected "all" or at least one set of entries, got none'

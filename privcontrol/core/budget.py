@@ -506,7 +506,8 @@ class PrivacyBudget(Saved):
 
     def __post_init__(self) -> None:
         if self.gdp is not None:
-            if self.epsilon is not None or self.delta not in (None, 0.0):
+            is_bare = isinstance(self.delta, int | float | None) and not self.delta
+            if self.epsilon is not None or not is_bare:
                 raise ValueError(
                     "PrivacyBudget: expected gdp alone or epsilon and delta, got both; a "
                     "budget in one number has no delta"

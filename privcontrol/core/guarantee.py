@@ -629,7 +629,7 @@ class PrivacyGuarantee(Accounted, Saved):
                 f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of "
                 f"a run of {self.horizon} samples already"
             )
-        first = positive_integer(start, "start") if start else 0
+        first = positive_integer(start, "start", zero=True)
         window = (first, first + self.horizon)
         return replace(self, scope=replace(self.scope, window=window))
 

@@ -36,6 +36,7 @@ from ._linalg import (
     generator,
     instance_of,
     positive_integer,
+    quoted,
     real_array,
     round_up,
 )
@@ -208,7 +209,8 @@ class PrivacyLedger:
         ledger = cls(None, path)
         if known is None:
             return ledger
-        number, _, digest = str(known).partition(":")
+        instance_of(known, str, "known", "ledger.head")
+        number, _, digest = known.partition(":")
         if not (number.isdecimal() and digest):
             raise ValueError(
                 "known: expected the head of a ledger, such as ledger.head gave it"
@@ -264,6 +266,9 @@ class PrivacyLedger:
         if isinstance(guarantee, PrivacyGuarantee):
             # what further changes show is no business of a sum of releases
             guarantee = replace(guarantee, correlations=None)
+        if identity is not None:
+            instance_of(identity, str, "identity", "'run 7'")
+
         name = None if identity is None else f"release {identity}"
         made = {} if name is None else {name: _told(guarantee, count)}
 
@@ -324,13 +329,17 @@ class PrivacyLedger:
             If the last note has another mark: a copy of the file was faster.
         """
 
+        instance_of(identity, str, "identity", "gateway.identity")
+        place = positive_integer(index, "index", zero=True)
+        for given in (mark,) if before is None else (before, mark):
+            instance_of(given, str, "mark", "secrets.token_hex(16)")
         name = f"gateway {identity}"
 
         def further(known: Snapshot) -> Change:
             reached, last = known.notes.get(name, (0, None))
             if last != before:
                 raise another_copy(reached)
-            return Change(None, known.state, {name: (index, mark)})
+            return Change(None, known.state, {name: (place, mark)})
 
         self._store.update(further, [name])
 
@@ -505,11 +514,13 @@ def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:
 def _duration(period: str) -> timedelta:
     """Return the length of a period such as "1D"."""
     units = {"min": "minutes", "h": "hours", "D": "days"}
-    found = re.fullmatch(r"([1-9][0-9]{0,5})(min|h|D)", str(period))
+    found = None
+    if isinstance(period, str):
+        found = re.fullmatch(r"([1-9][0-9]{0,5})(min|h|D)", period)
     if not found:
         raise ValueError(
             'period: expected a number and a unit of time such as "30min", "12h" or "1D", '
-            f"got {period!r}"
+            f"got {quoted(period)}"
         )
     count, unit = found.groups()
     return timedelta(**{units[unit]: int(count)})

@@ -363,7 +363,7 @@ def exact_numbers(
                 "values"
             )
         elif isinstance(entry, _EXACT) and double != 0:  # else it may fill the memory
-            values.append(rational(entry))
+            values.append(Rational(*entry.as_integer_ratio()))
         else:
             values.append(rational(double))
     return values, doubles

@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from ..core._linalg import instance_of, positive_integer, real_array, sequence_of
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.ledger import PrivacyLedger
@@ -139,6 +140,13 @@ class Relay:
         epoch: float | None = None,
         most_lost: int | None = None,
     ) -> None:
+        instance_of(gateway, Gateway, "gateway", "Gateway(noise, path=...)")
+        if ledger is not None:
+            instance_of(ledger, PrivacyLedger, "ledger", "PrivacyLedger.open(path)")
+        if epoch is not None:
+            epoch = float(real_array(epoch, "epoch", shape=()))
+        if most_lost is not None:
+            positive_integer(most_lost, "most_lost", zero=True)
         self._gateway = gateway
         self._ledger = ledger
         self._epoch = epoch
@@ -329,6 +337,8 @@ class Topic:
     """
 
     def __init__(self, address: str, *, longest: int = _LONGEST) -> None:
+        instance_of(address, str, "address", "'mqtt://host/topic'")
+        positive_integer(longest, "longest")
         parts = urlsplit(address)
         self._topic = parts.path.removeprefix("/")
         if parts.username is not None or parts.password is not None:
@@ -728,6 +738,9 @@ def main(arguments: list[str] | None = None) -> int:
         0 done, 1 refused (starting again does not help), 75 try again. Wrong usage
         exits with 2.
     """
+    if arguments is not None:
+        for word in sequence_of(arguments, "arguments", "words"):
+            instance_of(word, str, "arguments", "['show', 'noise.json']")
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

@@ -508,6 +508,11 @@ class Gateway:
             number, or the rows do not fit into the horizon; nothing was published.
         """
         names = list(self._noise.plant_data.outputs)
+        if not hasattr(frame, "columns"):
+            raise TypeError(
+                f"frame: expected a pandas.DataFrame, got a {type(frame).__name__}; "
+                "publish(y) takes one reading"
+            )
         if sorted(frame.columns) != sorted(names):
             raise ValueError(
                 f"frame: expected the columns {', '.join(names)}, got others; select "

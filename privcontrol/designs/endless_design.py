@@ -817,6 +817,11 @@ def best_spectrum(
             columns[:, :, ball] = columns[:, :, ball] @ axes
         multipliers = scaled / scaled.sum()
         responses = responses._replace(columns=columns)
+    if least == np.inf:
+        raise UncertifiableError(
+            "weight, adjacency: their sizes leave double precision together; state them "
+            "in units in which they are nearer to one"
+        )
     spectrum = inverse_root @ middle @ inverse_root
     # the bound is that of the true price, whose small eigenvalues are not raised
     kernel, multipliers = bounding

@@ -537,9 +537,10 @@ def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
         return weight.noise_weight(horizon)
     if weight is None:
         return weight_root(None, size)
-    if np.shape(weight) == (size, size) and horizon > 1:
-        return weight_root(real_array(weight, "weight"), size)
-    root = price_of(weight, outputs).D
+    priced = real_array(weight, "weight")
+    if priced.shape == (size, size) and horizon > 1:
+        return weight_root(priced, size)
+    root = price_of(priced, outputs).D
 
     def of_every_sample(columns: NDArray) -> NDArray:
         frames = columns.reshape(horizon, outputs, -1)

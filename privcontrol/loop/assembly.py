@@ -16,6 +16,7 @@ from ..core._linalg import (
     one_of,
     positive_integer,
     positive_number,
+    quoted,
     real_array,
 )
 from ..core.errors import warn_user
@@ -282,6 +283,10 @@ def private_feedback(
         error_law = linear_system(C, "C")
     else:
         gain = real_array(np.atleast_2d(real_array(C, "C")), "C", ndim=2)
+        if not gain.size:
+            raise ct.ControlDimension(
+                f"C: expected a gain (m, p), got an empty array of shape {gain.shape}"
+            )
         error_law = ct.ss([], [], [], gain, None)
     p = error_law.ninputs
     if isinstance(sys, ct.InputOutputSystem) and sys.noutputs != p:
@@ -410,12 +415,17 @@ def driven_side(
         )
     driven = []
     for given in controls:
+        if not isinstance(given, str | int | np.integer):
+            raise TypeError(
+                "controls: expected names of inputs or their positions, got a "
+                f"{type(given).__name__}; the inputs are {', '.join(plant.inputs)}"
+            )
         known: Sequence[str | int] = range(count)
         if isinstance(given, str):
             known = plant.inputs
         if given not in known:
             raise ValueError(
-                f"controls: {given!r} is no input of the plant; known inputs are "
+                f"controls: {quoted(given)} is no input of the plant; known inputs are "
                 f"{', '.join(plant.inputs)}{plant.elsewhere(given)}"
             )
         driven.append(known.index(given))
@@ -661,6 +671,11 @@ def _sums(
         raise TypeError(
             "integral: expected names of outputs, or a mapping of names to weights, "
             f"got {type(integral).__name__}"
+        )
+    if not all(isinstance(name, str) for name in integral):
+        raise TypeError(
+            "integral: expected names of outputs as text, got others; the outputs are "
+            f"{', '.join(names)}"
         )
     if not isinstance(integral, Mapping):
         integral = dict.fromkeys(integral, 1.0)

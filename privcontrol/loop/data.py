@@ -17,7 +17,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import real_array
+from ..core._linalg import instance_of, real_array
 from ..core._objects import ByContent, Saved, freeze_arrays
 from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
@@ -51,8 +51,14 @@ class LoopData(ByContent, Saved):
     design: LqgDesign | None = None
 
     def __post_init__(self) -> None:
+        instance_of(self.side, LinearSide, "side", "loop.side")
+        instance_of(self.law, Law, "law", "loop.law")
+        instance_of(self.weights, Weights, "weights", "loop.weights")
         freeze_arrays(self)
         if self.noise is not None:
+            instance_of(
+                self.noise, OutputNoise, "noise", "design_output_noise(sys, ...)"
+            )
             check_noise(self.side.plant, self.noise)
             if self.truth is not None:
                 self.truth.check_noise(self.noise)
@@ -304,7 +310,10 @@ class LoopSignals:
             elif value is not None:
                 drives[drive] = _signal(value, name, (size,), samples, trials)
         exogenous = given.get("exogenous")
-        if loop.side.free or exogenous:
+        is_left_out = exogenous is None or (
+            isinstance(exogenous, Mapping) and not exogenous
+        )
+        if loop.side.free or not is_left_out:
             drives["exogenous"] = _exogenous(loop, exogenous, samples, trials)
         shared = {}
         each = {}

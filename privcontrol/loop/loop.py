@@ -26,7 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import Seed, positive_integer, positive_number, real_array
-from ..core._objects import finished_file, html_table, time_axis, with_units, write
+from ..core._objects import (
+    as_path,
+    finished_file,
+    html_table,
+    time_axis,
+    with_units,
+    write,
+)
 from ..core.guarantee import shown
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
@@ -582,7 +589,7 @@ def write_report(
     )
     for heading, text in sections.items():
         page += f"<h2>{heading}</h2>{text}"
-    written = Path(path)
+    written = as_path(path)
     with finished_file(written, replace=True) as temporary:
         temporary.write_text(f"{page}</body></html>", encoding="utf-8")
     return written

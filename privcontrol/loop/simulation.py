@@ -169,7 +169,7 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
 
 def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
     """The law that asks a function in the place of -K (xhat - xd) + ud."""
-    if not callable(controller):
+    if not callable(controller) or isinstance(controller, ct.InputOutputSystem):
         raise TypeError(
             "controller: expected a function controller(t, xhat, xd), got "
             f"{type(controller).__name__}; a gain K of your own goes to "

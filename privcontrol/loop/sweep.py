@@ -211,7 +211,8 @@ class Tradeoff:
             are given, `ValueError` if a design or state is unknown, or no loop stays
             within what is allowed, for any noise.
         """
-        if cost is None and not rms:
+        has_errors = rms is not None and not (isinstance(rms, Mapping) and not rms)
+        if cost is None and not has_errors:
             raise TypeError(
                 "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
             )

@@ -24,8 +24,11 @@ from ..core._linalg import (
     check_memory,
     column_norms,
     generator,
+    instance_of,
     positive_integer,
+    quoted,
     real_array,
+    sequence_of,
 )
 from ..core._objects import ByContent, Saved
 from ..core.errors import PrivacyError
@@ -563,10 +566,25 @@ class SummedNoise(ByContent):
         ``promised`` holds what the guarantee was made for, so `dataclasses.replace`
         cannot keep it for other noise.
         """
+        for part in sequence_of(self.parts, "parts", "parts of noise"):
+            instance_of(part, NoisePart, "parts", "noise.parts")
+        if not isinstance(self.horizon, int | float | np.integer):
+            raise TypeError(
+                f"horizon: expected a number of samples, got {type(self.horizon).__name__}"
+            )
+        instance_of(self.guarantee, PrivacyGuarantee, "guarantee", "noise.guarantee")
+        if not isinstance(self.promised, tuple | None):
+            raise TypeError(
+                "promised: expected none, since it is what the guarantee was made for; "
+                "design_output_noise makes noise"
+            )
         about = (self.plant_data, self.horizon, self.family, self.parts, self.guarantee)
         known, request = self.promised or (about, self.request)
         object.__setattr__(self, "promised", (known, request))
-        if known != about or self.request not in (None, request):
+        is_same = self.request is None or self.request is request
+        if not is_same and type(self.request) is type(request):
+            is_same = self.request == request
+        if known != about or not is_same:
             raise PrivacyError(
                 "replace: the guarantee is about this plant, horizon, request and parts and "
                 "does not hold for others; design it again, or scale with "
@@ -697,7 +715,7 @@ def sample_index(index: int, name: str, horizon: float) -> int:
     """Return a sample index within a horizon."""
     if not 0 <= _whole(index, name) < horizon:
         raise ValueError(
-            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {index}"
+            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {quoted(index)}"
         )
     return int(index)
 

@@ -223,9 +223,9 @@ def identify_states(
     tables = _tables(states)
     if tables and inputs is None and _have(tables, plant.inputs):
         inputs = tables
-    states = _signals(states, plant.states, "states")
-    inputs = _signals(inputs, plant.inputs, "inputs")
-    for x, u in _runs(states, inputs, n, m, "states"):
+    measured = _signals(states, plant.states, "states")
+    applied = _signals(inputs, plant.inputs, "inputs")
+    for x, u in _runs(measured, applied, n, m, "states"):
         driven = np.vstack([x, u])
         steps.append((driven[:, :-1].T, x[:, 1:].T))
     places = np.indices(unknown.shape)
@@ -302,17 +302,23 @@ def identify_outputs(
             "is needed: identify_outputs(outputs, inputs, order=..., dt=sys.dt, "
             "output_names=sys.output_labels, input_names=sys.input_labels)"
         )
+    for argument, names in (
+        ("output_names", output_names),
+        ("input_names", input_names),
+    ):
+        if names is not None:
+            sequence_of(names, argument, "names")
     tables = _tables(outputs)
     if tables and inputs is None and input_names is not None:
         inputs = tables
     elif input_names is None and _tables(inputs):
         input_names = list(_tables(inputs)[0].columns)
     if tables and output_names is None:
-        beside = input_names or ()
+        beside = () if input_names is None else list(input_names)
         output_names = [name for name in tables[0].columns if name not in beside]
-    outputs = _signals(outputs, output_names or (), "outputs")
-    inputs = _signals(inputs, input_names or (), "inputs")
-    runs = _runs(outputs, inputs, None, None, "outputs")
+    measured = _signals(outputs, output_names, "outputs")
+    applied = _signals(inputs, input_names, "inputs")
+    runs = _runs(measured, applied, None, None, "outputs")
     steps = [_arx_steps(y, u, order) for y, u in runs]
     p, m = map(len, runs[0])
     driven = max(m, 1)  # without inputs there is one that stays zero
@@ -468,12 +474,12 @@ def _have(tables: list, names: Sequence[str]) -> bool:
     return bool(names) and all(set(names) <= set(table.columns) for table in tables)
 
 
-def _signals(given: object, names: Sequence[str], argument: str) -> object:
+def _signals(given: object, names: Sequence[str] | None, argument: str) -> object:
     """Return runs as arrays (k, T), those of tables from the columns of their names."""
     tables = _tables(given)
     if not tables:
         return given
-    wanted = sequence_of(list(names), argument, "names")
+    wanted = [] if names is None else sequence_of(names, argument, "names")
     if not _have(tables, wanted):
         raise ValueError(
             f"{argument}: expected tables with a column for each of "

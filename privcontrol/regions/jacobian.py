@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
-from ..core._linalg import EPS, instance_of, positive_integer, real_array
+from ..core._linalg import EPS, instance_of, positive_integer, real_array, sequence_of
 from ..core._objects import ByContent, Saved
 from ..core.adjacency import Adjacency, rounded_down
 from ..secrets.disturbance import disturbances
@@ -393,7 +393,12 @@ def _given_bounds(
         raise ValueError("bounds: expected (low, high) for each of A, B, C and D")
     blocks = {}
     for name, shape in shapes.items():
-        low, high = (real_array(end, f"bounds {name}") for end in bounds[name])
+        pair = sequence_of(bounds[name], f"bounds {name}", "two ends, low and high")
+        if len(pair) != 2:
+            raise ValueError(
+                f"bounds {name}: expected (low, high), got {len(pair)} entries"
+            )
+        low, high = (real_array(end, f"bounds {name}") for end in pair)
         if not {low.shape, high.shape} <= {(), shape} or not (low <= high).all():
             raise ValueError(
                 f"bounds {name}: expected low <= high, numbers or arrays of shape {shape}"

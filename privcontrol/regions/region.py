@@ -25,10 +25,12 @@ from ..core._linalg import (
     EPS,
     Seed,
     generator,
+    instance_of,
     positive_integer,
     positive_number,
     real_array,
     round_up,
+    sequence_of,
 )
 from ..core._objects import ByContent, CheckedFields, Saved
 from ..core.adjacency import Adjacency
@@ -171,6 +173,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
         ValueError
             If the noise or the secret has no bound, with the reason.
         """
+        _check_asked(parts, adjacency, horizon)
         plants = self.plants(adjacency)
         several = not self.is_one(adjacency)
         return certified_shift(
@@ -355,6 +358,7 @@ class PlantPolytope(ByContent, PlantRegion):
         horizon: float,
         largest: float = math.inf,
     ) -> Shift:
+        _check_asked(parts, adjacency, horizon)
         if self.varying or horizon == math.inf or len(self.vertices) == 1:
             return super().shift(parts, adjacency, horizon, largest)
         # a plant that stays the same is also one of the smallest box around the polytope
@@ -706,9 +710,19 @@ class PlantBox(ByContent, PlantRegion):
         horizon: float,
         largest: float = math.inf,
     ) -> Shift:
+        _check_asked(parts, adjacency, horizon)
         if horizon == math.inf:
             return super().shift(parts, adjacency, horizon, largest)
         return halved(self, parts, adjacency, int(horizon))
+
+
+def _check_asked(parts: object, adjacency: object, horizon: object) -> None:
+    """Refuse what no shift can be certified of."""
+    for part in sequence_of(parts, "parts", "parts of noise"):
+        instance_of(part, NoisePart, "parts", "noise.parts")
+    instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
+    if not (isinstance(horizon, float) and horizon == math.inf):
+        positive_integer(horizon, "horizon")
 
 
 def box_around(plants: Sequence[Plant]) -> PlantBox:

@@ -78,6 +78,8 @@ def core_doors() -> Iterator[Door]:
     yield _public("kappa_inverse", 1.0, 1e-2)
     yield _public("gaussian_std", 1.0, 1e-2, 1.0, method="analytic")
     yield _public("laplace_scale", 1.0, 1.0)
+    yield _public("ball_rate", 1.0, 1e-2, 2)
+    yield _public("truncated_radius", 1.0, 1e-2, 2)
     yield _public("AffineManifold", [[1.0, 1.0, 1.0]], [0.0], labels=["a", "b", "c"])
     yield _public("ManifoldAdjacency", 1.0, charts="all", entries=(0, 1))
     yield _public("BallAdjacency", 1.0, norm=2)
@@ -148,7 +150,6 @@ def core_doors() -> Iterator[Door]:
         "rdp": (2.0,),
         "compose": (guarantee,),
         "released": (2,),
-        "repeated": (2,),
         "detection": (0.05,),
     }.items():
         yield _of(guarantee, name, *args)

@@ -176,8 +176,8 @@ def raised_by_library(error: BaseException) -> bool:
     file = inner.f_code.co_filename
     if file == __file__ or Path(file).name == "doors.py":
         return isinstance(error, TypeError)  # a missing or an unknown argument
-    if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
-        return True
+    if isinstance(error, OSError) and error.errno is not None:
+        return True  # of the system, such as a name that is too long
     return raised_here(error)
 
 

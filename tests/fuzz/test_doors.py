@@ -1,10 +1,14 @@
 """Wrong arguments of every public callable end in an error that the library raises."""
 
 import inspect
+from dataclasses import replace
 
+import control as ct
+import numpy as np
 import pytest
 from fuzz.doors import AREAS, HARMLESS
-from fuzz.fuzzer import fuzz
+from fuzz.fuzzer import EVERY, fuzz, raised_here
+from fuzz.inspected import inspected_doors, public_names
 
 import privcontrol as pc
 from privcontrol import consensus, core
@@ -45,7 +49,98 @@ def test_doors_are_open():
         door()
 
 
-@pytest.mark.parametrize("area", AREAS)
+@pytest.mark.filterwarnings("ignore")
+def test_inspection_finds_every_public_name():
+    names = {door.name.partition(".")[0] for door in inspected_doors()}
+    errors = {
+        name
+        for name, thing in public_names().items()
+        if inspect.isclass(thing) and issubclass(thing, BaseException)
+    }
+    assert set(public_names()) - errors <= names
+
+
+HUGE = 10**5000
+PLANT = pc.plants.vehicle()
+WIDE = {"A": (0.8, 1.0), "B": (0.1, 0.1), "C": (1.0, 1.0), "D": (0.0, 0.0)}
+
+
+def designed(**changes):
+    asked = {
+        "horizon": 3,
+        "budget": pc.PrivacyBudget(gdp=1.0),
+        "adjacency": pc.StateAdjacency({"position": 1.0}, times=0),
+    }
+    return pc.design_output_noise(PLANT, **{**asked, **changes})
+
+
+def bounded(**ends):
+    rates = ct.nlsys(
+        lambda t, x, u, params: [0.9 * x[0] + u[0]],
+        None,
+        states=["a"],
+        inputs=["u"],
+        outputs=["a"],
+        dt=1.0,
+    )
+    region = {"a": (0.0, 1.0), "u": (0.0, 1.0)}
+    return pc.jacobian_polytope(rates, region, bounds=WIDE | ends)
+
+
+#: Calls of each class of raw errors that fuzzing found, and what is said now.
+FOUND = {
+    "digits of an option": (lambda: designed(family=HUGE), "got a huge int"),
+    "digits of an index": (lambda: designed().covariance(HUGE), "got a huge int"),
+    "digits of a label": (lambda: designed().plot(time_unit=HUGE), "text such as"),
+    "ragged weights": (
+        lambda: designed(weight=[[1.0, [2.0]]]),
+        "weight: expected a rec",
+    ),
+    "bounds that are no pair": (
+        lambda: bounded(A=1.0),
+        "bounds A: expected a sequence",
+    ),
+    "bounds with three ends": (lambda: bounded(A=(0, 1, 2)), "got 3 entries"),
+    "a result made by hand": (
+        lambda: consensus.ConsensusResponse(squared_errors="abc"),
+        "squared_errors: expected a dict",
+    ),
+    "noise made by hand": (
+        lambda: replace(designed(), parts=[{"A": 1.0}]),
+        "parts: expected a NoisePart",
+    ),
+    "a loop made by hand": (
+        lambda: replace(pc.private_lqg(PLANT, 1, 1, 1, 1), noise=""),
+        "noise: expected an OutputNoise",
+    ),
+    "no table": (
+        lambda: pc.Gateway(designed(), grid=0.1).publish_frame(set()),
+        "frame: expected a pandas.DataFrame",
+    ),
+    "weights that leave double precision": (
+        lambda: pc.design_output_noise(
+            ct.ss(0.5, 1.0, 1.0, 0, 1.0),
+            horizon=np.inf,
+            budget=pc.PrivacyBudget(gdp=1.0),
+            adjacency=pc.DisturbanceAdjacency(1.0),
+            weight=[1e308],
+        ),
+        "leave double precision together",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", FOUND)
+def test_what_fuzzing_found_meets_an_error_of_the_library(case):
+    call, said = FOUND[case]
+    with pytest.raises(Exception) as caught:
+        call()
+    assert raised_here(caught.value), caught.value
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("area", EVERY)
 def test_wrong_arguments_meet_an_error_of_the_library(area):
     findings = fuzz(400, seed=1, areas=(area,))
     assert not findings, "\n".join(map(str, findings))
