@@ -41,7 +41,9 @@ _ROUNDED = 1e-14
 class BoundedLoss(Protocol):
     """A coordinate of symmetric loss, never above ``size``."""
 
-    size: float
+    @property
+    def size(self) -> float:
+        """The largest loss."""
 
     @property
     def gdp(self) -> float:

@@ -449,8 +449,8 @@ class Product(Saved):
         shifts = [(float_above(shift * size, 2), n) for shift, n in self.shifts]
         boxes = [(_chained(*pair, steps), n) for pair, n in self.boxes]
         radial = [
-            ((float_above(shift * size, 2), *law), n)
-            for (shift, *law), n in self.radial
+            ((float_above(shift * size, 2), dimension, rate), n)
+            for (shift, dimension, rate), n in self.radial
         ]
         losses = [shift for shift, _ in shifts] + [epsilon for (epsilon, _), _ in boxes]
         losses += [shift for (shift, *_), _ in radial]

@@ -158,10 +158,12 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     guarantee = promised(noise.plant_data, request, noise.parts, loss)
     if not _keeps(noise.guarantee, guarantee, request):
         raise PrivacyError(_ALTERED)
-    if noise.total.part(Filtered) is None:
+    design: NoiseDesign | StationaryDesign
+    filtered = noise.total.part(Filtered)
+    if filtered is None:
         design = _design_of_run(noise, guarantee)
     else:
-        design = _lasting_design(noise, guarantee)
+        design = _lasting_design(noise, filtered, guarantee)
     quoted = noise.guarantee.quoted_delta
     guarantee = replace(guarantee, quoted_delta=quoted)
     return replace(noise, guarantee=guarantee, design=design, promised=None)
@@ -176,10 +178,9 @@ def _design_of_run(noise: OutputNoise, guarantee: PrivacyGuarantee) -> NoiseDesi
 
 
 def _lasting_design(
-    noise: OutputNoise, guarantee: PrivacyGuarantee
+    noise: OutputNoise, filtered: Filtered, guarantee: PrivacyGuarantee
 ) -> StationaryDesign:
     """Return the design of filtered noise, without a lower bound."""
-    filtered = noise.total.part(Filtered)
     (secret,) = secrets_of(noise.request.adjacency, [noise.plant_data])
     if noise.horizon < math.inf:  # the cost of the whole run
         cost = float(noise.total.variances(noise.horizon).sum())
