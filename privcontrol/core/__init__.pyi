@@ -8,6 +8,7 @@ from .adjacency import (
     DirectionAdjacency as DirectionAdjacency,
     ManifoldAdjacency as ManifoldAdjacency,
 )
+from .ball_noise import BallNoise as BallNoise
 from .budget import (
     PrivacyBudget as PrivacyBudget,
     gaussian_std as gaussian_std,
@@ -20,6 +21,7 @@ from .design import (
     design_gaussian as design_gaussian,
     design_iid as design_iid,
     design_laplace as design_laplace,
+    design_noise as design_noise,
     structured_equivalent as structured_equivalent,
 )
 from .errors import (

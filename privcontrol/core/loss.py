@@ -80,6 +80,8 @@ _TAIL = 1e-15
 MOST_TRUNCATED = 2
 _LEAST_CUT = 1e-6
 _MOST_CUT = 100.0
+#: What noise beside a radial coordinate may lose without a distribution of both.
+_BARELY = 1e-7
 #: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
 _LARGEST = 1e6
 #: Doubles are multiples of a smaller power of two than this one.
@@ -570,7 +572,20 @@ class Product(Saved):
         elif epsilon > float_up(self.largest):
             left = math.nextafter(epsilon - float_up(self.largest), 0.0)
             bounds.append(float(kappa_upper(left, self._gaussian)))
+        if self._beside_radial is not None and epsilon > self._beside_radial:
+            # what the others lose at most raises each probability by no more
+            ((one, _),) = self._radial
+            left = math.nextafter(epsilon - self._beside_radial, 0.0)
+            bounds.append(float(one.delta(left)))
         return self.failing(max(min(bounds), SMALLEST_DELTA))
+
+    @cached_property
+    def _beside_radial(self) -> float | None:
+        """What all but one radial coordinate lose at most, None if there is more."""
+        if self.square or sum(n for _, n in self._radial) != 1:
+            return None
+        ((one, _),) = self._radial
+        return float_up(self.largest - decimal(one.size))
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
@@ -578,6 +593,8 @@ class Product(Saved):
         count = sum(n for _, n in self.coordinates)
         errors = max(_TRANSFORM, _POWER * count)
         if self._closed or epsilon >= self.pure or least <= errors:
+            return least
+        if self._beside_radial is not None and self._beside_radial <= _BARELY:
             return least
         if count > _CONVOLVED or self.zcdp > _LARGEST:
             return least

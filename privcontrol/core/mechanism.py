@@ -31,6 +31,7 @@ from ._linalg import (
     ball_matrix,
     column_norms,
     enclosure,
+    float_above,
     generator,
     is_quick,
     midpoints,
@@ -44,12 +45,21 @@ from ._linalg import (
 )
 from ._objects import Frozen, array_identity
 from .adjacency import Adjacency, checked_adjacency, checked_manifold, listed
+from .ball_noise import BallNoise
 from .ellipsoid import MoveBasis
 from .errors import NotRealizableError, PrivacyError, UncertifiableError, answer
 from .guarantee import PrivacyGuarantee, Scope
+from .loss import PrivacyLoss, composed
 from .manifold import AffineManifold, Moves, kernel_error, spanned
-from .noise import Noise, shifts_within, times, whiten
-from .release import Step, exact_data, exact_product, exact_release, on_grid
+from .noise import LaplaceNoise, Noise, shifts_within, times, whiten
+from .release import (
+    StandardEntry,
+    Step,
+    exact_data,
+    exact_product,
+    exact_release,
+    on_grid,
+)
 
 # -- queries ---------------------------------------------------------------------------
 
@@ -339,7 +349,7 @@ class Mechanism:
     Parameters
     ----------
     query : LinearQuery
-    noise : GaussianNoise or LaplaceNoise
+    noise : GaussianNoise, LaplaceNoise or BallNoise
         One noisy entry for each published entry.
 
     Raises
@@ -364,7 +374,7 @@ class Mechanism:
         checked_query(self.query)
         if not isinstance(self.noise, Noise):
             raise TypeError(
-                "noise: expected GaussianNoise or LaplaceNoise, got "
+                "noise: expected GaussianNoise, LaplaceNoise or BallNoise, got "
                 f"{type(self.noise).__name__}; write GaussianNoise(factor)"
             )
         if self.query.size != self.noise.size:
@@ -378,7 +388,7 @@ class Mechanism:
         """Sizes (m,) of the independent noise that a release adds beside ``noise``.
 
         It is of the noise's family, 2^-26 (Gaussian) or 2^-20 (Laplace) of each entry's
-        own. None if the noise reaches every direction or is independent.
+        own, and beside radial noise of Laplace's. None if the noise reaches every direction or is independent.
         """
         if self.noise.is_independent or self._rank == self.noise.size:
             return None
@@ -439,7 +449,10 @@ class Mechanism:
             rng = generator(rng)
             gamma = self.noise.sample(size, rng)
             if self.padding is not None:
-                gamma = gamma + type(self.noise)(self.padding).sample(size, rng)
+                family = type(self.noise)
+                if family is BallNoise:
+                    family = LaplaceNoise
+                gamma = gamma + family(self.padding).sample(size, rng)
             return on_grid(answers + gamma, grid)
         return self.release_exactly(
             x,
@@ -466,15 +479,21 @@ class Mechanism:
         ``resolution`` and ``counts`` are those of `release`.
         """
         exact, _ = self._data(x, resolution, counts)
+        noise = self.noise
+        if isinstance(noise, BallNoise):
+            factor = exact_product(np.asarray(factor), diagonal_of(noise))
         if self.padding is not None:
             factor = beside(factor, self.padding)
         column = RationalMatrix(len(exact), 1, exact)
         answers = exact_product(self.query.matrix, column).entries()
-        family = self.noise.family
+        family = "laplace" if isinstance(noise, BallNoise) else noise.family
         draws = 1 if size is None else positive_integer(size, "size", zero=True)
         released = np.empty((draws, self.query.size))
         for row in released:
-            row[:] = exact_release(answers, factor, family, grid=grid)
+            drawn: list[StandardEntry] = []
+            if isinstance(noise, BallNoise):
+                drawn = noise.entries()
+            row[:] = exact_release(answers, factor, family, grid=grid, eta=drawn)
         return released[0] if size is None else released
 
     def _data(
@@ -532,7 +551,10 @@ class Mechanism:
         """
         if self.padding is not None:
             solution = self._solution(moves, in_balls=True)
-            shifts = self._padded_shifts(moves, solution, certified)
+            padded = self._left(moves, solution, certified)
+            shifts = solution.shifts
+            if not isinstance(self.noise, BallNoise):  # else see `left`
+                shifts = self._folded(moves, shifts, padded)
             return shifts, solution.errors
         solution = self._solution(moves)
         bounds = self._bounds(solution)
@@ -594,15 +616,19 @@ class Mechanism:
             rest, bounds = enclosure(balls - factor * solution)
         return _Solution(shifts, errors, np.abs(rest), bounds + beyond)
 
-    def _padded_shifts(
-        self, moves: Moves, solution: _Solution, certified: bool
-    ) -> NDArray:
-        """Return shifts that count what a solution leaves to the padding.
+    def left(self, moves: Moves) -> float:
+        """Return what moves leave to the Laplace padding beside radial noise at most."""
+        if self.padding is None:
+            return 0.0
+        padded = self._left(moves, self._solution(moves, in_balls=True), True)
+        most = padded.sum() if moves.is_ball else padded.max()
+        return float_above(most, 2)
+
+    def _left(self, moves: Moves, solution: _Solution, certified: bool) -> NDArray:
+        """Return the shifts (M,) of what a solution leaves to the padding.
 
         Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
-        noise, so its norm bounds the shift, for any rounding of u. In the 1-norm the
-        largest entry grows: one Laplace entry with the sum of two shifts hides less than
-        the two.
+        noise, so its norm bounds the shift, for any rounding of u.
         """
         shifts = solution.shifts
         norm = self.noise.shift_norm
@@ -617,7 +643,15 @@ class Mechanism:
                     "column space of the noise; rescale the data, or add noise in every "
                     "direction"
                 )
-        joined = np.hypot if norm == 2 else np.add
+        return padded
+
+    def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
+        """Return shifts that count what is left to the padding.
+
+        In the 1-norm the largest entry grows: one Laplace entry with the sum of two shifts
+        hides less than the two.
+        """
+        joined = np.hypot if self.noise.shift_norm == 2 else np.add
         if moves.is_ball:
             whole = max(float(np.linalg.norm(shifts, 2)), np.finfo(float).tiny)
             return shifts * joined(1.0, padded.sum() / whole)
@@ -633,7 +667,7 @@ class Mechanism:
         padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.where(rest > 0, rest / padding, 0.0)
-            sizes = column_norms(units, self.noise.shift_norm)
+            sizes = column_norms(units, padding_norm(self.noise))
             return sizes * (1 + EPS * len(rest))
 
     def _refuse_bare(self, moves: Moves, bare: NDArray) -> None:
@@ -688,7 +722,22 @@ class Mechanism:
 
 def padding_of(noise: Noise) -> NDArray:
     """Return the sizes (m,) of the `Mechanism.padding` of a factor (m, r)."""
-    return _PADDING[noise.shift_norm] * column_norms(noise.factor.T)
+    sizes = noise.std if isinstance(noise, BallNoise) else column_norms(noise.factor.T)
+    return _PADDING[padding_norm(noise)] * sizes
+
+
+def padding_norm(noise: Noise) -> int:
+    """Return the norm of shifts of the padding."""
+    return 1 if isinstance(noise, BallNoise) else noise.shift_norm
+
+
+def diagonal_of(noise: BallNoise) -> RationalMatrix:
+    """Return the matrix (r, r) that makes entries of radial noise of its `entries`."""
+    size = noise.dimension
+    table = [[Rational(0)] * size for _ in range(size)]
+    for place, row in enumerate(table):
+        row[place] = noise.reciprocal
+    return RationalMatrix(table)
 
 
 def beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
@@ -722,6 +771,10 @@ def guarantee_of(
     shifts = moves.enlarged(*mechanism.shifts(moves))
     full_rank = noise.is_independent or mechanism._rank == noise.factor.shape[1]
     loss = noise.loss(shifts, moves, full_rank)
+    if isinstance(noise, BallNoise):
+        left = mechanism.left(moves)
+        if left:
+            loss = composed(loss, PrivacyLoss.laplace([[left]]))
     scope = Scope.of(
         adjacency,
         query.manifold,

@@ -265,7 +265,7 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
     1.0
     >>> rate = ball_rate(1.0, 1e-2, 2)
     >>> round(rate, 4), round(3**0.5 / rate, 4)
-    (1.0874, 1.5928)
+    (1.0871, 1.5932)
     """
     epsilon, delta, dimension = _checked(epsilon, delta, dimension)
     # one number's rate is good in any dimension: its curve is above
@@ -284,7 +284,7 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
     start = 1 / rate
     largest = 1 / _LARGEST_SIZE
     found = smallest(meets, largest, start, tolerance=_PRECISION, limit=2 * start)
-    return max(1 / found * (1 - 4 * EPS), epsilon)
+    return float(max(1 / found * (1 - 4 * EPS), epsilon))
 
 
 def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
@@ -313,7 +313,7 @@ def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
     Examples
     --------
     >>> round(truncated_radius(1.0, 1e-2, 1), 4)
-    4.4656
+    4.4649
     """
     epsilon, delta, dimension = _checked(epsilon, delta, dimension)
     if not epsilon or not delta:
@@ -330,9 +330,9 @@ def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
             f"delta: {delta:g} is so large that the noise would end within the move; "
             "choose a smaller one"
         )
-    start = epsilon - math.log(delta) + 2 * dimension
+    start = epsilon - math.log(delta) + 2.0 * dimension
     bound = smallest(meets, epsilon, start, tolerance=_PRECISION, limit=1e6)
-    return bound / epsilon * (1 + 8 * EPS)
+    return float(bound / epsilon * (1 + 8 * EPS))
 
 
 def _checked(epsilon: float, delta: float, dimension: int) -> tuple[float, float, int]:

@@ -1,0 +1,294 @@
+"""Noise of some numbers whose joint law is radial: a shape times |g'| g.
+
+In few dimensions it is smaller than Gaussian noise that keeps the same epsilon and delta.
+Its typical loss is larger for that: `PrivacyLoss.radial` is the whole curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammainc
+
+from ._linalg import (
+    Ball,
+    Rational,
+    column_norms,
+    float_above,
+    positive_number,
+    rational,
+    real_array,
+    smallest,
+    working_bits,
+)
+from ._objects import array_identity
+from .budget import PrivacyBudget
+from .ellipsoid import MoveBasis, Shape, gaussian_shape
+from .loss import MOST_TRUNCATED, PrivacyLoss
+from .manifold import Moves
+from .noise import Noise
+from .release import (
+    MORE_BITS,
+    SYSTEM_BITS,
+    BitSource,
+    GaussianEntry,
+    StandardEntry,
+)
+
+#: Relative precision of the size that several releases may have.
+_PRECISION = 1e-6
+#: The least share of draws that a radius may leave.
+_LEAST_KEPT = 1e-3
+
+
+class BallNoise(Noise):
+    """gamma = factor @ eta, eta of joint density proportional to exp(-rate |eta|).
+
+    The law is radial, so all moves within the ellipsoid of the factor cost no more than
+    those on its boundary, (rate, 0) in differential privacy and less in delta at any
+    smaller epsilon. With a ``bound`` there is no eta beyond that radius, and with a small
+    probability a neighbour is excluded with certainty.
+
+    Parameters
+    ----------
+    factor : array_like, shape (m, r)
+        Lambda, in the unit of what is published.
+    rate : float
+        Positive. `ball_rate` has that of a budget.
+    bound : float, optional
+        Radius in which eta lies, for one or two dimensions r; `truncated_radius` has that
+        of a budget.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, the factor has another shape, or noise with a bound
+        has more than two dimensions.
+    TypeError
+        If an argument is not real.
+
+    Examples
+    --------
+    >>> from privcontrol.core import ball_rate
+    >>> noise = BallNoise([[2.0]], rate=ball_rate(1.0, 1e-2, 1))
+    >>> noise.std.round(4), noise.sample(3, rng=0).shape
+    (array([2.7727]), (3, 1))
+    """
+
+    family = "ball"
+    shift_norm = 2
+    quoted_delta = 1e-5
+    needs_delta = False
+
+    rate: float
+    bound: float
+
+    def __init__(
+        self, factor: ArrayLike, *, rate: float, bound: float = math.inf
+    ) -> None:
+        array = real_array(factor, "factor")
+        if array.ndim != 2 or not array.size:
+            raise ValueError(f"factor: expected shape (m, r), got {array.shape}")
+        rate = positive_number(rate, "rate")
+        if bound != math.inf:
+            bound = positive_number(bound, "bound")
+            if array.shape[1] > MOST_TRUNCATED:
+                raise ValueError(
+                    f"bound: expected a factor of at most {MOST_TRUNCATED} columns, got "
+                    f"{array.shape[1]}; leave the bound out"
+                )
+        family = "ball" if bound == math.inf else "truncated"
+        self._set(factor=array, rate=rate, bound=bound, family=family)
+        if self._kept < _LEAST_KEPT:
+            raise ValueError(
+                f"bound: expected a radius that leaves {_LEAST_KEPT:g} of the law, got "
+                f"{bound}; choose a larger one"
+            )
+
+    def __reduce__(self) -> tuple:
+        return _made, (self.factor, self.rate, self.bound)
+
+    def _identity(self) -> tuple:
+        return (*array_identity(self.factor), self.rate, self.bound)
+
+    @property
+    def dimension(self) -> int:
+        """Number of entries r of eta."""
+        return self.factor.shape[1]
+
+    @property
+    def _radius(self) -> float:
+        """The bound in units of 1 / rate."""
+        return self.rate * self.bound
+
+    @property
+    def _kept(self) -> float:
+        """The share of the law without a bound that lies within it."""
+        if self.bound == math.inf:
+            return 1.0
+        return float(gammainc(self.dimension, self._radius))
+
+    @property
+    def unit_variance(self) -> float:  # type: ignore[override]
+        """Variance of one entry of eta."""
+        r = self.dimension
+        variance = (r + 1) / self.rate**2
+        if self.bound == math.inf:
+            return variance
+        return variance * float(gammainc(r + 2, self._radius)) / self._kept
+
+    def scaled(self, gain: float) -> Self:
+        """Return the same noise, ``gain`` times as large."""
+        return type(self)(self.factor * gain, rate=self.rate, bound=self.bound)
+
+    # -- the law -----------------------------------------------------------------------
+
+    def standard(  # type: ignore[override]
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray:
+        count, _ = shape
+        eta = self._unbounded(rng, count)
+        beyond = np.flatnonzero(column_norms(eta.T) > self.bound)
+        while beyond.size:
+            eta[beyond] = self._unbounded(rng, len(beyond))
+            left = column_norms(eta[beyond].T) > self.bound
+            beyond = beyond[left]
+        return eta
+
+    def _unbounded(self, rng: np.random.Generator, count: int) -> NDArray:
+        r = self.dimension
+        lengths = np.sqrt(rng.chisquare(r + 1, size=count))
+        return rng.standard_normal((count, r)) * lengths[:, None] / self.rate
+
+    def log_likelihood_ratio(  # type: ignore[override]
+        self, eta: NDArray, shift: NDArray
+    ) -> NDArray:
+        moved = column_norms(eta - shift)
+        losses = self.rate * (moved - column_norms(eta))
+        return np.where(moved > self.bound, np.inf, losses)
+
+    def loss(  # type: ignore[override]
+        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
+        size = moves.worst_shift(shifts, self.shift_norm)
+        attained = moves.attaining(shifts, self.shift_norm)
+        return self.loss_of_size(size, attained, moves.exact and full_rank)
+
+    def loss_of_columns(  # type: ignore[override]
+        self,
+        shifts: NDArray,
+        moves: Iterable[int] | None = None,
+        attained: tuple[int, ...] = (),
+    ) -> PrivacyLoss:
+        size = float_above(column_norms(shifts).max(), 4 + len(shifts))
+        return self.loss_of_size(size, attained)
+
+    def loss_of_size(  # type: ignore[override]
+        self, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> PrivacyLoss:
+        size = float_above(self.rate * size, 2)
+        return PrivacyLoss.radial(size, self.dimension, self._radius, attained, exact)
+
+    def allowed_shift(  # type: ignore[override]
+        self, budget: PrivacyBudget, releases: int = 1
+    ) -> float:
+        def meets(scale: float) -> bool:
+            loss = self.loss_of_size(1 / scale)
+            return loss.released(releases).satisfies(budget)
+
+        scale = smallest(meets, 0.0, self.rate, tolerance=_PRECISION, limit=1e300)
+        return math.nextafter(1 / scale, 0.0)
+
+    @staticmethod
+    def shape(basis: MoveBasis, rows: NDArray, *, counted: int | None = None) -> Shape:
+        return gaussian_shape(basis, rows, counted=counted)
+
+    # -- exact releases ----------------------------------------------------------------
+
+    @cached_property
+    def reciprocal(self) -> Rational:
+        """1 / rate, exactly, the size of the `entries` in units of the factor."""
+        return 1 / rational(self.rate)
+
+    def entries(self, source: BitSource = SYSTEM_BITS) -> list[StandardEntry]:
+        """Draw rate eta, entries whose joint density is exp(-|eta|) within the bound.
+
+        They are Gaussian numbers times one length, that of r + 1 others. What lies beyond
+        the bound is drawn again.
+        """
+        while True:
+            length = _Length(source, self.dimension + 1)
+            numbers = [GaussianEntry(source) for _ in range(self.dimension)]
+            if self.bound == math.inf or self._lies_within(length, numbers):
+                return [_RadialEntry(number, length) for number in numbers]
+
+    def _lies_within(self, length: _Length, numbers: list[GaussianEntry]) -> bool:
+        """Decide with as many bits as it takes whether entries lie within the bound."""
+        while True:
+            with working_bits(2 * length.count):
+                most = Ball(rational(self.rate) * rational(self.bound))
+                size = length.ball() * _norm(numbers)
+            if size.is_finite() and size <= most:
+                return True
+            if size.is_finite() and size > most:
+                return False
+            length.refine()
+            for number in numbers:
+                number.refine()
+
+
+def _made(factor: NDArray, rate: float, bound: float) -> BallNoise:
+    return BallNoise(factor, rate=rate, bound=bound)
+
+
+def _norm(numbers: Iterable[StandardEntry]) -> Ball:
+    """Return an interval of the root of the sum of squares."""
+    total = Ball(0)
+    for number in numbers:
+        ball = number.ball()
+        total = total + ball * ball
+    return total.sqrt()
+
+
+class _Length:
+    """The length of a vector of standard Gaussian numbers."""
+
+    def __init__(self, source: BitSource, count: int) -> None:
+        self._numbers = [GaussianEntry(source) for _ in range(count)]
+
+    @property
+    def count(self) -> int:
+        return self._numbers[0].count
+
+    def refine(self, count: int = MORE_BITS) -> None:
+        for number in self._numbers:
+            number.refine(count)
+
+    def ball(self) -> Ball:
+        return _norm(self._numbers)
+
+
+class _RadialEntry(StandardEntry):
+    """One of some Gaussian numbers that share a random length."""
+
+    def __init__(self, number: GaussianEntry, length: _Length) -> None:
+        self._number = number
+        self._length = length
+        self._known = None
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return max(self._number.count, self._length.count)
+
+    def refine(self, count: int = MORE_BITS) -> None:
+        self._number.refine(count)
+        self._length.refine(count)
+        self._known = None
+
+    def _enclosure(self) -> Ball:
+        return self._number.ball() * self._length.ball()
