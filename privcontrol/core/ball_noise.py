@@ -219,7 +219,7 @@ class BallNoise(Noise):
         """Draw rate eta, entries whose joint density is exp(-|eta|) within the bound.
 
         They are Gaussian numbers times one length, that of r + 1 others. What lies beyond
-        the bound is drawn again.
+        the bound is drawn again. ``source`` is where the random bits come from.
         """
         while True:
             length = _Length(source, self.dimension + 1)
