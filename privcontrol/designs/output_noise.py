@@ -119,8 +119,8 @@ class OutputNoise(SummedNoise, Saved):
         promise = replace(self.guarantee, correlations=None)
         saved["guarantee"] = promise
         if self.request is not None:  # of which all words follow
-            names = ("loss", "releases", "quoted_delta")
-            saved["guarantee"] = {name: getattr(promise, name) for name in names}
+            kept = ("loss", "releases", "quoted_delta")
+            saved["guarantee"] = {name: getattr(promise, name) for name in kept}
         return {"plant": self.plant_data, **saved}
 
     @classmethod

@@ -118,6 +118,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int, nargs="?", default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--operator", choices=OPERATORS, help="only this one")
     parser.add_argument("--seconds", type=float, default=240, help="for each mutant")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -127,6 +128,8 @@ def main():
         for part in ("privcontrol", "tests"):
             shutil.copytree(ROOT / part, folder / part)
         every = list(mutants(folder))
+        if given.operator:
+            every = [mutant for mutant in every if mutant.operator == given.operator]
         chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
         environment = os.environ | {
             "PYTHONPATH": str(folder),
