@@ -103,7 +103,7 @@ def _cheaper_apart(
     lasting = root_from_rest(problem)
     if lasting is not None:
         shapes.append(lasting)
-    shapes += _with_larger_floors(problem, responses)
+    shapes += _with_larger_floors(problem, shape, responses)
     sized = []
     for number, root in enumerate(shapes):
         with piece(number, len(shapes)):
@@ -112,10 +112,14 @@ def _cheaper_apart(
     return min(sized, key=lambda each: each.cost)
 
 
-def _with_larger_floors(problem: DesignProblem, responses: Responses) -> list[NDArray]:
+def _with_larger_floors(
+    problem: DesignProblem, shape: NDArray, responses: Responses
+) -> list[NDArray]:
     """Roots (m, r) of the cheapest covariances beside larger floors, and of what is added.
 
-    The floors are shares of independent noise that hides the secret.
+    The floors are shares of independent noise that hides the secret. In many dimensions,
+    where each design takes seconds, they are added to the ``shape`` (m, r) of the floor
+    that is there.
     """
     size = len(problem.floor)
     independent = shift_sizes(np.eye(size), responses).max() / problem.allowed
@@ -124,7 +128,9 @@ def _with_larger_floors(problem: DesignProblem, responses: Responses) -> list[ND
         floor = np.maximum(problem.floor_std, share * independent)
         request = replace(problem.request, floor=floor)
         larger = replace(problem, request=request)
-        beyond, _ = _cheapest(larger, responses, _OF_A_TRY)
+        beyond = shape
+        if size < _MANY:
+            beyond, _ = _cheapest(larger, responses, _OF_A_TRY)
         added = np.sqrt(larger.floor**2 - problem.floor**2)
         roots.append(np.hstack([beyond, np.diag(added)]))
     return roots
