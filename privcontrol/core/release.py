@@ -363,7 +363,9 @@ def exact_numbers(
                 "values"
             )
         elif isinstance(entry, _EXACT) and double != 0:  # else it may fill the memory
-            values.append(Rational(*entry.as_integer_ratio()))
+            if isinstance(entry, Decimal):
+                entry = Fraction(entry)
+            values.append(Rational(int(entry.numerator), int(entry.denominator)))
         else:
             values.append(rational(double))
     return values, doubles
