@@ -41,7 +41,7 @@ KNOWN = {"P0": 0.3**2, "initial_state": START, "QN": 0.01**2, "RN": 0.02**2}
 
 
 class Planner:
-    """An MPC: parametrised once, solved by OSQP at every sample."""
+    """An MPC: parametrised once, solved by Clarabel at every sample."""
 
     def __init__(self, margins):
         self.margins = margins  # (walls, T)
@@ -64,7 +64,7 @@ class Planner:
         ahead = round(t / STEP) + 1 + np.arange(AHEAD)
         kept = self.margins[:, np.minimum(ahead, HORIZON - 1)]
         self.now.value, self.below.value = estimate, LIMITS[:, None] - kept
-        self.problem.solve(solver=cp.OSQP, eps_abs=1e-6, eps_rel=1e-6)
+        self.problem.solve(solver=cp.CLARABEL)
         return self.speed.value[:, 0]
 
 

@@ -19,9 +19,9 @@ spec.loader.exec_module(mutants)
 #: What objects show besides numbers of their own: settings, parts, data, texts, doors.
 NO_NUMBERS = {
     "PrivacyGuarantee": "black_box compose correlations exact explain from_dict horizon "
-    "in_window loss releases satisfies scope sentence to_dict",
+    "in_window loss record releases satisfies scope sentence to_dict",
     "OutputNoise": "design draw factor family horizon initial_state_covariance inputs law "
-    "outputs over parts plant plant_data plot promised request responses sample samples "
+    "outputs over parts plant plant_data plot promised record request responses sample samples "
     "save scale signal stream system timepts total with_std",
     "PrivateLoop": "G K L N Q QN R RN closed_loop controller cost_rows design dynamics "
     "form guarantee history horizon known_design knows_noise law name never_ends noise "

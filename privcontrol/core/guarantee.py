@@ -19,7 +19,7 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import reduce
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ from .loss import (
     scaled,
 )
 from .manifold import AffineManifold
+from .record import Curator, Record, record
 from .repetition import Change, Correlations
 
 
@@ -660,6 +661,35 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
         return dict(encode(self))
 
+    def record(self, **known: Unpack[Curator]) -> Record:
+        """Return the record for the registry of deployments of OpenDP and NIST.
+
+        It is a dictionary, and its text is YAML. What only the curator knows stays empty
+        unless it is passed; the registry refuses it so.
+
+        Parameters
+        ----------
+        name : str, optional
+            Of what is published.
+        curators : sequence of str, optional
+            Who publishes it. They are the record's authors too.
+        use : str, optional
+            What it is for.
+        region : str, optional
+            Which the data describe.
+        date : datetime.date or str, optional
+            Of the first publication, a text as "2026-12-31".
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=0.5)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> known.record()["deployment"]["privacy_loss"]["privacy_parameters"]
+        {'epsilon': 0.5, 'delta': 0.0, 'rho': 0.125}
+        """
+        return record(self, **known)
+
     @classmethod
     def from_dict(cls, data: dict) -> PrivacyGuarantee:
         """Return the guarantee that `to_dict` wrote.
@@ -926,10 +956,14 @@ class PrivacyGuarantee(Accounted, Saved):
             lines.append(f"{label}:".ljust(_MARGIN) + _in_one_line(clauses))
         return "\n".join(lines)
 
+    def _labels(self) -> dict[str, str]:
+        """Return the whole guarantee in words, by label."""
+        rows = self._summary() | self._details()
+        return {label: "; ".join(text) for label, text in rows.items()}
+
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = self._summary() | self._details()
-        return html_table({label: "; ".join(text) for label, text in rows.items()})
+        return html_table(self._labels())
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import control as ct
 import numpy as np
@@ -31,6 +31,7 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope, shown
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
+from ..core.record import Curator, Record, of_run, record
 from ..noise.iosystem import (
     create_noise_iosystem,
     entering,
@@ -437,6 +438,14 @@ class OutputNoise(SummedNoise, Saved):
         scope = replace(scope, assumptions=(*clauses, *kept), models=fingerprints)
         found = replace(self.guarantee, loss=loss, scope=scope, correlations=None)
         return found if region is None else with_miss(found, region.miss)
+
+    def record(self, **known: Unpack[Curator]) -> Record:
+        """Return the record for the registry of deployments of OpenDP and NIST.
+
+        That of the guarantee, with what the noise is and who has to be trusted; see
+        `PrivacyGuarantee.record` for the parameters.
+        """
+        return record(self.guarantee, of_run(self.guarantee, repr(self)), **known)
 
     def save(self, path: str | Path) -> None:
         """Write the noise to a design file, which `privcontrol.load` certifies again.

@@ -35,6 +35,7 @@ from ..core._objects import (
     write,
 )
 from ..core.guarantee import shown
+from ..core.record import Curator, Record
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
 from ..response import PrivateResponse
@@ -509,6 +510,26 @@ class PrivateLoop(LoopData):
         refuse_moments(self, "report")
         return write_report(self, path, time_unit, units)
 
+    def record(self, **known: Unpack[Curator]) -> Record:
+        """Return the record for the registry of deployments of OpenDP and NIST.
+
+        That of the noise, with what is done to its outputs afterwards; see
+        `PrivacyGuarantee.record` for the parameters.
+
+        Raises
+        ------
+        ValueError
+            If the loop has no noise.
+        """
+        if self.noise is None:
+            raise ValueError(
+                "record: expected a loop that promises something, got one without noise; "
+                "pass noise="
+            )
+        found = self.noise.record(**known)
+        found["deployment"]["accounting"]["post_processing"] = _AFTERWARDS
+        return found
+
     def save(self, path: str | Path) -> None:
         """Write plant, controller, weights and noise to a file for `privcontrol.load`.
 
@@ -554,6 +575,10 @@ _STYLE = (
     "vertical-align:top}img{max-width:100%}"
 )
 _HIDDEN = "cannot be estimated"
+_AFTERWARDS = (
+    "The controller reads the published outputs alone. Its estimates and inputs are "
+    "post-processing, and so is a change of the controller that is made from them."
+)
 _UNSTABLE = "The loop is not stable, and has no steady state."
 
 
