@@ -49,7 +49,7 @@ from .loss import (
     scaled,
 )
 from .manifold import AffineManifold
-from .record import Curator, Record, record
+from .record import Curator, Record, curated, record
 from .repetition import Change, Correlations
 
 
@@ -661,6 +661,7 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
         return dict(encode(self))
 
+    @curated
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 

@@ -11,12 +11,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date as Date
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
+
+from ._objects import helpful_arguments
 
 if TYPE_CHECKING:
     from .guarantee import PrivacyGuarantee
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 #: Whose data changes hands, for noise that is added beside a plant.
 _TRUST = (
@@ -35,6 +40,11 @@ class Curator(TypedDict, total=False):
     use: str
     region: str
     date: Date | str
+
+
+def curated(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """Decorate a method that takes what the curator knows, packed."""
+    return helpful_arguments(function, {"Unpack[Curator]": Curator})
 
 
 class Record(dict):
@@ -62,7 +72,7 @@ def record(
     if isinstance(curators, str):
         raise TypeError("curators: expected a sequence of names, got one text")
     day = date.isoformat() if isinstance(date, Date) else date
-    basic = {
+    basic: dict[str, object] = {
         "name": name,
         "data_curators": list(curators),
         "description": guarantee.sentence,

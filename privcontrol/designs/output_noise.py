@@ -31,7 +31,7 @@ from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee, Scope, shown
 from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
-from ..core.record import Curator, Record, of_run, record
+from ..core.record import Curator, Record, curated, of_run, record
 from ..noise.iosystem import (
     create_noise_iosystem,
     entering,
@@ -439,6 +439,7 @@ class OutputNoise(SummedNoise, Saved):
         found = replace(self.guarantee, loss=loss, scope=scope, correlations=None)
         return found if region is None else with_miss(found, region.miss)
 
+    @curated
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 

@@ -35,7 +35,7 @@ from ..core._objects import (
     write,
 )
 from ..core.guarantee import shown
-from ..core.record import Curator, Record
+from ..core.record import Curator, Record, curated
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
 from ..response import PrivateResponse
@@ -510,6 +510,7 @@ class PrivateLoop(LoopData):
         refuse_moments(self, "report")
         return write_report(self, path, time_unit, units)
 
+    @curated
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
