@@ -686,8 +686,9 @@ class PrivacyGuarantee(Accounted, Saved):
         >>> from privcontrol.core import *
         >>> budget = PrivacyBudget(epsilon=0.5)
         >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
-        >>> known.record()["deployment"]["privacy_loss"]["privacy_parameters"]
-        {'epsilon': 0.5, 'delta': 0.0, 'rho': 0.125}
+        >>> loss = known.record(name="A room")["deployment"]["privacy_loss"]
+        >>> loss["privacy_unit"] == known.scope.statement
+        True
         """
         return record(self, **known)
 

@@ -13,12 +13,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date as Date
-from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar
 
 from ._objects import helpful_arguments
-
-if TYPE_CHECKING:
-    from .guarantee import PrivacyGuarantee
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -30,6 +27,29 @@ _TRUST = (
     "and the guarantee."
 )
 _STREAM = "One value per sample. The parameters are those of the whole run"
+
+
+class Promise(Protocol):
+    """What a record asks of a guarantee."""
+
+    @property
+    def scope(self) -> Any: ...
+
+    @property
+    def releases(self) -> int: ...
+
+    @property
+    def quoted_delta(self) -> float: ...
+
+    @property
+    def zcdp(self) -> float: ...
+
+    @property
+    def sentence(self) -> str: ...
+
+    def epsilon(self, delta: float) -> float: ...
+
+    def _labels(self) -> dict[str, str]: ...
 
 
 class Curator(TypedDict, total=False):
@@ -59,7 +79,7 @@ class Record(dict):
 
 
 def record(
-    guarantee: PrivacyGuarantee,
+    guarantee: Promise,
     known: Mapping[str, Mapping[str, object]] | None = None,
     *,
     name: str = "",
@@ -90,7 +110,7 @@ def record(
     return Record(url_slug=slug, status="Draft", tier=3, deployment=deployment)
 
 
-def of_run(guarantee: PrivacyGuarantee, noise: str) -> dict[str, dict[str, object]]:
+def of_run(guarantee: Promise, noise: str) -> dict[str, dict[str, object]]:
     """Return what is known where noise, named in words, is added beside a plant."""
     labels = guarantee._labels()
     return {
@@ -110,7 +130,7 @@ def of_run(guarantee: PrivacyGuarantee, noise: str) -> dict[str, dict[str, objec
     }
 
 
-def _promised(guarantee: PrivacyGuarantee) -> dict[str, dict[str, object]]:
+def _promised(guarantee: Promise) -> dict[str, dict[str, object]]:
     scope = guarantee.scope
     labels = guarantee._labels()
     delta = guarantee.quoted_delta
