@@ -46,6 +46,10 @@ _PRECISION = 1e-6
 _LEAST_KEPT = 1e-3
 
 
+#: The laws of radial noise by name, whole and cut off at a radius.
+RADIAL_LAWS = ("ball", "truncated")
+
+
 class BallNoise(Noise):
     """gamma = factor @ eta, eta of joint density proportional to exp(-rate |eta|).
 
@@ -151,8 +155,11 @@ class BallNoise(Noise):
     def standard(  # type: ignore[override]
         self, rng: np.random.Generator, shape: tuple[int, ...]
     ) -> NDArray:
-        count, _ = shape
-        eta = self._unbounded(rng, count)
+        if not shape[-1]:  # nothing is drawn
+            return np.zeros(shape)
+        if len(shape) == 1:
+            return self.standard(rng, (1, *shape))[0]
+        eta = self._unbounded(rng, shape[0])
         beyond = np.flatnonzero(column_norms(eta.T) > self.bound)
         while beyond.size:
             eta[beyond] = self._unbounded(rng, len(beyond))

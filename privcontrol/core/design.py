@@ -739,11 +739,13 @@ def design_noise(
     request = _Request.of(query, adjacency, budget, weight, releases)
     if family is not None:
         one_of(family, "family", (*_LAWS, "auto"))
-    asked = _LAWS if family == "auto" else (family,)
-    if family is None:
-        asked = ("laplace", "ball") if budget.pure else ("gaussian",)
+    asked: tuple[str, ...]
     if family == "auto":
         asked = _possible_laws(request)
+    elif family is not None:
+        asked = (family,)
+    else:
+        asked = ("laplace", "ball") if budget.pure else ("gaussian",)
     found = {law: _of_law(request, law) for law in asked}
     options = [_option(law, design, releases) for law, design in found.items()]
     options.sort(key=lambda option: option.cost)
@@ -773,11 +775,15 @@ def _possible_laws(request: _Request) -> tuple[str, ...]:
 def _of_law(request: _Request, law: str) -> NoiseDesign:
     """Return the design of one law."""
     query, adjacency, budget = request.query, request.adjacency, request.budget
-    options = {"weight": request.weight, "releases": request.releases}
+    weight, releases = request.weight, request.releases
     if law == "gaussian":
-        return design_gaussian(query, adjacency, budget, **options)
+        return design_gaussian(
+            query, adjacency, budget, weight=weight, releases=releases
+        )
     if law == "laplace":
-        return design_laplace(query, adjacency, budget, **options)
+        return design_laplace(
+            query, adjacency, budget, weight=weight, releases=releases
+        )
     shape, lower_bound = _cheapest(request, GaussianNoise)
     dimension = shape.shape[1]
     if law == "ball":

@@ -481,7 +481,9 @@ class Mechanism:
         exact, _ = self._data(x, resolution, counts)
         noise = self.noise
         if isinstance(noise, BallNoise):
-            factor = exact_product(np.asarray(factor), diagonal_of(noise))
+            if not isinstance(factor, RationalMatrix):
+                factor = rational_matrix(factor)
+            factor = factor * diagonal_of(noise)
         if self.padding is not None:
             factor = beside(factor, self.padding)
         column = RationalMatrix(len(exact), 1, exact)

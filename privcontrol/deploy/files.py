@@ -221,6 +221,13 @@ def _covers(row: Product, other: Product) -> bool:
     """
     if row.boxes != other.boxes or row.square < other.square * (1 - _ROUNDING):
         return False
+    laws = [[law[1:] for law, _ in each.radial] for each in (row, other)]
+    counted = [[count for _, count in each.radial] for each in (row, other)]
+    if laws[0] != laws[1] or counted[0] != counted[1]:
+        return False
+    for (own, _), (its, _) in zip(row.radial, other.radial):
+        if own[0] < its[0] * (1 - float(_ROUNDING)):
+            return False
     sizes, counts = _table(row)
     its, many = _table(other)
     places = np.searchsorted(counts.cumsum(), many.cumsum())

@@ -43,7 +43,13 @@ from .problem import (
 from .region_design import of_region, of_varying_plant, with_cheapest_floor
 from .request import Models, Request, check_models, check_size, joined
 from .robust import floored
-from .structured import constrained_shape, independent, own_shape, structured
+from .structured import (
+    constrained_shape,
+    independent,
+    own_shape,
+    radial,
+    structured,
+)
 
 #: Relative difference of costs that are alike, which may be rounding.
 _ALIKE = 1e-6
@@ -108,10 +114,13 @@ def design_output_noise(
         the run time of its design grows with the cube of the horizon, and memory with the
         square of T p. From 50 samples on it is noise of low order wherever that is
         certified to be within ``gap``.
-    family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace"}, optional
+    family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace", "ball", "truncated", "auto"}, optional
         Structured noise, or independent noise of one size on every sample and output.
         Laplace noise gives pure differential privacy (delta = 0); its shape is a local
-        optimum.
+        optimum. "ball" and "truncated" are radial noise of states over a horizon without
+        a floor, see `core.BallNoise`; "truncated" is for one or two directions. "auto" is
+        the cheapest law of these and the first two that keeps an epsilon and delta, and
+        Gaussian noise for everything that the others do not cover.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
@@ -222,8 +231,10 @@ def design_output_noise(
     """
     plant = Plant.of(sys)
     _check_loop(weight, plant)
+    is_open = family == "auto"
+    law = "gaussian" if is_open else family
     request = Request(
-        horizon, budget, joined(adjacency), family, releases, order=order, gap=gap
+        horizon, budget, joined(adjacency), law, releases, order=order, gap=gap
     ).of_plant(
         plant,
         floor=floor,
@@ -233,6 +244,8 @@ def design_output_noise(
         covariance=covariance,
         scale=scale,
     )
+    if is_open and not isinstance(floor, str) and constraints is None:
+        request = _of_cheapest_law(request, plant, weight)
     check_models(request, plant, max_std)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
@@ -252,6 +265,27 @@ def design_output_noise(
     if is_alone and not isinstance(models, str):
         warn_user(_EXACT_MODEL)
     return noise
+
+
+def _of_cheapest_law(request: Request, plant: Plant, weight: Weight) -> Request:
+    """Return the request with the law of least cost that keeps its budget."""
+    budget = request.budget
+    is_plain = request.floor is None and request.factor is None
+    covered = is_plain and not any(refuses(request) for refuses in _OF_RADIAL.values())
+    if not covered or not budget.epsilon:
+        return request
+    laws = ["laplace", "ball"]
+    if not budget.pure:
+        laws = ["gaussian", *laws, "truncated"]
+    costs = {}
+    for law in laws:
+        try:
+            noise = designed(replace(request, family=law), plant, weight=weight)
+        except ValueError:  # more directions than the law is for
+            continue
+        costs[law] = noise.design.cost
+    least = min(costs.values()) * (1 + _ALIKE)
+    return replace(request, family=next(law for law in costs if costs[law] <= least))
 
 
 def _constrained(
@@ -322,6 +356,7 @@ def _independent(problem: DesignProblem, found: SizedNoise) -> SizedNoise | None
     """Return independent noise of the same promise, None if it does not cost less."""
     request = problem.request
     is_own = request.factor is not None or request.family.startswith("iid-")
+    is_own |= problem.is_radial
     was_tried = request.has_models and request.drawn_afresh
     most = found.cost * (1 - _ALIKE)
     if is_own or was_tried or most <= found.bound:
@@ -449,8 +484,23 @@ _OF_REGION: dict[str, Condition] = {
     ),
 }
 
+#: What radial noise does not cover, by what a user would have to give up.
+_OF_RADIAL: dict[str, Condition] = {
+    "horizon: radial noise hides states over a finite horizon; pass one, or "
+    'family="gaussian"': lambda request: request.horizon == math.inf,
+    "adjacency: radial noise hides states, got a disturbance or a ball of states beside "
+    'other secrets; pass family="gaussian"': lambda request: is_dense(
+        request.adjacency
+    ),
+    "models: radial noise has no floor, so it is for the exact plant; pass "
+    'family="gaussian" with a floor': lambda request: request.has_models,
+    "resolution: readings on a grid leave the column space of structured noise; pass "
+    'family="gaussian" with a floor': lambda request: request.resolution is not None,
+}
+
 #: The first design whose condition holds is taken.
 DESIGNS = (
+    Design(lambda problem: problem.is_radial, radial, _OF_RADIAL, 0),
     Design(
         lambda problem: problem.request.has_models and problem.request.drawn_afresh,
         of_varying_plant,

@@ -39,7 +39,15 @@ from ..noise.iosystem import (
     plot_samples,
     plot_spectrum,
 )
-from ..noise.parts import Correlated, Pricing, Structured, SummedNoise, White
+from ..noise.parts import (
+    Correlated,
+    Pricing,
+    Radial,
+    Structured,
+    SummedNoise,
+    White,
+    noise_of_run,
+)
 from ..noise.shift import World, certify, grid_shift
 from ..regions.region import region_of
 from ..secrets.disturbance import query_of
@@ -256,6 +264,8 @@ class OutputNoise(SummedNoise, Saved):
         loss = _beside_miss(self.guarantee, own_loss(scaled))
         together = loss.released(request.releases)
         delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
+        if self.total.part(Radial) is not None:  # within a bound it may fail openly
+            delta = together.failure
         if delta or self.family != "gaussian":
             least = float_above(together.epsilon(delta), 2)
             budget = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
@@ -269,7 +279,7 @@ class OutputNoise(SummedNoise, Saved):
         design = replace(
             old,
             mechanism=Mechanism(
-                old.mechanism.query, self.law(old.mechanism.noise.factor * gain)
+                old.mechanism.query, noise_of_run(parts, self.horizon, self.family)
             ),
             guarantee=guarantee,
             cost=old.cost * gain**2,

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core._linalg import EPS, RationalMatrix, rational_matrix, real_array
 from ..core.adjacency import Adjacency
+from ..core.ball_noise import RADIAL_LAWS
 from ..core.budget import scale_to_budget
 from ..core.design import NoiseDesign, quoted, universal_share
 from ..core.ellipsoid import weight_root
@@ -31,6 +32,7 @@ from ..noise.parts import (
     NoisePart,
     PartSum,
     Pricing,
+    Radial,
     Structured,
     White,
     noise_of_run,
@@ -50,6 +52,7 @@ from ..systems.powers import told_directions
 from .output_noise import OutputNoise, model_clause, with_miss
 from .request import Request
 
+_EXCLUDED = "with probability up to delta, that the secret was another one"
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
@@ -62,6 +65,8 @@ _ROUNDED_RANK = 1e-9
 #: beside a floor has to grow than its excess.
 _HOPELESS = 1.01
 _STEEPEST = 4
+#: Relative step by which radial noise grows that misses its budget.
+_RADIAL_STEP = 1e-10
 #: Shifts for which noise of double precision is designed, and their reciprocals.
 _LARGEST_SHIFT = 1e100
 
@@ -97,8 +102,21 @@ class DesignProblem:
 
     @cached_property
     def family(self) -> type[Noise]:
-        """The law of the noise, whether structured or independent."""
-        return family_of(self.request.family.removeprefix("iid-"))
+        """The law of the noise, whether structured or independent.
+
+        Radial noise is shaped and sized as Gaussian noise is.
+        """
+        return GaussianNoise if self.is_radial else family_of(self.law)
+
+    @property
+    def law(self) -> str:
+        """The law's name."""
+        return self.request.family.removeprefix("iid-")
+
+    @property
+    def is_radial(self) -> bool:
+        """Return whether all entries of the noise share one length."""
+        return self.law in RADIAL_LAWS
 
     @cached_property
     def moves(self) -> Moves:
@@ -158,10 +176,12 @@ class DesignProblem:
         """Return the loss of noise for this request."""
         request = self.request
         world = request.world(self.plant)
-        return certify(parts, request.adjacency, world, self.family.family)
+        return certify(parts, request.adjacency, world, self.law)
 
     def excess(self, loss: PrivacyLoss) -> float:
         """Return how many times too small noise of a loss is."""
+        if self.is_radial:
+            return 1.0  # their sizes miss a budget by rounding only
         shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
@@ -267,10 +287,9 @@ def finished(
     else:
         universal = math.nan
         bound = min(known, sized.cost)  # above by rounding, or NaN
-        if problem.family is GaussianNoise and not problem.floor_std.any():
+        if problem.law == "gaussian" and not problem.floor_std.any():
             universal = bound * universal_share(loss.gdp)
-        family = problem.family.family
-        noise = noise_of_run(sized.parts, problem.horizon, family)
+        noise = noise_of_run(sized.parts, problem.horizon, problem.law)
         structured = PartSum(sized.parts).part(Structured)
         design = NoiseDesign(
             Mechanism(problem.query, noise),
@@ -284,7 +303,7 @@ def finished(
     return OutputNoise(
         plant,
         problem.horizon,
-        problem.family.family,
+        problem.law,
         sized.parts,
         guarantee,
         design,
@@ -306,7 +325,8 @@ def _within_budget(
         loss = problem.certify(grown.parts)
         if loss.released(request.releases).satisfies(request.budget):
             return (grown, loss), 1.0
-        excess = max(problem.excess(loss), 1 + EPS)
+        least = _RADIAL_STEP if problem.is_radial else EPS
+        excess = max(problem.excess(loss), 1 + least)
         return (grown, loss), 1 + _STEEPEST * (excess - 1)  # a floor keeps its size
 
     found, _, excess = scale_to_budget(evaluated, 1.0, largest_excess=_HOPELESS)
@@ -447,7 +467,10 @@ def _caveats(
         return tuple(caveats)
     for part in parts:
         if isinstance(part, Structured):
-            return uncovered(plant, request.horizon, part.factor)
+            exact = uncovered(plant, request.horizon, part.factor)
+            if isinstance(part, Radial) and part.bound < math.inf:
+                return (*exact, _EXCLUDED)
+            return exact
         if isinstance(part, Filtered) and _leaves_bare(part):
             caveats.append(
                 "combinations of outputs that no secret moves, which carry no noise"

@@ -25,6 +25,7 @@ from ..core._linalg import (
 )
 from ..core._objects import CheckedFields, Saved
 from ..core.adjacency import Adjacency
+from ..core.ball_noise import RADIAL_LAWS
 from ..core.budget import PrivacyBudget, checked_budget
 from ..core.errors import PrivacyError, warn_user
 from ..core.loss import PrivacyLoss, by_kind
@@ -38,7 +39,7 @@ from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import as_secret
 from ..systems.linear import Plant
 
-_FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES))
+_FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES), *RADIAL_LAWS)
 
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
 _LARGE = 1e2
@@ -529,7 +530,7 @@ def _looser_budget(noise: SummedNoise, ratio: float) -> str:
     """Return a budget under which noise ``ratio`` times smaller is enough, in words."""
     request = noise.request
     loss = by_kind(noise.guarantee.loss)[0].released(request.releases)
-    if noise.family == "laplace":
+    if noise.family != "gaussian":
         return f"epsilon = {loss.pure * ratio:.3g}"
     shift = loss.gdp * ratio
     budget = request.without_miss().budget

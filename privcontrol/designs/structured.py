@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 
 from ..core._linalg import float_above, rank_tolerance
 from ..core._progress import piece
-from ..core.design import cheapest_factor
+from ..core.design import ball_rate_of, cheapest_factor, truncation_of
 from ..core.errors import NotRealizableError, PrivacyError
 from ..noise._endless import NO_NOISE
-from ..noise.parts import Structured, White
-from ..noise.shift import output_sizes, shift_of_resolution
+from ..noise.parts import Radial, Structured, White
+from ..noise.shift import certified_shift, output_sizes, shift_of_resolution
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
@@ -56,6 +57,55 @@ def structured(problem: DesignProblem) -> SizedNoise:
     if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
     return SizedNoise((part,), cost, lower_bound)
+
+
+def radial(problem: DesignProblem) -> SizedNoise:
+    """Structured noise of a radial law, in the shape of the cheapest Gaussian noise.
+
+    A shape of the request, such as that of a loop's optimum, is scaled to the budget.
+    """
+    shape = problem.request.factor
+    lower_bound = math.nan
+    with piece(0, 2):
+        problem.moves  # noqa: B018 -- found once, and kept
+    with piece(1, 2):
+        if shape is None:
+            tangent = tangent_noise(problem, 1.0)
+            shape, lower_bound = tangent.factor, tangent.lower_bound
+        else:
+            shape = shape * shift_of_shape(problem, shape)
+    unit = unit_radial(problem, shape)
+    size = 1 + 1e-12  # above the roundings of the shift
+    part = replace(unit, factor=unit.factor * size)
+    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    cost = part.law.unit_variance * problem.cost(factor)
+    # the entries of Gaussian noise of this variance, times the shape
+    bound = radial_variance(problem, shape.shape[1]) * lower_bound * (1 - 1e-12)
+    return SizedNoise((part,), cost, math.nan if bound > cost else bound)
+
+
+def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
+    """Return the noise of a shape (n, r) that hides every move with a shift of one."""
+    request = problem.request
+    dimension = shape.shape[1]
+    if problem.law == "ball":
+        rate = ball_rate_of(request.budget, dimension, request.releases)
+        return Radial(problem.plant, shape / rate)
+    rate, radius = truncation_of(request.budget, dimension, request.releases)
+    return Radial(problem.plant, shape / rate, rate * radius)
+
+
+def radial_variance(problem: DesignProblem, dimension: int) -> float:
+    """Return the variance of each of some numbers whose moves are within a unit ball."""
+    unit = unit_radial(problem, np.eye(problem.plant.order, dimension))
+    return unit.law.unit_variance * float(unit.factor.max()) ** 2
+
+
+def shift_of_shape(problem: DesignProblem, shape: NDArray) -> float:
+    """Return the largest shift of a hidden move in units of structured noise S."""
+    parts = (Structured(problem.plant, shape),)
+    adjacency = problem.request.adjacency
+    return certified_shift(parts, adjacency, problem.plants, problem.horizon).value
 
 
 def tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:

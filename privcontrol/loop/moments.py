@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2, norm
 
-from ..noise.parts import Filtered, Structured, White
+from ..noise.parts import Filtered, Radial, Structured, White
 from ..systems.linear import output_variances, singular_root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
@@ -310,6 +310,11 @@ def margins(
     loop: LoopData, direction: NDArray, probability: float, samples: int
 ) -> NDArray:
     """Margins (T,) of `PrivateLoop.margins`."""
+    if loop.noise is not None and loop.noise.total.part(Radial) is not None:
+        raise ValueError(
+            "noise: margins are those of Gaussian noise, and this one is "
+            f"{loop.noise.family}"
+        )
     known = knowledge(loop)
     if loop.never_ends and isinstance(known, Knowledge):
         covariances = known.settling(samples)

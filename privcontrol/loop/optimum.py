@@ -35,13 +35,14 @@ from numpy.typing import NDArray
 
 from ..core._linalg import rank_tolerance
 from ..core._progress import progress_bar
+from ..core.ball_noise import RADIAL_LAWS
 from ..core.errors import UncertifiableError
 from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
 from ..designs.design import designed
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
-from ..designs.structured import tangent_noise
+from ..designs.structured import radial_variance, tangent_noise
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
@@ -144,10 +145,10 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
 
 
 def _check_gaussian(noise: OutputNoise) -> None:
-    if noise.family != "gaussian":
+    if noise.family not in ("gaussian", *RADIAL_LAWS):
         raise ValueError(
-            "noise: the optimum is known among Gaussian noises, and this one is "
-            f"{noise.family}"
+            "noise: the optimum is known among Gaussian noises, and among those of a "
+            f"radial law, and this one is {noise.family}"
         )
 
 
@@ -216,7 +217,11 @@ class NoiseProgram:
         design = loop.known_design
         plant = loop.side.plant
         problem = DesignProblem(plant, noise.request)
-        shift = problem.allowed
+        if problem.is_radial:  # linear filters see covariances only
+            rank = tangent_noise(problem, 1.0).factor.shape[1]
+            shift = 1 / math.sqrt(radial_variance(problem, rank))
+        else:
+            shift = problem.allowed
         # moves of very different sizes are of size one in the least noise of the outputs
         factor = tangent_noise(problem, shift).factor
         moves = np.eye(factor.shape[1])

@@ -78,6 +78,12 @@ class ExactNoise:
         self.width = noise.total.width
         self.outputs = noise.outputs
         self.entries: Entries = {}
+        if noise.family not in ENTRIES:
+            raise PrivacyError(
+                f"noise: a gateway publishes Gaussian or Laplace noise, got {noise.family!r} "
+                "noise, whose entries share one length; publish a whole run with "
+                "noise.design.release"
+            )
         self._entry = ENTRIES[noise.family]
         self._source = SystemBits()
         self._parts: list[ExactPart] = []

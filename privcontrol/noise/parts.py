@@ -31,6 +31,7 @@ from ..core._linalg import (
     sequence_of,
 )
 from ..core._objects import ByContent, Saved
+from ..core.ball_noise import BallNoise
 from ..core.errors import PrivacyError
 from ..core.guarantee import PrivacyGuarantee
 from ..core.noise import GaussianNoise, Noise, family_of
@@ -231,6 +232,25 @@ class Structured(NoisePart):
 
     def __str__(self) -> str:
         return f"structured rank {self.once}"
+
+
+@dataclass(frozen=True, eq=False)
+class Radial(Structured):
+    """Structured noise whose entries have the joint density exp(-|eta|).
+
+    With a ``bound`` there is no eta beyond that radius.
+    """
+
+    bound: float = math.inf
+
+    @property
+    def law(self) -> BallNoise:
+        """The law of the entries."""
+        return BallNoise(np.eye(self.once), rate=1.0, bound=self.bound)
+
+    def __str__(self) -> str:
+        cut = "" if self.bound == math.inf else " within a bound"
+        return f"structured rank {self.once}, radial{cut}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -513,6 +533,9 @@ def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise
     total = PartSum(parts)
     white = np.tile(total.white, horizon)
     factor = total.responses(horizon).reshape(len(white), -1)
+    radial = total.part(Radial)
+    if radial is not None:
+        return BallNoise(factor, rate=1.0, bound=radial.bound)
     if not factor.size:
         return family_of(family)(white)
     if white.any():
@@ -664,9 +687,10 @@ class SummedNoise(ByContent):
         return self.law.unit_variance * self.total.covariance(t, s)
 
     @property
-    def law(self) -> type[Noise]:
-        """The law of one entry of eta."""
-        return family_of(self.family)
+    def law(self) -> type[Noise] | BallNoise:
+        """The law of one entry of eta, or of all of radial noise."""
+        radial = self.total.part(Radial)
+        return family_of(self.family) if radial is None else radial.law
 
     def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
         """Draw entries (trials, once) and (trials, T, width) in time order."""

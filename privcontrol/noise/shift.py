@@ -30,6 +30,7 @@ from ..core._linalg import (
     round_up,
 )
 from ..core.adjacency import Adjacency
+from ..core.ball_noise import RADIAL_LAWS
 from ..core.ellipsoid import solution_error
 from ..core.errors import NotRealizableError, PrivacyError
 from ..core.loss import PrivacyLoss, one_coordinate
@@ -51,7 +52,16 @@ from ..systems.powers import largest_gain, tell_apart
 from ._apart import largest_apart
 from ._endless import secrets_of
 from ._varying import shift_between, undone_at_entry
-from .parts import Correlated, Driven, Filtered, NoisePart, PartSum, Structured, White
+from .parts import (
+    Correlated,
+    Driven,
+    Filtered,
+    NoisePart,
+    PartSum,
+    Radial,
+    Structured,
+    White,
+)
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
@@ -157,7 +167,7 @@ def certify(
         Their sum is the noise.
     secret : Adjacency
     world : World
-    family : {"gaussian", "laplace"}, optional
+    family : {"gaussian", "laplace", "ball", "truncated"}, optional
         Law of the noise's standard entries.
 
     Raises
@@ -173,6 +183,8 @@ def certify(
     """
     if family == "laplace":
         return _laplace_loss(parts, secret, world)
+    if family in RADIAL_LAWS or PartSum(parts).part(Radial) is not None:
+        return _radial_loss(parts, secret, world, family)
     if world.region is None:
         shift = certified_shift(parts, secret, world.plants, world.horizon)
     else:
@@ -289,6 +301,35 @@ def shift_of_windows(
     exact = all(each.exact for each in moves)
     single = not any(each.is_ball for each in moves)
     return Shift.of_squares(np.concatenate(every), exact, single)
+
+
+def _radial_loss(
+    parts: Sequence[NoisePart], secret: Adjacency, world: World, family: str
+) -> PrivacyLoss:
+    """Return the loss of structured radial noise.
+
+    The shift is that of Gaussian noise of the same factor, the least 2-norm of the entries
+    that make up for a move. The loss follows from it, since the law is radial.
+    """
+    part = parts[0]
+    if len(parts) > 1 or not isinstance(part, Radial):
+        raise ValueError(f"family: {family!r} is about one part of structured noise")
+    if family != ("ball" if part.bound == math.inf else "truncated"):
+        raise ValueError(f"family: the noise's law is not {family!r}")
+    if world.region is not None or world.horizon == math.inf or disturbances(secret):
+        raise ValueError(
+            f"family: {family!r} hides states over a finite horizon, of plants in a list"
+        )
+    if world.resolution is not None:
+        raise PrivacyError(
+            "resolution: readings on a grid leave the column space of structured noise"
+        )
+    shift = certified_shift(parts, secret, world.plants, world.horizon)
+    exact = shift.exact and len(world.plants) == 1
+    exact = exact and _tells_entries(part, world.plants[0], int(world.horizon))
+    return PrivacyLoss.radial(
+        shift.value, part.once, part.bound, shift.moves if exact else (), exact
+    )
 
 
 def _laplace_loss(
