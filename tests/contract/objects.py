@@ -195,10 +195,12 @@ def _core() -> Iterator[tuple[str, object]]:
     ball = pc.BallAdjacency(1.0)
     gaussian = pc.design_gaussian(query, ball, table.BUDGET)
     laplace = pc.design_laplace(query, ball, table.PURE)
+    radial = pc.core.design_noise(query, ball, table.BUDGET, family="ball")
     tangent = pc.design_gaussian(constrained, pc.ManifoldAdjacency(1.0), table.BUDGET)
     for name, made in {
         "gaussian": gaussian,
         "laplace": laplace,
+        "radial": radial,
         "tangent": tangent,
     }.items():
         yield f"{name} design", made
