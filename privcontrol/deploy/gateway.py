@@ -7,11 +7,11 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock, local
+from threading import Lock, local, main_thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -104,6 +104,33 @@ class _Block:
     start: int
     stop: int
     samples: dict[int, list[Ball | None]]
+
+
+class _AtOnce(Executor):
+    """Do work in the thread that asks for it, where no other one can start."""
+
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # as a thread keeps it, until it is asked for
+            done.set_exception(error)
+        return done
+
+
+def _worker() -> Executor:
+    """Return what draws noise ahead: a thread of its own, where one can start."""
+    pool = ThreadPoolExecutor(1, "privcontrol gateway")
+    if not main_thread().is_alive():  # no thread starts any more; it says so
+        return pool
+    try:
+        pool.submit(int).result()
+    except RuntimeError:
+        pool.shutdown(wait=False, cancel_futures=True)
+        return _AtOnce()
+    return pool
 
 
 class Gateway:
@@ -327,7 +354,7 @@ class Gateway:
         self._ahead: Future[_Block] | None = None
         # It alone draws and writes, so nothing interrupts it: signals go to the main
         # thread, which only waits.
-        self._worker = ThreadPoolExecutor(1, "privcontrol gateway")
+        self._worker = _worker()
         self._closed = False
         self._lock = Lock()
         return draws
