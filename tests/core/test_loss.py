@@ -409,7 +409,11 @@ def test_a_chord_is_above_the_gaussian_curve_by_its_sag():
         touching = kappa(levels, mu) * (1 - 1e-6)
         assert not _is_below_gaussian(levels, touching, mu)
         fine = np.linspace(0.0, 2 * mu, 2001)
-        assert _is_below_gaussian(fine, 0.999 * kappa(fine, mu), mu)
+        below = 0.999 * kappa(fine, mu)
+        assert _is_below_gaussian(fine, below, mu)
+        for place in (0, 1000, 2000):
+            above = np.where(np.arange(2001) == place, 1.01 * below, below)
+            assert not _is_below_gaussian(fine, above, mu)
 
 
 def test_gdp_of_many_releases_nears_that_of_the_central_limit():

@@ -76,6 +76,17 @@ def test_the_vertices_of_a_box_are_around_all_of_it(entries):
     box = pc.PlantBox(nominal, A=spread)
     vertices = box.plants(pc.StateAdjacency(1.0))
     assert len(vertices) == (2**entries if entries <= 5 else 2 * entries)
+    reach = 1 if entries <= 5 else entries
+    for vertex in vertices:
+        offsets = np.abs(vertex.A - nominal.A).ravel()[:entries]
+        moved = offsets > 0
+        wanted = reach * spread.ravel()[:entries][moved]
+        assert offsets[moved] == pytest.approx(wanted, rel=1e-13, abs=0.0)
+        for entry, centre, width in zip(
+            vertex.A.ravel(), nominal.A.ravel(), spread.ravel()
+        ):
+            distance = abs(Fraction(entry) - Fraction(centre))
+            assert distance == 0 or distance >= reach * Fraction(width)
     columns = np.column_stack([matrix_of(each).ravel() for each in vertices])
     stacked = np.vstack([columns, 1e3 * np.ones(len(vertices))])
     for turns in itertools.product((-1, 1), repeat=entries):
@@ -99,6 +110,10 @@ def test_a_box_around_plants_holds_each_to_the_last_digit():
         box = box_around(plants)
         middle = matrix_of(box.sys).ravel()
         widths = np.block([[box.A, box.B], [box.C, box.D]]).ravel()
+        every = np.array([matrix_of(plant).ravel() for plant in plants])
+        half = np.ptp(every, axis=0) / 2
+        np.testing.assert_allclose(widths, half, rtol=1e-14, atol=1e-15)
+        assert (widths[half == 0] == 0).all() and (half == 0).sum() >= 4
         for plant in plants:
             for entry, centre, width in zip(matrix_of(plant).ravel(), middle, widths):
                 distance = abs(Fraction(entry) - Fraction(centre))
