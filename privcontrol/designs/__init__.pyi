@@ -1,4 +1,8 @@
-from ._eavesdropper import Eavesdropper as Eavesdropper, eavesdropper as eavesdropper
+from ._eavesdropper import (
+    ChangeEavesdropper as ChangeEavesdropper,
+    Eavesdropper as Eavesdropper,
+    eavesdropper as eavesdropper,
+)
 from .design import (
     design_output_noise as design_output_noise,
 )

@@ -22,9 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from .._figures import AxesLike, control_style, panel_axes
 from ..core._linalg import EPS, rank_tolerance, real_array
 from ..core._objects import freeze_arrays, time_axis, with_units
+from ..core.adjacency import Adjacency
 from ..core.errors import UncertifiableError
 from ..core.guarantee import shown
-from ..noise.parts import Structured, White, sample_index
+from ..noise._endless import secrets_of
+from ..noise._varying import shift_between
+from ..noise.parts import Filtered, Structured, White, sample_index
+from ..noise.shift import certified_shift
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.linear import (
     Plant,
     orbit,
@@ -245,8 +250,87 @@ class Eavesdropper:
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
 
 
-def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdropper:
+@dataclass(frozen=True, repr=False, eq=False)
+class ChangeEavesdropper:
+    """How well the size of one change of a signal can be told from all that is published.
+
+    Made by `eavesdropper` for noise that hides a disturbance. The adversary knows the
+    model, the gains, all of yhat and u, and of the change all but its size: its signal,
+    when it begins and how long it lasts. The best linear unbiased estimate of the size has
+    the standard deviation radius / y, y the privacy shift of the change. No process and
+    measurement noise is counted, which makes any estimate worse.
+
+    Attributes
+    ----------
+    signals : tuple of str
+        Secret signals (q,).
+    lengths : ndarray, shape (d,)
+        Samples that the change lasts. Of profiles these are their lengths.
+    radii : ndarray, shape (q,)
+        Largest size of a hidden change, in the signal's unit.
+    std : ndarray, shape (q, d)
+        Standard deviation of the estimate's error, in the signal's unit: at the beginning
+        at which it is least, and at least this where the privacy shift is a bound.
+    prior_std : ndarray, shape (q,), or None
+        What is known of the size beforehand; None under the flat prior.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+    >>> noise = pc.design_output_noise(ct.ss(0.9, 1, 1, 0, 300.0, **names),
+    ...     horizon=np.inf, budget=pc.PrivacyBudget(gdp=0.5), models="exact",
+    ...     adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=3))
+    >>> pc.eavesdropper(noise)
+    ChangeEavesdropper(least error std: people 2)
+    """
+
+    signals: tuple[str, ...]
+    lengths: NDArray
+    radii: NDArray
+    std: NDArray
+    prior_std: NDArray | None
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
+    def plot(self, *, ax: AxesLike = None) -> ct.ControlPlot:
+        """Plot the error's standard deviation against how long the change lasts.
+
+        The dashed lines are the radii of what is hidden. ``ax`` holds one axis.
+        """
+        with control_style():
+            title = "What an eavesdropper can tell of one change"
+            axes = panel_axes(ax, 1, 1, title)
+            axis = axes[0, 0]
+            drawn = []
+            for name, radius, std in zip(
+                self.signals, self.radii, self.std, strict=True
+            ):
+                (line,) = axis.plot(self.lengths, std, "o-", label=f"error of {name}")
+                axis.axhline(radius, color=line.get_color(), linestyle="--")
+                drawn.append(line)
+            axis.set_ylim(bottom=0)
+            axis.set_xlabel("length of the change [samples]")
+            axis.set_ylabel("standard deviation")
+            axis.legend(loc="best")
+        lines = np.empty((1, 1), object)
+        lines[0, 0] = drawn
+        return ct.ControlPlot(lines, axes, axis.figure)
+
+    def __repr__(self) -> str:
+        least = zip(self.signals, self.std.min(axis=1), strict=True)
+        errors = [f"{name} {shown(std, ROUND_FLOOR)}" for name, std in least]
+        return f"ChangeEavesdropper(least error std: {', '.join(errors)})"
+
+
+def eavesdropper(
+    noise_or_loop: Any, *, prior: Prior | None = None
+) -> Eavesdropper | ChangeEavesdropper:
     """Return the adversary who knows the model, the gains, and all of yhat and u.
+
+    Noise that hides a disturbance gives a `ChangeEavesdropper`, with or without a horizon:
+    what can be told of the size of one change. What follows is about secrets of states.
 
     What is published is a function of v = O_T x(0) + gamma and of public signals. For
     structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, for any
@@ -262,15 +346,17 @@ def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdrop
     prior : float, array_like (n,) or (n, n), or pair of mean and covariance, optional
         Covariance of what the adversary knows of x(0) beforehand, about zero or about a
         mean (n,). A number is that multiple of the identity, (n,) are variances. None is
-        the flat prior of the maximum-likelihood estimate.
+        the flat prior of the maximum-likelihood estimate. Of a disturbance it is the
+        variance of a change's size, a number or one for each of q secret signals.
 
     Raises
     ------
     TypeError
         If there is no output noise.
     ValueError
-        If the noise hides a disturbance, or the prior is no covariance of the plant's
-        states.
+        If the noise hides signals of bounded energy, several changes together over a
+        horizon, or a disturbance beside other secrets, or the prior is no covariance of
+        the plant's states.
     UncertifiableError
         If double precision cannot tell what the outputs say about x(0), as for fast modes
         over a long horizon.
@@ -301,14 +387,15 @@ def eavesdropper(noise_or_loop: Any, *, prior: Prior | None = None) -> Eavesdrop
             "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
             f"{type(noise).__name__}"
         )
+    plant = Plant.of(noise_or_loop.plant)
+    if noise.request is not None and disturbances(noise.request.adjacency):
+        return _of_changes(noise, plant, prior)
     if not noise.total.consists_of(Structured, White):
         raise ValueError(
-            "noise_or_loop: expected noise that was designed for a StateAdjacency or an "
-            "InitialStateAdjacency, got noise that hides a disturbance during the run: the "
-            "spy here estimates x(0). What such noise promises stands in its .guarantee, "
-            "and pc.audit(noise) attacks it"
+            "noise_or_loop: expected noise for states over a horizon, or for a single "
+            "disturbance, got other noise. What it promises stands in its .guarantee, and "
+            "pc.audit(noise) attacks it"
         )
-    plant = Plant.of(noise_or_loop.plant)
     gain, blind = _observed(plant, noise.horizon)
     reading, error = _reading(plant, noise, gain)
     factor = gain @ error
@@ -427,3 +514,71 @@ def _sizes(array: NDArray, axis: int) -> NDArray:
     """Return norms along an axis that stays, one where they are zero."""
     sizes = np.linalg.norm(array, axis=axis, keepdims=True)
     return np.where(sizes > 0, sizes, 1.0)
+
+
+# -- changes of a signal -----------------------------------------------------------------
+
+
+def _of_changes(
+    noise: OutputNoise, plant: Plant, prior: Prior | None
+) -> ChangeEavesdropper:
+    """Return what can be told of the size of one change of a signal."""
+    secret = noise.request.adjacency
+    is_one = len(secret.parts) == 1 and isinstance(secret, DisturbanceAdjacency)
+    if not is_one or secret.norm != "single" or noise.family != "gaussian":
+        raise ValueError(
+            "noise_or_loop: expected Gaussian noise that hides single changes of signals, "
+            "got one that hides signals of bounded energy, other secrets beside them, or "
+            "Laplace noise; guarantee.detection bounds every test"
+        )
+    lasting = noise.horizon == math.inf or noise.total.part(Filtered) is not None
+    shifts = (_lasting_shifts if lasting else _shifts_of_run)(noise, plant, secret)
+    radii = secret.radii(plant)
+    std = radii[:, None] / np.maximum(shifts, np.finfo(float).tiny)
+    std[shifts == 0] = math.inf
+    known = None
+    if prior is not None:
+        variances = real_array(prior, "prior")
+        if variances.ndim > 1 or variances.size not in (1, len(radii)):
+            raise ValueError(
+                f"prior: expected the variance of a change's size, one or {len(radii)}, "
+                f"got shape {variances.shape}"
+            )
+        if not (variances > 0).all():
+            raise ValueError("prior: expected positive variances of a change's size")
+        known = np.sqrt(np.broadcast_to(variances, radii.shape))
+        std = 1 / np.hypot(1 / std, 1 / known[:, None])
+    lengths = np.array([len(shape) for shape in secret.shapes])
+    return ChangeEavesdropper(secret.signals(plant), lengths, radii, std, known)
+
+
+def _lasting_shifts(
+    noise: OutputNoise, plant: Plant, adjacency: DisturbanceAdjacency
+) -> NDArray:
+    """Return the privacy shifts (q, d) of changes in runs of any length."""
+    (secret,) = secrets_of(adjacency, [plant])
+    rows = []
+    for moves in secret.signals:
+        row = []
+        for shape in adjacency.shapes:
+            one = replace(moves, shapes=(shape,), lasting=False, events=1, separation=0)
+            alone = replace(secret, signals=(one,))
+            row.append(shift_between(noise.parts, [alone], math.inf))
+        rows.append(row)
+    return np.array(rows)
+
+
+def _shifts_of_run(noise: OutputNoise, plant: Plant, adjacency: Adjacency) -> NDArray:
+    """Return the privacy shifts (q, d) of changes at their worst beginning in a run."""
+    (secret,) = disturbances(adjacency)
+    found = certified_shift(noise.parts, adjacency, [plant], noise.horizon)
+    count = len(secret.signals(plant))
+    beginnings = len(secret.starts(noise.samples))
+    lengths = len(secret.shapes)
+    if found.squares.size != lengths * beginnings * count:
+        raise ValueError(
+            "noise_or_loop: expected noise that hides one change in a run, got one for "
+            "several together; guarantee.detection bounds every test"
+        )
+    squares = found.squares.reshape(lengths, beginnings, count)
+    return np.sqrt(squares.max(axis=1)).T

@@ -359,13 +359,10 @@ def test_a_prior_may_be_a_number_or_the_variances():
         )
 
 
-def test_noise_for_a_disturbance_is_refused_with_another_way():
+def test_a_disturbance_is_told_no_better_than_its_noise_promises():
     noise = cases.vehicle_noise(pc.DisturbanceAdjacency({"velocity": 0.3}), horizon=10)
-    with pytest.raises(
-        ValueError,
-        match=r"designed for a StateAdjacency .* \.guarantee, and pc\.audit\(noise\)",
-    ):
-        eavesdropper(noise)
+    spy = eavesdropper(noise)
+    assert spy.std.min() == pytest.approx(0.3 / noise.guarantee.gdp, rel=1e-6)
     assert pc.audit(noise, trials=2000, rng=0).passed
 
 
@@ -378,3 +375,98 @@ def test_eavesdroppers_pickle():
         repr(listener)
         == "Eavesdropper(horizon 100, largest error std: position 1.877, velocity 0)"
     )
+
+
+# -- one change of a signal --------------------------------------------------------------
+
+
+def people(pole=0.9, **options):
+    """A room with a wall, whose people are secret for up to three samples."""
+    room = ct.ss(
+        [[pole, 0.05], [0.1, 0.8]],
+        [[0.5], [0.1]],
+        [[1.0, 0.0]],
+        0,
+        300.0,
+        inputs=["people"],
+        outputs=["temperature"],
+    )
+    asked = dict(
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.DisturbanceAdjacency({"people": 2.0}, duration=3),
+        models="exact",
+    )
+    return pc.design_output_noise(room, **asked, **options)
+
+
+@pytest.mark.parametrize("horizon", [30, np.inf])
+def test_the_size_of_a_change_is_told_as_well_as_by_generalised_least_squares(horizon):
+    """Against the dense covariance of 480 samples, a change at the best beginning."""
+    noise = people(horizon=horizon)
+    spy = pc.eavesdropper(noise)
+    assert spy.signals == ("people",) and spy.lengths.tolist() == [1, 2, 3]
+    samples = 480 if horizon == np.inf else horizon
+    blocks = [
+        [
+            noise.covariance(t - s) if horizon == np.inf else noise.covariance(t, s)
+            for s in range(samples)
+        ]
+        for t in range(samples)
+    ]
+    covariance = np.block(blocks)
+    plant = noise.plant
+    impulse = [
+        float((plant.C @ np.linalg.matrix_power(plant.A, t) @ plant.B).item())
+        for t in range(samples)
+    ]
+    starts = [200] if horizon == np.inf else range(samples)
+    for length, std in zip(spy.lengths, spy.std[0], strict=True):
+        kept = np.convolve(np.ones(length), [0.0, *impulse])
+        information = []
+        for start in starts:
+            moved = np.zeros(samples)
+            moved[start:] = kept[: samples - start]
+            # the first sample of a run is not moved, and carries no noise
+            undone = np.linalg.solve(covariance[1:, 1:], moved[1:])
+            information.append(moved[1:] @ undone)
+        assert std == pytest.approx(max(information) ** -0.5, rel=1e-6)
+
+
+def test_what_is_known_of_a_change_beforehand_adds_to_what_is_published():
+    noise = people(horizon=np.inf)
+    flat, known = pc.eavesdropper(noise), pc.eavesdropper(noise, prior=9.0)
+    np.testing.assert_allclose(known.std**-2, flat.std**-2 + 1 / 9, rtol=1e-12)
+    assert known.prior_std.tolist() == [3.0] and flat.prior_std is None
+    # the promise: no change is told better than its radius over the budget's shift
+    assert flat.std.min() >= 2.0 / 0.5 * (1 - 1e-9)
+    with pytest.raises(ValueError, match="variance of a change's size"):
+        pc.eavesdropper(noise, prior=[1.0, 2.0])
+    with pytest.raises(ValueError, match="positive variances"):
+        pc.eavesdropper(noise, prior=0.0)
+
+
+def test_a_spy_of_changes_is_drawn_and_shown():
+    spy = pc.eavesdropper(people(horizon=np.inf))
+    assert "people" in repr(spy)
+    axis = spy.plot().axes[0, 0]
+    assert axis.get_xlabel() == "length of the change [samples]"
+
+
+@pytest.mark.parametrize(
+    "adjacency",
+    [
+        pc.DisturbanceAdjacency({"people": 1.0}, norm="l2"),
+        [pc.DisturbanceAdjacency({"people": 1.0}), pc.StateAdjacency(1.0, times=0)],
+    ],
+)
+def test_signals_of_bounded_energy_and_joint_secrets_have_no_one_size(adjacency):
+    plant = people(horizon=np.inf).plant
+    noise = pc.design_output_noise(
+        plant,
+        horizon=12,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=adjacency,
+        max_std=np.inf,
+    )
+    with pytest.raises(ValueError, match="detection bounds every test"):
+        pc.eavesdropper(noise)
