@@ -20,6 +20,7 @@ from ._linalg import (
     Rational,
     column_norms,
     float_above,
+    instance_of,
     positive_number,
     rational,
     real_array,
@@ -228,6 +229,7 @@ class BallNoise(Noise):
         They are Gaussian numbers times one length, that of r + 1 others. What lies beyond
         the bound is drawn again. ``source`` is where the random bits come from.
         """
+        instance_of(source, BitSource, "source", "SYSTEM_BITS")
         while True:
             length = _Length(source, self.dimension + 1)
             numbers = [GaussianEntry(source) for _ in range(self.dimension)]

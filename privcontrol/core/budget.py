@@ -412,7 +412,13 @@ def _each(
     function: Callable[[float, float], float], first: ArrayLike, second: ArrayLike
 ) -> Numbers:
     """Return a function of two numbers for broadcast arrays of them."""
-    pairs = np.broadcast(first, second)
+    try:
+        pairs = np.broadcast(first, second)
+    except ValueError:
+        shapes = f"{np.shape(first)} and {np.shape(second)}"
+        raise ValueError(
+            f"expected two numbers, or arrays that broadcast, got shapes {shapes}"
+        ) from None
     values = [function(float(a), float(b)) for a, b in pairs]
     return _plain(np.reshape(values, pairs.shape))
 

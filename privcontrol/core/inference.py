@@ -36,7 +36,14 @@ from .guarantee import PrivacyGuarantee, Scope
 from .lipschitz import LipschitzBound, checked_norm
 from .mechanism import FRESH
 from .noise import family_of
-from .release import Step, check_no_truth, exact_data, exact_release, on_grid
+from .release import (
+    Step,
+    check_counted,
+    check_no_truth,
+    exact_data,
+    exact_release,
+    on_grid,
+)
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
@@ -174,7 +181,8 @@ class _Perturbation(Released):
     ) -> tuple[list[Rational] | None, NDArray]:
         """Return checked inputs as rational numbers, where those matter, and as doubles."""
         exact: list[Rational] | None = None
-        if rng is not None and resolution is None and not counts:
+        check_counted(counts, resolution)
+        if rng is not None and resolution is None:
             inputs = real_array(x, "x")
             check_no_truth([np.asarray(x)], "x")
         else:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date as Date
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar
 
+from ._linalg import instance_of, sequence_of
 from ._objects import helpful_arguments
 
 P = ParamSpec("P")
@@ -89,12 +90,20 @@ def record(
     date: Date | str = "",
 ) -> Record:
     """Return the record of a guarantee, with what else is ``known`` by section."""
-    if isinstance(curators, str):
-        raise TypeError("curators: expected a sequence of names, got one text")
+    people = sequence_of(curators, "curators", "names")
+    for words in people:
+        instance_of(words, str, "curators", "['A. Smith']")
+    for argument, words in (("name", name), ("use", use), ("region", region)):
+        instance_of(words, str, argument, f"{argument}='...'")
+    if not isinstance(date, Date | str):
+        raise TypeError(
+            f"date: expected a date or text such as '2026-01-31', got a "
+            f"{type(date).__name__}"
+        )
     day = date.isoformat() if isinstance(date, Date) else date
     basic: dict[str, object] = {
         "name": name,
-        "data_curators": list(curators),
+        "data_curators": people,
         "description": guarantee.sentence,
         "intended_use": use,
         "data_product_type": "Dataset",
@@ -105,7 +114,7 @@ def record(
     deployment.update(_promised(guarantee))
     for section, fields in (known or {}).items():
         deployment.setdefault(section, {}).update(fields)
-    deployment["administrative"] = {"registry_authors": list(curators)}
+    deployment["administrative"] = {"registry_authors": people.copy()}
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return Record(url_slug=slug, status="Draft", tier=3, deployment=deployment)
 

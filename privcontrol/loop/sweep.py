@@ -695,6 +695,7 @@ class HorizonGrowth:
         clock = "samples"
         if time_unit is not None:
             lengths = self.step * lengths
+            time_axis("", time_unit)  # refuses what is no text
             clock = time_unit
         with_units(self.outputs, units)  # refuses names that are unknown
         unit = "units of the outputs"

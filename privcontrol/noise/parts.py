@@ -28,7 +28,6 @@ from ..core._linalg import (
     positive_integer,
     quoted,
     real_array,
-    sequence_of,
 )
 from ..core._objects import ByContent, Saved
 from ..core.ball_noise import BallNoise
@@ -589,7 +588,7 @@ class SummedNoise(ByContent):
         ``promised`` holds what the guarantee was made for, so `dataclasses.replace`
         cannot keep it for other noise.
         """
-        for part in sequence_of(self.parts, "parts", "parts of noise"):
+        for part in instance_of(self.parts, tuple, "parts", "noise.parts"):
             instance_of(part, NoisePart, "parts", "noise.parts")
         if not isinstance(self.horizon, int | float | np.integer):
             raise TypeError(

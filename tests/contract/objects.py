@@ -11,7 +11,7 @@ import numpy as np
 from contract import table
 
 import privcontrol as pc
-from privcontrol import consensus
+from privcontrol import consensus, core
 
 VEHICLE = pc.plants.vehicle()
 WEIGHTS = {"Q": 1.0, "R": 1.0, "QN": 0.1, "RN": 0.1}
@@ -68,7 +68,7 @@ def _of_noises() -> Iterator[tuple[str, object]]:
         yield f"{name}: adjacency", secret
         if name in GATED:
             yield f"{name}: gateway", pc.Gateway(noise, grid=0.01)
-    for name in ("cube, vehicle, gaussian", "floor, any, three"):
+    for name in ("cube, vehicle, gaussian", "floor, any, three", "endless, floor"):
         yield f"{name}: eavesdropper", pc.eavesdropper(table.designed(name))
     yield "windows", table.designed("cube, vehicle, gaussian").over(3)
 
@@ -196,10 +196,12 @@ def _core() -> Iterator[tuple[str, object]]:
     gaussian = pc.design_gaussian(query, ball, table.BUDGET)
     laplace = pc.design_laplace(query, ball, table.PURE)
     radial = pc.core.design_noise(query, ball, table.BUDGET, family="ball")
+    ball_law = core.design_noise(query, ball, table.BUDGET, family="ball")
     tangent = pc.design_gaussian(constrained, pc.ManifoldAdjacency(1.0), table.BUDGET)
     for name, made in {
         "gaussian": gaussian,
         "laplace": laplace,
+        "ball law": ball_law,
         "radial": radial,
         "tangent": tangent,
     }.items():

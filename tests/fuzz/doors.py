@@ -87,6 +87,10 @@ def core_doors() -> Iterator[Door]:
     yield _public("LinearQuery", F, manifold)
     yield _public("GaussianNoise", np.eye(2))
     yield _public("LaplaceNoise", np.eye(2))
+    yield _public("BallNoise", np.eye(2), rate=1.0, bound=3.0)
+    yield _public(
+        "design_noise", query, secret, budget, family="auto", weight=np.eye(2)
+    )
     yield _public("Mechanism", query, design.noise)
     yield _public(
         "PrivacyGuarantee", guarantee.loss, guarantee.scope, 1, quoted_delta=1e-5

@@ -92,6 +92,22 @@ FOUND = {
     "digits of an option": (lambda: designed(family=HUGE), "got a huge int"),
     "digits of an index": (lambda: designed().covariance(HUGE), "got a huge int"),
     "digits of a label": (lambda: designed().plot(time_unit=HUGE), "text such as"),
+    "digits of a unit": (
+        lambda: pc.horizon_growth(
+            PLANT, pc.StateAdjacency({"position": 1.0}), [2, 4]
+        ).plot(time_unit=HUGE),
+        "time_unit: expected text",
+    ),
+    "shapes that do not broadcast": (
+        lambda: core.kappa(np.ones((2, 2)), np.ones((3, 3))),
+        "arrays that broadcast, got shapes (2, 2) and (3, 3)",
+    ),
+    "counts that are an array": (
+        lambda: pc.InputPerturbation(np.tanh, pc.PrivacyBudget(gdp=1.0), radius=1.0)(
+            [1.0], 0, counts=np.ones(3)
+        ),
+        "counts: expected a bool",
+    ),
     "ragged weights": (
         lambda: designed(weight=[[1.0, [2.0]]]),
         "weight: expected a rec",
@@ -106,7 +122,7 @@ FOUND = {
         "squared_errors: expected a dict",
     ),
     "noise made by hand": (
-        lambda: replace(designed(), parts=[{"A": 1.0}]),
+        lambda: replace(designed(), parts=({"A": 1.0},)),
         "parts: expected a NoisePart",
     ),
     "a loop made by hand": (
