@@ -13,9 +13,11 @@ reckoning, and appends if the snapshot is still the newest one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -23,8 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from inspect import CO_GENERATOR
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ._objects import finished_file
@@ -71,37 +74,62 @@ def this_process() -> tuple[int, int]:
     return os.getpid(), _generation
 
 
-class _Here(threading.local):
-    """What the calling thread is doing."""
+class Here(threading.local):
+    """The call of this thread that a handler of signals must not wait for.
 
-    in_transaction = False
+    It is known by its frame. One that an exception has left, between any two lines, is no
+    longer among the callers, and counts for nothing.
+    """
+
+    frame: FrameType | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether that call goes on below the present one, which a signal began."""
+        caller: FrameType | None = sys._getframe(1)
+        while self.frame is not None and caller is not None:
+            if caller is self.frame:
+                return True
+            caller = caller.f_back
+        return False
 
 
-_here = _Here()
+_here = Here()
 
 
 def in_transaction() -> bool:
     """Return whether this thread is inside a transaction, which a signal interrupted.
 
-    Whoever waits for a transaction of another thread then would wait for ever.
+    Whoever waits for a transaction of another thread then would never return.
     """
-    return _here.in_transaction
+    return _here.is_interrupted
+
+
+def _caller_of_managers() -> FrameType:
+    """Return the frame of the function whose with statement is being entered."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_flags & CO_GENERATOR
+        or frame.f_code.co_filename == contextlib.__file__
+    ):
+        frame = frame.f_back
+    return frame
 
 
 @contextmanager
 def _one_transaction() -> Iterator[None]:
     """Keep the handler of a signal from waiting for the transaction that it interrupts."""
-    if _here.in_transaction:
+    if _here.is_interrupted:
         raise PrivacyError(
             "this was called from a handler of signals, in the middle of another call "
             "that it waits for: let the handler set a flag, and call this in the main "
             "loop"
         )
-    _here.in_transaction = True
+    _here.frame = _caller_of_managers()
     try:
         yield
     finally:
-        _here.in_transaction = False
+        _here.frame = None
 
 
 # The last page is one that is filled, so that a file cut short is noticed.

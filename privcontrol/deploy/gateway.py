@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock, local, main_thread
+from threading import Lock, main_thread
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..core._linalg import (
 from ..core._objects import as_path, decode, encode
 from ..core._store import (
     FileStore,
+    Here,
     Kind,
     MemoryStore,
     Store,
@@ -88,13 +90,7 @@ _REAL_READINGS = "readings that are real numbers and not the doubles next to the
 _MOST_BITS = 1 << 12
 
 
-class _Here(local):
-    """What the calling thread is doing."""
-
-    in_gateway = False
-
-
-_here = _Here()
+_here = Here()
 
 
 @dataclass(frozen=True)
@@ -502,7 +498,7 @@ class Gateway:
         """
         values = self._reading(y, counts)
         self._check_caller()
-        _here.in_gateway = True
+        _here.frame = sys._getframe()
         try:
             with self._lock:
                 t = self._checked_index(index)
@@ -513,7 +509,7 @@ class Gateway:
                     rounded.append(self._rounded(values[i], enclosure, t, i))
                 return np.array(rounded)
         finally:
-            _here.in_gateway = False
+            _here.frame = None
 
     def publish_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Publish a table of readings, a row for each sample from the next one on.
@@ -611,7 +607,7 @@ class Gateway:
                 "a gateway belongs to the process that made it, and its noise must not "
                 "be used in two; make it after the fork"
             )
-        if _here.in_gateway or in_transaction():
+        if _here.is_interrupted or in_transaction():
             raise PrivacyError(
                 "a handler of signals called a gateway in the middle of another call "
                 "that it would wait for: let the handler set a flag, and publish in the "
@@ -861,12 +857,12 @@ class Gateway:
             self._closed = True
             return
         self._check_caller()
-        _here.in_gateway = True
+        _here.frame = sys._getframe()
         try:
             with self._lock:
                 self._end()
         finally:
-            _here.in_gateway = False
+            _here.frame = None
 
     def _end(self) -> None:
         """Give back what was drawn ahead, and let go of the file."""
