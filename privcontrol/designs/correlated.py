@@ -32,7 +32,7 @@ from ..secrets.disturbance import (
 )
 from ..secrets.secret import Responses, all_responses, as_secret
 from .endless_design import root_from_rest
-from .problem import DesignProblem, SizedNoise, white_cost
+from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
@@ -73,7 +73,7 @@ def is_energy_ball(adjacency: Adjacency) -> bool:
     return secret.enters_the_run and secret.is_ball
 
 
-def correlated(problem: DesignProblem) -> SizedNoise:
+def correlated(problem: DesignProblem) -> Proposal:
     """The Gaussian noise of least weighted variance that hides disturbances."""
     request = problem.request
     responses = all_responses(request.adjacency, problem.plants, problem.horizon)
@@ -93,7 +93,7 @@ def correlated(problem: DesignProblem) -> SizedNoise:
 
 def _cheaper_apart(
     problem: DesignProblem, shape: NDArray, responses: Responses
-) -> SizedNoise:
+) -> Proposal:
     """The cheapest one of some shapes for changes that come apart, scaled to their sums.
 
     Changes share less of noise without a horizon, over long times, and of noise with a
@@ -138,7 +138,7 @@ def _with_larger_floors(
 
 def dense_noise(
     problem: DesignProblem, shape: NDArray, responses: Responses
-) -> SizedNoise:
+) -> Proposal:
     """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
     lower = _fitted(problem, shape, responses)
     parts: list[NoisePart] = []
@@ -147,7 +147,7 @@ def dense_noise(
     if problem.floor.any():
         parts.append(White(problem.floor_std))
     cost = problem.cost(lower) + white_cost(problem, problem.floor)
-    return SizedNoise(tuple(parts), cost)
+    return Proposal(tuple(parts), cost)
 
 
 def _cheapest(
@@ -341,7 +341,7 @@ def least_scale(excess: Callable[[float], float], largest: float = 1.0) -> float
     return math.exp(found)
 
 
-def driven(problem: DesignProblem) -> SizedNoise:
+def driven(problem: DesignProblem) -> Proposal:
     """The plant's response to white disturbances mu / y, for all signals of bounded energy.
 
     Gamma >= T_w diag(mu / y)^2 T_w^T is what hiding the ball demands, and this noise is
@@ -356,4 +356,4 @@ def driven(problem: DesignProblem) -> SizedNoise:
     if not forced.any():
         raise PrivacyError(NO_NOISE)
     cost = problem.cost(forced)
-    return SizedNoise((part,), cost, cost * (1 - 1e-12))
+    return Proposal((part,), cost, cost * (1 - 1e-12))

@@ -35,7 +35,7 @@ from .endless_design import endless, least_cost_of_white, long_noise
 from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
-    SizedNoise,
+    Proposal,
     Weight,
     finished,
     is_dense,
@@ -322,7 +322,7 @@ def designed(
     return finished(problem, cheapest(problem, sized(problem)), request)
 
 
-def cheapest(problem: DesignProblem, found: SizedNoise) -> SizedNoise:
+def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
     """Return independent noise in place of a design that costs more.
 
     A `PrivacyWarning` says where the gap that was asked for is missed.
@@ -352,7 +352,7 @@ def cheapest(problem: DesignProblem, found: SizedNoise) -> SizedNoise:
     return found
 
 
-def _independent(problem: DesignProblem, found: SizedNoise) -> SizedNoise | None:
+def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     """Return independent noise of the same promise, None if it does not cost less."""
     request = problem.request
     is_own = request.factor is not None or request.family.startswith("iid-")
@@ -394,12 +394,12 @@ class Design:
     """
 
     suits: Callable[[DesignProblem], bool]
-    size: Callable[[DesignProblem], SizedNoise]
+    size: Callable[[DesignProblem], Proposal]
     refusals: Mapping[str, Condition] = field(default_factory=dict)
     matrices: int | None = None
 
 
-def sized(problem: DesignProblem) -> SizedNoise:
+def sized(problem: DesignProblem) -> Proposal:
     """Return noise for a problem, by the first design that suits it."""
     design = next(design for design in DESIGNS if design.suits(problem))
     for reason, refuses in design.refusals.items():
@@ -421,7 +421,7 @@ def _is_driven(problem: DesignProblem) -> bool:
     return alone and is_energy_ball(request.adjacency)
 
 
-def _correlated(problem: DesignProblem) -> SizedNoise:
+def _correlated(problem: DesignProblem) -> Proposal:
     """Return noise of low order where that is nearly the best, or a dense design."""
     with piece(0, 2):
         lasting = long_noise(problem)

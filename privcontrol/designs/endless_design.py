@@ -44,7 +44,7 @@ from ..systems.linear import (
 )
 from .problem import (
     DesignProblem,
-    SizedNoise,
+    Proposal,
     StationaryDesign,
     Weight,
     price_of,
@@ -107,7 +107,7 @@ _START = 0
 # -- designs -----------------------------------------------------------------------------
 
 
-def endless(problem: DesignProblem) -> SizedNoise:
+def endless(problem: DesignProblem) -> Proposal:
     """Noise without a horizon.
 
     A white floor hides as well. The filtered noise is the least one that is needed beside
@@ -157,7 +157,7 @@ def endless(problem: DesignProblem) -> SizedNoise:
             lower_bound=max(bound, own_cost),
         )
     parts = (design.part, *floor)
-    return SizedNoise(parts, design.cost, filtered=design, gap=gap)
+    return Proposal(parts, design.cost, filtered=design, gap=gap)
 
 
 def _left_to_hide(allowed: float, own: float) -> float:
@@ -169,7 +169,7 @@ def _left_to_hide(allowed: float, own: float) -> float:
     return min(left, _MOST_LEFT * allowed)
 
 
-def long_noise(problem: DesignProblem) -> SizedNoise | None:
+def long_noise(problem: DesignProblem) -> Proposal | None:
     """Noise of low order for a long but finite run, from rest.
 
     None if the run is short, or the noise is not certified to be within ``request.gap`` of
@@ -195,7 +195,7 @@ def long_noise(problem: DesignProblem) -> SizedNoise | None:
     if not cost <= bound * (1 + request.gap):
         return None
     design = replace(design, cost=cost, lower_bound=min(bound, cost))
-    return SizedNoise((part,), cost, filtered=design)
+    return Proposal((part,), cost, filtered=design)
 
 
 def least_cost_of_white(problem: DesignProblem) -> float:

@@ -1,6 +1,6 @@
 """State what every design of output noise starts from, and what it comes to.
 
-A design takes a `DesignProblem` and proposes `SizedNoise`: parts of the noise, with their
+A design takes a `DesignProblem` and returns a `Proposal`: parts of the noise, with their
 cost and a bound of it. `finished` has them certified, makes output noise of them, and
 `promised` says what their loss is about.
 """
@@ -223,7 +223,7 @@ class StationaryDesign:
 
 
 @dataclass(frozen=True)
-class SizedNoise:
+class Proposal:
     """Noise that a design proposes, and what is known of its cost. It promises nothing.
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
@@ -244,7 +244,7 @@ class SizedNoise:
         design = self.filtered
         return self.lower_bound if design is None else design.lower_bound
 
-    def bounded(self, bound: float) -> SizedNoise:
+    def bounded(self, bound: float) -> Proposal:
         """Return the same noise with another bound of its cost, if it is below that."""
         known = bound if bound <= self.cost else math.nan
         design = self.filtered
@@ -252,7 +252,7 @@ class SizedNoise:
             design = replace(design, lower_bound=known)
         return replace(self, lower_bound=known, filtered=design)
 
-    def grown(self, gain: float) -> SizedNoise:
+    def grown(self, gain: float) -> Proposal:
         """Return the noise ``gain`` times as large, beside a floor that keeps its size."""
         parts = []
         for part in self.parts:
@@ -266,9 +266,7 @@ class SizedNoise:
         return replace(self, parts=tuple(parts), cost=cost, filtered=filtered)
 
 
-def finished(
-    problem: DesignProblem, sized: SizedNoise, request: Request
-) -> OutputNoise:
+def finished(problem: DesignProblem, sized: Proposal, request: Request) -> OutputNoise:
     """Return output noise with the guarantee that its parts are certified to keep.
 
     ``request`` is the user's, of which the problem may leave out the probability that the
@@ -312,15 +310,15 @@ def finished(
 
 
 def _within_budget(
-    problem: DesignProblem, sized: SizedNoise
-) -> tuple[SizedNoise, PrivacyLoss]:
+    problem: DesignProblem, sized: Proposal
+) -> tuple[Proposal, PrivacyLoss]:
     """Return noise that is certified to meet its budget, and its loss.
 
     Designs propose noise that meets it but for rounding, by which it grows here.
     """
     request = problem.request
 
-    def evaluated(gain: float) -> tuple[tuple[SizedNoise, PrivacyLoss], float]:
+    def evaluated(gain: float) -> tuple[tuple[Proposal, PrivacyLoss], float]:
         grown = sized if gain == 1 else sized.grown(gain)
         loss = problem.certify(grown.parts)
         if loss.released(request.releases).satisfies(request.budget):

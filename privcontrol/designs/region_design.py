@@ -45,7 +45,7 @@ from ..systems.linear import (
 from .endless_design import stationary_design
 from .problem import (
     DesignProblem,
-    SizedNoise,
+    Proposal,
     StationaryDesign,
     is_dense,
     price_of,
@@ -90,7 +90,7 @@ _REMEMBERED = (
 _DEARER = "models: noise of this kind costs more than another kind"
 
 #: Sizes noise for a problem, whose floor is given.
-Size = Callable[[DesignProblem], SizedNoise]
+Size = Callable[[DesignProblem], Proposal]
 #: Parts of noise, each with its least and largest size.
 Candidate = tuple[tuple[NoisePart, float, float], ...]
 #: Parts of one size, and the shift that they leave.
@@ -101,8 +101,8 @@ PartsAndShift = tuple[tuple[NoisePart, ...], float]
 
 
 def of_region(
-    problem: DesignProblem, size: Callable[[DesignProblem], SizedNoise]
-) -> SizedNoise:
+    problem: DesignProblem, size: Callable[[DesignProblem], Proposal]
+) -> Proposal:
     """Noise for any one plant of a region.
 
     ``size`` sizes noise for a problem with a list of plants.
@@ -157,9 +157,9 @@ def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
 
 def scaled_to_region(
     problem: DesignProblem,
-    sized: SizedNoise,
-    size: Callable[[DesignProblem], SizedNoise],
-) -> SizedNoise:
+    sized: Proposal,
+    size: Callable[[DesignProblem], Proposal],
+) -> Proposal:
     """Noise that is larger, floor and all, by what it takes to meet the budget.
 
     Its bound is that of noise with this floor for the plants that stand for the region.
@@ -185,13 +185,13 @@ def scaled_to_region(
     floor = parts[-1].white
     least = size(replace(problem, request=replace(request.standing, floor=floor)))
     bound = min(least.lower_bound, least.cost)
-    return SizedNoise(parts, sized.cost * gain**2, bound)
+    return Proposal(parts, sized.cost * gain**2, bound)
 
 
 # -- plants that vary --------------------------------------------------------------------
 
 
-def of_varying_plant(problem: DesignProblem) -> SizedNoise:
+def of_varying_plant(problem: DesignProblem) -> Proposal:
     """Noise that is drawn again at every sample, for every sequence of vertices.
 
     Raises
@@ -342,7 +342,7 @@ class _Task:
             return math.inf
         return math.sqrt(max(most - kept, 0.0) / scaled)
 
-    def meeting(self, candidate: Candidate, most: float) -> SizedNoise:
+    def meeting(self, candidate: Candidate, most: float) -> Proposal:
         """The noise of a candidate that meets the budget.
 
         The shift of noise is inversely proportional to its size, except where a floor
@@ -413,7 +413,7 @@ class _Task:
                 cost += problem.cost(responses.reshape(problem.query.size, -1))
         return cost
 
-    def _noise(self, parts: tuple[NoisePart, ...]) -> SizedNoise:
+    def _noise(self, parts: tuple[NoisePart, ...]) -> Proposal:
         """Return what is known of noise."""
         cost = self.cost(parts)
         if self.request.horizon == math.inf and isinstance(parts[0], White):
@@ -421,7 +421,7 @@ class _Task:
             parts = (filtered, *parts[1:])
         first = parts[0]
         if not isinstance(first, Filtered):
-            return SizedNoise(parts, cost)
+            return Proposal(parts, cost)
         bound = math.nan
         if self.request.horizon == math.inf:
             # every one is a bound, since all of these plants are to be covered
@@ -431,7 +431,7 @@ class _Task:
         design = StationaryDesign(
             first.shaping, first.response, secret, self.allowed, cost, bound
         )
-        return SizedNoise(parts, cost, filtered=design, gap=design.gap)
+        return Proposal(parts, cost, filtered=design, gap=design.gap)
 
 
 # -- the cheapest floor ------------------------------------------------------------------
@@ -440,7 +440,7 @@ class _Task:
 # its floor to what the region asks for. So a floor takes one design and one certified bound.
 
 
-def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
+def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
     """Noise with the floor at which it is cheapest.
 
     One search scales all outputs alike. With several outputs Powell's method follows, but
@@ -480,7 +480,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> SizedNoise:
     if not in_region:
         return search.best
 
-    def excess(sized: SizedNoise) -> float:
+    def excess(sized: Proposal) -> float:
         shift = shift_in_region(request, sized.parts)
         return shift / request.allowed_shift
 
@@ -507,7 +507,7 @@ class _Search:
     It costs what it does when it is larger by its ``excess``, floor and all.
     """
 
-    best: SizedNoise
+    best: Proposal
     logs: NDArray
 
     def __init__(
@@ -516,7 +516,7 @@ class _Search:
         size: Size,
         start: NDArray,
         expected: int,
-        excess_of: Callable[[SizedNoise], float] = lambda sized: 1.0,
+        excess_of: Callable[[Proposal], float] = lambda sized: 1.0,
     ) -> None:
         """Raise the floor from a start until there is noise, with so many designs in all."""
         self._numbers = count(1)

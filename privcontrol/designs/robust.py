@@ -26,7 +26,7 @@ from ..secrets.hiding import structured_factor
 from ..secrets.manifold import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-from .problem import DesignProblem, SizedNoise, white_cost
+from .problem import DesignProblem, Proposal, white_cost
 
 _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
@@ -57,7 +57,7 @@ _DRIVER = "gesvd"
 # -- several models without a floor ------------------------------------------------------
 
 
-def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
+def of_all_models(problem: DesignProblem, factor: NDArray) -> Proposal:
     """Structured noise of a given S, as large as the worst model asks for.
 
     Raises
@@ -68,7 +68,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> SizedNoise:
     scaled = factor * max(excess_of(problem, factor), 1.0)
     responses = problem.plant.free_response(scaled, problem.horizon)
     cost = problem.family.unit_variance * problem.cost(responses)
-    return SizedNoise((Structured(problem.plant, scaled),), cost)
+    return Proposal((Structured(problem.plant, scaled),), cost)
 
 
 def excess_of(problem: DesignProblem, factor: NDArray) -> float:
@@ -88,7 +88,7 @@ class _Fitted:
     least_beyond: float = 0.0
 
 
-def floored(problem: DesignProblem) -> SizedNoise:
+def floored(problem: DesignProblem) -> Proposal:
     """The least costly sum of structured noise and the requested floor."""
     allowed = problem.allowed_beside_grid
     white = white_cost(problem, problem.floor)
@@ -106,14 +106,14 @@ def floored(problem: DesignProblem) -> SizedNoise:
     return replace(sized, lower_bound=bound)
 
 
-def beside_floor(problem: DesignProblem, factor: NDArray) -> SizedNoise:
+def beside_floor(problem: DesignProblem, factor: NDArray) -> Proposal:
     """Structured noise S beside the floor."""
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
     responses = problem.plant.free_response(factor, problem.horizon)
     cost = white_cost(problem, problem.floor) + problem.cost(responses)
-    return SizedNoise(parts, cost)
+    return Proposal(parts, cost)
 
 
 def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:

@@ -27,7 +27,7 @@ from ..noise.shift import certified_shift, output_sizes, shift_of_resolution
 from ..secrets.hiding import TangentNoise, structured_factor
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
-from .problem import DesignProblem, SizedNoise, white_cost
+from .problem import DesignProblem, Proposal, white_cost
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
@@ -35,7 +35,7 @@ from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 _COVERED = 1e-8
 
 
-def structured(problem: DesignProblem) -> SizedNoise:
+def structured(problem: DesignProblem) -> Proposal:
     """Structured noise of least cost for the exact model.
 
     Models that share the column space of the noise make it larger.
@@ -56,10 +56,10 @@ def structured(problem: DesignProblem) -> SizedNoise:
     is_pure = problem.request.budget.delta == 0
     if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
-    return SizedNoise((part,), cost, lower_bound)
+    return Proposal((part,), cost, lower_bound)
 
 
-def radial(problem: DesignProblem) -> SizedNoise:
+def radial(problem: DesignProblem) -> Proposal:
     """Structured noise of a radial law, in the shape of the cheapest Gaussian noise.
 
     A shape of the request, such as that of a loop's optimum, is scaled to the budget.
@@ -81,7 +81,7 @@ def radial(problem: DesignProblem) -> SizedNoise:
     cost = part.law.unit_variance * problem.cost(factor)
     # the entries of Gaussian noise of this variance, times the shape
     bound = radial_variance(problem, shape.shape[1]) * lower_bound * (1 - 1e-12)
-    return SizedNoise((part,), cost, math.nan if bound > cost else bound)
+    return Proposal((part,), cost, math.nan if bound > cost else bound)
 
 
 def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
@@ -146,7 +146,7 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
     return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
 
 
-def independent(problem: DesignProblem) -> SizedNoise:
+def independent(problem: DesignProblem) -> Proposal:
     """Independent noise of one size on every sample and output, or of that of the floor."""
     request = problem.request
     family = problem.family
@@ -165,13 +165,13 @@ def independent(problem: DesignProblem) -> SizedNoise:
     sizes = np.maximum(size, problem.floor_std)
     scale = np.tile(sizes, problem.horizon)
     cost = family.unit_variance * white_cost(problem, scale)
-    return SizedNoise((White(sizes),), cost)
+    return Proposal((White(sizes),), cost)
 
 
 # -- shapes of the user's own ------------------------------------------------------------
 
 
-def own_shape(problem: DesignProblem) -> SizedNoise:
+def own_shape(problem: DesignProblem) -> Proposal:
     """Structured noise S of the request's shape that meets the budget.
 
     S is kept where it meets it, unless the request wants it scaled.
@@ -196,7 +196,7 @@ def own_shape(problem: DesignProblem) -> SizedNoise:
         return of_all_models(problem, shape * size)
 
 
-def _own_lambda(problem: DesignProblem, shape: NDArray) -> SizedNoise:
+def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
     """Noise Lambda eta over one horizon, with eta in a causal order."""
     request = problem.request
     with piece(0, 4):
@@ -262,7 +262,7 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
         )
 
 
-def _beside_floor(problem: DesignProblem, shape: NDArray) -> SizedNoise:
+def _beside_floor(problem: DesignProblem, shape: NDArray) -> Proposal:
     """Noise of a shape, as small as the budget allows beside the floor."""
 
     def excess(scale: float) -> float:
