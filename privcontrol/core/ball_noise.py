@@ -100,7 +100,7 @@ class BallNoise(Noise):
         if array.ndim != 2 or not array.size:
             raise ValueError(f"factor: expected shape (m, r), got {array.shape}")
         rate = positive_number(rate, "rate")
-        if bound != math.inf:
+        if not (isinstance(bound, float) and bound == math.inf):
             bound = positive_number(bound, "bound")
             if array.shape[1] > MOST_TRUNCATED:
                 raise ValueError(

@@ -231,7 +231,7 @@ def design_output_noise(
     """
     plant = Plant.of(sys)
     _check_loop(weight, plant)
-    is_open = family == "auto"
+    is_open = isinstance(family, str) and family == "auto"
     law = "gaussian" if is_open else family
     request = Request(
         horizon, budget, joined(adjacency), law, releases, order=order, gap=gap

@@ -475,9 +475,9 @@ def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, N
             )
             stage = weights + near.T @ value @ near
             gain = np.linalg.solve(stage[n:, n:], stage[n:, :n])
-        except ValueError:  # also of a singular matrix
+            poles = np.linalg.eigvals(near[:, :n] - near[:, n:] @ gain)
+        except ValueError:  # also of a singular matrix, or of one that is not finite
             return cost[n:, :n], cost[:n, :n], np.full(1, np.inf)
-        poles = np.linalg.eigvals(near[:, :n] - near[:, n:] @ gain)
         states, inputs = np.split(units, [n])
         found = value / states / states[:, None]
         gain = gain * inputs[:, None] / states

@@ -588,6 +588,7 @@ class SummedNoise(ByContent):
         ``promised`` holds what the guarantee was made for, so `dataclasses.replace`
         cannot keep it for other noise.
         """
+        instance_of(self.plant_data, Plant, "plant_data", "noise.plant_data")
         for part in instance_of(self.parts, tuple, "parts", "noise.parts"):
             instance_of(part, NoisePart, "parts", "noise.parts")
         if not isinstance(self.horizon, int | float | np.integer):

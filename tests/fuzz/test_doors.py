@@ -108,6 +108,18 @@ FOUND = {
         ),
         "counts: expected a bool",
     ),
+    "a family that is an array": (
+        lambda: designed(family=np.array([None, 1.0])),
+        "family: expected one of",
+    ),
+    "a bound that is an array": (
+        lambda: core.BallNoise(np.eye(2), rate=1.0, bound=np.ones(3)),
+        "bound: expected a real number",
+    ),
+    "a price that leaves double precision": (
+        lambda: pc.private_lqg(PLANT, 1e308, 1, 1, 1),
+        "no stabilising feedback gain",
+    ),
     "ragged weights": (
         lambda: designed(weight=[[1.0, [2.0]]]),
         "weight: expected a rec",
