@@ -32,7 +32,7 @@ def who_sees_what() -> plt.Figure:
     plt.close()
     # The second day: how the noise began depends on the last digits of a factorisation.
     hours = np.arange(-96, 96) / 4
-    people = 1.0 * ((hours >= 9) & (hours < 12) | (hours >= 14) & (hours < 16))
+    people = 1.0 * ((hours >= 9) & (hours < 12))  # one stay, as the promise says
     days = loop.simulate(
         hours + 24,
         exogenous={"people east": people},
@@ -56,7 +56,7 @@ def who_sees_what() -> plt.Figure:
         hours, 0, 1, where=people > 0, color=PUBLIC, alpha=0.2, lw=0,
         transform=inside.get_xaxis_transform(),
     )  # fmt: skip
-    inside.text(16.3, 0.6, "somebody in\nthe east office", color=PUBLIC, fontsize=8)
+    inside.text(12.3, 0.6, "somebody in\nthe east office", color=PUBLIC, fontsize=8)
     for axis in (inside, outside):
         axis.set(
             xlabel="Time [h]", xlim=(0, 23.75), xticks=range(0, 24, 6), ylim=(-0.8, 0.8)

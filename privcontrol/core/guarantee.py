@@ -1015,7 +1015,8 @@ def _fails(guarantee: PrivacyGuarantee) -> bool:
 def _delta_of_all(guarantees: Sequence[PrivacyGuarantee]) -> float:
     """Return the delta at which releases together are quoted.
 
-    It is the sum over black boxes (IP Propositions 2 and 3), and the largest of the others.
+    It is the sum over black boxes, in sequence and in parallel over chunks (IP Propositions
+    2 and 3), and the largest of the others.
     """
     failing = [one.quoted_delta for one in guarantees if _fails(one)]
     total = _quotable(sum(map(decimal, failing), Fraction(0)))

@@ -252,7 +252,7 @@ class Eavesdropper:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ChangeEavesdropper:
-    """How well the size of one change of a signal can be told from all that is published.
+    """Tell how well all that is published shows the size of one change of a signal.
 
     Made by `eavesdropper` for noise that hides a disturbance. The adversary knows the
     model, the gains, all of yhat and u, and of the change all but its size: its signal,
