@@ -4,6 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+# Pages and scripts run beside each other, each in a process of one BLAS thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import matplotlib
 
 sys.path[:0] = [str(Path(__file__).parent / "_ext"), str(Path(__file__).parent)]
@@ -54,6 +57,7 @@ extensions = [
 exclude_patterns = [
     "_build",
     "_gallery_source",
+    "changes",
     "rendered",
     "notebooks",
     "_ext",

@@ -11,59 +11,125 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.stats import norm
+
+import privcontrol as pc
 
 FIGURES = Path(__file__).parent / "figures"
-PUBLIC, PRIVATE, TRUTH = "#0072B2", "#D55E00", "black"
+TRUTH, PUBLISHED = "black", "#D55E00"
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 SCRIPT = FIGURES.parents[1] / "examples" / "first_private_loop.py"
 
 BOXES = {
-    "offices": (0.0, "two offices\npeople, heating"),
+    "drone": (0.0, "drone\nGPS, Doppler"),
     "gate": (3.0, "gate\nadds noise"),
     "cloud": (7.0, "cloud\nfilter, controller"),
 }
+FLIGHTS = 6  # that the map shows
 
 
 def who_sees_what() -> plt.Figure:
-    """Offices, gate and cloud, and a day of one office as each side sees it."""
+    """Drone, gate and cloud; the map, the speed and the detector as each side sees them."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        loop = runpy.run_path(str(SCRIPT))["loop"]
+        names = runpy.run_path(str(SCRIPT))
     plt.close()
-    # The second day: how the noise began depends on the last digits of a factorisation.
-    hours = np.arange(-96, 96) / 4
-    people = 1.0 * ((hours >= 9) & (hours < 12))  # one stay, as the promise says
-    days = loop.simulate(
-        hours + 24,
-        exogenous={"people east": people},
-        disturbance="design",
-        measurement_noise="design",
-        rng=5,
-    )
-    figure = plt.figure(figsize=(7.0, 3.7), dpi=180)
+    figure = plt.figure(figsize=(7.0, 4.4), dpi=180)
     grid = figure.add_gridspec(
-        2, 2, height_ratios=(1.0, 1.6), hspace=0.25, wspace=0.05, left=0.1, right=0.99,
-        top=0.99, bottom=0.12,
+        2, 3, height_ratios=(1.0, 1.7), hspace=0.25, wspace=0.36, left=0.1, right=0.985,
+        top=0.99, bottom=0.11,
     )  # fmt: skip
     draw_loop(figure.add_subplot(grid[0, :]))
-    inside = figure.add_subplot(grid[1, 0])
-    outside = figure.add_subplot(grid[1, 1], sharey=inside)
-    inside.plot(hours, days.states["east", 0], color=TRUTH, lw=1.2)
-    inside.set_title("Inside: the temperature, and who is there", fontsize=9)
-    outside.plot(hours, days.outputs["T east", 0], color=PRIVATE, lw=1.2)
-    outside.set_title("Outside: what is published, and no more", fontsize=9)
-    inside.fill_between(
-        hours, 0, 1, where=people > 0, color=PUBLIC, alpha=0.2, lw=0,
-        transform=inside.get_xaxis_transform(),
-    )  # fmt: skip
-    inside.text(12.3, 0.6, "somebody in\nthe east office", color=PUBLIC, fontsize=8)
-    for axis in (inside, outside):
-        axis.set(
-            xlabel="Time [h]", xlim=(0, 23.75), xticks=range(0, 24, 6), ylim=(-0.8, 0.8)
-        )
-    inside.set_ylabel("T east - set point [K]")
-    outside.tick_params(labelleft=False)
+    draw_map(figure.add_subplot(grid[1, 0]), names["flight"])
+    draw_speed(figure.add_subplot(grid[1, 1]), names)
+    draw_detector(figure.add_subplot(grid[1, 2]), names["loop"].guarantee)
     return figure
+
+
+def draw_map(axis: plt.Axes, flight) -> None:
+    """Where the drone is, and where its published readings put it."""
+    east, north = flight.states["east"], flight.states["north"]
+    for k in range(FLIGHTS):
+        axis.plot(
+            flight.outputs["GPS east", k],
+            flight.outputs["GPS north", k],
+            color=PUBLISHED,
+            lw=1,
+            label=None if k else "published, six flights",
+        )
+    axis.plot(east[0], north[0], color=TRUTH, lw=1.6, label="true")
+    axis.plot(0, 0, "o", color=TRUTH, ms=4)
+    axis.set_title("Where did it take off?", fontsize=9)
+    axis.set(xlabel="East [m]", ylabel="North [m]", ylim=(-450, 1050))
+    axis.legend(frameon=False, fontsize=7, loc="upper left")
+
+
+def draw_speed(axis: plt.Axes, names) -> None:
+    """The speed behind the gate, and behind independent noise of the same promise."""
+    asked = {"budget": names["budget"], "adjacency": names["secret"], "horizon": 240}
+    white = pc.design_output_noise(names["drone"], family="iid-gaussian", **asked)
+    independent = names["public"].with_noise(white)
+    flight = names["flight"]
+    other = independent.simulate(
+        reference=names["route"],
+        feedforward=[0.6, 0.8],
+        disturbance="design",
+        measurement_noise="design",
+        trials=50,
+        rng=0,
+    )
+    times = flight.time
+    axis.plot(
+        times,
+        other.states["speed north", 0],
+        color="0.6",
+        lw=0.8,
+        label="independent noise",
+    )
+    axis.plot(
+        times,
+        flight.states["speed north", 0],
+        color=TRUTH,
+        lw=1,
+        label="the noise here",
+    )
+    axis.axhline(4, color="0.3", ls=":", lw=1)
+    axis.set_title("How well does it fly?", fontsize=9)
+    axis.set(
+        xlabel="Time [s]", ylabel="Speed north [m/s]", xlim=(0, 120), ylim=(0, 7.5)
+    )
+    axis.legend(frameon=False, fontsize=7, loc="upper left")
+
+
+def draw_detector(axis: plt.Axes, guarantee) -> None:
+    """Scores of the best detector for two sites 100 m apart, behind the gate."""
+    scores = np.linspace(-3.5, 5.5, 400)
+    shift, alarm = guarantee.gdp, norm.isf(0.05)
+    axis.plot(scores, norm.pdf(scores), color="0.4", lw=1.2, label="site A")
+    axis.plot(
+        scores,
+        norm.pdf(scores - shift),
+        color=PUBLISHED,
+        lw=1.2,
+        label="site B, 100 m away",
+    )
+    beyond = scores >= alarm
+    axis.fill_between(
+        scores[beyond],
+        norm.pdf(scores[beyond] - shift),
+        color=PUBLISHED,
+        alpha=0.3,
+        lw=0,
+    )
+    found = 100 * guarantee.detection(0.05)
+    axis.text(
+        alarm + 0.05, 0.2, f"found: {found:.1f} %\nwithout\nnoise: 100 %", fontsize=7
+    )
+    axis.set_title("What does a detector find?", fontsize=9)
+    axis.set(xlabel="Score of the best detector", ylabel="Density", ylim=(0, 0.5))
+    axis.set_xlim(-3.5, 5.5)
+    axis.set_yticks([])
+    axis.legend(frameon=False, fontsize=7, loc="upper left")
 
 
 def draw_loop(axis: plt.Axes) -> None:
@@ -74,13 +140,13 @@ def draw_loop(axis: plt.Axes) -> None:
     arrow = {"arrowstyle": "->", "lw": 1.5}
     for start, end, color, text in (
         (2.0, 3.0, TRUTH, "$y$"),
-        (5.0, 7.0, PRIVATE, r"$\hat y$"),
+        (5.0, 7.0, PUBLISHED, r"$\hat y$"),
     ):
         axis.annotate("", (end, 1.3), (start, 1.3), arrowprops=arrow | {"color": color})
         axis.text(start + 0.3, 1.4, text, ha="center", color=color)
-    axis.plot([8.0, 8.0, 1.0], [0.8, 0.35, 0.35], color=PRIVATE, lw=1.5)
-    axis.annotate("", (1.0, 0.8), (1.0, 0.35), arrowprops=arrow | {"color": PRIVATE})
-    axis.text(2.5, 0.42, "heating $u$", ha="center", color=PRIVATE)
+    axis.plot([8.0, 8.0, 1.0], [0.8, 0.35, 0.35], color=PUBLISHED, lw=1.5)
+    axis.annotate("", (1.0, 0.8), (1.0, 0.35), arrowprops=arrow | {"color": PUBLISHED})
+    axis.text(2.5, 0.42, "thrust $u$", ha="center", color=PUBLISHED)
     axis.axvline(6.0, color="0.4", ls="--", lw=1)
     axis.text(5.9, 2.0, "inside: trusted", ha="right", color="0.4")
     axis.text(6.1, 2.0, "outside: anybody may read", ha="left", color="0.4")

@@ -1,7 +1,8 @@
 """How do I privatise my LQG script?
 
-These are the lines of the README: a plant, a secret, a budget, and a loop through the
-gate. The figure is written where the script runs, the guarantee is printed.
+These are the lines of the README: a drone, the place where it took off, a budget, and a
+loop through the gate. The figure is written where the script runs, the guarantee is
+printed.
 """
 
 import control as ct
@@ -9,47 +10,45 @@ import numpy as np
 
 import privcontrol as pc
 
-room, door = [[-3.1, 2.7], [0.18, -0.19]], [[0.5, 0], [0, 0]]  # air, walls; h, K, kW
-offices = ct.ss(
-    np.kron(np.eye(2), room) - np.kron([[1, -1], [-1, 1]], door),
-    np.kron(np.eye(2), [[1.7, 0.17], [0, 0]]),
-    [[1, 0, 0, 0], [0, 0, 1, 0]],
+drone = ct.ss(
+    np.kron(np.eye(2), [[0, 1], [0, -0.2]]),  # place, speed: m, m/s
+    np.kron(np.eye(2), [[0], [1]]),
+    np.eye(4),
     0,
-    states=["east", "east walls", "west", "west walls"],
-    inputs=["heat east", "people east", "heat west", "people west"],
-    outputs=["T east", "T west"],
-).sample(0.25)
+    states=["east", "speed east", "north", "speed north"],
+    inputs=["thrust east", "thrust north"],
+    outputs=["GPS east", "Doppler east", "GPS north", "Doppler north"],
+).sample(0.5)
 lqg = {
-    "Q": np.diag([1, 0, 1, 0]),
-    "R": 0.02,
-    "QN": np.diag([1, 0.01, 1, 0.01]) / 100,
-    "RN": 0.01,
-    "controls": ["heat east", "heat west"],
+    "Q": np.diag([0, 1, 0, 1]),
+    "R": 0.5,
+    "QN": np.diag([0, 0.04, 0, 0.04]),
+    "RN": np.diag([4, 0.04, 4, 0.04]),
+    "P0": np.diag([1e6, 1, 1e6, 1]),
+    "terminal": 0,
 }
-public = pc.private_lqg(offices, **lqg)
+public = pc.private_lqg(drone, **lqg, horizon=240)
 
-# the secret: one stay of one person, for at most 12 samples
-secret = pc.DisturbanceAdjacency({"people east": 1, "people west": 1}, duration=12)
+# the secret: where it took off, anywhere within 100 m
+secret = pc.InitialStateAdjacency({"east": 100, "north": 100})
 budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 noise = pc.design_output_noise(
-    offices,
-    horizon=np.inf,
-    budget=budget,
-    adjacency=secret,
-    weight=public,
-    models="exact",
+    drone, horizon=240, budget=budget, adjacency=secret, models="exact"
 )
 loop = public.with_noise(noise)
 print(loop.guarantee)
 
-day = loop.simulate(
-    np.arange(96) / 4,
+route = np.outer([3, 0, 4, 0], np.arange(240) / 2) + np.array([[0], [3], [0], [4]])
+flight = loop.simulate(
+    reference=route,
+    feedforward=[0.6, 0.8],  # against the drag
     disturbance="design",
     measurement_noise="design",
     trials=500,
     rng=0,
 )
-plot = day.band_plot(
-    ["east", "T east"], time_unit="h", units={"east": "K", "T east": "K"}
+plot = flight.band_plot(
+    ["speed east", "east", "GPS east"],
+    units={"speed east": "m/s", "east": "m", "GPS east": "m"},
 )
 plot.figure.savefig("first_private_loop.png")

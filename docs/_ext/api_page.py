@@ -11,6 +11,7 @@ import privcontrol.loop
 import privcontrol.plants
 import privcontrol.regions
 import privcontrol.response
+import privcontrol.studies
 
 #: Where names are looked for, the place to import them from first.
 _HOMES = (
@@ -20,6 +21,7 @@ _HOMES = (
     privcontrol.designs,
     privcontrol.regions,
     privcontrol.loop,
+    privcontrol.studies,
     privcontrol.response,
     privcontrol.plants,
 )
@@ -56,6 +58,11 @@ _GROUPS = (
         "Loops",
         "Observer and LQG loops whose published signals are private, their exact cost.",
     ),
+    (
+        "privcontrol.studies",
+        "Studies",
+        "What privacy costs over budgets, and how it grows with the horizon.",
+    ),
     ("privcontrol.response", "Responses", "Trials of a loop or network."),
     (
         "privcontrol.secrets",
@@ -75,9 +82,14 @@ _GROUPS = (
     ("privcontrol.core.inference", "A model behind a mechanism", "Inference privacy."),
     ("privcontrol.core.lipschitz", "Lipschitz constants", "Certified from above."),
     (
-        "privcontrol.core.errors",
+        "privcontrol.numerics.errors",
         "Errors and warnings",
         "Everything else raises ``ValueError`` or python-control's own.",
+    ),
+    (
+        "privcontrol.privacy",
+        "Budgets and guarantees",
+        "What is promised, what it means, and the ledger of what was released.",
     ),
     (
         "privcontrol.core",

@@ -26,6 +26,7 @@ PACKAGE = Path(privcontrol.__file__).parent
 _ORDER = (
     *(
         "first_private_loop.py",
+        "two_offices.py",
         "which_adjacency.py",
         "how_long_a_horizon.py",
         "structured_or_white.py",
@@ -41,10 +42,12 @@ _ORDER = (
     *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),
     *("central_accuracy.py", "neighbourhood_meters.py"),
     *(
+        "batch_recipe.py",
         "building_zone.py",
         "quadruple_tank.py",
         "glucose_patient.py",
         "battery_behind_a_meter.py",
+        "battery_that_hides_when.py",
         "pipeline_of_mechanisms.py",
         "correlated_data_without_a_plant.py",
         "formation.py",

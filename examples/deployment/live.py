@@ -72,11 +72,11 @@ class LivePage:
         }
 
     def _points(self, rows, column):
-        points = []
-        for row in rows:
-            if math.isfinite(row[column]):  # else the sample was lost
-                points.append([self._step * row[0], row[column]])
-        return points
+        return [
+            [self._step * row[0], row[column]]
+            for row in rows
+            if math.isfinite(row[column])  # else the sample was lost
+        ]
 
     def _handler(self):
         page = self
@@ -120,8 +120,8 @@ def logged(path):
     if not path.exists():
         return []
     lines = path.read_text(encoding="ascii").splitlines(keepends=True)
-    rows = []
-    for line in lines:
-        if line.endswith("\n"):
-            rows.append([float(value) for value in line.split()])
-    return rows
+    return [
+        [float(value) for value in line.split()]
+        for line in lines
+        if line.endswith("\n")
+    ]

@@ -20,7 +20,7 @@ import privcontrol as pc
 
 STEP, WEEK = 0.25, 672  # hours; samples
 APPLIANCE, LASTS = 2.0, 2  # kW for up to half an hour
-SECRET = pc.DisturbanceAdjacency({"load": APPLIANCE}, duration=LASTS)
+SECRET = pc.DisturbanceAdjacency({"load": APPLIANCE}, duration=LASTS, shape="level")
 BUDGET = pc.PrivacyBudget(epsilon=2.0, delta=1e-2)
 BILL, FUSE = 0.53, 6.0  # kW: the year's mean, which the supplier knows, and the most
 DATA = Path(__file__).parents[1] / "data" / "household.npz"

@@ -27,7 +27,9 @@ BUS = ct.ss(0, 0, 0, 1, 1, states=["idle"], inputs=["passengers"], outputs=["cou
 
 def noises(stops, **often):
     """Noise for rides of up to so many stops, correlated and independent."""
-    ride = pc.DisturbanceAdjacency({"passengers": 1.0}, duration=stops, **often)
+    ride = pc.DisturbanceAdjacency(
+        {"passengers": 1.0}, duration=stops, shape="level", **often
+    )
     request = {"horizon": np.inf, "budget": BUDGET, "adjacency": ride}
     correlated = pc.design_output_noise(BUS, **request)
     return correlated, pc.design_output_noise(BUS, family="iid-gaussian", **request)

@@ -72,7 +72,9 @@ def noises():
     request = dict(
         horizon=np.inf,
         budget=BUDGET,
-        adjacency=pc.DisturbanceAdjacency({"meal": SNACK}, duration=LASTS),
+        adjacency=pc.DisturbanceAdjacency(
+            {"meal": SNACK}, duration=LASTS, shape="level"
+        ),
     )
     certified = pc.design_output_noise(box.nominal, models=box, **request)
     believed = pc.design_output_noise(box.nominal, models="exact", **request)

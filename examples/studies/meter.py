@@ -36,7 +36,12 @@ def noise_for(secret, **request):
 
 def secrets(uses):
     """Uses of an appliance in a day: apart, at any distance, and by their energy alone."""
-    use = {"radius": {"load": POWER}, "duration": LASTS, "events": uses}
+    use = {
+        "radius": {"load": POWER},
+        "duration": LASTS,
+        "shape": "level",
+        "events": uses,
+    }
     energy = uses * LASTS * POWER  # kW times samples
     return {
         "two hours apart": pc.DisturbanceAdjacency(**use, separation=APART),
