@@ -3,7 +3,7 @@
 import lazy_loader
 
 from . import core as core
-from .core._names import suggesting
+from .numerics.names import suggesting
 
 __version__ = "0.2.0"
 

@@ -38,11 +38,9 @@ from .designs import (
 )
 from .loop import (
     PrivateLoop as PrivateLoop,
-    horizon_growth as horizon_growth,
     private_feedback as private_feedback,
     private_loop as private_loop,
     private_lqg as private_lqg,
-    tradeoff as tradeoff,
 )
 from .noise import (
     create_channel_iosystem as create_channel_iosystem,
@@ -63,7 +61,13 @@ from .secrets import (
     output_query as output_query,
     trajectory_manifold as trajectory_manifold,
 )
+from .studies import (
+    horizon_growth as horizon_growth,
+    options as options,
+    tradeoff as tradeoff,
+)
 from .systems import (
+    along as along,
     sample_nonlinear as sample_nonlinear,
     system_gain as system_gain,
     with_delays as with_delays,

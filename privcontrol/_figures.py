@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.rcsetup import cycler
 from numpy.typing import ArrayLike, NDArray
 
-from .core._linalg import real_array
+from .numerics.checks import real_array
 
 #: Axes to draw on, one for each panel, or None for new ones.
 AxesLike = Axes | NDArray | Sequence[Axes] | None
@@ -213,7 +213,7 @@ def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
     """One legend for all panels, below a figure with room or in the first given axes."""
     entries: dict[str, Artist] = {}
     for ax in axes.flat:
-        for handle, name in zip(*ax.get_legend_handles_labels()):
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(name, handle)
     if not (own or figure.legends):
         return axes[0, 0].legend(entries.values(), entries.keys())

@@ -8,7 +8,7 @@ import control as ct
 import numpy as np
 from numpy.typing import NDArray
 
-from .core._linalg import positive_number
+from .numerics.checks import positive_number
 
 
 def vehicle(dt: float = 0.1) -> ct.StateSpace:

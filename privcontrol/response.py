@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._figures import AxesLike, Panel, Style, draw_panels, quantile_pair
-from .core._linalg import (
+from .numerics.checks import (
     Seed,
     check_memory,
     generator,
@@ -38,9 +38,9 @@ from .core._linalg import (
     quoted,
     real_array,
 )
-from .core._objects import time_axis, with_units
-from .core._progress import progress_bar
-from .core.guarantee import SIMULATED, PrivacyGuarantee, released
+from .numerics.labels import time_axis, with_units
+from .numerics.progress import progress_bar
+from .privacy.guarantee import SIMULATED, PrivacyGuarantee, released
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -320,7 +320,11 @@ class PrivateResponse(ct.TimeResponseData):
         """The array with names, squeezed and transposed as ``response(...)`` asked."""
         axes = [self._names.get(group), positions(self.trace_labels), None]
         if self.squeeze:
-            axes = [axis for axis, length in zip(axes, array.shape) if length != 1]
+            axes = [
+                axis
+                for axis, length in zip(axes, array.shape, strict=True)
+                if length != 1
+            ]
             array = array.squeeze()
         if self.transpose and array.ndim:
             axes = axes[-1:] + axes[:-1]
@@ -426,7 +430,7 @@ class PrivateResponse(ct.TimeResponseData):
         labels = [getattr(self, f"{group[:-1]}_labels")[k] for group, k in places]
         count = Counter([*labels, *reserved])
         shown = []
-        for (group, _), label in zip(places, labels):
+        for (group, _), label in zip(places, labels, strict=True):
             shown.append(f"{group}.{label}" if count[label] > 1 else label)
         return shown
 
@@ -499,7 +503,7 @@ class PrivateResponse(ct.TimeResponseData):
         places = self._find(signals)
         goals = signal_rows(reference, len(places), self.t.size, "reference")
         rows = []
-        for place, goal in zip(places, goals):
+        for place, goal in zip(places, goals, strict=True):
             error = self._traces(place) - goal
             rows.append(np.einsum("kt,kt->t", error, error) / self.ntraces)
         return TrialSignals(np.stack(rows), positions(self._labels(places)))
@@ -517,7 +521,9 @@ class PrivateResponse(ct.TimeResponseData):
         names = self.trace_labels
         trace = package.Categorical.from_codes(trials, categories=names)
         data = {"time": np.tile(self.t, self.ntraces), "trace": trace}
-        for label, place in zip(self._labels(places, reserved=data), places):
+        for label, place in zip(
+            self._labels(places, reserved=data), places, strict=True
+        ):
             data[label] = self._traces(place).reshape(-1)
         return package.DataFrame(data)
 
@@ -637,7 +643,7 @@ class PrivateResponse(ct.TimeResponseData):
         known += self.input_labels
         shown = with_units(names, units, [*known, *names])
         panels = []
-        for place, label in zip(places, shown):
+        for place, label in zip(places, shown, strict=True):
             group, index = place
             if group == "outputs" and self.output_labels[index] in aliases:
                 label = f"published\n{label}"

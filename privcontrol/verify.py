@@ -5,40 +5,33 @@
 
 A design file says how large the noise at a plant's outputs is, what it hides and how well.
 This program reads the numbers of the noise and of the secret, and none of the words. It
-proves a bound of the privacy shift y and compares it with the claim, which holds if the
-bound is at most claim (1 + 1e-9). It needs the standard library alone and shares no code
-with privcontrol.
+proves a bound of its own: a claim holds if the bound is at most claim (1 + 1e-9). --json
+prints an object a line. The exit status is 0 if all files hold, 1 if one does not, 2 if a
+promise is not covered or undecided, 3 if a file is no design file, 64 for wrong usage.
 
-Gaussian noise of covariance Gamma hides a change s of the outputs up to y^2 = s'Gamma^-1 s,
-and is y-GDP for the worst change (Dong, Roth and Su 2022). Each part below says in a sentence
-why its bound of y^2 holds. Certificates, such as gains, inverses and energies, are looked for by
-any means, and proved afterwards. The theory is in docs/design_files.md.
+One idea serves all Gaussian noise. It is gamma = G eta, with independent standard numbers
+eta. Any v with G v = s *explains* a change s of the outputs: the outputs then change as if
+eta had changed by v, and no test sees more than it would see in eta itself. So the privacy
+shift y of the change is at most |v| (y-GDP, Dong, Roth and Su 2022). Each section finds
+explanations by any means, and proves afterwards that they explain, and how long they are.
+docs/design_files.md says why, kind by kind.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
+import math
 import struct
 import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import product as pairs
+from itertools import accumulate, chain, product as pairs, repeat
 from math import gcd, inf, isqrt, lcm
 from operator import mul
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
-SCHEMAS = (2, 3)
 MOST_BITS = 4096
-UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    TypeError,
-    ValueError,
-)
 
 
 class NotADesign(Exception):
@@ -57,14 +50,13 @@ class TooFewBits(Exception):
     """A proof fails with so many bits; with more of them it may succeed."""
 
 
-# -- numbers: integers over 2^bits, known up to an error ---------------------------------
+# -- numbers -------------------------------------------------------------------------
+# Rationals are exact; matrices of them are lists of rows. Where they would grow long,
+# matrices are balls.
 
 
 class Balls:
-    """A matrix of numbers (mid +- err) / 2^bits, with one error for all of its entries.
-
-    What is computed holds for every matrix within the error.
-    """
+    """A matrix of numbers (mid +- err) / 2^bits, with one error for all of its entries."""
 
     bits = 256
 
@@ -75,27 +67,24 @@ class Balls:
     def of(cls, rows):
         """Return rational numbers, rounded where the bits do not suffice."""
         scaled = [[Fraction(x) * (1 << cls.bits) for x in row] for row in rows]
-        exact = all(x.denominator == 1 for row in scaled for x in row)
-        return cls([[x // 1 for x in row] for row in scaled], int(not exact))
+        is_exact = all(x.denominator == 1 for row in scaled for x in row)
+        return cls([[x // 1 for x in row] for row in scaled], int(not is_exact))
 
     def __matmul__(self, other):
-        if len(self.mid[0]) != len(other.mid):
-            raise ValueError("matrices do not fit each other")
-        columns = list(zip(*other.mid))
-        mid = []
-        for row in self.mid:
-            mid.append([sum(map(mul, row, one)) >> Balls.bits for one in columns])
+        mid = [[x >> Balls.bits for x in row] for row in times(self.mid, other.mid)]
         wrong = self.largest() * other.err + other.largest() * self.err
         return Balls(mid, (len(other.mid) * wrong >> Balls.bits) + 2)
+
+    def __mul__(self, number):
+        over, under = Fraction(number).as_integer_ratio()
+        mid = [[x * over // under for x in row] for row in self.mid]
+        return Balls(mid, -(-self.err * abs(over) // under) + (under > 1))
 
     def __add__(self, other):
         return Balls(sums(self.mid, other.mid), self.err + other.err)
 
-    def __neg__(self):
-        return Balls([[-x for x in row] for row in self.mid], self.err)
-
     def __sub__(self, other):
-        return self + (-other)
+        return self + other * -1
 
     @property
     def T(self):
@@ -105,59 +94,51 @@ class Balls:
         """Return the midpoints, taken for exact numbers."""
         return Balls(self.mid)
 
-    def upper(self, i, j):
-        return abs(self.mid[i][j]) + self.err
+    def symmetric(self):
+        """Return an exact symmetric matrix nearby."""
+        return ((self + self.T) * Fraction(1, 2)).exact()
 
     def largest(self):
         return max(max(map(abs, row)) for row in self.mid) + self.err
-
-    def part(self, rows, columns):
-        return Balls([[self.mid[i][j] for j in columns] for i in rows], self.err)
-
-    @classmethod
-    def unit(cls, size):
-        return cls(diagonal([1 << cls.bits] * size))
-
-    def symmetric(self):
-        """Return a symmetric matrix of the entries below the diagonal."""
-        size = range(len(self.mid))
-        return Balls([[self.mid[max(i, j)][min(i, j)] for j in size] for i in size])
-
-
-def sums(rows, others):
-    pairs_of_rows = zip(rows, others, strict=True)
-    return [[x + y for x, y in zip(*pair, strict=True)] for pair in pairs_of_rows]
 
 
 def turned(rows):
     return [list(column) for column in zip(*rows)]
 
 
+def sums(rows, others):
+    both = zip(rows, others, strict=True)
+    return [[x + y for x, y in zip(*pair, strict=True)] for pair in both]
+
+
 def times(left, right):
-    """Return the product of matrices of rationals."""
     if left and len(left[0]) != len(right):
         raise ValueError("matrices do not fit each other")
-    columns = list(zip(*right))
+    columns = turned(right)
     return [[sum(map(mul, row, column)) for column in columns] for row in left]
 
 
 def diagonal(numbers):
-    """Return rows with numbers on the diagonal, rationals or integers over 2^bits."""
     return [[x * (i == j) for j in range(len(numbers))] for i, x in enumerate(numbers)]
 
 
-def blocks(*table):
-    """Return a matrix of matrices."""
-    rows = [joined(lines) for row in table for lines in zip(*(one.mid for one in row))]
-    return Balls(rows, max(one.err for row in table for one in row))
-
-
-def joined(rows):
-    return [x for row in rows for x in row]
+def unit(size, one=1):
+    return diagonal([one] * size)
 
 
 def zero(rows, columns):
     return Balls([[0] * columns for _ in range(rows)])
+
+
+def beside(*tables):
+    """Return rows that continue each other."""
+    return [list(chain(*rows)) for rows in zip(*tables, strict=True)]
+
+
+def blocks(*table):
+    """Return a matrix of matrices."""
+    rows = chain(*(beside(*(one.mid for one in row)) for row in table))
+    return Balls(list(rows), max(one.err for row in table for one in row))
 
 
 def root_up(number):
@@ -165,14 +146,14 @@ def root_up(number):
     return isqrt(max(number, 0) + 1 << Balls.bits) + 1
 
 
-# -- proofs ------------------------------------------------------------------------------
+# -- proofs --------------------------------------------------------------------------
 
 
 def reduced(rows, width):
-    """Return the row echelon form of rational rows, and what is left of the others.
+    """Return the reduced echelon form of rational rows, and what is left of the others.
 
-    Pivots (column, row) are among the first ``width`` columns. Rows are integers without a
-    common divisor, so all of it is exact.
+    It consists of pairs (place of the pivot, row), of the first ``width`` places. Rows are
+    integers without a common divisor, so all of it is exact.
     """
 
     def whole(row):
@@ -181,114 +162,132 @@ def reduced(rows, width):
         divisor = gcd(*row) or 1
         return [x // divisor for x in row]
 
-    def without(row, k):
+    def cleared(row, pivot, k):
         return whole([x * pivot[k] - y * row[k] for x, y in zip(row, pivot)])
 
-    pivots, rest = [], [whole(row) for row in rows]
+    found, rest = [], [whole(row) for row in rows]
     for k in range(width):
         pivot = next((row for row in rest if row[k]), None)
         if pivot:
-            rest = [
-                without(row, k) if row[k] else row for row in rest if row is not pivot
-            ]
-            pivots = [
-                (place, without(row, k) if row[k] else row) for place, row in pivots
-            ]
-            pivots.append((k, pivot))
-    return pivots, [row for row in rest if any(row)]
+            rest = [cleared(row, pivot, k) for row in rest if row is not pivot]
+            found = [(place, cleared(row, pivot, k)) for place, row in found]
+            found.append((k, pivot))
+    return found, [row for row in rest if any(row)]
 
 
 def rational_inverse(rows):
     size = len(rows)
-    beside = [row + unit for row, unit in zip(rows, diagonal([1] * size))]
-    pivots, _ = reduced(beside, size)
-    if len(pivots) < size:
-        raise Broken("the plant's states cannot be moved on their own at later times")
-    return [[Fraction(x, row[k]) for x in row[size:]] for k, row in pivots]
+    found, _ = reduced(beside(rows, unit(size)), size)
+    if len(found) < size:
+        raise Broken("a matrix has no inverse, such as that of states moved later on")
+    return [[Fraction(x, row[k]) for x in row[size:]] for k, row in found]
 
 
-def inverse(matrix):
-    """Return the inverse of a matrix, from any X near it.
+def least_solution(M, B):
+    """Return X, and rows l, such that M X z = B z for every z that obeys l z = 0.
 
-    If the rows of E = I - X A have sums e < 1, then A^-1 = (I - E)^-1 X is within
-    e / (1 - e) max|X| of X.
+    M and B are rational, and X z is the shortest solution.
     """
-    one, size = 1 << Balls.bits, len(matrix.mid)
-    table = [row + unit for row, unit in zip(matrix.mid, diagonal([one] * size))]
+    width = len(M[0])
+    found, demands = reduced(beside(M, B), width)
+    rows = [row for _, row in found] or [[1] * width + [0] * len(B[0])]
+    M, B = [row[:width] for row in rows], [row[width:] for row in rows]
+    X = times(turned(M), times(rational_inverse(times(M, turned(M))), B))
+    return X, [row[width:] for row in demands]
+
+
+def near_inverse(matrix):
+    """Return a matrix near the inverse, with no proof of how near."""
+    size = len(matrix.mid)
+    table = beside(matrix.mid, unit(size, 1 << Balls.bits))
     for k in range(size):
         best = max(range(k, size), key=lambda i: abs(table[i][k]))
         table[k], table[best] = table[best], table[k]
         if not table[k][k]:
             raise TooFewBits
         pivot = table[k] = [(x << Balls.bits) // table[k][k] for x in table[k]]
-        for i, row in enumerate(table):
-            if i != k and row[k]:
-                by = row[k]
-                table[i] = [x - (by * y >> Balls.bits) for x, y in zip(row, pivot)]
-    found = Balls([row[size:] for row in table])
-    left = Balls(diagonal([one] * size)) - found @ matrix
-    wrong = size * left.largest()
-    if 2 * wrong > one:
-        raise TooFewBits
-    return Balls(found.mid, wrong * found.largest() // (one - wrong) + 1)
+        for i in {*range(size)} - {k}:
+            by = table[i][k]
+            table[i] = [x - (by * y >> Balls.bits) for x, y in zip(table[i], pivot)]
+    return Balls([row[size:] for row in table])
+
+
+def cholesky(square, err=0):
+    """Return a triangular R, over 2^bits, with R R' at most a matrix over 4^bits, or None.
+
+    R is rounded entry by entry, so R R' is off by at most 2 max|R| units of the last place.
+    The diagonal is lowered by what all errors of a row add up to.
+    """
+    peak = isqrt(max(0, *(row[k] for k, row in enumerate(square)))) + 1
+    slack = len(square) * (err + 2 * peak + 1)
+    root = []
+    for i, row in enumerate(square):
+        mine = []
+        for x, other in zip(row, root):
+            mine.append((x - sum(map(mul, mine, other))) // other[-1])
+        left = row[i] - slack - sum(map(mul, mine, mine))
+        if left <= 0:
+            return None
+        root.append([*mine, isqrt(left)])
+    return root
 
 
 def is_nonnegative(matrix):
-    """Return whether a symmetric matrix is proved to be positive semidefinite.
-
-    A Cholesky factor R that is rounded entry by entry has |R R' - G| <= 2 max|R| in units of
-    the last place. The diagonal is lowered by what all errors of a row add up to.
-    """
-    peak = max(row[k] for k, row in enumerate(matrix.mid))
-    unit = (2 * isqrt(max(peak, 0) << Balls.bits) >> Balls.bits) + 2
-    slack = len(matrix.mid) * (matrix.err + unit)
-    root = []
-    for i, row in enumerate(matrix.mid):
-        mine = []
-        for x, other in zip(row, root):
-            mine.append(((x << Balls.bits) - sum(map(mul, mine, other))) // other[-1])
-        left = (row[i] - slack << Balls.bits) - sum(map(mul, mine, mine))
-        if left <= 0:
-            return False
-        root.append([*mine, isqrt(left)])
-    return True
+    """Return whether a symmetric matrix is proved to be positive semidefinite."""
+    square = [[x << Balls.bits for x in row] for row in matrix.mid]
+    return cholesky(square, matrix.err << Balls.bits) is not None
 
 
-def least(is_bound, low, high, step):
-    """Return the least number above one that is proved to be a bound, up to a step."""
-    while not is_bound(high):
-        low, high = high, 4 * high
-        if high.bit_length() > 3 * Balls.bits:
+def least(is_bound, low, step):
+    """Return a proved bound within 2^-36 of the least one above ``low``."""
+    while not is_bound(low + step):
+        low, step = low + step, 4 * step
+        if step.bit_length() > 3 * Balls.bits:
             raise TooFewBits
-    while high - low > max(step, high >> 42, 1):
+    high = low + step
+    while high - low > max(high >> 36, 1):
         middle = (low + high) // 2
         low, high = (low, middle) if is_bound(middle) else (middle, high)
     return high
 
 
 def largest_eigenvalue(matrix):
-    """Return a bound, over 2^bits, of the eigenvalues of a positive semidefinite matrix."""
-    unit, size = matrix.largest() or 1, len(matrix.mid)
-    rows = [[x / unit for x in row] for row in matrix.mid]
+    """Return a bound, over 2^bits, of the eigenvalues of a positive semidefinite matrix.
+
+    Power iteration finds a number nearby, and a Cholesky factor proves the bound.
+    """
+    peak, size = matrix.largest() or 1, len(matrix.mid)
+    rows = [[x / peak for x in row] for row in matrix.mid]
     image = [1 + k / size for k in range(size)]
     for _ in range(50 + min(10**6 // size**2, 1000)):
-        vector = [x / (sum(map(mul, image, image)) ** 0.5 or 1.0) for x in image]
+        length = math.hypot(*image) or 1.0
+        vector = [x / length for x in image]
         image = [sum(map(mul, row, vector)) for row in rows]
-    start = int(Fraction(sum(map(mul, vector, image))) * unit)
+    near = max(int(Fraction(sum(map(mul, vector, image))) * peak), 0)
 
-    def is_bound(excess):
-        return is_nonnegative(Balls(diagonal([start + excess] * size)) - matrix)
+    def is_bound(level):
+        return is_nonnegative(Balls(unit(size, level)) - matrix)
 
-    return start + least(is_bound, 0, (unit >> 42) + 1, unit >> 42)
+    return least(is_bound, near, (near >> 40) + 1)
+
+
+def largest_form(moves, W, is_ball):
+    """Return z'W z of columns z, or the largest one of the ball that they span."""
+    image = W @ moves
+    if is_ball:
+        return [largest_eigenvalue(moves.T @ image)]
+    wrong = len(moves.mid) * (moves.largest() * image.err + image.largest() * moves.err)
+    both = zip(turned(moves.mid), turned(image.mid))
+    return [(sum(map(mul, *pair)) + wrong >> Balls.bits) + 2 for pair in both]
 
 
 def energy(A, C):
     """Return Q such that outputs C x of x+ = A x have an energy of at most x(0)'Q x(0).
 
     Q = C'C + A'QA is summed by doubling. That Q >= 0 and Q >= C'C + A'QA is proved then: no
-    sample has more energy than x'Q x loses by it.
+    sample has more energy than x'Q x loses by it. That Q exists proves that C x decays.
     """
-    margin = Balls(diagonal([1 << 2 * Balls.bits // 3] * len(A.mid)))
+    margin = Balls(unit(len(A.mid), 1 << 2 * Balls.bits // 3))
     Q, power = (C.T @ C + margin).exact(), A.exact()
     for _ in range(64):
         Q = (Q + power.T @ Q @ power).exact()
@@ -303,37 +302,38 @@ def energy(A, C):
     raise TooFewBits
 
 
-# -- a file, its plants and its secrets --------------------------------------------------
+# -- a file, and its plants ----------------------------------------------------------
 
-
-def value(item):
-    """Return what JSON of a design file stands for, with rationals for its numbers."""
-    if isinstance(item, list):
-        return [value(part) for part in item]
-    if not isinstance(item, dict):
-        return item
-    if set(item) == {"float"}:
-        found = float.fromhex(item["float"])
-        return found if abs(found) == inf else Fraction(found)
-    if set(item) != {"shape", "floats"}:
-        return {name: value(part) for name, part in item.items()}
-    flat = [Fraction(float.fromhex(text)) for text in item["floats"]]
-    count, *columns = item["shape"]
-    if len(flat) != count * (columns or [1])[0]:
-        raise NotADesign("an array does not have the shape that it names")
-    for width in columns:
-        flat = [flat[k * width : (k + 1) * width] for k in range(count)]
-    return flat
+#: Kinds with their fields. A file with another field that is not empty is not covered.
+FIELDS = """
+outputnoise schema plant horizon family parts request guarantee
+request horizon budget adjacency family releases floor models resolution factor order gap scale
+privacybudget epsilon delta gdp
+stateadjacency radius states times charts signals
+initialstateadjacency radius norm signals
+disturbanceadjacency radius inputs times norm duration profiles events separation window signals
+jointadjacency parts
+structured plant factor
+radial plant factor bound
+driven response sizes
+correlated root outputs
+white scale
+filtered shaping response starts_stationary
+privacyloss rows moves kinds attained aligned proportional
+product shifts square boxes radial
+"""
+FIELDS_OF = {
+    kind: names for kind, *names in map(str.split, FIELDS.strip().splitlines())
+}
 
 
 def read(path):
     """Return the noise of a design file, or of the loop in it, as a dictionary."""
     with open(path, encoding="ascii") as file:
         data = json.load(file)
-    claimed = data.pop("digest")
-    if digest_of(data) != claimed:
+    if data.pop("digest") != digest_of(data):
         raise NotADesign("it does not match its digest")
-    if data["schema"] not in SCHEMAS:
+    if data["schema"] not in (2, 3):
         raise NotADesign(f"its schema is {data['schema']!r}")
     if data["kind"] == "privateloop":
         if data["noise"] is None:
@@ -343,15 +343,12 @@ def read(path):
         data = data["noise"] | {"schema": data["schema"]}
     if data["kind"] != "outputnoise":
         raise NotADesign("it holds neither a noise nor a loop")
-    request = data["request"]
-    if data["schema"] > 2 and request is not None:
-        for plant in [data["plant"], *request["models"]]:
-            fields = set(plant) - {"kind", "fingerprint", "name"}
-            if (
-                digest_of({name: plant[name] for name in fields})
-                != plant["fingerprint"]
-            ):
-                raise Broken("a plant does not match its fingerprint")
+    if data["request"] is None or data["request"]["region"] is not None:
+        raise NotCovered("a region of plants" if data["request"] else "no request")
+    for plant in [data["plant"], *data["request"]["models"]] * (data["schema"] > 2):
+        told = plant.keys() - {"kind", "fingerprint", "name"}
+        if digest_of({name: plant[name] for name in told}) != plant["fingerprint"]:
+            raise Broken("a plant does not match its fingerprint")
     return value(data)
 
 
@@ -360,64 +357,52 @@ def digest_of(data):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-FIELDS = {
-    "outputnoise": "schema plant horizon family parts request guarantee",
-    "request": "horizon budget adjacency family releases floor models region resolution "
-    "factor order gap",
-    "privacybudget": "epsilon delta gdp",
-    "stateadjacency": "radius states times charts signals",
-    "initialstateadjacency": "radius norm signals",
-    "disturbanceadjacency": "radius inputs times norm duration profiles events separation "
-    "window signals",
-    "jointadjacency": "parts",
-    "structured": "plant factor",
-    "driven": "response sizes",
-    "correlated": "root outputs",
-    "white": "scale",
-    "filtered": "shaping response starts_stationary",
-    "privacyloss": "rows moves kinds attained aligned proportional",
-    "product": "shifts square boxes",
-}
-
-
-def check_known(item):
-    """Refuse fields that mean something which is not checked here."""
-    parts = item.values() if isinstance(item, dict) else item
-    if isinstance(item, dict) and item.get("kind") in FIELDS:
-        known = {"kind", *FIELDS[item["kind"]].split()}
-        for name in set(item) - known:
-            if item[name]:
-                raise NotCovered(f"{name} of {item['kind']}")
-    for part in parts:
-        if isinstance(part, (dict, list)):
-            check_known(part)
+def value(item):
+    """Return what the JSON stands for, with rationals for its numbers."""
+    if isinstance(item, list):
+        return [value(part) for part in item]
+    if not isinstance(item, dict):
+        return item
+    if set(item) == {"float"}:
+        found = float.fromhex(item["float"])
+        return found if abs(found) == inf else Fraction(found)
+    if set(item) == {"shape", "floats"}:
+        flat = [Fraction(float.fromhex(x)) for x in item["floats"]]
+        count, width = item["shape"][0], math.prod(item["shape"][1:])
+        if len(flat) != count * width:
+            raise NotADesign("an array does not have the shape that it names")
+        if len(item["shape"]) == 1:
+            return flat
+        return [flat[k * width : (k + 1) * width] for k in range(count)]
+    known = FIELDS_OF.get(item.get("kind"), item)
+    for name in item.keys() - {"kind", *known}:
+        if item[name]:
+            raise NotCovered(f"{name} of {item['kind']}")
+    return {name: value(part) for name, part in item.items()}
 
 
 class Plant:
     """x+ = A x + B u, y = C x + D u, with the names of its states, inputs and outputs."""
 
     def __init__(self, data):
+        if data.get("kind") == "varyingplant":
+            raise NotCovered("a plant that varies from sample to sample")
         self.A, self.B, self.C, self.D = matrices = [data[name] for name in "ABCD"]
         self.names = data["states"], data["inputs"], data["outputs"]
         self.states, self.inputs, self.outputs = self.names
-        n, m, p = map(len, self.names)
-        sizes = (n, n), (n, m), (p, n), (p, m)
-        for matrix, (rows, columns) in zip(matrices, sizes):
-            if [columns] * rows != list(map(len, matrix)) or not n * p:
-                raise NotADesign(
-                    "matrices of a plant do not have the sizes of its names"
-                )
-        digest = hashlib.sha256()
-        for matrix, size in zip(matrices, sizes):
-            digest.update(repr(size).encode())
-            for row in matrix:
-                digest.update(struct.pack(f"<{len(row)}d", *map(float, row)))
         self.dt = data["dt"] if data["dt"] is True else float(data["dt"])
-        digest.update(repr((self.dt, *map(tuple, self.names))).encode())
-        self.fingerprint = digest.hexdigest()[:12]
+        n, m, p = map(len, self.names)
+        for M, rows, columns in zip(matrices, (n, n, p, p), (n, m, n, m)):
+            if [columns] * rows != list(map(len, M)) or not n * p:
+                raise NotADesign("matrices of a plant do not fit its names")
 
     def is_like(self, other):
         return (self.A, self.C) == (other.A, other.C)
+
+    def part(self, states):
+        """Return A and C of some states."""
+        A = [[self.A[i][j] for j in states] for i in states]
+        return A, [[row[j] for j in states] for row in self.C]
 
     def column(self, name):
         """Return the columns of B and D of an input, the unit vector of a state and zero."""
@@ -427,11 +412,100 @@ class Plant:
         return [Fraction(one == name) for one in self.states], [0] * len(self.C)
 
 
-def chosen(secret, names, numbered):
-    """Return the names that a secret is about with their radii."""
-    radius = secret["radius"]
-    given = secret.get("inputs", secret.get("states"))
-    given = names[:numbered] if given is None else given
+class Design:
+    """What a file says of noise, checked as far as it can be without its size."""
+
+    def __init__(self, data):
+        self.request, guarantee = data["request"], data["guarantee"]
+        self.plant = Plant(data["plant"])
+        self.plants = [self.plant, *map(Plant, self.request["models"])]
+        self.loss, self.family = guarantee["loss"], data["family"]
+        self.horizon, adjacency = data["horizon"], self.request["adjacency"]
+        self.secrets = adjacency.get("parts", [adjacency])
+        for name in {one["kind"] for one in self.secrets}.difference(SECRETS):
+            raise NotCovered(f"a secret of the kind {name!r}")
+        self.parts = {part["kind"]: part for part in data["parts"]}
+        self.white = self.part("white", "scale")
+        self.root = self.part("correlated", "root")
+        self.factor = self.part("structured", "factor") or self.part("radial", "factor")
+        self.response = self.part("filtered", "response")
+        self.shaping = self.part("filtered", "shaping")
+        if "driven" in self.parts:  # noise that is shaped by a diagonal D
+            D = diagonal(self.part("driven", "sizes"))
+            self.shaping = {"A": [], "B": [], "C": [[]] * len(D), "D": D}
+            self.response = self.part("driven", "response")
+        counts = [self.horizon, self.request["releases"]]
+        for secret in self.secrets:
+            counts += [secret.get("duration", 1), secret.get("events", 1)]
+        own = [part["plant"] for part in data["parts"] if "plant" in part]
+        shown = {(plant.dt, *plant.outputs) for plant in self.plants}
+        each = [x for x in (self.white, self.request["resolution"]) if x is not None]
+        demands = {
+            "horizon": self.horizon == self.request["horizon"],
+            "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
+            "outputs of the models": len(shown) == 1,
+            "one release": guarantee["releases"] == 1,
+            "one part of a kind": len(self.parts) == len(data["parts"]) > 0,
+            "plant of the noise": all(plant == data["plant"] for plant in own),
+            "rows of the noise": len(self.factor or self.plant.A) == len(self.plant.A),
+            "sizes": all(len(x) == len(self.plant.C) and min(x) > 0 for x in each),
+            "scope": data["schema"] > 2 or is_in_scope(data, self.plants),
+        }
+        for what, is_met in demands.items():
+            if not is_met:
+                raise Broken(f"what it says of its {what} does not fit")
+
+    def part(self, kind, field):
+        return self.parts[kind][field] if kind in self.parts else None
+
+
+def is_in_scope(data, plants):
+    """Return whether a promise of schema 2, which says itself of what it is, says so."""
+
+    def fingerprint(plant):
+        digest = hashlib.sha256()
+        for matrix, columns in zip((plant.A, plant.B, plant.C, plant.D), (0, 1, 0, 1)):
+            size = len(matrix), len(plant.names[columns])
+            digest.update(repr(size).encode())
+            for row in matrix:
+                digest.update(struct.pack(f"<{len(row)}d", *map(float, row)))
+        digest.update(repr((plant.dt, *map(tuple, plant.names))).encode())
+        return digest.hexdigest()[:12]
+
+    def agrees(told, asked):
+        if isinstance(asked, dict):
+            asked = {"type" if x == "kind" else x: one for x, one in asked.items()}
+            both = set(told) == set(asked)
+            return both and all(agrees(told[x], asked[x]) for x in asked)
+        if isinstance(asked, list):
+            return len(told) == len(asked) and all(map(agrees, told, asked))
+        if isinstance(asked, (Fraction, float)):
+            return float(told) == asked
+        return told == asked or str(told).lower() == asked
+
+    scope, T = data["guarantee"]["scope"], data["horizon"]
+    own = [fingerprint(plant) for plant in plants]
+    told = [one["fingerprint"] for one in [data["plant"], *data["request"]["models"]]]
+    is_run = (scope["horizon"], *scope["window"]) == (T, 0, T)
+    is_secret = agrees(json.loads(scope["adjacency"]), data["request"]["adjacency"])
+    return is_run and is_secret and own == told and scope["models"] == sorted(set(own))
+
+
+# -- secrets -------------------------------------------------------------------------
+
+SECRETS = "stateadjacency", "initialstateadjacency", "disturbanceadjacency"
+
+
+def chosen(secret, plant):
+    """Return the names that a secret is about with their radii.
+
+    By default they are the inputs, or the states. Numbers in the file count those.
+    """
+    is_signal = secret["kind"] == "disturbanceadjacency"
+    own = plant.inputs if is_signal else plant.states
+    names = plant.inputs + plant.states if is_signal else plant.states
+    radius, given = secret["radius"], secret.get("inputs", secret.get("states"))
+    given = own if given is None else given
     if isinstance(radius, dict):
         given = secret.get("signals") or list(radius)
         if sorted(given) != sorted(radius):
@@ -439,11 +513,9 @@ def chosen(secret, names, numbered):
         radius = [radius[name] for name in given]
         given = [int(x) if x not in names and x.isdecimal() else x for x in given]
     radii = radius if isinstance(radius, list) else [radius] * len(given)
-    found = [names[:numbered][x] if isinstance(x, int) else x for x in given]
+    found = [own[x] if isinstance(x, int) else x for x in given]
     if len(set(found)) != len(radii) or any(names.count(name) != 1 for name in found):
-        raise Broken(
-            "the secret's names are not signals of the plant with a radius each"
-        )
+        raise Broken("the secret's names are not signals with a radius each")
     if not found or not all(0 < radius < inf for radius in radii):
         raise Broken("the secret's radii are not positive")
     return dict(zip(found, map(Fraction, radii)))
@@ -452,20 +524,10 @@ def chosen(secret, names, numbered):
 def sample_times(secret, horizon):
     """Return the samples at which a secret may move, by default all of them."""
     given = range(horizon) if secret["times"] is None else secret["times"]
-    if (
-        not given
-        or list(given) != sorted(set(given))
-        or not 0 <= given[0] <= given[-1] < horizon
-    ):
+    is_sorted = list(given) == sorted(set(given))
+    if not given or not is_sorted or given[0] < 0 or given[-1] >= horizon:
         raise Broken("the secret's times are not sorted samples within the horizon")
     return given
-
-
-# -- moves of a state --------------------------------------------------------------------
-#
-# "State k at time j moves by mu, the others held" is the move z = mu A^-j e_k of x(0). States
-# that only inputs drive are the same in both runs. Those that drive no others are delayed
-# readings, which follow from what the other states were before. A^-1 exists among the rest.
 
 
 def only_driven(A):
@@ -478,30 +540,33 @@ def only_driven(A):
 
 
 def backward(plant):
-    """Return rational matrices: a step back in time, and what delayed readings follow from."""
+    """Return a step back in time, what delayed readings follow from, and fixed states.
+
+    States that only inputs drive are the same in both runs. Those that drive no others are
+    delayed readings, which follow from what the other states were before. Among the others
+    A has an inverse.
+    """
     n = range(len(plant.A))
     inputs = only_driven(plant.A)
     readings = only_driven(turned(plant.A)) - inputs
-    moving = [k for k in n if k not in inputs | readings]
-    inner = rational_inverse([[plant.A[i][j] for j in moving] for i in moving])
-    step = [[Fraction(0)] * len(n) for _ in n]
-    for i, row in zip(moving, inner):
-        for j, x in zip(moving, row):
-            step[i][j] = x
-    keep = diagonal([int(k in moving) for k in n])
+    free = [k for k in n if k not in inputs | readings]
+    into_free = [[Fraction(k == j) for j in n] for k in free]
+    inner, _ = plant.part(free)
+    step = times(turned(into_free), times(rational_inverse(inner), into_free))
+    keep = times(turned(into_free), into_free)
     into = [[x * (i in readings) for x in row] for i, row in enumerate(plant.A)]
     follow = keep
     for _ in readings:
         follow = sums(keep, times(times(into, follow), step))
-    return times(follow, step), follow, set(n) - set(moving), bool(readings)
+    return times(follow, step), follow, inputs | readings
 
 
 def moves_of_states(plant, secret, horizon):
-    """Return the moves of x(0) that a secret hides, and rational ones that span them.
+    """Return moves of x(0), rational ones that span them, and whether they span a ball.
 
-    Whether they are the axes of a ball comes last.
+    "State k at time j moves by mu, the others held" is the move mu A^-j e_k of x(0).
     """
-    radii = chosen(secret, plant.states, len(plant.states))
+    radii = chosen(secret, plant)
     axes = [[mu * (one == name) for name, mu in radii.items()] for one in plant.states]
     if secret["kind"] == "initialstateadjacency":
         if secret["norm"] == inf:
@@ -515,140 +580,48 @@ def moves_of_states(plant, secret, horizon):
     samples = sample_times(secret, horizon)
     if samples[-1] == 0:
         return Balls.of(axes), axes, False
-    step, follow, fixed, has_readings = backward(plant)
+    step, follow, fixed = backward(plant)
     if any(plant.states.index(name) in fixed for name in radii):
         raise Broken("a delayed signal is not moved on its own at a later time")
-    first = times(follow, axes)
+    spanning = [times(follow, axes)]
     # at the first sample delayed readings may be held as well
-    held = [axes] if samples[0] == 0 and has_readings else []
-    spanning = [first]
-    for _ in range(samples[0] + min(len(plant.A), samples[-1] - samples[0] + 1) - 1):
-        spanning.append(times(step, spanning[-1]))
-    spanning = held + spanning[samples[0] :]
+    held = [axes] if samples[0] == 0 and spanning != [axes] else []
     powers = [Balls.of(step)]  # then two samples, four, ...: errors grow with log T
     while samples[-1] >> len(powers):
         powers.append(powers[-1] @ powers[-1])
-    known = {0: Balls.of(first)}
-
-    def at(j):
-        if j not in known:
-            known[j] = powers[(j & -j).bit_length() - 1] @ at(j & (j - 1))
-        return known[j]
-
-    found = blocks([*map(at, samples), *map(Balls.of, held)])
-    return found, [joined(rows) for rows in zip(*spanning)], False
-
-
-# -- noise that is the plant's own response, over a run ----------------------------------
-
-
-def compared(design, plant):
-    """Return A, C, E and S such that O z - O S c is the response C A^t (E z - S c).
-
-    It is that of the noise's plant, or of that and the secret's plant side by side.
-    """
-    own, n = design.plant, len(plant.A)
-    factor = design.part("structured", "factor") or [[0] for _ in own.A]
-    unit = diagonal([1] * n)
-    if plant.is_like(own):
-        return own.A, own.C, unit, factor
-    m = len(own.A)
-    A = [row + [0] * m for row in plant.A] + [[0] * n + row for row in own.A]
-    C = [row + its for row, its in zip(plant.C, own.C)]
-    E = unit + [[0] * n for _ in own.A]
-    return A, C, E, [[0] * len(factor[0]) for _ in unit] + factor
-
-
-def coordinates(design, plant, spanning, of_states=False):
-    """Return the matrix that maps a move z to the least c with O S c = O z, in rationals.
-
-    Rows of [O S | O E] are reduced to [M | B] and [0 | l]. Moves must obey l z = 0, or they
-    are published. Then c = M'(M M')^-1 B z. With ``of_states`` S c = z is asked for.
-    """
-    A, C, E, S = compared(design, plant)
-    seen, block = (diagonal([1] * len(A)), C) if of_states else ([], C)
-    for _ in range(min(len(A), design.horizon)):  # rows C A^t, until no new one comes
-        pivots, _ = reduced(seen + block, len(A))
-        if len(pivots) == len(seen):
-            break
-        seen, block = [row for _, row in pivots], times(block, A)
-    width = len(S[0])
-    table = [row + its for row, its in zip(times(seen, S), times(seen, E))]
-    pivots, demands = reduced(table, width)
-    if any(map(any, times([row[width:] for row in demands], spanning))):
-        raise Broken("a hidden move leaves what the noise covers, and is published")
-    M = [row[:width] for _, row in pivots] or [[1] * width]
-    B = [row[width:] for _, row in pivots] or [[0] * len(E[0])]
-    across = times(turned(M), rational_inverse(times(M, turned(M))))
-    return Balls.of(times(across, B))
-
-
-def form_beside_floor(design, plant):
-    """Return W with y^2 <= z'W z for noise O S eta beside a white floor f.
-
-    The noise may take any part c = K z of a move, which leaves the rest to the floor: y^2 <=
-    |K z|^2 + |(O E z - O S K z) / f|^2 for any K. The best one is (I + S'H S)^-1 S'H E.
-    """
-    A, C, E, S = compared(design, plant)
-    step, E, S = map(Balls.of, (A, E, S))
-    weighted = Balls.of([[x / size for x in row] for row, size in zip(C, design.white)])
-    part, power, left = weighted.T @ weighted, Balls.unit(len(A)), design.horizon
-    H = zero(len(A), len(A))
-    while left:  # the sum of A'^t C'f^-2 C A^t over the run, by doubling
-        if left & 1:
-            H, power = H + power.T @ part @ power, step @ power
-        part, step, left = part + step.T @ part @ step, step @ step, left >> 1
-    inner = (Balls.unit(len(S.mid[0])) + S.T @ H @ S).exact()
-    K = (inverse(inner) @ S.T @ H @ E).exact()
-    rest = E - S @ K
-    return K.T @ K + rest.T @ H @ rest
-
-
-def squares_of_states(design, plant, secret):
-    """Return bounds of y^2, over 2^bits, for the moves of a state under one plant."""
-    moves, spanning, is_ball = moves_of_states(plant, secret, design.horizon)
-    if design.white:
-        W = form_beside_floor(design, plant)
-    else:
-        shifts = coordinates(design, plant, spanning)
-        W = shifts.T @ shifts
-    return largest_form(moves, W, is_ball)
-
-
-def largest_form(moves, W, is_ball):
-    """Return z'W z of columns z, or the largest one of the ball that they span."""
-    image = W @ moves
-    if is_ball:
-        return [largest_eigenvalue(moves.T @ image)]
-    wrong = len(moves.mid) * (moves.largest() * image.err + image.largest() * moves.err)
-    both = zip(turned(moves.mid), turned(image.mid))
-    return [(sum(map(mul, *pair)) + wrong >> Balls.bits) + 1 for pair in both]
-
-
-# -- other noise over a run --------------------------------------------------------------
+    known = [Balls.of(spanning[0])]
+    for j in range(1, samples[-1] + 1):
+        known.append(powers[(j & -j).bit_length() - 1] @ known[j & (j - 1)])
+    for _ in range(samples[0] + min(len(plant.A), samples[-1] - samples[0] + 1) - 1):
+        spanning.append(times(step, spanning[-1]))
+    found = blocks([*map(Balls.of, held), *(known[j] for j in samples)])
+    return found, beside(*held, *spanning[samples[0] :]), False
 
 
 class Entering:
-    """A secret as columns of B and D by which it enters a plant from rest, and its changes."""
+    """A secret as columns of B and D by which it enters a plant from rest, and its changes.
 
-    shapes, lasting, events, apart = [[1]], False, 1, 0
+    A move of a state enters before sample 0. Changes of a signal start at ``starts`` and
+    are among ``shapes`` times their radius; of those that are ``lasting`` every beginning
+    is one as well.
+    """
+
+    shapes, starts, lasting, events, apart = [[1]], [-1], False, 1, 0
     is_ball = is_energy = False
 
     def __init__(self, plant, secret, horizon):
-        if secret["kind"] != "disturbanceadjacency":  # z enters before t = 0
-            last = horizon if horizon < inf else (secret.get("times") or [0])[-1] + 1
+        if secret["kind"] != "disturbanceadjacency":
             if horizon == inf and secret.get("times", 0) is None:
                 raise NotCovered("a state at any time, without a horizon")
+            last = horizon if horizon < inf else (secret.get("times") or [0])[-1] + 1
             self.B, self.rows, self.is_ball = moves_of_states(plant, secret, last)
             count = len(self.B.mid[0])
-            if secret.get("times", [0]) != [
-                0
-            ]:  # only exact zeros of these rows are used
+            if secret.get("times", [0]) != [0]:  # rows that span have other columns
                 self.rows = [[int(any(row))] * count for row in self.rows]
-            self.through = [[0] * count for _ in plant.C]
-            self.D, self.radii, self.starts = Balls(self.through), [1] * count, [-1]
+            self.radii, self.through = [1] * count, [[0] * count for _ in plant.C]
+            self.D = Balls.of(self.through)
             return
-        radii = chosen(secret, plant.inputs + plant.states, len(plant.inputs))
+        radii = chosen(secret, plant)
         columns = zip(*(plant.column(name) for name in radii))
         self.rows, self.through = map(turned, columns)
         self.B, self.D = Balls.of(self.rows), Balls.of(self.through)
@@ -663,139 +636,6 @@ class Entering:
         self.events, self.apart = secret["events"], secret["separation"]
 
 
-class Root:
-    """A lower triangular R with R R' = Gamma - E for noise and a floor over a run.
-
-    Gamma >= f^2, so Gamma^-1 <= (1 + |E| / f^2) (R R')^-1, and R^-1 has no gain above
-    1 / sqrt(f^2 - |E|). Without a floor R is the root in the file, and its comparison matrix
-    maps a g >= 0 to ones or more, which bounds the rows of R^-1 by max g. White noise alone
-    has no rows.
-    """
-
-    def __init__(self, design):
-        bits, white = Balls.bits, design.white
-        given = design.part("correlated", "root") or []
-        size = self.size = design.horizon * len(design.plant.C)
-        if any(len(row) != size or any(row[k + 1 :]) for k, row in enumerate(given)):
-            raise Broken("the root of the noise is not lower triangular")
-        exact = Balls.of([row[: k + 1] for k, row in enumerate(given)] or [[0]])
-        if exact.err:
-            raise TooFewBits
-        self.kept = [k for k in range(size) if white or any(given[k])]
-        self.sizes = [] if given else white * design.horizon
-        self.rows, self.excess, gains = [], Fraction(0), []
-        for i in self.kept if given else []:
-            mine, row = [], [exact.mid[i][j] for j in self.kept if j <= i]
-            if not white:
-                taken = sum(abs(x) * g for x, g in zip(row, gains))
-                gains.append(((1 << 2 * bits) + taken) // abs(row[-1]) + 1)
-                self.rows.append(row)
-                continue
-            for j, other in enumerate(self.rows):
-                product = sum(map(mul, exact.mid[j], row)) - sum(map(mul, other, mine))
-                mine.append(product // other[-1])
-            floor = int(white[i % len(white)] ** 2 * (1 << 2 * bits))
-            square = sum(map(mul, row, row)) + floor - sum(map(mul, mine, mine))
-            self.rows.append([*mine, isqrt(max(square, 1))])
-        self.peak = max((max(map(abs, row)) for row in self.rows), default=0)
-        self.gain = Fraction(size * max(gains, default=1 << bits), 1 << bits)
-        if white:
-            wrong = Fraction(2 * size * (self.peak + 1), 1 << 2 * bits)
-            left = min(white) ** 2 - wrong
-            if wrong > left:
-                raise TooFewBits
-            self.excess = wrong / left
-            self.gain = Fraction(size * root_up(int((1 << bits) / left)), 1 << bits)
-
-    def undone(self, column, error, moved):
-        """Return R^-1 s for s over 2^bits, and a bound of the length of its error."""
-        if any(moved[k] for k in set(range(self.size)) - set(self.kept)):
-            raise Broken("a hidden change moves an output that has no noise")
-        found = [int(x / size) for x, size in zip(column, self.sizes)]
-        for k, row in zip(self.kept, self.rows):
-            left = (column[k] << Balls.bits) - sum(map(mul, row, found))
-            found.append(left // row[-1])
-        rest = (self.peak >> Balls.bits) + error + 1
-        return found, int(self.gain * rest) + self.size + 1
-
-    def product(self, some, others):
-        """Return (R^-1 s)'R^-1 s' of two changes, and how far it may be from s'Gamma^-1 s'."""
-        (one, wrong, length), (other, its, its_length) = some, others
-        found = sum(map(mul, one, other)) >> Balls.bits
-        slack = length * its + its_length * wrong >> Balls.bits
-        return found, slack + int((length * its_length >> Balls.bits) * self.excess) + 3
-
-
-def changes_of_run(design, plant, secret, root):
-    """Yield what a secret changes in a run: its first sample, R^-1 s, and that one's error."""
-    T, p = design.horizon, len(plant.C)
-    A, C, state, response = Balls.of(plant.A), Balls.of(plant.C), secret.B, [secret.D]
-    reached, moved = secret.rows, [secret.through]
-    links_A, links_C = (
-        [[x != 0 for x in row] for row in M] for M in (plant.A, plant.C)
-    )
-    for _ in range(T):
-        response.append(C @ state)
-        state = A @ state
-        reached = [[int(x != 0) for x in row] for row in reached]  # exact zeros
-        moved.append(times(links_C, reached))
-        reached = times(links_A, reached)
-    known = {}
-
-    def undone(t, k):
-        if (t, k) not in known:
-            samples = range(-t, T - t) if t < 0 else range(T - t)
-            before = [0] * (max(t, 0) * p)
-            column = before + [row[k] for s in samples for row in response[s].mid]
-            mask = before + [row[k] for s in samples for row in moved[s]]
-            error = max(response[s].err for s in samples)
-            known[t, k] = root.undone(column, error, mask)
-        return known[t, k]
-
-    for t, k, shape in pairs(secret.starts, range(len(secret.radii)), secret.shapes):
-        total, wrong, last = [0] * root.size, 0, min(len(shape), T - t) - 1
-        for later, size in enumerate(shape[: last + 1]):
-            unit, its = undone(t + later, k)
-            by = int(size * secret.radii[k] * (1 << Balls.bits))
-            total = [x + (by * y >> Balls.bits) for x, y in zip(total, unit)]
-            most = max(map(abs, unit)) >> Balls.bits
-            wrong += (abs(by) * its >> Balls.bits) + root.size * (most + 2)
-            if secret.lasting or later == last:
-                length = root_up(sum(map(mul, total, total)) >> Balls.bits) + wrong
-                yield t, (total, wrong, length)
-
-
-def squares_of_run(design, plant, data, root):
-    """Return bounds of y^2, over 2^bits, for what a secret changes over a run."""
-    secret = Entering(plant, data, design.horizon)
-    if not root.rows and secret.events == 1 and not secret.is_energy:
-        secret.starts = secret.starts[:1]  # later the same changes are cut off
-    squares, changes = [], []
-    for t, change in changes_of_run(design, plant, secret, root):
-        squares.append(sum(root.product(change, change)))
-        if secret.events > 1 or secret.is_ball or secret.is_energy:
-            changes.append((t, change))
-    if secret.is_ball or secret.is_energy:
-        mid, err = [], 0
-        for _, one in changes:
-            row, slacks = zip(*(root.product(one, other) for _, other in changes))
-            mid, err = [*mid, list(row)], max(err, *slacks)
-        return [largest_eigenvalue(Balls(mid, err))]
-    if secret.events == 1:
-        return squares
-    if secret.apart < 1:
-        raise NotCovered("several changes over a run that keep no distance")
-    reach = secret.starts[-1] - secret.starts[0]
-    by_lag = [0] * (reach + 1)
-    for (t, one), (s, other) in pairs(changes, repeat=2):
-        if t - s >= secret.apart:
-            found, slack = root.product(one, other)
-            by_lag[t - s] = max(by_lag[t - s], abs(found) + slack)
-    count = min(secret.events, 1 + reach // secret.apart)
-    products = [max(by_lag[m * secret.apart :]) for m in range(1, count)]
-    return [together(max(squares), products)]
-
-
 def together(square, products):
     """Bound the square of k changes in order, whose products m places apart are at most c_m.
 
@@ -806,200 +646,339 @@ def together(square, products):
     return min(count * square + 2 * others, count**2 * square)
 
 
-# -- noise without a horizon -------------------------------------------------------------
+# -- a state, beside structured noise and a floor --------------------------------------
+# The noise O S eta is the plant's own response to a random initial state, O = [C A^t].
 
 
-def system(data):
-    """Return the matrices of a file's system, with one state at zero if it has none."""
-    A, B, C, D = (data[name] for name in "ABCD")
-    if not A:
-        A, B, C = [[0]], [[0] * len(D[0])], [[0]] * len(D)
-    return [Balls.of(matrix) for matrix in (A, B, C, D)]
+def compared(design, plant):
+    """Return A, C, E and S such that O z - O S c is the response C A^t (E z - S c).
+
+    It is the response of the noise's plant, or of that and another one side by side.
+    """
+    own, n, m = design.plant, len(plant.A), len(design.plant.A)
+    S = design.factor or [[0]] * m
+    if plant.is_like(own):
+        return own.A, own.C, unit(n), S
+    A = beside(plant.A, [[0] * m] * n) + beside([[0] * n] * m, own.A)
+    E, S = unit(n) + [[0] * n] * m, [[0] * len(S[0])] * n + S
+    return A, beside(plant.C, own.C), E, S
+
+
+def coordinates(design, plant, spanning, of_states=False):
+    """Return the matrix that maps a move z to the shortest c with O S c = O z.
+
+    Rows C A^t are added until no new one comes. With ``of_states`` S c = z is asked for.
+    """
+    A, C, E, S = compared(design, plant)
+    seen, block = (unit(len(A)), C) if of_states else ([], C)
+    for _ in range(min(len(A), design.horizon)):
+        found, _ = reduced(seen + block, len(A))
+        if len(found) == len(seen):
+            break
+        seen, block = [row for _, row in found], times(block, A)
+    X, demands = least_solution(times(seen, S), times(seen, E))
+    if any(map(any, times(demands, spanning))):
+        raise Broken("a hidden move leaves what the noise covers, and is published")
+    return Balls.of(X)
+
+
+def squares_of_states(design, plant, secret):
+    """Return bounds of y^2, over 2^bits, for the moves of a state.
+
+    A floor f explains what the noise O S eta does not: any K will do, and y^2 <= |K z|^2 +
+    |O (z - S K z) / f|^2. Its sum over the run is H, and the best K (I + S'H S)^-1 S'H.
+    """
+    moves, spanning, is_ball = moves_of_states(plant, secret, design.horizon)
+    if not design.white:
+        K = coordinates(design, plant, spanning)
+        return largest_form(moves, K.T @ K, is_ball)
+    A, C, E, S = compared(design, plant)
+    C = Balls.of([[x / f for x in row] for row, f in zip(C, design.white)])
+    A, E, S, power = map(Balls.of, (A, E, S, unit(len(A))))
+    part, H, left = C.T @ C, zero(len(A.mid), len(A.mid)), design.horizon
+    while left:  # the sum of A'^t C'f^-2 C A^t by doubling
+        if left & 1:
+            H, power = H + power.T @ part @ power, A @ power
+        part, A, left = part + A.T @ part @ A, A @ A, left >> 1
+    inner = S.T @ H @ S + Balls(unit(len(S.mid[0]), 1 << Balls.bits))
+    K = (near_inverse(inner) @ S.T @ H @ E).exact()
+    rest = E - S @ K
+    return largest_form(moves, K.T @ K + rest.T @ H @ rest, is_ball)
+
+
+# -- anything, beside other noise over a run -------------------------------------------
+
+
+class Root:
+    """A triangular R such that noise R eta is at most that of a run: R R' <= Gamma.
+
+    It is the root in the file, or a Cholesky factor of its square and a floor, or a floor.
+    Row k is a pair (first place, entries up to place k). The comparison matrix of R maps a
+    g >= 0 to ones or more, so no entry of R^-1 s is above max g times the largest of s.
+    """
+
+    def __init__(self, design):
+        one, root = 1 << Balls.bits, design.root
+        floor = [int(f * one) for f in design.white or []] * design.horizon
+        self.size = design.horizon * len(design.plant.C)
+        if 0 in floor:
+            raise TooFewBits
+        if root is None:
+            self.rows = [(k, [f]) for k, f in enumerate(floor)]
+        else:
+            for k, row in enumerate(root):
+                if any(row[k + 1 :]) or any(row) != bool(row[k]):
+                    raise Broken("the root of the noise is not lower triangular")
+            exact = Balls.of(root)
+            if exact.err:
+                raise TooFewBits
+            rows = [row[: k + 1] for k, row in enumerate(exact.mid)]
+            if floor:
+                gram = [[sum(map(mul, row, its)) for its in rows] for row in rows]
+                rows = cholesky(sums(gram, diagonal([f * f for f in floor])))
+            if rows is None:
+                raise TooFewBits
+            self.rows = [(0, row) for row in rows]
+        if len(self.rows) != self.size:
+            raise Broken("the root of the noise has another size than the run")
+        gains = []
+        for first, row in self.rows:
+            taken = sum(abs(x) * g for x, g in zip(row, gains[first:]))
+            last = abs(row[-1])
+            gains.append((one**2 + taken) // last + 1 if last else 0)
+        self.peak = max(max(map(abs, row)) for _, row in self.rows)
+        self.gain = max(gains)
+
+    def explained(self, start, changes, err):
+        """Return v with R v = s, for s that is zero before ``start``, as a row.
+
+        From there on it is within an error of the changes, pairs of a number and whether it
+        may be other than zero.
+        """
+        found = [0] * start
+        for (s, is_moved), (first, row) in zip(changes, self.rows[start:], strict=True):
+            if is_moved and not row[-1]:
+                raise Broken("a hidden change moves an output that has no noise")
+            begin = max(first, start)
+            taken = sum(map(mul, row[begin - first :], found[begin:]))
+            left = (s << Balls.bits) - taken
+            found.append(left // row[-1] if row[-1] else 0)
+        missed = (self.peak >> Balls.bits) + err + 1
+        return Balls([found], (self.gain * missed >> Balls.bits) + 1)
+
+
+def changes_of_run(design, plant, secret):
+    """Yield v with R v = s of each change s that a secret makes to a run, with its start."""
+    root, T = Root(design), design.horizon
+    response, moved = [secret.D], [secret.through]
+    A, C, state, reached = Balls.of(plant.A), Balls.of(plant.C), secret.B, secret.rows
+    for _ in range(T):  # what no path reaches is exactly zero
+        reached = [[int(x != 0) for x in row] for row in reached]
+        response.append(C @ state)
+        moved.append(times([[x != 0 for x in row] for row in plant.C], reached))
+        state = A @ state
+        reached = times([[x != 0 for x in row] for row in plant.A], reached)
+    known = {}
+
+    def explained(t, k):
+        if (t, k) not in known:
+            begin, column = max(t, 0), []
+            after = range(begin - t, T - t)
+            for s in after:
+                both = zip(response[s].mid, moved[s], strict=True)
+                column += [(row[k], mask[k]) for row, mask in both]
+            err = max(response[s].err for s in after)
+            known[t, k] = root.explained(begin * len(plant.C), column, err)
+        return known[t, k]
+
+    for t, k, shape in pairs(secret.starts, range(len(secret.radii)), secret.shapes):
+        total, last = zero(1, root.size), min(len(shape), T - t) - 1
+        for n, size in enumerate(shape[: last + 1]):
+            total += explained(t + n, k) * (size * secret.radii[k])
+            if secret.lasting or n == last:
+                yield t, total
+
+
+def squares_of_run(design, plant, data):
+    """Return bounds of y^2, over 2^bits, for what a secret changes over a run."""
+    secret = Entering(plant, data, design.horizon)
+    if not design.root and secret.events == 1 and not secret.is_energy:
+        secret.starts = secret.starts[:1]  # later the same changes are cut off
+    changes = changes_of_run(design, plant, secret)
+    if secret.is_ball or secret.is_energy:
+        rows = [v for _, v in changes]
+        V = Balls([v.mid[0] for v in rows], max(v.err for v in rows))
+        return [largest_eigenvalue(V @ V.T)]
+    if secret.events == 1:
+        return [(v @ v.T).largest() for _, v in changes]
+    if secret.apart < 1:
+        raise NotCovered("several changes over a run that keep no distance")
+    changes, reach = list(changes), secret.starts[-1] - secret.starts[0]
+    by_lag = [0] * (reach + 1)
+    for (t, v), (s, other) in pairs(changes, repeat=2):
+        if t - s >= secret.apart:
+            by_lag[t - s] = max(by_lag[t - s], (v @ other.T).largest())
+    count = min(secret.events, 1 + reach // secret.apart)
+    products = [max(by_lag[m * secret.apart :]) for m in range(1, count)]
+    return [together(max((v @ v.T).largest() for _, v in changes), products)]
+
+
+# -- signals, for runs of any length ---------------------------------------------------
+# Filtered noise M nu at the outputs explains a change G w by v = M^-1 G w, the response of
+# another system. Noise G M nu that enters the plant with the secret explains it by M^-1 w.
 
 
 def undone_after(entering, shaping):
-    """Return V = M^-1 G of noise M nu, and G through which a secret enters.
-
-    M^-1 has the matrices A - B D^-1 C, B D^-1, -D^-1 C and D^-1.
-    """
-    (A, B, C, D), (its_A, its_B, its_C, its_D) = entering, shaping
-    back = inverse(its_D)
-    by, seen = its_B @ back, -(back @ its_C)
-    joint = blocks([A, zero(len(A.mid), len(its_A.mid))], [by @ C, its_A - by @ its_C])
+    """Return M^-1 G, where M^-1 has A - B D^-1 C, B D^-1, -D^-1 C and D^-1."""
+    A, B, C, D = entering
+    back = Balls.of(rational_inverse(shaping[3]))
+    its_A, its_B, its_C = map(Balls.of, shaping[:3])
+    energy(its_A, Balls.of(unit(len(its_A.mid))))  # M is stable
+    by, seen = its_B @ back, back @ its_C * -1
+    upper = [A, zero(len(A.mid), len(its_A.mid))]
+    joint = blocks(upper, [by @ C, its_A + its_B @ seen])
     return joint, blocks([B], [by @ D]), blocks([back @ C, seen]), back @ D
 
 
-def squares_for_ever(design, plant):
+def squares_for_ever(design, plant, data):
     """Return bounds of y^2, over 2^bits, for runs of any length.
 
-    What is left of a change when the noise M nu is undone is its response by V = M^-1 G. Noise
-    that enters the plant with the secret is undone at the entry, where V = M^-1. A floor
-    beside it adds: 1 / y^2 >= 1 / y_1^2 + 1 / y_2^2, since 1 / s'Gamma^-1 s is superadditive.
+    A floor beside the noise takes a share of the explanation: for y_1 and y_2 of each alone
+    the best shares leave 1 / y^2 = 1 / y_1^2 + 1 / y_2^2.
     """
-    secrets = [Entering(plant, data, design.horizon) for data in design.secrets]
-    if len(secrets) > 1 and any(secret.is_energy for secret in secrets):
-        raise NotCovered("signals of bounded energy beside other secrets")
-    n = range(len(plant.A))
-    reached = {k for secret in secrets for k in n if any(secret.rows[k])}
+    every = [Entering(plant, one, design.horizon) for one in design.secrets]
+    secret, n = every[design.secrets.index(data)], range(len(plant.A))
+    reached = {k for k in n for one in every if any(one.rows[k])}
     seen = {k for k in n if any(row[k] for row in plant.C)}
     for _ in n:  # by exact zeros: other states may be anything
         reached |= {i for i in n if any(plant.A[i][j] for j in reached)}
         seen |= {j for j in n if any(plant.A[i][j] for i in seen)}
     kept = sorted(reached & seen) or [0]
-    A = Balls.of([[plant.A[i][j] for j in kept] for i in kept])
-    C = Balls.of([[row[j] for j in kept] for row in plant.C])
-    shaping, response = system(design.filtered["shaping"]), design.filtered["response"]
-    energy(shaping[0], Balls.unit(len(shaping[0].mid)))  # M is stable
-    found = []
-    for secret in secrets:
-        B = secret.B.part(kept, range(len(secret.radii)))
-        G = A, B, C, secret.D
-        entered = G if response is None else entry(design, plant, secret, kept)
-        is_static = response is not None and not design.filtered["shaping"]["A"]
-        squares = squares_of_secret(undone_after(entered, shaping), secret, is_static)
-        if design.white:
-            undo = Balls.of(diagonal([1 / size for size in design.white]))
-            try:
-                its = max(squares_of_secret((A, B, undo @ C, undo @ secret.D), secret))
-                squares = [max(squares) * its // (max(squares) + its + 1) + 1]
-            except TooFewBits:
-                pass  # the plant does not decay, and the floor alone hides nothing for ever
-        found += squares
-    return found
+    A, C = map(Balls.of, plant.part(kept))
+    G = A, Balls([secret.B.mid[k] for k in kept], secret.B.err), C, secret.D
+    A, B, C, D = (design.shaping[name] for name in "ABCD")
+    if len(C) != len(D):
+        raise Broken("the matrices of the noise do not fit each other")
+    if not A:  # a state at zero, which matrices without rows are not
+        A, B, C = [[0]], [[0] * len(D)], [[0]] * len(D)
+    entered = G
+    if design.response is not None:
+        shares = shares_of_noise(design, plant, secret, kept)
+        entered = zero(1, 1), zero(1, len(secret.radii)), zero(len(D), 1), shares
+    square = max(squares_of_secret(undone_after(entered, (A, B, C, D)), secret))
+    if design.white:
+        undo = Balls.of(diagonal([1 / size for size in design.white]))
+        try:
+            its = max(squares_of_secret((*G[:2], undo @ G[2], undo @ G[3]), secret))
+            square = square * its // max(square + its, 1) + 1
+        except TooFewBits:
+            pass  # the plant does not decay, and the floor alone hides nothing for ever
+    return [square]
 
 
-def entry(design, plant, secret, kept):
-    """Return how a secret enters the noise's own plant: shares of the inputs that are alike.
+def shares_of_noise(design, plant, secret, kept):
+    """Return w of the noise's own inputs that enter a plant as the secret's signals do.
 
-    The noise is G M nu. If G has the plant's own numbers, a change dw is one of M nu by the
-    same dw, whatever the zeros of G are. G may lack the states that are not kept.
+    The noise is the response of the plant's own numbers, or of those at ``kept`` states.
     """
-    response = design.filtered["response"]
-    for states in (kept, range(len(plant.A))):
-        A = [[plant.A[i][j] for j in states] for i in states]
-        C = [[row[j] for j in states] for row in plant.C]
-        if (A, C) == (response["A"], response["C"]):
-            break
-    else:
+    own, sizes = (design.response["A"], design.response["C"]), design.shaping["D"]
+    states = [x for x in (kept, range(len(plant.A))) if plant.part(x) == own]
+    if not states:
         raise Broken("the noise enters another plant than the secret")
-    noisy = turned(response["B"] + response["D"])
-    hidden = turned([secret.rows[k] for k in states] + secret.through)
-    sizes = [sum(x**2 for x in row) for row in design.filtered["shaping"]["D"]]
-    columns = []
-    for column in hidden:
-        shares = [
-            size * (one == column) for one, size in zip(noisy, sizes, strict=True)
-        ]
-        if not any(shares):
-            raise Broken("the noise does not enter where the secret does")
-        columns.append([share / sum(shares) for share in shares])
-    D = Balls.of(turned(columns))
-    return zero(1, 1), zero(1, len(columns)), zero(len(noisy), 1), D
+    noisy = times(design.response["B"] + design.response["D"], sizes)
+    hidden = [secret.rows[k] for k in states[0]] + secret.through
+    X, demands = least_solution(noisy, hidden)
+    if demands:
+        raise Broken("the noise does not enter where the secret does")
+    return Balls.of(times(sizes, X))
 
 
-def squares_of_secret(left, secret, is_static=False):
-    """Return bounds of y^2, over 2^bits, from what is left of a secret, V."""
+def squares_of_secret(left, secret):
+    """Return bounds of y^2, over 2^bits, from the system that explains a secret."""
     A, B, C, D = left
     if secret.is_energy:
         units = Balls.of(diagonal(secret.radii))
-        if is_static:
-            return [largest_eigenvalue((D @ units).T @ D @ units)]
         return [square_of_gain(A, B @ units, C, D @ units)]
     Q = energy(A, C)
     if secret.is_ball:
         return [largest_eigenvalue(B.T @ Q @ B + D.T @ D)]
-    squares = []
-    for k, shape in pairs(range(len(secret.radii)), secret.shapes):
-        found = energies_of_shape(left, Q, k, shape)
-        most = max(found) if secret.lasting else found[-1]
-        squares.append(int(most * secret.radii[k] ** 2) + 1)
-    if secret.events > 1:
-        squares.append(several_for_ever(left, Q, secret, max(squares)))
-    return squares
+    squares, inputs = [], range(len(secret.radii))
+    for k, shape in pairs(inputs, secret.shapes):
+        alone = Balls.of([[secret.radii[k] * (j == k)] for j in inputs])
+        during, found = 0, []
+        for output, state, lost in steps(left, Q, (alone * size for size in shape), 1):
+            during += (output.T @ output).largest()
+            length = root_up(during + (state.T @ Q @ state).largest()) + lost
+            found.append((length * length >> Balls.bits) + 1)
+        squares += found if secret.lasting else found[-1:]
+    if secret.events == 1:
+        return squares
+    return [together(max(squares), products_for_ever(left, Q, secret, max(squares)))]
 
 
-def energies_of_shape(left, Q, k, shape):
-    """Return the energy, over 2^bits, of the response to each beginning of a shape.
+def steps(left, Q, inputs, count):
+    """Yield outputs, the states after them, and what rounding may add to a length.
 
-    States are rounded to exact numbers. What rounding takes is a change rho of the state,
-    and adds at most sqrt(rho'Q rho) to the length of the response.
+    States are rounded to exact numbers. What this takes is a change rho of the state, whose
+    response is no longer than sqrt(rho'Q rho).
     """
     A, B, C, D = left
-    column, through = (matrix.part(range(len(matrix.mid)), [k]) for matrix in (B, D))
-    state, during, lost, found = zero(len(A.mid), 1), 0, 0, []
-    peak = len(A.mid) * root_up(Q.largest())
-    for size in shape:
-        by = Balls.of([[size]])
-        output, after = C @ state + through @ by, A @ state + column @ by
-        during += (output.T @ output).upper(0, 0)
-        lost += (peak * after.err >> Balls.bits) + 1
-        state = after.exact()
-        length = root_up(during + (state.T @ Q @ state).upper(0, 0)) + lost
-        found.append((length * length >> Balls.bits) + 1)
-    return found
+    state, lost = zero(len(A.mid), count), 0
+    most = len(A.mid) * root_up(Q.largest())
+    for entering in inputs:
+        output, after = C @ state + D @ entering, A @ state + B @ entering
+        state, lost = after.exact(), lost + (most * after.err >> Balls.bits) + 1
+        yield output, state, lost
 
 
-def several_for_ever(left, Q, secret, square):
-    """Bound the square of several changes in a run of any length, see `together`.
+def products_for_ever(left, Q, secret, square):
+    """Return bounds of the products of changes that start so far apart, see `together`.
 
-    With h_i the response to a change, over at t = L, and x_i its state, two changes that
-    start tau apart share  sum over t < L - tau of h_i(t + tau)'h_j(t)  and x_i'e_j, of
-    the echo e_j(t) = C'h_j(t) + A'e_j(t + 1), e_j(L) = X x_j. The Gramian X is not Q: |Q - X|
-    <= |Q - A'QA - C'C| |Q_I| with that of C = I. In the end y |what is left of i| bounds all.
+    A change i of outputs v_i is over after L samples. One that starts tau later shares with
+    it v_i'v_j until the later one is over, and x_i'Q x_j of the states then. What Q counts
+    too much is a sum of squares over all changes that are over by then. Backwards in time
+    the echoes e_j = C'v_j + A'e_j, from Q x_j on, give the product as x_i(tau)'e_j.
     """
-    A, B, C, D = left
-    inputs, changes = len(secret.radii), []
-    for k, shape in pairs(range(inputs), secret.shapes):
-        first = 1 if secret.lasting else len(shape)
-        changes += [(k, shape[:n]) for n in range(first, len(shape) + 1)]
-    lags = []  # at most one change starts at each input and sample
-    for m in range(1, secret.events):
-        lags.append(max(m * secret.apart, -(-(m + 1) // inputs) - 1))
-    if len(changes) > 200:
-        return together(square, [square] * len(lags))
-    state, responses = zero(len(A.mid), len(changes)), []
-    for t in range(max(len(shape) for _, shape in changes)):
-        rows = [[0] * len(changes) for _ in range(inputs)]
-        for place, (k, shape) in enumerate(changes):
-            rows[k][place] = shape[t] * secret.radii[k] if t < len(shape) else 0
-        responses.append(C @ state + D @ Balls.of(rows))
-        state = A @ state + B @ Balls.of(rows)
+    A, _, C, _ = left
+    inputs, changes = range(len(secret.radii)), []
+    for k, shape in pairs(inputs, secret.shapes):
+        shortest = 1 if secret.lasting else len(shape)
+        changes += [(k, shape[:n]) for n in range(shortest, len(shape) + 1)]
+    # at most one change starts at each input and sample
+    places = range(1, secret.events)
+    lags = [max(m * secret.apart, m // len(inputs)) for m in places]
+    L, count = max(len(shape) for _, shape in changes), len(changes)
+    if count > 200:
+        return [square] * len(lags)
+
+    def entering(t, j):
+        sizes = [shape[t] if j == k and t < len(shape) else 0 for k, shape in changes]
+        return [size * secret.radii[j] for size in sizes]
+
+    during = (Balls.of([entering(t, j) for j in inputs]) for t in range(L))
+    walk = steps(left, Q, chain(during, repeat(zero(len(inputs), count))), count)
+    outputs, states, every = zip(*(next(walk) for _ in range(L)))
+    state, lost, y, bounds = states[-1], every[-1], root_up(square), []
     echoes = [Q @ state]
-    for response in reversed(responses):
-        echoes.insert(0, C.T @ response + A.T @ echoes[0])
-    y, length, size = root_up(square), len(responses), len(A.mid)
-    whole = energy(A, Balls.unit(size))
-    gap = (Q - A.T @ Q @ A - C.T @ C).largest() * whole.largest() * size**2
-    gap >>= Balls.bits
-    slack = (gap * max(largest_form(state, whole, False)) >> Balls.bits) + 2
-    peak, lost, bounds = size * root_up(Q.largest()), 0, []
+    for output in reversed(outputs):
+        echoes.insert(0, C.T @ output + A.T @ echoes[0])
     for lag in range(lags[0] + 30000):
-        if lag > length:  # states are rounded as in `energies_of_shape`
-            after = A @ state
-            lost += (peak * after.err >> Balls.bits) + 1
-            state = after.exact()
+        if lag > L:
+            _, state, lost = next(walk)
         if lag < lags[0]:
             continue
-        rest = max(largest_form(state, Q, False))
-        rest += sum((response.T @ response).largest() for response in responses[lag:])
-        beyond = y * (root_up(rest) + lost) >> Balls.bits
-        if lag > length and beyond << 36 < square:
+        beyond = y * (root_up(max(largest_form(state, Q, False))) + lost) >> Balls.bits
+        if lag >= L and beyond << 36 < square:
             break
-        shared = state.T @ echoes[max(length - lag, 0)]
-        for later, response in zip(responses[lag:], responses):
-            shared = shared + later.T @ response
-        most = slack + (lost * y >> Balls.bits)
-        for i, j in pairs(range(len(changes)), repeat=2):
-            if (
-                lag or changes[i][0] != changes[j][0]
-            ):  # two at one input do not coincide
-                most = max(most, shared.upper(i, j) + slack + (lost * y >> Balls.bits))
-        bounds.append(min(most, beyond))
-    bounds.append(beyond)
-    for k in reversed(range(len(bounds) - 1)):
-        bounds[k] = max(bounds[k], bounds[k + 1])
-    last = len(bounds) - 1
-    return together(square, [bounds[min(lag - lags[0], last)] for lag in lags])
+        shared = state.T @ echoes[max(L - lag, 0)]
+        for later, output in zip(outputs[lag:], outputs):
+            shared += later.T @ output
+        if lag == 0:  # two at one input do not coincide
+            for (i, one), (j, other) in pairs(enumerate(changes), repeat=2):
+                shared.mid[i][j] *= one[0] != other[0]
+        bounds.append(shared.largest() + (lost * (2 * y + 3 * lost) >> Balls.bits) + 1)
+    bounds = list(accumulate([beyond, *reversed(bounds)], max))[::-1]
+    return [bounds[min(lag - lags[0], len(bounds) - 1)] for lag in lags]
 
 
 def square_of_gain(A, B, C, D):
@@ -1008,49 +987,79 @@ def square_of_gain(A, B, C, D):
     A storage x'P x with P >= 0 and x'P x + g |w|^2 >= |outputs|^2 + x+'P x+ for all x and w
     proves g. The P that is tried solves this as an equation, by doubling.
     """
-    size, inputs = len(A.mid), len(B.mid[0])
-    tiny = Balls(diagonal([1 << Balls.bits * 3 // 4] * size))
+    size, inputs, one = len(A.mid), len(B.mid[0]), 1 << Balls.bits
+    tiny = Balls(unit(size, 1 << Balls.bits * 3 // 4))
+
+    def storage(level):
+        weight = near_inverse(D.T @ D - level)
+        step, G = (A - B @ weight @ D.T @ C).exact(), (B @ weight @ B.T).exact()
+        P = (C.T @ C - C.T @ D @ weight @ D.T @ C + tiny).exact()
+        for _ in range(60):
+            inner = near_inverse(Balls(unit(size, one)) + G @ P)
+            grown = step.T @ P @ inner @ step
+            G = (G + step @ inner @ G @ step.T).exact()
+            P, step = (P + grown).exact(), (step @ inner @ step).exact()
+            if step.largest() >> Balls.bits // 3 == 0:
+                break
+            if max(P.largest(), step.largest()) >> 3 * Balls.bits:
+                raise TooFewBits
+        return P.symmetric()
 
     def is_bound(square):
-        level = Balls(diagonal([square] * inputs))
+        level = Balls(unit(inputs, square))
         try:
-            weight = inverse(D.T @ D - level).exact()
-            step, G = (A - B @ weight @ D.T @ C).exact(), (B @ weight @ B.T).exact()
-            P = (C.T @ C - C.T @ D @ weight @ D.T @ C + tiny).exact()
-            for _ in range(60):
-                inner = inverse((Balls.unit(size) + G @ P).exact()).exact()
-                grown = step.T @ P @ inner @ step
-                G = (G + step @ inner @ G @ step.T).exact()
-                P, step = (P + grown).exact(), (step @ inner @ step).exact()
-                if step.largest() >> Balls.bits // 3 == 0:
-                    break
-                if max(P.largest(), step.largest()) >> 3 * Balls.bits:
-                    return False
+            P = storage(level)
         except TooFewBits:
             return False
-        P = P.symmetric()
-        cross = -(A.T @ P @ B + C.T @ D)
+        cross = (A.T @ P @ B + C.T @ D) * -1
         top, corner = P - A.T @ P @ A - C.T @ C, level - D.T @ D - B.T @ P @ B
         both = blocks([top, cross], [cross.T, corner])
         return is_nonnegative(P) and is_nonnegative(both)
 
-    return least(is_bound, 0, 1 << Balls.bits, 0)
+    return least(is_bound, 0, one)
 
 
-# -- Laplace noise -----------------------------------------------------------------------
+# -- Gaussian noise by its parts -------------------------------------------------------
+
+
+def shift_of(design):
+    """Return a bound of y. Readings on a grid h add sqrt(T sum (h_i / f_i)^2) to it."""
+    kinds, is_run = set(design.parts), design.horizon < inf
+    told = {one["kind"] for one in design.secrets}
+    is_of_states = is_run and "disturbanceadjacency" not in told
+    routes = [
+        (squares_for_ever, kinds in ({"filtered"}, {"filtered", "white"}, {"driven"})),
+        (squares_of_states, is_of_states and kinds <= {"structured", "white"}),
+        (squares_of_states, is_of_states and kinds == {"radial"}),
+        (squares_of_run, is_run and kinds <= {"correlated", "white"}),
+    ]
+    squares_of = next((route for route, is_meant in routes if is_meant), None)
+    if squares_of is None:
+        raise NotCovered(f"noise of {', '.join(sorted(kinds))} for this secret")
+    cases = pairs(design.plants, design.secrets)
+    y = root_up(max(max(squares_of(design, *case)) for case in cases))
+    if (grid := design.request["resolution"]) is not None:
+        if not (design.white and is_run):
+            raise NotCovered("readings on a grid without a floor and a horizon")
+        total = sum((h / f) ** 2 for h, f in zip(grid, design.white)) * design.horizon
+        y += root_up(int(total * (1 << Balls.bits)) + 1)
+    return Fraction(y, 1 << Balls.bits)
+
+
+# -- Laplace noise ---------------------------------------------------------------------
 
 
 def laplace_moves(design, plant, data):
     """Return the sizes of the shifts, over 2^bits, of each coordinate for each move."""
     if design.white:
-        root, secret = Root(design), Entering(plant, data, design.horizon)
+        secret = Entering(plant, data, design.horizon)
         if secret.is_ball or secret.is_energy or secret.events > 1:
             raise NotCovered("independent Laplace noise for a ball or several changes")
-        steps = design.request["resolution"] or [0] * len(plant.C)
-        ratios = [h / size * (1 << Balls.bits) for h, size in zip(steps, design.white)]
-        grid = [int(ratio) + 1 for ratio in ratios] * design.horizon
-        found = changes_of_run(design, plant, secret, root)
-        return [[abs(x) + its[1] + h for x, h in zip(its[0], grid)] for _, its in found]
+        grid = design.request["resolution"] or [0] * len(plant.C)
+        steps = [int(h / f * (1 << Balls.bits)) + 1 for h, f in zip(grid, design.white)]
+        more = steps * design.horizon
+        changes = (v for _, v in changes_of_run(design, plant, secret))
+        return [[abs(x) + v.err + h for x, h in zip(*v.mid, more)] for v in changes]
     moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.is_like(design.plant):
@@ -1064,162 +1073,121 @@ def laplace_moves(design, plant, data):
         every.append([[abs(x) + shifts.err for x in column] for column in columns])
     found = [min(shifts, key=sum) for shifts in zip(*every)]
     if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
-        sizes = [sum(shifts) for shifts in found]
-        return [[root_up(sum(x * x for x in sizes) >> Balls.bits)]]
+        squares = [sum(shifts) ** 2 for shifts in found]
+        return [[root_up(sum(squares) >> Balls.bits)]]
     return found
 
 
-def laplace_promise(design):
-    """Return the pure epsilon, and whether every move is covered by a row of the claim.
+def laplace_epsilon(design):
+    """Return a bound of the pure epsilon, and whether the claim covers every move.
 
-    A row covers a move if its k-th largest shift is not below the move's for every k, or if
-    its largest one is not below the sum.
+    A row of the claim covers a move if its k-th largest shift is not below the move's for
+    every k, or if its largest one is not below the sum.
     """
-    one = 1 << Balls.bits
-    rows = []
+    one, rows, moves = 1 << Balls.bits, [], []
     for row in design.loss["rows"]:
-        every = [
-            int(size * TOLERANCE * one) for size, n in row["shifts"] for _ in range(n)
-        ]
-        rows.append(sorted(every, reverse=True))
-    moves = []
+        sizes = [[int(size * TOLERANCE * one)] * n for size, n in row["shifts"]]
+        rows.append(sorted(chain(*sizes), reverse=True))
     for plant, data in pairs(design.plants, design.secrets):
         moves += laplace_moves(design, plant, data)
-    largest = max(map(sum, rows))
-    in_order = design.loss["aligned"] and len(rows) == len(moves)
-    is_covered = True
-    for k, move in enumerate(moves):
-        shifts, is_mine = sorted(move, reverse=True), False
-        slack = largest // (10**9 * len(move)) + 1
-        for row in rows[k : k + 1] if in_order else rows:
-            pairs_of_places = zip(shifts, row + [0] * len(shifts))
-            is_mine |= sum(move) <= max(row, default=0)
-            is_mine |= all(x <= y + slack for x, y in pairs_of_places)
-        is_covered &= is_mine
+    slack = max(map(sum, rows)) // 10**9
+
+    def covers(row, move):
+        each = zip(sorted(move, reverse=True), chain(row, repeat(0)))
+        is_below = all(x <= y + slack // len(move) + 1 for x, y in each)
+        return is_below or sum(move) <= max(row, default=0)
+
+    if design.loss["aligned"] and len(rows) == len(moves):
+        is_covered = all(map(covers, rows, moves))
+    else:
+        is_covered = all(any(covers(row, move) for row in rows) for move in moves)
     return Fraction(max(map(sum, moves)), one), is_covered
 
 
-# -- what is claimed ---------------------------------------------------------------------
+# -- radial noise ----------------------------------------------------------------------
+# Its r numbers eta have the density exp(-|eta|), within a bound R if that is finite. The law
+# is radial and falls outwards, so only the size y of a shift counts, and larger ones cost
+# more. Explanations are those of Gaussian noise.
 
 
-class Design:
-    """What a file says of noise, checked as far as it can be without its size."""
+def integral(f, low, high, bound):
+    """Return Simpson's rule and a bound of its error.
 
-    def __init__(self, data):
-        request, guarantee = data["request"], data["guarantee"]
-        if request is None or request["region"] is not None:
-            raise NotCovered("a region of plants" if request else "no request")
-        check_known(data)
-        self.request, self.loss = request, guarantee["loss"]
-        self.plant, models = Plant(data["plant"]), request["models"]
-        self.plants = [self.plant, *map(Plant, models)]
-        self.family, self.horizon = data["family"], data["horizon"]
-        self.parts = {part["kind"]: part for part in data["parts"]}
-        self.kinds, self.white = set(self.parts), self.part("white", "scale")
-        self.secrets = secrets_of(request["adjacency"])
-        counts = [self.horizon, request["releases"]]
-        for secret in self.secrets:
-            counts += [secret.get(name, 1) for name in ("duration", "events")]
-        shown = {(plant.dt, *plant.outputs) for plant in self.plants}
-        one_each = [x for x in (self.white, request["resolution"]) if x is not None]
-        factor = self.part("structured", "factor")
-        demands = {
-            "horizon": self.horizon == request["horizon"],
-            "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
-            "outputs of the models": len(shown) == 1,
-            "one release": guarantee["releases"] == 1,
-            "one part of a kind": len(self.parts) == len(data["parts"]) > 0,
-            "plant of the noise": self.part("structured", "plant")
-            in (None, data["plant"]),
-            "rows of the noise": factor is None or len(factor) == len(self.plant.A),
-            "sizes": all(len(x) == len(self.plant.C) and min(x) > 0 for x in one_each),
-        }
-        if data["schema"] == 2:  # the promise says of what it is, in fields of its own
-            scope, told = guarantee["scope"], [data["plant"], *models]
-            own = [plant.fingerprint for plant in self.plants]
-            said = scope["horizon"], *scope["window"], scope["models"]
-            demands["promise"] = said == (
-                self.horizon,
-                0,
-                self.horizon,
-                sorted(set(own)),
-            )
-            demands["fingerprints"] = own == [one["fingerprint"] for one in told]
-            secret = json.loads(scope["adjacency"])
-            demands["secret of the promise"] = agrees(secret, request["adjacency"])
-        for what, is_met in demands.items():
-            if not is_met:
-                raise Broken(f"what it says of its {what} does not fit")
-        self.filtered = self.parts.get("filtered")
-        if "driven" in self.kinds:  # noise that is shaped by a diagonal D
-            driven = self.parts["driven"]
-            shaping = {"A": [], "B": [], "C": [], "D": diagonal(driven["sizes"])}
-            self.filtered = {"shaping": shaping, "response": driven["response"]}
-
-    def part(self, kind, field):
-        return self.parts[kind][field] if kind in self.parts else None
+    ``bound(radius)`` is the most that |f| is within a radius of the interval in the complex
+    plane. By Cauchy's estimate |f''''| <= 24 bound / radius^4.
+    """
+    panels, radius = 1 << 15, min(high - low, 1.0) / 8
+    h = (high - low) / panels
+    inner = (f(low + k * h) * (4 if k % 2 else 2) for k in range(1, panels))
+    found = math.fsum([f(low), f(high), *inner]) * h / 3
+    error = (high - low) * h**4 * 24 / 180 * bound(radius) / radius**4
+    return found, error + 1e-12 * abs(found)
 
 
-def secrets_of(adjacency):
-    """Return the secrets of which one at a time is hidden."""
-    kind = adjacency["kind"]
-    if kind == "jointadjacency":
-        return [one for part in adjacency["parts"] for one in secrets_of(part)]
-    if kind not in ("stateadjacency", "initialstateadjacency", "disturbanceadjacency"):
-        raise NotCovered(f"a secret of the kind {kind!r}")
-    return [adjacency]
+def ball_delta(y, r, epsilon):
+    """Return a bound of the delta of a shift y without a radius.
+
+    The loss y cos(a) has a density g of the angle a, in terms of Bessel functions K.
+    """
+    if r == 1:  # Laplace
+        return -math.expm1((epsilon - y) / 2)
+    if not (r <= 32 and 1e-3 <= y <= 100):
+        raise NotCovered("radial noise of many numbers, or a very small or large shift")
+
+    def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
+        terms = ((k / 32, math.exp(-y * math.sinh(k / 64) ** 2)) for k in range(768))
+        return math.fsum(math.cosh(order * t) * x for t, x in terms) - 0.5
+
+    q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
+
+    def g(a):
+        s = math.sin(a)
+        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
+
+    def largest_g(s, radius):  # for |sin| at most s
+        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
+
+    def excess(a):
+        return g(a) * -math.expm1(epsilon - y * math.cos(a))
+
+    def largest_excess(radius):  # |1 - e^w| <= |w| max(1, |e^w|)
+        s = min(math.sinh(end + radius), math.cosh(radius))
+        most = y * (end + radius) * s * math.exp(2.5 * y * radius)
+        return largest_g(s, radius) * most
+
+    end = math.acos(epsilon / y)
+    beyond, error = integral(excess, 0.0, end, largest_excess)
+    total, its = integral(g, 0.0, math.pi, lambda b: largest_g(math.cosh(b), b))
+    return (beyond + error) / (total - its)
 
 
-def agrees(told, asked):
-    """Return whether a promise is about the secret of a request, number by number."""
-    if isinstance(asked, dict):
-        asked = {"type" if name == "kind" else name: one for name, one in asked.items()}
-        return set(told) == set(asked) and all(agrees(told[x], asked[x]) for x in asked)
-    if isinstance(asked, list):
-        return len(told) == len(asked) and all(map(agrees, told, asked))
-    if isinstance(asked, (Fraction, float)):
-        return float(told) == asked
-    return told == asked or str(told).lower() == asked
+def truncated_delta(y, r, R):
+    """Return a bound of the probability of what the other law excludes.
+
+    For r = 2 it is an integral over directions a: the boundary of the other law is at the
+    distance rho(a), and F(rho) of the law lies beyond rho.
+    """
+    if r == 1:
+        return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
+    if r != 2 or y > R / 2:
+        raise NotCovered("radial noise that ends within two moves, or of many numbers")
+
+    def F(x):
+        return (1 + x) * math.exp(-x)
+
+    def left(a):
+        return F(y * math.cos(a) + math.sqrt(R**2 - (y * math.sin(a)) ** 2)) - F(R)
+
+    def largest(radius):
+        s = y * math.cosh(radius)
+        least = math.sqrt(R**2 - s**2) - s
+        return (1 + s + math.hypot(R, s)) * math.exp(-least) + F(R)
+
+    found, error = integral(left, math.acos(y / 2 / R), math.pi, largest)
+    return (found + error) / math.pi / (1 - F(R))
 
 
-def gaussian_shift(design):
-    """Return a bound of y. Readings on a grid h add sqrt(T sum (h_i / f_i)^2) to it."""
-    kinds, squares = design.kinds, []
-    of_states = all(data["kind"] != "disturbanceadjacency" for data in design.secrets)
-    for plant in design.plants:
-        if kinds in ({"filtered"}, {"filtered", "white"}, {"driven"}):
-            squares += squares_for_ever(design, plant)
-        elif kinds <= {"structured", "white"} and of_states and design.horizon < inf:
-            for data in design.secrets:
-                squares += squares_of_states(design, plant, data)
-        elif kinds <= {"correlated", "white"} and design.horizon < inf:
-            root = Root(design)
-            for data in design.secrets:
-                squares += squares_of_run(design, plant, data, root)
-        else:
-            raise NotCovered(f"noise of the parts {', '.join(sorted(kinds))}")
-    y, steps = root_up(max(squares)), design.request["resolution"]
-    if steps is not None:
-        if not design.white or design.horizon == inf:
-            raise NotCovered("readings on a grid without a floor and a horizon")
-        total = design.horizon * sum((h / f) ** 2 for h, f in zip(steps, design.white))
-        y += root_up(int(total * (1 << Balls.bits)) + 1)
-    return Fraction(y, 1 << Balls.bits)
-
-
-def sharply(evaluate, is_enough):
-    """Return what is found with as many bits as it takes to be enough, or to stay as it is."""
-    last, Balls.bits = None, 128
-    while Balls.bits < MOST_BITS:
-        Balls.bits *= 2
-        try:
-            found = evaluate()
-        except TooFewBits:
-            continue
-        if is_enough(found) or (last and abs(found[0] - last[0]) * 10**12 <= found[0]):
-            return found
-        last = found
-    raise NotCovered("it is undecided: no bound was proved")
+# -- what is claimed -------------------------------------------------------------------
 
 
 def square_root(square):
@@ -1227,96 +1195,149 @@ def square_root(square):
     return Fraction(isqrt(square.numerator * 4**700 // square.denominator), 2**700)
 
 
+ROOT_OF_2_PI = Decimal("2.50662827463100050241576528481104525300698674060993831663")
+
+
+def tail(x):
+    """Return Q(x) / phi(x) of the standard normal law."""
+    if x < 0:
+        return ROOT_OF_2_PI * (x * x / 2).exp() - tail(-x)
+    if x > 3:  # 1/(x + 1/(x + 2/(x + 3/(...))))
+        found = x
+        for n in range(2000, 0, -1):
+            found = x + n / found
+        return 1 / found
+    total, term, n = x, x, 1  # phi(x) (x + x^3/3 + x^5/15 + ...) is Phi(x) - 1/2
+    while term > Decimal("1e-60"):
+        n += 2
+        term *= x * x / n
+        total += term
+    return ROOT_OF_2_PI / 2 * (x * x / 2).exp() - total
+
+
 def delta_of(y, epsilon):
     """Return Phi(y/2 - epsilon/y) - e^epsilon Phi(-y/2 - epsilon/y), the delta of y-GDP.
 
-    Phi(x) = 1/2 + phi(x) (x + x^3/3 + x^5/15 + ...), and Phi(40) is one but for 10^-349.
+    With phi the density, a = epsilon/y - y/2 and b = a + y, phi(a) = e^epsilon phi(b).
     """
-
-    def series(x):
-        total, term, n = x, x, 1
-        while abs(term) > Decimal("1e-400"):
-            n += 2
-            term *= x * x / n
-            total += term
-        return total
-
-    def normal(x):
-        if x > 0:
-            return 1 - normal(-x)
-        density = ((1600 - x * x) / 2).exp() / (2 * series(Decimal(40)))
-        if x > -36:
-            return Decimal(1) / 2 + density * series(x)
-        ratio = -x  # phi / Phi = t + 1/(t + 2/(t + 3/(...))) at t = -x
-        for n in range(60, 0, -1):
-            ratio = n / ratio - x
-        return density / ratio
-
+    if not y:
+        return Fraction(0)
     with localcontext() as context:
-        context.prec, context.Emax, context.Emin = 800, 10**9, -(10**9)
-        size = Decimal(y.numerator) / y.denominator
-        level = Decimal(epsilon.numerator) / epsilon.denominator
-        beyond = level.exp() * normal(-size / 2 - level / size)
-        return Fraction(normal(size / 2 - level / size) - beyond)
+        context.prec, context.Emax, context.Emin = 60, 10**12, -(10**12)
+        y = Decimal(y.numerator) / y.denominator
+        a = Decimal(epsilon.numerator) / epsilon.denominator / y - y / 2
+        return Fraction((tail(a) - tail(a + y)) / ROOT_OF_2_PI / (a * a / 2).exp())
+
+
+def sharply(evaluate):
+    """Return a bound and whether it is enough, or else more bits do not change it."""
+    last, Balls.bits = None, 128
+    while Balls.bits < MOST_BITS:
+        Balls.bits *= 2
+        try:
+            found, is_enough = evaluate()
+        except TooFewBits:
+            continue
+        if is_enough or (last and abs(found - last) * 10**12 <= found):
+            return found, is_enough
+        last = found
+    raise NotCovered("it is undecided: no bound was proved")
+
+
+def sharp_shift(design, claim):
+    return sharply(lambda: ((y := shift_of(design)), y <= claim * TOLERANCE))
+
+
+def gaussian_promise(design):
+    """Return numbers to show, whether the claim holds, and whether it keeps the budget."""
+    (row,), budget = design.loss["rows"], design.request["budget"]
+    count, square = design.request["releases"], Fraction(row["square"])
+    if not 0 <= square < 10**12:
+        raise Broken("the promise is no number y")
+    claim, of_all = square_root(square), square_root(square * count)
+    found, holds = sharp_shift(design, claim)
+    numbers, epsilon = {"gdp": found, "claimed gdp": claim}, budget["epsilon"]
+    if budget["gdp"] is not None:
+        return numbers, holds, of_all <= budget["gdp"] * TOLERANCE
+    delta = delta_of(square_root(found**2 * count), epsilon)
+    its = delta_of(of_all, epsilon)
+    numbers |= {"epsilon": epsilon, "delta": delta, "claimed delta": its}
+    return numbers, holds, its <= budget["delta"] * TOLERANCE
+
+
+def laplace_promise(design):
+    """Return the same of Laplace noise, whose claim must cover every move."""
+    if set(design.parts) not in ({"structured"}, {"white"}) or design.horizon == inf:
+        raise NotCovered("Laplace noise that is neither structured nor independent")
+    count, rows = design.request["releases"], design.loss["rows"]
+    claim = max(sum(Fraction(x) * n for x, n in row["shifts"]) for row in rows)
+    found, holds = sharply(lambda: laplace_epsilon(design))
+    numbers = {"epsilon": found * count, "claimed epsilon": claim * count}
+    is_kept = claim * count <= (design.request["budget"]["epsilon"] or 0) * TOLERANCE
+    return numbers, holds, is_kept
+
+
+def radial_promise(design):
+    """Return the same of radial noise."""
+    (row,), budget = design.loss["rows"], design.request["budget"]
+    part = design.parts["radial"]
+    ((size, r, bound), count), *others = row["radial"]
+    if others or (r, bound, count) != (len(part["factor"][0]), part["bound"], 1):
+        raise Broken("the promise is about noise of another law")
+    if budget["gdp"] is not None or design.request["releases"] > 1:
+        raise NotCovered("radial noise for a budget of gdp, or for several releases")
+    found, holds = sharp_shift(design, size)
+    y, epsilon, delta = float(size), float(budget["epsilon"]), 0.0
+    if bound < inf:
+        if y > epsilon:
+            raise NotCovered("truncated noise whose loss exceeds epsilon")
+        delta = truncated_delta(y, r, float(bound))
+    elif y > epsilon:
+        delta = ball_delta(y, r, epsilon)
+    numbers = {"shift": found, "claimed shift": size}
+    numbers |= {"epsilon": epsilon, "claimed delta": delta}
+    return numbers, holds, delta <= budget["delta"] * TOLERANCE
+
+
+#: What checks a promise, by the law that it names and the noise's family.
+PROMISES = {
+    ("Gaussian", "gaussian"): gaussian_promise,
+    ("Laplace", "laplace"): laplace_promise,
+    ("radial", "ball"): radial_promise,
+    ("radial", "truncated"): radial_promise,
+}
+#: Where a row has the numbers of a law.
+NUMBERS = {"Gaussian": "square", "Laplace": "shifts", "radial": "radial"}
 
 
 def promise_of(design):
-    """Return what was recomputed and what is claimed, and whether the claim holds."""
-    rows, request = design.loss["rows"], design.request
-    budget, count = request["budget"], request["releases"]
-    if any(row["boxes"] for row in rows):
+    """Return numbers to show, and whether the claim holds."""
+    (law, *others), rows = design.loss["kinds"], design.loss["rows"]
+    if others or any(row["boxes"] for row in rows):
         raise NotCovered("a promise that may fail")
-    is_laplace = design.family == "laplace"
-    if design.loss["kinds"] != (["Laplace"] if is_laplace else ["Gaussian"]):
+    unused = [name for kind, name in NUMBERS.items() if kind != law]
+    mixed = {str(row.get(name, "0")) for row in rows for name in unused} - {"0", "[]"}
+    if mixed or (law, design.family) not in PROMISES:
         raise Broken("the promise is not about the noise's family")
-    if is_laplace:
-        if design.kinds not in ({"structured"}, {"white"}) or design.horizon == inf:
-            raise NotCovered("Laplace noise that is neither structured nor independent")
-        if any(Fraction(row["square"]) for row in rows):
-            raise Broken("the promise is not about the noise's family")
-        claim = max(sum(Fraction(x) * n for x, n in row["shifts"]) for row in rows)
-        found, holds = sharply(lambda: laplace_promise(design), lambda found: found[1])
-        numbers = {"epsilon": found * count, "claimed epsilon": claim * count}
-        is_kept = claim * count <= (budget["epsilon"] or 0) * TOLERANCE
-    else:
-        square = Fraction(rows[0]["square"])
-        if len(rows) > 1 or rows[0]["shifts"] or not 0 <= square < 10**12:
-            raise Broken("the promise is no number y")
-        claim = square_root(square)
-        most, of_all = claim * TOLERANCE, square_root(square * count)
-        (found,) = sharply(lambda: [gaussian_shift(design)], lambda y: y[0] <= most)
-        holds = found <= most
-        numbers = {"gdp": found, "claimed gdp": claim}
-        if budget["gdp"] is not None:
-            is_kept = of_all <= budget["gdp"] * TOLERANCE
-        else:
-            delta = delta_of(of_all, budget["epsilon"]) if of_all else 0
-            is_kept = delta <= budget["delta"] * TOLERANCE
-            numbers["epsilon"] = budget["epsilon"]
-            own = square_root(found**2 * count)
-            numbers["delta"] = delta_of(own, budget["epsilon"]) if own else 0
-            numbers["claimed delta"] = delta
+    numbers, holds, is_kept = PROMISES[law, design.family](design)
     if not is_kept:
         raise Broken("what is claimed exceeds the budget")
     return numbers, holds
 
 
-# -- words, and the command --------------------------------------------------------------
+# -- words, and the command ------------------------------------------------------------
 
 
 def in_words(data, plant):
     """Return what a secret says, from its numbers alone."""
-    is_signal = data["kind"] == "disturbanceadjacency"
-    names = plant.inputs + plant.states if is_signal else plant.states
-    radii = chosen(data, names, len(plant.inputs if is_signal else names))
-    sizes = [f"{name} by at most {float(x):.12g}" for name, x in radii.items()]
-    sizes = " or ".join(sizes)
+    radii = chosen(data, plant).items()
+    sizes = " or ".join(f"{name} by at most {float(x):.12g}" for name, x in radii)
     if data["kind"] == "initialstateadjacency":
         return f"the initial state in a ball of norm {float(data['norm']):g}, {sizes}"
     when = "at any sample"
     if data["times"] is not None:
         when = f"at one of the samples {', '.join(map(str, data['times']))}"
-    if not is_signal:
+    if data["kind"] == "stateadjacency":
         return f"the state {sizes} {when}, the others held"
     if data["norm"] == "l2":
         within = f"any {data['window']} samples" if data["window"] else "the run"
@@ -1334,8 +1355,6 @@ def in_words(data, plant):
 def checked(path):
     """Return the verdict on a file as a dictionary, with its exit status."""
     report = {"file": str(path)}
-    refusals = {NotADesign: ("no design file", 3), NotCovered: ("not covered", 2)}
-    refusals[Broken] = "does not hold", 1
     try:
         design = Design(read(path))
         words = [in_words(data, design.plant) for data in design.secrets]
@@ -1344,41 +1363,39 @@ def checked(path):
         report["releases"] = design.request["releases"]
         numbers, holds = promise_of(design)
         report |= {name: f"{float(x):.12g}" for name, x in numbers.items()}
-        report["verdict"] = "holds" if holds else "does not hold"
-        report["status"] = int(not holds)
-    except tuple(refusals) as error:
-        verdict, status = refusals[type(error)]
-        report |= {"verdict": verdict, "status": status, "reason": str(error)}
-    except UNREADABLE as error:
+        verdict, status = ("holds", 0) if holds else ("does not hold", 1)
+    except Broken as error:
+        verdict, status, report["reason"] = "does not hold", 1, str(error)
+    except NotCovered as error:
+        verdict, status, report["reason"] = "not covered", 2, str(error)
+    except NotADesign as error:
+        verdict, status, report["reason"] = "no design file", 3, str(error)
+    except Exception as error:  # so it holds something else than a design file does
         reason = f"{type(error).__name__} where it was read"
-        report |= {"verdict": "no design file", "status": 3, "reason": reason}
-    return report
+        verdict, status, report["reason"] = "no design file", 3, reason
+    return report | {"verdict": verdict, "status": status}
 
 
 def line(report):
     """Return a report in a line of text."""
-    left = set(report) - {"file", "verdict", "status"}
-    words = [f"{name} {x}" for name, x in report.items() if name in left]
+    told = report.keys() - {"file", "verdict", "status"}
+    words = [f"{name} {x}" for name, x in report.items() if name in told]
     return "; ".join([f"{report['file']}: {report['verdict']}", *words])
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose exit status for wrong usage is 64."""
-
-    def error(self, message):
-        self.print_usage(sys.stderr)
-        self.exit(64, f"{self.prog}: {message}\n")
 
 
 def main(arguments=None):
     """Check files, and return the exit status: the first of 1, 3, 2, 0 that one of them has."""
-    parser = Parser(prog="verify", description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line")
-    given = parser.parse_args(arguments)
-    reports = [checked(path) for path in given.files]
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if "--help" in given or "-h" in given:
+        print(__doc__)
+        return 0
+    files = [name for name in given if name != "--json"]
+    if not files or any(name.startswith("--") for name in files):
+        print("usage: verify [--help] [--json] FILE [FILE ...]", file=sys.stderr)
+        return 64
+    reports = [checked(path) for path in files]
     for report in reports:
-        print(json.dumps(report) if given.json else line(report))
+        print(json.dumps(report) if "--json" in given else line(report))
     found = {report["status"] for report in reports}
     return next(status for status in (1, 3, 2, 0) if status in found)
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import mpmath
 
-from privcontrol.core.release import BitSource
+from privcontrol.privacy.release import BitSource
 
 BITS = 1000
 

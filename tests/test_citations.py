@@ -58,7 +58,7 @@ DPAM = {
         1: "chunk|constraint|two numbers|correlated|x_1|line",
         2: "correlated|three",
     },
-    "figure": {k: "" for k in range(1, 8)},
+    "figure": dict.fromkeys(range(1, 8), ""),
     "section": {
         "2": "manifold",
         "2.1": "privacy",
@@ -98,8 +98,8 @@ IP = {
         3: "chunk|disjoint|parallel",
         4: "chain|radius|steps|0/0|c δ",
     },
-    "remark": {1: "local|metric|adjacen|notion", **{k: "" for k in range(2, 11)}},
-    "figure": {k: "" for k in range(1, 8)},
+    "remark": {1: "local|metric|adjacen|notion", **dict.fromkeys(range(2, 11), "")},
+    "figure": dict.fromkeys(range(1, 8), ""),
     "section": {
         "III": "",
         "IV": "lipschitz",
@@ -181,7 +181,11 @@ def citations() -> list[Citation]:
     every = []
     for path in files:
         file = path.relative_to(ROOT).as_posix()
-        if file in ("docs/papers_and_errata.md", "docs/changelog.md"):
+        if file in (
+            "docs/papers_and_errata.md",
+            "docs/changelog.md",
+            "docs/history.md",
+        ):
             continue
         text = path.read_text()
         for match in CITATION.finditer(text):

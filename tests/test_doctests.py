@@ -14,7 +14,7 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE
 
 
 @pytest.mark.parametrize("name", MODULES)
-@pytest.mark.filterwarnings("ignore::privcontrol.core.errors.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::privcontrol.numerics.errors.PrivacyWarning")
 def test_examples_print_what_they_say(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
     assert not result.failed

@@ -228,7 +228,7 @@ def test_e11_parallel_composition_fails_on_a_manifold_that_couples_the_chunks():
     chunks = [guarantee([[1, 0]], [2.0]), guarantee([[0, 1]], [2.0])]
     assert [chunk.epsilon(0.0) for chunk in chunks] == pytest.approx([0.5, 0.5])
     assert guarantee(np.eye(2), [2.0, 2.0]).epsilon(0.0) == pytest.approx(1.0)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="chunks that move freely"):
         pc.core.compose_parallel(*chunks)
 
 
@@ -243,9 +243,8 @@ def test_e12_limit_of_proposition_1(family, variance):
     states = variance * sigma**2 * np.linalg.norm(np.eye(10) - far) ** 2
     messages = variance * sigma**2 * np.linalg.norm(far) ** 2
     bound = variance * 10 * sigma**2
-    assert states == pytest.approx(0.9 * bound) and messages == pytest.approx(
-        0.1 * bound
-    )
+    assert states == pytest.approx(0.9 * bound)
+    assert messages == pytest.approx(0.1 * bound)
     assert paper.noise.variance.sum() == pytest.approx(bound)
     assert paper.limit_mean_square_error(readout="state") == pytest.approx(states)
     assert paper.limit_mean_square_error(readout="message") == pytest.approx(messages)
@@ -257,10 +256,8 @@ def test_e12_optimal_epsilon():
         r: optimal_consensus_epsilon(zeta, 10, 1.0, family="laplace", readout=r)
         for r in ("state", "message")
     }
-    assert (
-        least["state"] == pytest.approx(math.sqrt(2 * 9 / zeta))
-        and math.sqrt(2 * 10 / zeta) > least["state"]
-    )
+    assert least["state"] == pytest.approx(math.sqrt(2 * 9 / zeta))
+    assert math.sqrt(2 * 10 / zeta) > least["state"]
     assert least["message"] == pytest.approx(math.sqrt(2 / zeta))
 
 
@@ -382,7 +379,8 @@ def test_e20_python_s_seed_reaches_no_other_generator():
     for _ in range(2):
         random.seed(0)
         drawn.append((random.random(), own.standard_normal()))
-    assert drawn[0][0] == drawn[1][0] and drawn[0][1] != drawn[1][1]
+    assert drawn[0][0] == drawn[1][0]
+    assert drawn[0][1] != drawn[1][1]
 
 
 def test_e21_two_inputs_of_a_ball_are_two_radii_apart():

@@ -1,4 +1,4 @@
-"""The examples are what their folders promise: nine questions, one script for each figure of the papers, studies."""
+"""The examples are what their folders promise: ten questions, one script for each figure of the papers, studies."""
 
 import ast
 import re
@@ -25,8 +25,8 @@ def first_line(script):
     ]
 
 
-def test_there_are_nine_questions():
-    assert len(QUESTIONS) == 9
+def test_there_are_ten_questions():
+    assert len(QUESTIONS) == 10
 
 
 @pytest.mark.parametrize("script", QUESTIONS, ids=lambda script: script.stem)
@@ -64,7 +64,8 @@ def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
 def test_ci_runs_every_script():
     """By the documentation that it builds, and one that no page runs by itself."""
     steps = (ROOT / ".ci" / "run").read_text(encoding="utf8")
-    assert "readme_command docs" in steps and "docs/render.py --check" in steps
+    assert "readme_command docs" in steps
+    assert "docs/render.py --check" in steps
     assert "examples/agents/neighbourhood_meters.py" in steps
     assert 'SHOWN_ONLY = ("neighbourhood_meters",)' in GALLERY
     assert {script.stem for script in AGENTS} >= {"neighbourhood_meters"}

@@ -50,10 +50,8 @@ def test_the_shipped_data_are_small():
     sizes = {
         file.name: file.stat().st_size for file in (EXAMPLES / "data").glob("*.npz")
     }
-    assert (
-        set(sizes) == {"digits.npz", "controller.npz", "household.npz"}
-        and sum(sizes.values()) < 2_300_000
-    )
+    assert set(sizes) == {"digits.npz", "controller.npz", "household.npz"}
+    assert sum(sizes.values()) < 2_300_000
 
 
 @pytest.mark.parametrize("name", ["sll", "convolutional_sll"])
@@ -198,11 +196,9 @@ def test_less_conservative_constants_and_weaker_budgets_cost_the_loop_less(
             for e in (0.5, 2.0, 8.0)
         ]
     )
-    assert (
-        (np.diff(costs, axis=0) < 0).all()
-        and (np.diff(costs, axis=1) > 0).all()
-        and (costs > public).all()
-    )
+    assert (np.diff(costs, axis=0) < 0).all()
+    assert (np.diff(costs, axis=1) > 0).all()
+    assert (costs > public).all()
 
 
 @pytest.mark.parametrize(
@@ -216,7 +212,8 @@ def test_every_calibration_claim_of_the_figures_holds(kind, extra):
         try:
             std = gaussian_std(epsilon, 1e-5, method=method)
         except PrivacyError:
-            assert method == "classical" and epsilon == 12
+            assert method == "classical"
+            assert epsilon == 12
             continue
         mechanism = kind(np.abs, PrivacyBudget(gdp=1 / std), radius=radius, **extra)
         assert kappa(epsilon, radius / mechanism.scale) <= 1e-5

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import privcontrol as pc
-from privcontrol import designs, loop, regions, response
+from privcontrol import designs, loop, regions, response, studies
 
 #: Callables that take ``**kwargs``: where it is tested that they refuse what they do not know.
 VARIADIC = {
@@ -27,7 +27,7 @@ OWN = "privcontrol"
 def public():
     """(qualified name, callable, class or None) of all that a user can call."""
     roots = {name: getattr(pc, name) for name in pc.__all__}
-    for room in (pc.core, pc.consensus, designs, regions, loop, response):
+    for room in (pc.core, pc.consensus, designs, regions, loop, studies, response):
         roots |= {name: getattr(room, name) for name in room.__all__}
     roots |= {f"plants.{name}": getattr(pc.plants, name) for name in pc.plants.__all__}
     for name, thing in roots.items():
@@ -89,7 +89,8 @@ def documentation(name):
 def test_signatures_name_types_in_a_word(name):
     """help() shows ArrayLike, not the two thousand characters that numpy makes of it."""
     shown = str(inspect.signature(PUBLIC[name][0]))
-    assert "_SupportsArray" not in shown and "typing." not in shown
+    assert "_SupportsArray" not in shown
+    assert "typing." not in shown
 
 
 @pytest.mark.parametrize("name", PUBLIC)

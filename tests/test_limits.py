@@ -138,7 +138,7 @@ def test_numbers_of_other_types_are_read_or_refused():
 def test_a_change_that_lasts_for_ever_is_refused_before_it_fills_the_memory():
     """A design file of 1e9 samples took 20 GB."""
     with pytest.raises(ValueError, match="at most 10000 samples"):
-        pc.DisturbanceAdjacency(1.0, duration=10**9)
+        pc.DisturbanceAdjacency(1.0, duration=10**9, shape="level")
 
 
 def test_what_fuzzing_found():

@@ -150,7 +150,8 @@ def a_budget_is_met_as_defined():
 
 
 def a_manifold_is_its_equations():
-    assert LINE.contains([1.3, 1.0]) and not LINE.contains([1.3, 1.1])
+    assert LINE.contains([1.3, 1.0])
+    assert not LINE.contains([1.3, 1.1])
     np.testing.assert_allclose(LINE.D @ [1.3, 1.0] + LINE.b, 0, atol=1e-12)
 
 
@@ -377,7 +378,8 @@ def post_processing():
 
 def composition():
     both = core.compose_sequential(ball(0.5, 1e-5), ball(0.3, 2e-5, radius=0.2))
-    assert both.scope.radius == 0.1 and both.delta(0.8) <= 3e-5
+    assert both.scope.radius == 0.1
+    assert both.delta(0.8) <= 3e-5
 
 
 def parallel():
@@ -385,7 +387,7 @@ def parallel():
     joint = core.compose_parallel(*chunks)
     assert joint.gdp == pytest.approx(chunks[0].gdp)  # the 2-norm of both is 0.3
     assert core.compose_sequential(*chunks).gdp > 1.4 * joint.gdp
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="chunks that move freely"):
         core.compose_parallel(core.Mechanism(
             IDENTITY, core.GaussianNoise([1.0, 1.0])
         ).guarantee(core.BallAdjacency(1.0)), *chunks)  # fmt: skip
@@ -493,7 +495,7 @@ CLAIMS = {
         "Remark 10": ("docs/tutorials/model_behind_a_mechanism.md", "input noise"),
         "Figure 1": ("docs/tutorials/model_behind_a_mechanism.md", "move"),
         "Figure 2": ("docs/tutorials/model_behind_a_mechanism.md", "output noise"),
-        "Figure 7": ("privcontrol/core/guarantee.py", "paths of c"),
+        "Figure 7": ("privcontrol/privacy/guarantee.py", "paths of c"),
         "Future work, local Lipschitz constants": constants_of_a_box,
         "Future work, other metrics": metrics,
     },

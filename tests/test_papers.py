@@ -83,10 +83,8 @@ def test_noise_of_section_5_3_is_one_number_for_the_whole_horizon(setup):
         assert noise.horizon == 100
         np.testing.assert_allclose(noise.sample(rng=0).std(axis=-1), 0, atol=1e-12)
         assert math.sqrt(noise.covariance(0).item()) == pytest.approx(sigma, abs=5e-5)
-    assert (
-        kappa(1.0, 1 / 1.87788) == pytest.approx(0.01, rel=3e-5)
-        and kappa(1.0, 1 / 2.5244) < 0.004
-    )
+    assert kappa(1.0, 1 / 1.87788) == pytest.approx(0.01, rel=3e-5)
+    assert kappa(1.0, 1 / 2.5244) < 0.004
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,8 @@ def test_figure_2(setup, method, sigma):
     np.testing.assert_allclose(
         exact, vehicle_mean_squares(np.full((100, 1), sigma)), rtol=5e-5, atol=1e-9
     )
-    assert exact[0, -1] == pytest.approx(sigma**2, rel=0.01) and exact[1, -1] < 3e-4
+    assert exact[0, -1] == pytest.approx(sigma**2, rel=0.01)
+    assert exact[1, -1] < 3e-4
 
 
 @pytest.mark.parametrize("method, rule", [("lenypappas", 0), ("analytic", 1)])
@@ -215,10 +214,8 @@ def test_optimal_epsilon_of_section_6_2():
     for readout, factor in (("state", n - 1), ("message", 1)):
         found = {f: optimal_consensus_epsilon(zeta, n, 1.0, delta=d, family=f, readout=readout)
                  for f, d in (("laplace", 0.0), ("gaussian", 0.01))}  # fmt: skip
-        assert (
-            found["laplace"] == pytest.approx(math.sqrt(2 * factor / zeta))
-            and found["laplace"] < 1.0
-        )
+        assert found["laplace"] == pytest.approx(math.sqrt(2 * factor / zeta))
+        assert found["laplace"] < 1.0
         assert kappa(found["gaussian"], math.sqrt(factor / zeta)) == pytest.approx(
             0.01, rel=1e-6
         )
@@ -267,7 +264,8 @@ def test_example_2():
     moves = manifold.kernel @ pc.ManifoldAdjacency(1.0).moves(manifold).columns
     listed = {(1.0, 0.5, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0)}  # (i), (ii) and (iii)
     found = {tuple(np.abs(move).round(12)) for move in moves.T}
-    assert found <= listed and {(2.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= found
+    assert found <= listed
+    assert {(2.0, 1.0, 0.0), (0.0, 0.0, 1.0)} <= found
 
 
 # IP section V, Figures 3 to 6, on real digits. The paper's accuracies are those of CIFAR; its text orders them.

@@ -67,6 +67,11 @@ def test_hooks_and_ci_have_the_same_linters():
         assert hook == re.search(rf"^{tool}==(\S+)", locked, re.M)[1]
 
 
+def test_quick_tests_are_files_that_exist():
+    quick = runpy.run_path(str(ROOT / "tests" / "conftest.py"))["QUICK"]
+    assert [name for name in quick if not (ROOT / "tests" / name).is_file()] == []
+
+
 def test_every_python_that_is_declared_is_tested():
     prefix = "Programming Language :: Python :: 3."
     declared = {
@@ -95,3 +100,22 @@ def test_actions_are_pinned_to_a_commit():
     for workflow in (ROOT / ".github" / "workflows").iterdir():
         for action in re.findall(r"uses: (\S+)", workflow.read_text()):
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), action
+
+
+def test_every_line_of_the_next_release_is_found_by_towncrier():
+    """A file of another name is left out of the changelog without a word."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
+    settings = project["tool"]["towncrier"]
+    kinds = "|".join(kind["directory"] for kind in settings["type"])
+    for file in (ROOT / settings["directory"]).iterdir():
+        if file.name != "README.md":
+            assert re.fullmatch(rf"\+?[\w-]+\.({kinds})\.md", file.name), file.name
+            assert file.read_text().strip()
+    changelog = (ROOT / settings["filename"]).read_text("utf8")
+    assert changelog.count(settings["start_string"]) == 1
+
+
+def test_the_newest_section_of_the_changelog_is_short():
+    changelog = (ROOT / "docs" / "changelog.md").read_text("utf8")
+    newest = changelog.split("\n## ")[1]
+    assert len(newest.split()) < 2500

@@ -143,9 +143,8 @@ def test_construction_copies_nothing_and_takes_no_time_for_20000_trials():
         start = time.process_time()
         response = PrivateResponse(range(100), states=x, outputs=x[:2], inputs=inputs)
         seconds.append(time.process_time() - start)
-    assert np.shares_memory(response.states, x) and np.shares_memory(
-        response.outputs, x
-    )
+    assert np.shares_memory(response.states, x)
+    assert np.shares_memory(response.outputs, x)
     assert response.states["x[3]", "trial[19999]"].shape == (100,)
     assert statistics.median(seconds) < 0.005
 
@@ -169,10 +168,13 @@ def test_repeated_inputs_are_neither_built_nor_pickled_until_they_are_read():
     blocks = [np.ones((3, 1, 100)), np.zeros((1, 1, 100)), np.full((2, 2000, 1), 5.0)]
     response = PrivateResponse(range(100), outputs=x, inputs=blocks)
     lean = len(pickle.dumps(response))
-    assert response.ninputs == 6 and lean < 1.1 * x.nbytes
+    assert response.ninputs == 6
+    assert lean < 1.1 * x.nbytes
     assert response.inputs.shape == (6, 2000, 100)
-    assert (response.u[:3] == 1).all() and (response.u[3] == 0).all()
-    assert (response.u[4:, :, 0] == 5).all() and (response.u[4:, :, 1:] == 0).all()
+    assert (response.u[:3] == 1).all()
+    assert (response.u[3] == 0).all()
+    assert (response.u[4:, :, 0] == 5).all()
+    assert (response.u[4:, :, 1:] == 0).all()
     assert response.u is response.u
     assert len(pickle.dumps(response)) == lean
 
@@ -219,9 +221,8 @@ def test_what_is_taken_out_or_computed_is_a_plain_array(response):
 
 def test_calling_it_squeezes_and_transposes_with_the_names_in_place():
     single = simulated(trials=1)[0](squeeze=True)
-    assert single.outputs.shape == (2, SAMPLES) and single.states["velocity"].shape == (
-        SAMPLES,
-    )
+    assert single.outputs.shape == (2, SAMPLES)
+    assert single.states["velocity"].shape == (SAMPLES,)
     x = np.arange(6.0).reshape(1, 2, 3)
     scalar = PrivateResponse(range(3), states=x, outputs=x)(squeeze=True)
     assert np.array_equal(scalar.outputs["trial[1]"], x[0, 1])
@@ -245,24 +246,20 @@ def test_calling_it_with_anything_else_is_refused(response):
 
 def test_it_unpacks_like_a_tuple(response):
     t, y = response
-    assert (
-        len(response) == 2
-        and np.array_equal(t, response.time)
-        and np.array_equal(y, response.outputs)
-    )
+    assert len(response) == 2
+    assert np.array_equal(t, response.time)
+    assert np.array_equal(y, response.outputs)
     t, y, x = response(return_x=True)
-    assert len(response(return_x=True)) == 3 and np.array_equal(x, response.states)
-    assert np.array_equal(response[0], t) and np.array_equal(
-        response[2]["velocity"], response.states["velocity"]
-    )
+    assert len(response(return_x=True)) == 3
+    assert np.array_equal(x, response.states)
+    assert np.array_equal(response[0], t)
+    assert np.array_equal(response[2]["velocity"], response.states["velocity"])
 
 
 def test_python_control_combines_and_plots_it(response):
     joined = ct.combine_time_responses([response, simulated(trials=2)[0]])
-    assert (
-        joined.y.shape == (2, TRIALS + 2, SAMPLES)
-        and joined.trace_labels[-1] == "trial[1]"
-    )
+    assert joined.y.shape == (2, TRIALS + 2, SAMPLES)
+    assert joined.trace_labels[-1] == "trial[1]"
     assert np.array_equal(joined.u[:, :TRIALS], response.u)
     bare = simulated(inputs=None, input_labels=None)[0]
     assert bare.inputs.shape == (0, TRIALS, SAMPLES)
@@ -312,9 +309,8 @@ def test_to_pandas_keeps_signals_that_share_a_label():
         "states.a",
         "states.time",
     ]
-    assert np.array_equal(frame["states.a"], x[0].ravel()) and np.array_equal(
-        frame["outputs.a"], -x[0].ravel()
-    )
+    assert np.array_equal(frame["states.a"], x[0].ravel())
+    assert np.array_equal(frame["outputs.a"], -x[0].ravel())
     assert np.array_equal(frame["time"], np.tile(np.arange(4), 3))
 
 
@@ -327,14 +323,13 @@ def test_it_pickles_and_copies(copied):
     other = copied(response)
     for name in ("t", "y", "x", "u", "reference"):
         assert np.array_equal(getattr(response, name), getattr(other, name)), name
-    assert (
-        other.guarantee == {"epsilon": 1.0}
-        and other.trace_labels == response.trace_labels
-    )
+    assert other.guarantee == {"epsilon": 1.0}
+    assert other.trace_labels == response.trace_labels
     assert np.array_equal(
         other.states["velocity", "trial[2]"], response.states["velocity", 2]
     )
-    assert np.array_equal(other.mse(), response.mse()) and repr(other) == repr(response)
+    assert np.array_equal(other.mse(), response.mse())
+    assert repr(other) == repr(response)
 
 
 def test_its_text_is_short_and_shows_nothing_private():
@@ -344,14 +339,18 @@ def test_its_text_is_short_and_shows_nothing_private():
     )
     text = str(response)
     assert text == repr(response)
-    assert "123" not in text and len(text) < 120
-    assert "'grid'" in text and "3 trials of 5 samples" in text and "40 in all" in text
+    assert "123" not in text
+    assert len(text) < 120
+    assert "'grid'" in text
+    assert "3 trials of 5 samples" in text
+    assert "40 in all" in text
 
 
 def test_mean_and_quantile_over_trials_by_brute_force(response):
     mean, median = response.mean(), response.quantile(0.5)
     deciles = response.quantile([0.1, 0.9], ["force", "xhat[0]", "eta[1]"])
-    assert mean.shape == median.shape == (2, SAMPLES) and deciles.shape == (
+    assert mean.shape == median.shape == (2, SAMPLES)
+    assert deciles.shape == (
         2,
         3,
         SAMPLES,
@@ -390,7 +389,8 @@ def test_without_states_everything_published_still_works():
     response = simulated(
         states=None, state_labels=None, reference=None, plant_states=None
     )[0]
-    assert response.x is None and response.nstates == 0
+    assert response.x is None
+    assert response.nstates == 0
     for use in (
         lambda: response.states,
         response.mean,
@@ -400,7 +400,8 @@ def test_without_states_everything_published_still_works():
         with pytest.raises(ValueError, match="keep_states=True"):
             use()
     assert response.mean("outputs").shape == (2, SAMPLES)
-    assert response.plot().axes.shape == (2, 1) and response.band_plot().axes.shape == (
+    assert response.plot().axes.shape == (2, 1)
+    assert response.band_plot().axes.shape == (
         2,
         1,
     )
@@ -450,9 +451,8 @@ def test_plot_of_1000_trials_shows_median_band_samples_and_reference(many):
     drawn = many.plot()
     drawn.figure.canvas.draw()
     assert time.process_time() - start < 3
-    assert isinstance(
-        drawn, ct.ControlPlot
-    ) and drawn.axes.shape == drawn.lines.shape == (2, 2)
+    assert isinstance(drawn, ct.ControlPlot)
+    assert drawn.axes.shape == drawn.lines.shape == (2, 2)
     assert legend_texts(drawn.legend) == [
         "5–95 % of 1000 trials",
         "single trials",
@@ -473,7 +473,8 @@ def test_plot_of_1000_trials_shows_median_band_samples_and_reference(many):
     assert np.allclose(
         lines[3].get_ydata(), np.sort(many.x[0], axis=0)[499:501].mean(axis=0)
     )
-    assert (lines[4].get_ydata() == 0.5).all() and lines[4].get_linestyle() == "--"
+    assert (lines[4].get_ydata() == 0.5).all()
+    assert lines[4].get_linestyle() == "--"
     edges = drawn.axes[0, 0].collections[0].get_paths()[0].vertices
     inside = (many.x[0] >= many.quantile(0.05)) & (many.x[0] <= many.quantile(0.95))
     assert inside.mean() == pytest.approx(0.9, abs=1e-3)
@@ -484,7 +485,8 @@ def test_plot_of_1000_trials_shows_median_band_samples_and_reference(many):
 def test_plot_of_a_few_trials_draws_each_and_no_band(response):
     drawn = response.plot()
     assert drawn.axes.shape == (2, 2)
-    assert len(drawn.lines[0, 0]) == TRIALS + 1 and not drawn.axes[0, 0].collections
+    assert len(drawn.lines[0, 0]) == TRIALS + 1
+    assert not drawn.axes[0, 0].collections
     assert legend_texts(drawn.legend) == ["7 trials", "reference"]
     assert legend_texts(simulated(trials=1)[0].plot("force").legend) == ["1 trial"]
 
@@ -492,9 +494,8 @@ def test_plot_of_a_few_trials_draws_each_and_no_band(response):
 def test_plot_of_many_signals_says_what_it_leaves_out():
     x = np.zeros((50, 2, 4))
     drawn = PrivateResponse(range(4), states=x, outputs=x, time_label="Step").plot()
-    assert (
-        drawn.axes.shape == (6, 2) and "first 6 of 50" in drawn.axes[0, 0].get_title()
-    )
+    assert drawn.axes.shape == (6, 2)
+    assert "first 6 of 50" in drawn.axes[0, 0].get_title()
     assert drawn.axes[-1, 0].get_xlabel() == "Step"
 
 
@@ -503,7 +504,8 @@ def test_band_plots_of_two_responses_share_axes_and_legend(many):
     second = many.band_plot(
         ["x[0]", "y[1]"], label="i.i.d.", ax=first.axes, reference=False
     )
-    assert second.figure is first.figure and len(second.figure.legends) == 1
+    assert second.figure is first.figure
+    assert len(second.figure.legends) == 1
     assert legend_texts(second.legend) == [
         "structured: 10–90 % of 1000 trials",
         "structured: median",
@@ -520,7 +522,8 @@ def test_plots_use_an_empty_current_figure_and_given_axes(many):
     assert many.plot().figure is not figure
     own, ax = plt.subplots()
     drawn = many.band_plot("x[0]", ax=ax)
-    assert drawn.figure is own and drawn.legend is ax.get_legend()
+    assert drawn.figure is own
+    assert drawn.legend is ax.get_legend()
     drawn.set_plot_title("A title")
     assert own.get_suptitle() == "A title"
 
@@ -628,7 +631,8 @@ def test_plots_name_the_units_they_are_told_and_no_state_of_a_delay():
     )
     published = drawn.axes[0, 1]
     goal = [line for line in published.lines if line.get_label() == "reference"]
-    assert len(goal) == 1 and set(goal[0].get_ydata()) == {0.5}
+    assert len(goal) == 1
+    assert set(goal[0].get_ydata()) == {0.5}
     assert labels(run.band_plot(["air", "T"])) == (
         {"Time [s]"},
         ["air", "published\nT"],
@@ -661,7 +665,8 @@ def test_spectra_and_reports_name_the_units_they_are_told(tmp_path):
     assert axis.get_ylabel() == "Amplitude [K]"
     told = loop.report(tmp_path / "told.html", time_unit="h", units={"T": "K"})
     page = told.read_text()
-    assert "The run takes 6 h." in page and "<td>T [K]</td>" in page
+    assert "The run takes 6 h." in page
+    assert "<td>T [K]</td>" in page
     assert "The run takes 6 s." in loop.report(tmp_path / "plain.html").read_text()
     with pytest.raises(ValueError, match="units"):
         loop.report(tmp_path / "wrong.html", units={"wall": "K"})

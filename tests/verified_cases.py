@@ -9,11 +9,11 @@ import numpy as np
 import privcontrol as pc
 
 
-def plant_of(rng, outputs=None, inputs=None, radius=None):
-    """A random plant of up to four states."""
+def plant_of(rng, outputs=None, inputs=None, radius=None, most=4):
+    """A random plant of up to four states, or at ``most`` others."""
     return cases.random_plant(
         int(rng.integers(1 << 30)),
-        states=int(rng.integers(1, 5)),
+        states=int(rng.integers(1, most + 1)),
         inputs=inputs or int(rng.integers(1, 3)),
         outputs=outputs or int(rng.integers(1, 3)),
         radius=radius or rng.uniform(0.5, 0.97),
@@ -68,6 +68,20 @@ def states_over_run(rng, kind):
     return plant, run | {"adjacency": secret}
 
 
+def radial(rng, kind):
+    """Noise of a radial law, whole or cut off, which hides states of the exact plant."""
+    most = 2 if "truncated" in kind else 4
+    plant = plant_of(rng, radius=rng.uniform(0.7, 1.02), most=most)
+    secret = state(rng, plant, None if rng.random() < 0.6 else 0)
+    if "ball" in kind:
+        secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1))
+    elif "two secrets" in kind:
+        secret = [secret, pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)]
+    law = "truncated" if "truncated" in kind else "ball"
+    run = {"horizon": int(rng.integers(2, 40)), "family": law}
+    return plant, run | {"adjacency": secret}
+
+
 def delayed(rng, kind):
     plant = plant_of(rng, outputs=1, inputs=1)
     sides = {plant.input_labels[0]: 1}
@@ -86,7 +100,7 @@ def signals_over_run(rng, kind):
     run = {"horizon": int(rng.integers(5, 24))}
     secret = signal(rng, plant)
     if kind.startswith("run lasting"):
-        secret = signal(rng, plant, duration=int(rng.integers(2, 6)))
+        secret = signal(rng, plant, duration=int(rng.integers(2, 6)), shape="level")
     elif kind.startswith("run shapes"):
         secret = signal(rng, plant, profiles=shapes(rng))
     elif kind.startswith("run several"):
@@ -121,7 +135,7 @@ def endless(rng, kind):
     run = {"horizon": np.inf}
     options = {}
     if "lasting" in kind:
-        options["duration"] = int(rng.integers(2, 12))
+        options |= {"duration": int(rng.integers(2, 12)), "shape": "level"}
     if "shapes" in kind:
         options["profiles"] = shapes(rng)
     if "several" in kind:
@@ -171,41 +185,44 @@ def local(rng, kind):
     closed = pc.with_local_loop(room, keeper)
     name = str(rng.choice(closed.input_labels))
     secret = pc.DisturbanceAdjacency(
-        {name: rng.uniform(0.1, 1)}, duration=int(rng.integers(1, 9))
+        {name: rng.uniform(0.1, 1)}, duration=int(rng.integers(1, 9)), shape="level"
     )
     horizon = np.inf if rng.random() < 0.5 else 20
     return closed, {"horizon": horizon, "adjacency": secret}
 
 
-KINDS = {
-    name: states_over_run
-    for name in (
+KINDS = dict.fromkeys(
+    (
         "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
         "ball inf", "ball floor", "models", "grid", "own shape", "independent", "laplace",
         "independent laplace",
-    )
-}  # fmt: skip
+    ),
+    states_over_run,
+)  # fmt: skip
+KINDS |= dict.fromkeys(
+    ("radial", "radial ball", "radial two secrets", "truncated", "truncated ball"), radial
+)  # fmt: skip
 KINDS |= dict.fromkeys(("delayed inputs", "delayed outputs"), delayed)
-KINDS |= {
-    name: signals_over_run
-    for name in (
+KINDS |= dict.fromkeys(
+    (
         "run", "run floor", "run lasting", "run lasting floor", "run shapes", "run several",
         "run several floor", "run energy", "run energy floor", "run times", "run two secrets",
         "run two secrets floor", "run models", "run energy models", "run grid floor",
         "run independent", "run laplace", "run long",
-    )
-}  # fmt: skip
-KINDS |= {
-    name: endless
-    for name in (
+    ),
+    signals_over_run,
+)  # fmt: skip
+KINDS |= dict.fromkeys(
+    (
         "endless", "endless floor", "endless lasting", "endless lasting floor", "endless shapes",
         "endless several", "endless several apart", "endless several apart lasting",
         "endless several apart floor", "endless energy", "endless energy floor",
         "endless independent", "endless independent energy", "endless states", "endless ball",
         "endless models", "endless models floor", "endless plant", "endless plant floor",
         "endless plant lasting", "endless plant energy", "endless two secrets",
-    )
-}  # fmt: skip
+    ),
+    endless,
+)  # fmt: skip
 KINDS["local loop"] = local
 
 
@@ -219,6 +236,8 @@ def design(kind, seed):
     if not laplace and rng.random() < 0.3:
         budget = pc.PrivacyBudget(gdp=rng.uniform(0.1, 2))
     releases = int(rng.integers(1, 4))
+    if KINDS[kind] is radial:  # its promises about other budgets are not covered
+        budget, releases = pc.PrivacyBudget(epsilon=rng.uniform(0.2, 3), delta=1e-3), 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plant, request = KINDS[kind](rng, kind)

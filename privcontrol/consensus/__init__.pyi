@@ -2,7 +2,7 @@ from .agent import (
     Agent as Agent,
     pair_keys as pair_keys,
 )
-from .design import (
+from .message_design import (
     optimal_consensus_epsilon as optimal_consensus_epsilon,
     optimal_consensus_error as optimal_consensus_error,
     optimal_consensus_scales as optimal_consensus_scales,
@@ -10,16 +10,16 @@ from .design import (
     plot_network as plot_network,
     private_consensus as private_consensus,
 )
+from .message_noise import NodeAdjacency as NodeAdjacency
 from .network import (
     Network as Network,
     read_network as read_network,
 )
-from .noise import NodeAdjacency as NodeAdjacency
 from .private import (
     PrivateConsensus as PrivateConsensus,
     worst_coalition as worst_coalition,
 )
-from .simulation import (
+from .runs import (
     ConsensusResponse as ConsensusResponse,
     MeanSquareErrorEstimate as MeanSquareErrorEstimate,
 )

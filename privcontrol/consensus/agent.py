@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import instance_of, real_array
-from ..core._objects import as_path, decode, encode
-from ..core._store import FileStore, Kind, Snapshot, this_process
-from ..core.errors import PrivacyError
-from ..core.release import SYSTEM_BITS, BitSource, exact_data, exact_release
+from ..numerics.checks import instance_of, real_array
+from ..numerics.errors import PrivacyError
+from ..numerics.saved import as_path, decode, encode
+from ..privacy.release import SYSTEM_BITS, BitSource, exact_data, exact_release
+from ..privacy.store import FileStore, Kind, Snapshot, this_process
+from .message_noise import AgentNoise
 from .network import Network, fingerprint
-from .noise import AgentNoise
 
 #: Length of the secret that two neighbours share, in bytes.
 KEY_BYTES = 32
@@ -69,7 +69,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     instance_of(network, Network, "network", "read_network(graph)")
     nodes = network.nodes
     keys: dict[Hashable, dict[Hashable, bytes]] = {node: {} for node in nodes}
-    for i, j in zip(*network.links):
+    for i, j in zip(*network.links, strict=True):
         first = nodes[i]
         second = nodes[j]
         key = secrets.token_bytes(KEY_BYTES)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..core._linalg import instance_of, one_of, quoted, real_array
+from ..numerics.checks import instance_of, one_of, quoted, real_array
 
 if TYPE_CHECKING:
     import networkx
@@ -112,7 +112,7 @@ class Network:
             return fewest
         if n + len(first) > _LARGEST_SEARCH:
             return max(dense, 1)
-        graph = nx.Graph(zip(first.tolist(), second.tolist()))
+        graph = nx.Graph(zip(first.tolist(), second.tolist(), strict=True))
         if n * len(first) <= _LARGEST_COUNT:
             return nx.node_connectivity(graph)
         return max(dense, 2 if nx.is_biconnected(graph) else 1)
@@ -120,7 +120,7 @@ class Network:
     def neighbours(self, position: int) -> dict[int, float]:
         """Return the weights of a node's neighbours by their positions."""
         row = self.iteration[[position]].tocoo()
-        weights = dict(zip(row.col.tolist(), row.data.tolist()))
+        weights = dict(zip(row.col.tolist(), row.data.tolist(), strict=True))
         weights.pop(position, None)
         return weights
 

@@ -18,7 +18,9 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
+from ..core.mechanism import LinearQuery, Mechanism
+from ..core.noise import family_of
+from ..numerics.checks import (
     Seed,
     instance_of,
     one_of,
@@ -26,15 +28,13 @@ from ..core._linalg import (
     positive_number,
     real_array,
 )
-from ..core._objects import Frozen, html_table
-from ..core.guarantee import PrivacyGuarantee, Scope, released, shown
-from ..core.loss import PrivacyLoss, checked_delta
-from ..core.mechanism import LinearQuery, Mechanism
-from ..core.noise import family_of
-from ..core.release import exact_data
+from ..numerics.labels import html_table
+from ..numerics.objects import Frozen
+from ..privacy.guarantee import PrivacyGuarantee, Scope, released, shown
+from ..privacy.loss import PrivacyLoss, checked_delta
+from ..privacy.release import exact_data
 from .agent import Agent
-from .network import Network, Values, fingerprint
-from .noise import (
+from .message_noise import (
     READOUTS,
     AgentNoise,
     Exposure,
@@ -43,7 +43,8 @@ from .noise import (
     exposure_to,
     exposure_to_any,
 )
-from .simulation import (
+from .network import Network, Values, fingerprint
+from .runs import (
     ConsensusResponse,
     MeanSquareErrorEstimate,
     consensus_response,

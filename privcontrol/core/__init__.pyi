@@ -2,6 +2,26 @@ from ._audit import (
     AuditResult as AuditResult,
     audit as audit,
 )
+from ._promises import (
+    BudgetExceededError as BudgetExceededError,
+    NotRealizableError as NotRealizableError,
+    PrivacyBudget as PrivacyBudget,
+    PrivacyError as PrivacyError,
+    PrivacyGuarantee as PrivacyGuarantee,
+    PrivacyLedger as PrivacyLedger,
+    PrivacyWarning as PrivacyWarning,
+    UncertifiableError as UncertifiableError,
+    ball_rate as ball_rate,
+    chain as chain,
+    compose_parallel as compose_parallel,
+    compose_sequential as compose_sequential,
+    gaussian_std as gaussian_std,
+    kappa as kappa,
+    kappa_inverse as kappa_inverse,
+    laplace_scale as laplace_scale,
+    truncated_radius as truncated_radius,
+)
+from .adaptive import AdaptiveReleases as AdaptiveReleases
 from .adjacency import (
     Adjacency as Adjacency,
     BallAdjacency as BallAdjacency,
@@ -9,39 +29,10 @@ from .adjacency import (
     ManifoldAdjacency as ManifoldAdjacency,
 )
 from .ball_noise import BallNoise as BallNoise
-from .budget import (
-    PrivacyBudget as PrivacyBudget,
-    gaussian_std as gaussian_std,
-    kappa as kappa,
-    kappa_inverse as kappa_inverse,
-    laplace_scale as laplace_scale,
-)
-from .design import (
-    NoiseDesign as NoiseDesign,
-    design_gaussian as design_gaussian,
-    design_iid as design_iid,
-    design_laplace as design_laplace,
-    design_noise as design_noise,
-    structured_equivalent as structured_equivalent,
-)
-from .errors import (
-    BudgetExceededError as BudgetExceededError,
-    NotRealizableError as NotRealizableError,
-    PrivacyError as PrivacyError,
-    PrivacyWarning as PrivacyWarning,
-    UncertifiableError as UncertifiableError,
-)
-from .guarantee import (
-    PrivacyGuarantee as PrivacyGuarantee,
-    chain as chain,
-    compose_parallel as compose_parallel,
-    compose_sequential as compose_sequential,
-)
 from .inference import (
     InputPerturbation as InputPerturbation,
     OutputPerturbation as OutputPerturbation,
 )
-from .ledger import AdaptiveReleases as AdaptiveReleases, PrivacyLedger as PrivacyLedger
 from .lipschitz import (
     ClippedNetwork as ClippedNetwork,
     LipschitzBound as LipschitzBound,
@@ -57,4 +48,11 @@ from .noise import (
     GaussianNoise as GaussianNoise,
     LaplaceNoise as LaplaceNoise,
 )
-from .radial import ball_rate as ball_rate, truncated_radius as truncated_radius
+from .query_design import (
+    NoiseDesign as NoiseDesign,
+    design_gaussian as design_gaussian,
+    design_iid as design_iid,
+    design_laplace as design_laplace,
+    design_noise as design_noise,
+    structured_equivalent as structured_equivalent,
+)

@@ -23,19 +23,15 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from ._linalg import (
-    Seed,
-    column_norms,
-    generator,
-    positive_integer,
-    real_array,
-)
-from .adjacency import Adjacency, checked_adjacency, rounded_down
-from .budget import PrivacyBudget, checked_rate
-from .errors import NotRealizableError, answer
-from .guarantee import PrivacyGuarantee, Scope, shown
+from ..numerics.checks import Seed, generator, positive_integer, real_array
+from ..numerics.errors import NotRealizableError, answer
+from ..numerics.linalg import column_norms
+from ..privacy.budget import PrivacyBudget, checked_rate
+from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
+from ..privacy.hidden import rounded_down
+from ..privacy.loss import PrivacyLoss, checked_delta
+from .adjacency import Adjacency, checked_adjacency
 from .inference import Released
-from .loss import PrivacyLoss, checked_delta
 from .manifold import AffineManifold
 from .mechanism import LinearQuery, Mechanism
 from .noise import Noise, times, whiten
@@ -557,7 +553,8 @@ def _best_threshold(
     likely = np.sort(likely)
     levels = likely[size - ranks]
     # an atom of the loss scatters by rounding
-    levels = levels - 1e-9 * (1 + np.abs(levels))
+    finite = np.isfinite(levels)  # within a bound some neighbours are excluded
+    levels[finite] -= 1e-9 * (1 + np.abs(levels[finite]))
     hits = size - np.searchsorted(likely, levels, side="right")
     strays = size - np.searchsorted(np.sort(other), levels, side="right")
     bounds = _epsilon_bound(hits, strays, size, delta, level)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
 from itertools import combinations, product
 from numbers import Real
 from typing import Any, NoReturn
@@ -21,17 +20,18 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._linalg import (
-    EPS,
+from ..numerics.balls import rational_matrix
+from ..numerics.checks import (
     instance_of,
+    moderate_number,
     one_of,
-    positive_number,
-    rational_matrix,
     real_array,
     sequence_of,
 )
-from ._objects import Saved, array_identity
-from .errors import UncertifiableError
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
+from ..numerics.objects import array_identity
+from ..privacy.hidden import Hidden, no_adjacency, rounded_down
 from .manifold import (
     AffineManifold,
     EllipsoidMoves,
@@ -39,7 +39,6 @@ from .manifold import (
     Moves,
     spanned,
 )
-from .repetition import Change
 
 #: Entries that a statement names. Of more it gives the number.
 _MOST_NAMED = 5
@@ -50,25 +49,14 @@ _MOST_CORNERS = 200_000
 #: Largest relative error with which a ball is placed on a manifold.
 _LARGEST_BALL_ERROR = 1e-6
 
-#: Radii, and their reciprocals, that leave room for squares in a double.
-_LARGEST_RADIUS = 1e100
-
 #: A radius as adjacencies hold it.
 Radius = float | tuple[float, ...] | Mapping[str, float]
 
 #: An entry of the data by index or label.
 Entry = int | str
 
-_SIX_DIGITS = Context(prec=6, rounding=ROUND_FLOOR)
 
-
-def rounded_down(value: float) -> str:
-    """Return six digits of a number, never above it, so no text promises more than holds."""
-    below = _SIX_DIGITS.create_decimal(repr(float(value)))
-    return f"{float(below):g}"
-
-
-class Adjacency(Saved, ABC):
+class Adjacency(Hidden):
     """State which pairs of private data must look alike.
 
     A subclass says which moves it hides, and states itself in words. Adjacencies do not
@@ -87,33 +75,9 @@ class Adjacency(Saved, ABC):
         """Return the hidden moves in tangent coordinates."""
 
     @property
-    @abstractmethod
-    def statement(self) -> str:
-        """Say what moves and by how much, in one public clause."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready public description. Equal ones mean equal adjacencies."""
-
-    @property
     def parts(self) -> tuple[Adjacency, ...]:
         """The adjacencies that this one joins, itself unless it is a joint one."""
         return (self,)
-
-    @property
-    def change(self) -> Change | None:
-        """The kind of change of a signal that is hidden, None for other secrets."""
-        return None
-
-    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        """Return what this adjacency does not hide, in clauses for the guarantee's text."""
-        return ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Adjacency) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash(repr(self.to_dict()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -308,7 +272,7 @@ class ManifoldAdjacency(Adjacency):
             who = "one entry" if named is None else listed(_names(named), "others")
             return f"{who} by at most {rounded_down(self.radius)}"
         entries, radii = self._protected(len(self.radius))
-        pairs = zip(_names(entries), radii)
+        pairs = zip(_names(entries), radii, strict=True)
         clauses = [f"{name} by at most {rounded_down(mu)}" for name, mu in pairs]
         rest = radii[_MOST_NAMED:]
         if len(rest) > 1:
@@ -378,7 +342,7 @@ class BallAdjacency(Adjacency):
 
     def __post_init__(self) -> None:
         norm = one_of(self.norm, "norm", (1, 2, math.inf))
-        object.__setattr__(self, "radius", _moderate(self.radius, "radius"))
+        object.__setattr__(self, "radius", moderate_number(self.radius, "radius"))
         object.__setattr__(self, "norm", float(norm))
 
     def moves(self, manifold: AffineManifold) -> Moves:
@@ -472,15 +436,7 @@ def checked_adjacency(adjacency: object) -> Adjacency:
     """Return the adjacency itself, or raise an error that says how to write one."""
     if isinstance(adjacency, Adjacency):
         return adjacency
-    hint = (
-        "such as ManifoldAdjacency, BallAdjacency or DirectionAdjacency; mind the order "
-        "of the arguments"
-    )
-    if isinstance(adjacency, (Real, Mapping)):
-        hint = "a radius? write ManifoldAdjacency(radius) or BallAdjacency(radius)"
-    raise TypeError(
-        f"adjacency: expected an Adjacency, got {type(adjacency).__name__}; {hint}"
-    )
+    raise no_adjacency(adjacency)
 
 
 def checked_manifold(manifold: object) -> AffineManifold:
@@ -537,30 +493,19 @@ def public_radius(radius: object) -> Radius:
     if isinstance(radius, Mapping):
         named = {}
         for name, mu in radius.items():
-            named[str(name)] = _moderate(mu, f"radius[{name!r}]")
+            named[str(name)] = moderate_number(mu, f"radius[{name!r}]")
         if len(named) < len(radius):
             raise ValueError(
                 "radius: expected different names, got two that read alike"
             )
         return _Radii(sorted(named.items()))
     if isinstance(radius, Real):
-        return _moderate(radius, "radius")
+        return moderate_number(radius, "radius")
     radii = real_array(radius, "radius")
     if radii.ndim == 0:
-        return _moderate(float(radii), "radius")
+        return moderate_number(float(radii), "radius")
     if radii.ndim != 1:
         raise ValueError(
             f"radius: expected a number or one dimension, got shape {radii.shape}"
         )
-    return tuple(_moderate(mu, "radius") for mu in radii.tolist())
-
-
-def _moderate(radius: object, name: str) -> float:
-    """Return a radius whose squares, and those of noise for it, are doubles."""
-    size = positive_number(radius, name)
-    if not 1 / _LARGEST_RADIUS <= size <= _LARGEST_RADIUS:
-        raise ValueError(
-            f"{name}: expected a size between {1 / _LARGEST_RADIUS:g} and "
-            f"{_LARGEST_RADIUS:g}, got {size:g}; choose another unit"
-        )
-    return size
+    return tuple(moderate_number(mu, "radius") for mu in radii.tolist())

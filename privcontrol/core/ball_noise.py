@@ -13,33 +13,24 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammainc
 
-from ._linalg import (
-    Ball,
-    Rational,
-    column_norms,
-    float_above,
-    instance_of,
-    positive_number,
-    rational,
-    real_array,
-    smallest,
-    working_bits,
-)
-from ._objects import array_identity
-from .budget import PrivacyBudget
-from .ellipsoid import MoveBasis, Shape, gaussian_shape
-from .loss import MOST_TRUNCATED, PrivacyLoss
-from .manifold import Moves
-from .noise import Noise
-from .release import (
+from ..numerics.balls import Ball, Rational, rational, working_bits
+from ..numerics.checks import instance_of, positive_number, real_array
+from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
+from ..numerics.linalg import column_norms, float_above, smallest
+from ..numerics.objects import array_identity
+from ..privacy.budget import PrivacyBudget
+from ..privacy.law import BallLaw
+from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss
+from ..privacy.release import (
     MORE_BITS,
     SYSTEM_BITS,
     BitSource,
     GaussianEntry,
     StandardEntry,
 )
+from .manifold import Moves
+from .noise import Noise
 
 #: Relative precision of the size that several releases may have.
 _PRECISION = 1e-6
@@ -109,7 +100,7 @@ class BallNoise(Noise):
                 )
         family = "ball" if bound == math.inf else "truncated"
         self._set(factor=array, rate=rate, bound=bound, family=family)
-        if self._kept < _LEAST_KEPT:
+        if self.law.kept < _LEAST_KEPT:
             raise ValueError(
                 f"bound: expected a radius that leaves {_LEAST_KEPT:g} of the law, got "
                 f"{bound}; choose a larger one"
@@ -132,20 +123,14 @@ class BallNoise(Noise):
         return self.rate * self.bound
 
     @property
-    def _kept(self) -> float:
-        """The share of the law without a bound that lies within it."""
-        if self.bound == math.inf:
-            return 1.0
-        return float(gammainc(self.dimension, self._radius))
+    def law(self) -> BallLaw:  # type: ignore[override]
+        """The law of ``rate`` times eta."""
+        return BallLaw(self.dimension, self._radius)
 
     @property
     def unit_variance(self) -> float:  # type: ignore[override]
         """Variance of one entry of eta."""
-        r = self.dimension
-        variance = (r + 1) / self.rate**2
-        if self.bound == math.inf:
-            return variance
-        return variance * float(gammainc(r + 2, self._radius)) / self._kept
+        return self.law.unit_variance / self.rate**2
 
     def scaled(self, gain: float) -> Self:
         """Return the same noise, ``gain`` times as large."""
@@ -156,22 +141,7 @@ class BallNoise(Noise):
     def standard(  # type: ignore[override]
         self, rng: np.random.Generator, shape: tuple[int, ...]
     ) -> NDArray:
-        if not shape[-1]:  # nothing is drawn
-            return np.zeros(shape)
-        if len(shape) == 1:
-            return self.standard(rng, (1, *shape))[0]
-        eta = self._unbounded(rng, shape[0])
-        beyond = np.flatnonzero(column_norms(eta.T) > self.bound)
-        while beyond.size:
-            eta[beyond] = self._unbounded(rng, len(beyond))
-            left = column_norms(eta[beyond].T) > self.bound
-            beyond = beyond[left]
-        return eta
-
-    def _unbounded(self, rng: np.random.Generator, count: int) -> NDArray:
-        r = self.dimension
-        lengths = np.sqrt(rng.chisquare(r + 1, size=count))
-        return rng.standard_normal((count, r)) * lengths[:, None] / self.rate
+        return self.law.standard(rng, shape) / self.rate
 
     def log_likelihood_ratio(  # type: ignore[override]
         self, eta: NDArray, shift: NDArray

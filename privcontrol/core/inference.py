@@ -12,31 +12,28 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from json import dumps
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import (
-    EPS,
-    Rational,
+from ..numerics.balls import Rational
+from ..numerics.checks import (
     Seed,
-    float_above,
     generator,
     positive_integer,
     positive_number,
     real_array,
-    round_up,
 )
-from .adjacency import BallAdjacency, rounded_down
-from .budget import PrivacyBudget, checked_budget, scale_to_budget
-from .errors import UncertifiableError, answer
-from .guarantee import PrivacyGuarantee, Scope
-from .lipschitz import LipschitzBound, checked_norm
-from .mechanism import FRESH
-from .noise import family_of
-from .release import (
+from ..numerics.errors import UncertifiableError, answer
+from ..numerics.linalg import EPS, float_above, round_up
+from ..privacy.budget import PrivacyBudget, checked_budget, scale_to_budget
+from ..privacy.guarantee import PrivacyGuarantee, Scope
+from ..privacy.hidden import rounded_down
+from ..privacy.release import (
+    StandardEntry,
     Step,
     check_counted,
     check_no_truth,
@@ -44,11 +41,19 @@ from .release import (
     exact_release,
     on_grid,
 )
+from .adjacency import BallAdjacency
+from .ball_noise import RADIAL_LAWS, BallNoise
+from .lipschitz import LipschitzBound, checked_norm
+from .mechanism import FRESH
+from .noise import Noise, family_of
+from .query_design import truncation_of
 
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
 )
 
+#: Relative step by which radial noise grows that misses its budget by rounding.
+_RADIAL_STEP = 1e-7
 #: What every mechanism with noise on its output assumes of the model.
 ROWS_ALONE = (
     "its round-off is small against the noise",
@@ -149,10 +154,15 @@ class _Perturbation(Released):
         s = q if self.norm == math.inf else self.norm * q / (self.norm - q)
         return float_above(self.radius * self.size ** (1 / s), 3)
 
+    @cached_property
+    def _law(self) -> type[Noise] | BallNoise:
+        """The law of one row's noise."""
+        return family_of(self.family)
+
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
         """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
         budget = checked_budget(self.budget)
-        law = family_of(self.family)
+        law = self._law
         widest = positive_number(sensitivity, "sensitivity")
         scale = round_up(widest / law.allowed_shift(budget, self.releases))
         if not math.isfinite(scale):
@@ -166,7 +176,8 @@ class _Perturbation(Released):
             loss = law.loss_of_size(float_above(widest / scale))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             meets = guarantee.released(self.releases).satisfies(budget)
-            return guarantee, 1.0 if meets else 1 + EPS
+            step = _RADIAL_STEP if isinstance(law, BallNoise) else EPS
+            return guarantee, 1.0 if meets else 1 + step
 
         guarantee, scale, excess = scale_to_budget(evaluated, float(scale))
         if excess > 1:
@@ -206,8 +217,11 @@ class _Perturbation(Released):
 
         Without `rng` it is rounded once, else it is simulated in double precision.
         """
+        law = self._law
+        rows = (-1, *self._of_row)
         if rng is not None:
-            standard = family_of(self.family).standard(generator(rng), values.shape)
+            shape = np.reshape(values, rows).shape
+            standard = law.standard(generator(rng), shape).reshape(values.shape)
             noisy = (values + self.scale * standard).reshape(-1)
             return on_grid(noisy, grid).reshape(values.shape)
         if exact is None:
@@ -215,8 +229,19 @@ class _Perturbation(Released):
         if not exact:
             return values.copy()
         sizes = np.full(len(exact), self.scale)
-        released = exact_release(exact, sizes, self.family, grid=grid)
+        eta: list[StandardEntry] = []
+        if isinstance(law, BallNoise):
+            for _ in range(len(exact) // law.dimension):
+                eta += law.entries()
+        family = "laplace" if eta else self.family
+        released = exact_release(exact, sizes, family, grid=grid, eta=eta)
         return released.reshape(values.shape)
+
+    @property
+    def _of_row(self) -> tuple[int, ...]:
+        """The entries of a row that are drawn together."""
+        law = self._law
+        return (law.dimension,) if isinstance(law, BallNoise) else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +266,10 @@ class InputPerturbation(_Perturbation):
         it (local differential privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
-    family : {"gaussian", "laplace"}, optional
-        Laplace noise gives (epsilon, 0); a delta of the budget is not used up.
+    family : {"gaussian", "laplace", "ball", "truncated"}, optional
+        Laplace noise gives (epsilon, 0); a delta of the budget is not used up. "ball" and
+        "truncated" are radial noise of the ``size`` entries of a row (see `BallNoise`),
+        smaller than Gaussian noise where there are few of them.
     releases : int, optional
         The budget covers that many releases of the same input.
     size : int, optional
@@ -341,6 +368,22 @@ class InputPerturbation(_Perturbation):
         exact, inputs = self._data(x, resolution, counts, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
+    @cached_property
+    def _law(self) -> type[Noise] | BallNoise:
+        if self.family not in RADIAL_LAWS:
+            return family_of(self.family)
+        if self.size is None:
+            raise ValueError(
+                f"size: radial noise of a row has as many numbers as an input; pass size= "
+                f"for family={self.family!r}"
+            )
+        unit = np.eye(self.size)
+        if self.family == "ball":
+            return BallNoise(unit, rate=1.0)
+        budget = checked_budget(self.budget)
+        rate, bound = truncation_of(budget, self.size, self.releases)
+        return BallNoise(unit, rate=1.0, bound=rate * bound * (1 + 4 * EPS))
+
     def _stated(self, scope: Scope) -> Scope:
         if self.metric is None:
             return scope
@@ -383,7 +426,7 @@ class InputPerturbation(_Perturbation):
         return ("the metric's map and its constant are as given", *ROWS_ALONE)
 
     def _sensitivity(self) -> float:
-        reach = self._reach(family_of(self.family).shift_norm)
+        reach = self._reach(self._law.shift_norm)
         if self.metric is None:
             return reach
         _, steepness = self._measure()
@@ -511,6 +554,7 @@ def real_outputs(model: Callable, x: NDArray) -> NDArray:
 
 
 def check_callable(function: object, name: str) -> None:
+    """Refuse what cannot be called."""
     if not callable(function):
         raise TypeError(
             f"{name}: expected a callable on arrays, got {type(function).__name__}"

@@ -24,28 +24,29 @@ import scipy.sparse
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import (
-    EPS,
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     ball_matrix,
     block_balls,
     diagonal_balls,
-    float_above,
     frobenius_norm,
     is_positive_definite,
     midpoints,
-    one_of,
-    positive_integer,
-    positive_number,
-    real_array,
     row_sum_norm,
-    sequence_of,
     spectral_norm,
     upper_float,
     working_bits,
 )
-from ._objects import CheckedFields, Frozen
+from ..numerics.checks import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    sequence_of,
+)
+from ..numerics.linalg import EPS, float_above
+from ..numerics.objects import CheckedFields, Frozen
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -361,7 +362,7 @@ def _merged(matrices: list[NDArray], slopes: Slopes) -> tuple[list[BallMatrix], 
     """Return the network without linear activations, whose neighbours are multiplied."""
     kept = [ball_matrix(matrices[0])]
     intervals = []
-    for W, (alpha, beta) in zip(matrices[1:], slopes):
+    for W, (alpha, beta) in zip(matrices[1:], slopes, strict=True):
         if alpha == beta:
             kept[-1] = ball_matrix(W) * kept[-1] * Ball(alpha)
         else:
@@ -397,7 +398,9 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     sums, outputs = _stacked(scaled, slopes)
     output = outputs.transpose() * outputs
     narrow = [arb(high) / 2 - arb(low) / 2 for low, high in slopes]
-    squares = [r2 for r2, W in zip(narrow, weights) for _ in range(W.nrows())]
+    squares = [
+        r2 for r2, W in zip(narrow, weights[:-1], strict=True) for _ in range(W.nrows())
+    ]
     rho = cp.Variable()
     s = cp.Variable(neurons, nonneg=True)
     first = np.diag(np.arange(size) < inputs).astype(float)
@@ -414,7 +417,9 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
         if rho.value is None:
             continue
         multipliers = np.maximum(s.value, 0.0).tolist()
-        weighed = [square * weight for square, weight in zip(squares, multipliers)]
+        weighed = [
+            square * weight for square, weight in zip(squares, multipliers, strict=True)
+        ]
         product = sums.transpose() * diagonal_balls(weighed) * sums
         corner = diagonal_balls([float(rho.value)] * inputs + multipliers)
         if is_positive_definite(corner - product - output):
@@ -468,7 +473,7 @@ def _stacked(
     sizes = [weights[0].ncols(), *(W.nrows() for W in weights[:-1])]
     sums = []
     answers = diagonal_balls([1.0] * sizes[0])
-    for W, (low, high) in zip(weights[:-1], slopes):
+    for W, (low, high) in zip(weights[:-1], slopes, strict=True):
         reads = W * answers
         sums.append(reads)
         middle = arb(low) / 2 + arb(high) / 2
@@ -572,7 +577,7 @@ class ClippedNetwork(CheckedFields):
                 f"biases: expected {len(weights)}, one a weight, got {len(vectors)}"
             )
         biases = []
-        for k, (W, b) in enumerate(zip(weights, vectors)):
+        for k, (W, b) in enumerate(zip(weights, vectors, strict=True)):
             biases.append(real_array(b, f"biases[{k}]", shape=(len(W),)))
         inputs = weights[0].shape[1:]
         ends = {}
@@ -592,7 +597,7 @@ class ClippedNetwork(CheckedFields):
         inside = np.clip(inputs, self.low, self.high)
         activation = _ACTIVATIONS[self.activation]
         sums = inside @ self.weights[0].T + self.biases[0]
-        for W, b in zip(self.weights[1:], self.biases[1:]):
+        for W, b in zip(self.weights[1:], self.biases[1:], strict=True):
             sums = activation.values(sums) @ W.T + b
         return sums
 
@@ -607,7 +612,7 @@ class ClippedNetwork(CheckedFields):
         """
         weights = [self.weights[0]]
         slopes = []
-        for W, (least, greatest) in zip(self.weights[1:], self._slopes()):
+        for W, (least, greatest) in zip(self.weights[1:], self._slopes(), strict=True):
             greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
             alive = greatest > 0
             tiny = np.abs(W * greatest) < np.finfo(float).tiny
@@ -635,8 +640,11 @@ class ClippedNetwork(CheckedFields):
         activation = _ACTIVATIONS[self.activation]
         found = []
         with working_bits():
-            x = [Ball(lo).union(Ball(hi)) for lo, hi in zip(self.low, self.high)]
-            for W, b in zip(self.weights[:-1], self.biases):
+            x = [
+                Ball(lo).union(Ball(hi))
+                for lo, hi in zip(self.low, self.high, strict=True)
+            ]
+            for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
                 column = ball_matrix([[entry] for entry in x])
                 z = ball_matrix(W) * column + ball_matrix(b[:, None])
                 slopes = []

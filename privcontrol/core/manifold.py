@@ -30,8 +30,7 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import (
-    EPS,
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     Integer,
@@ -39,20 +38,15 @@ from ._linalg import (
     Rational,
     RationalMatrix,
     ball_matrix,
-    column_norms,
-    float_above,
-    one_of,
-    rank_tolerance,
     rational,
     rational_matrix,
-    real_array,
-    round_up,
-    sequence_of,
     upper_bounds,
     working_bits,
 )
-from ._objects import Frozen, array_identity
-from .errors import UncertifiableError
+from ..numerics.checks import one_of, quoted, real_array, sequence_of
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance, round_up
+from ..numerics.objects import Frozen, array_identity
 
 # -- moves -----------------------------------------------------------------------------
 
@@ -234,7 +228,9 @@ class FiniteMoves(Moves):
         rows = list(rows)
         if self.data is not None or self.errors is None:
             return super().balls(rows)
-        pairs = zip(self.columns[rows].tolist(), self.errors[rows].tolist())
+        pairs = zip(
+            self.columns[rows].tolist(), self.errors[rows].tolist(), strict=True
+        )
         return [list(map(Ball, *pair)) for pair in pairs]
 
     def sensitivity(self, query: Query, norm: float = 2) -> float:
@@ -413,9 +409,9 @@ class Component:
                 continue
             move = []
             for i in others:
-                terms = [rows[i][j] * x for j, x in zip(moving, direction)]
+                terms = [rows[i][j] * x for j, x in zip(moving, direction, strict=True)]
                 move.append(sum(terms, Integer(0)))
-            support = tuple(i for i, x in zip(others, move) if x)
+            support = tuple(i for i, x in zip(others, move, strict=True) if x)
             if support not in found:
                 found.add(support)
                 yield self.index[list(support)].tolist(), [x for x in move if x]
@@ -466,7 +462,11 @@ def stretched(moves: Iterable[Sparse], radii: NDArray) -> Iterator[Sparse]:
     """
     sizes = [rational(mu) for mu in radii.tolist()]
     for support, entries in moves:
-        pairs = [(sizes[j], abs(x)) for j, x in zip(support, entries) if sizes[j] > 0]
+        pairs = [
+            (sizes[j], abs(x))
+            for j, x in zip(support, entries, strict=True)
+            if sizes[j] > 0
+        ]
         if pairs:
             scale = max(mu / x for mu, x in pairs)
             yield support, [scale * x for x in entries]
@@ -497,7 +497,7 @@ def chart_moves(
                 "drop this set"
             )
         columns = square.inv().transpose().tolist()
-        for i, column in zip(chart, columns):
+        for i, column in zip(chart, columns, strict=True):
             if radii[i] > 0:
                 moves.append(sparse([x * rational(radii[i]) for x in column]))
     return moves
@@ -529,7 +529,7 @@ def rounded(
             )
         if len(columns) * size <= _MOST_RATIONALS:
             dense = [Rational(0)] * size
-            for j, x in zip(support, entries):
+            for j, x in zip(support, entries, strict=True):
                 dense[j] = x
             exact.append(dense)
     data = np.array(columns).reshape(-1, size).T
@@ -697,7 +697,7 @@ class AffineManifold(Frozen):
             )
         lengths = column_norms(kernel)
         lengths[lengths == 0] = 1.0
-        if not ((1 / _LONGEST < lengths) & (lengths < _LONGEST)).all():
+        if not ((lengths > 1 / _LONGEST) & (lengths < _LONGEST)).all():
             raise ValueError(
                 f"N: expected columns of lengths between {1 / _LONGEST:g} and "
                 f"{_LONGEST:g}, got shorter or longer ones; rescale them"
@@ -727,7 +727,7 @@ class AffineManifold(Frozen):
         size = len(N)
         if labels is None:
             labels = [f"x[{i}]" for i in range(size)]
-        names = tuple(map(str, sequence_of(labels, "labels", "names")))
+        names = tuple(map(_name, sequence_of(labels, "labels", "names")))
         if len(names) != size or len(set(names)) != size:
             raise ValueError(
                 f"labels: expected {size} different names, got {len(names)} "
@@ -935,7 +935,7 @@ class AffineManifold(Frozen):
         moves = []
         for support, entries in chart_moves(kernel, radii, charts):
             column = RationalMatrix(self.dimension, 1)
-            for j, x in zip(support, entries):
+            for j, x in zip(support, entries, strict=True):
                 column[j, 0] = x
             moves.append(sparse((kernel * column).entries()))
         return self._finite(moves)
@@ -966,6 +966,16 @@ class AffineManifold(Frozen):
         if self._constraint is None:
             return split(self.kernel.T, None)
         return split(self._constraint[0], (self.kernel**2).sum(axis=1))
+
+
+def _name(label: object) -> str:
+    """Return an entry's label as text, which Python refuses for huge integers."""
+    try:
+        return str(label)
+    except ValueError:
+        raise ValueError(
+            f"labels: expected names, got {quoted(label)}; write short texts"
+        ) from None
 
 
 def _length(vector: NDArray) -> float:

@@ -22,37 +22,32 @@ import scipy.sparse
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ._linalg import (
-    EPS,
+from ..numerics.balls import (
     FINE_BITS,
     BallMatrix,
     Rational,
     RationalMatrix,
     ball_matrix,
-    column_norms,
     enclosure,
-    float_above,
-    generator,
     is_quick,
     midpoints,
-    one_of,
-    positive_integer,
-    rank_tolerance,
     rational,
     rational_matrix,
-    real_array,
     working_bits,
 )
-from ._objects import Frozen, array_identity
-from .adjacency import Adjacency, checked_adjacency, checked_manifold, listed
-from .ball_noise import BallNoise
-from .ellipsoid import MoveBasis
-from .errors import NotRealizableError, PrivacyError, UncertifiableError, answer
-from .guarantee import PrivacyGuarantee, Scope
-from .loss import PrivacyLoss, composed
-from .manifold import AffineManifold, Moves, kernel_error, spanned
-from .noise import LaplaceNoise, Noise, shifts_within, times, whiten
-from .release import (
+from ..numerics.checks import generator, one_of, positive_integer, real_array
+from ..numerics.ellipsoid import MoveBasis
+from ..numerics.errors import (
+    NotRealizableError,
+    PrivacyError,
+    UncertifiableError,
+    answer,
+)
+from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance
+from ..numerics.objects import Frozen, array_identity
+from ..privacy.guarantee import PrivacyGuarantee, Scope
+from ..privacy.loss import PrivacyLoss, composed
+from ..privacy.release import (
     StandardEntry,
     Step,
     exact_data,
@@ -60,6 +55,10 @@ from .release import (
     exact_release,
     on_grid,
 )
+from .adjacency import Adjacency, checked_adjacency, checked_manifold, listed
+from .ball_noise import BallNoise
+from .manifold import AffineManifold, Moves, kernel_error, spanned
+from .noise import LaplaceNoise, Noise, shifts_within, times, whiten
 
 # -- queries ---------------------------------------------------------------------------
 

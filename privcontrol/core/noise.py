@@ -26,25 +26,19 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from ._linalg import (
-    EPS,
-    column_norms,
-    generator,
-    one_of,
-    positive_integer,
-    rank_tolerance,
-    real_array,
-)
-from ._objects import Frozen, array_identity
-from .budget import PrivacyBudget, laplace_scale
-from .ellipsoid import (
+from ..numerics.checks import generator, one_of, positive_integer, real_array
+from ..numerics.ellipsoid import (
     MoveBasis,
     Shape,
     enclosing_ellipsoid,
     gaussian_shape,
     weight_triangle,
 )
-from .loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
+from ..numerics.linalg import EPS, column_norms, rank_tolerance
+from ..numerics.objects import Frozen, array_identity
+from ..privacy.budget import PrivacyBudget, laplace_scale
+from ..privacy.law import GaussianLaw, LaplaceLaw, Law
+from ..privacy.loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
 from .manifold import Moves
 
 #: Temperatures of the smoothed maximum.
@@ -234,6 +228,8 @@ class Noise(Frozen, ABC):
         If the factor is not real.
     """
 
+    #: Law of the standard entries eta.
+    law: ClassVar[Law]
     #: Name of the family, as in ``family="gaussian"``.
     family: ClassVar[str]
     #: Norm of a shift Lambda^+ G z that decides how well the noise hides the move z.
@@ -425,14 +421,12 @@ class GaussianNoise(Noise):
 
     family = "gaussian"
     shift_norm = 2
-    unit_variance = 1.0
+    law = GaussianLaw()
+    unit_variance = law.unit_variance
+    standard = staticmethod(law.standard)
     quoted_delta = 1e-5
     needs_delta = True
     shape = staticmethod(gaussian_shape)
-
-    @staticmethod
-    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
-        return rng.standard_normal(shape)
 
     @staticmethod
     def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
@@ -485,14 +479,12 @@ class LaplaceNoise(Noise):
 
     family = "laplace"
     shift_norm = 1
-    unit_variance = 2.0
+    law = LaplaceLaw()
+    unit_variance = law.unit_variance
+    standard = staticmethod(law.standard)
     quoted_delta = 0.0
     needs_delta = False
     shape = staticmethod(laplace_shape)
-
-    @staticmethod
-    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
-        return rng.laplace(size=shape)
 
     @staticmethod
     def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:

@@ -2,6 +2,8 @@
 
     privcontrol show noise.json
     privcontrol check noise.json
+    privcontrol export noise.json --c
+    privcontrol begin noise.json --state gateway.sqlite --resolution 0.001
     privcontrol publish noise.json --state gateway.sqlite --resolution 0.001
 
 A source yields readings: texts (a JSON object, or a CSV row after a header), or
@@ -34,24 +36,21 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from ..core._linalg import instance_of, positive_integer, real_array, sequence_of
-from ..core.errors import PrivacyError
-from ..core.guarantee import PrivacyGuarantee
-from ..core.ledger import PrivacyLedger
-from ..core.release import step_size, step_sizes
-from ..designs.output_noise import OutputNoise
-from ..loop.loop import PrivateLoop
-from .files import LONGEST_HORIZON, load
-from .gateway import Gateway, on_grid
+from ..numerics.checks import instance_of, positive_integer, real_array, sequence_of
+from ..privacy.release import step_size
+from .publisher import Publisher, digest_of_file, taken_up
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
     from paho.mqtt.enums import MQTTProtocolVersion
     from paho.mqtt.reasoncodes import ReasonCode
+
+    from ..privacy.ledger import PrivacyLedger
 
 Reading = str | bytes | Mapping[str, Any]
 Sink = Callable[[dict[str, float]], object]
@@ -88,6 +87,8 @@ _PASSING = (
 )
 #: Most readings that wait. Those that come then are lost.
 _MOST_WAITING = 1000
+#: How files end that hold lines of JSON whatever is read.
+_JSON = (".json", ".jsonl")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -109,6 +110,7 @@ class Relay:
     Parameters
     ----------
     gateway : Gateway
+        Or a `Publisher`, which has no promise and no ledger.
     ledger : PrivacyLedger, optional
         For `health`.
     epoch : float, optional
@@ -134,15 +136,18 @@ class Relay:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: Publisher,
         *,
         ledger: PrivacyLedger | None = None,
         epoch: float | None = None,
         most_lost: int | None = None,
     ) -> None:
-        instance_of(gateway, Gateway, "gateway", "Gateway(noise, path=...)")
-        if ledger is not None:
-            instance_of(ledger, PrivacyLedger, "ledger", "PrivacyLedger.open(path)")
+        instance_of(gateway, Publisher, "gateway", "Gateway(noise, path=...)")
+        if not hasattr(ledger, "remaining") and ledger is not None:
+            raise TypeError(
+                "ledger: expected a PrivacyLedger such as PrivacyLedger.open(path), got "
+                f"{type(ledger).__name__}"
+            )
         if epoch is not None:
             epoch = float(real_array(epoch, "epoch", shape=()))
         if most_lost is not None:
@@ -151,7 +156,7 @@ class Relay:
         self._ledger = ledger
         self._epoch = epoch
         self._most_lost = math.inf if most_lost is None else most_lost
-        self._outputs = gateway.noise.plant_data.outputs
+        self._outputs, self._step, self._horizon = gateway.signals
         self._places = _places(epoch)
         clash = self._places.intersection(self._outputs)
         if clash:
@@ -224,6 +229,11 @@ class Relay:
             "refused": self._refused,
         }
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether a header came, so that readings are rows of CSV."""
+        return bool(self._header)
+
     def _pass_on(self, reading: Reading, sink: Sink) -> None:
         """Publish a reading, or raise `_Refused`."""
         fields = self._fields(reading)
@@ -241,7 +251,7 @@ class Relay:
         if index > passed:
             _LOG.warning("samples %d to %d were lost", passed, index - 1)
         self._published += 1
-        sink({"index": index, **dict(zip(self._outputs, published))})
+        sink({"index": index, **dict(zip(self._outputs, published, strict=True))})
 
     def _index(self, fields: Mapping[str, Any]) -> int:
         """Return the sample of a reading, if it can still be published."""
@@ -252,12 +262,12 @@ class Relay:
                 raise _Refused("expected a whole number as index")
         elif self._epoch is not None and "time" in fields:
             elapsed = _number(fields["time"]) - self._epoch
-            sample = round(_number(elapsed / self._gateway.noise.plant_data.step))
+            sample = round(_number(elapsed / self._step))
         else:
             sample = following
         if sample < following:
             raise _Refused(f"its sample was passed, the next one is {following}")
-        if sample >= self._gateway.noise.horizon:
+        if sample >= self._horizon:
             raise _Refused("its sample is behind the horizon")
         longest = min(self._most_lost, self._gateway.longest_jump)
         if sample > following + longest:
@@ -652,24 +662,48 @@ def _readings(
     return _lines(stack.enter_context(open(place, "rb", buffering=0)).fileno())
 
 
-def _sink(place: str, outputs: Iterable[str], stack: ExitStack) -> Sink:
-    """Open a sink: standard output, a topic of a broker, or a file that is appended to."""
-    if place.startswith(_TOPICS):
-        return stack.enter_context(Topic(place)).send
-    # beside sys.stdout, whose last flush would fail where the reader has gone
-    target = os.dup(sys.stdout.fileno()) if place == "-" else place
-    is_torn = place != "-" and _ends_in_a_line(place)
-    file = stack.enter_context(
-        open(target, "a", buffering=1, encoding="utf-8", newline="")
-    )
-    if is_torn:  # a power failure left half a line, which no message continues
-        file.write("\n")
-    if not place.endswith(".csv"):
-        return lambda message: file.write(json.dumps(message) + "\n")
-    writer = csv.DictWriter(file, ["index", *outputs], lineterminator="\n")
-    if file.tell() == 0:
-        writer.writeheader()
-    return writer.writerow
+class _Sink:
+    """Standard output, a topic of a broker, or a file that is appended to.
+
+    A file ``.csv`` gets rows, and ``.json`` or ``.jsonl`` lines of JSON. Elsewhere rows
+    are answered by rows, after a header where the file is empty, and JSON by JSON.
+    """
+
+    def __init__(self, place: str, outputs: Iterable[str], stack: ExitStack) -> None:
+        self._columns = ["index", *outputs]
+        self._rows: Any = None
+        self._suffix = Path(place).suffix
+        self._topic: Topic | None = None
+        if place.startswith(_TOPICS):
+            self._topic = stack.enter_context(Topic(place))
+            return
+        # beside sys.stdout, whose last flush would fail where the reader has gone
+        target = os.dup(sys.stdout.fileno()) if place == "-" else place
+        is_torn = place != "-" and _ends_in_a_line(place)
+        self._file = stack.enter_context(
+            open(target, "a", buffering=1, encoding="utf-8", newline="")  # noqa: SIM115
+        )
+        if is_torn:  # a power failure left half a line, which no message continues
+            self._file.write("\n")
+        self._is_new = place == "-" or self._file.tell() == 0
+        if self._suffix == ".csv":
+            self._begin_rows()
+
+    def take(self, message: dict[str, float], of_rows: bool) -> None:
+        """Write a message, which answers a row of CSV or something else."""
+        if self._topic is not None:
+            self._topic.send(message)
+        elif self._suffix == ".csv" or (of_rows and self._suffix not in _JSON):
+            if self._rows is None:
+                self._begin_rows()
+            self._rows.writerow(message)
+        else:
+            self._file.write(json.dumps(message) + "\n")
+
+    def _begin_rows(self) -> None:
+        self._rows = csv.DictWriter(self._file, self._columns, lineterminator="\n")
+        if self._is_new:
+            self._rows.writeheader()
 
 
 def _ends_in_a_line(place: str) -> bool:
@@ -775,37 +809,36 @@ def _tell(text: str, file: IO[str] | None = None) -> None:
     print(_plain(text), file=file)
 
 
+def _certified(name: str) -> Callable[..., Any]:
+    """Return what needs designs and their promises.
+
+    That takes a second to import, and a device that goes on with its file does without.
+    """
+    return getattr(import_module("privcontrol.deploy.certified"), name)
+
+
 def _show(options: argparse.Namespace) -> None:
-    design = load(options.design, longest=options.longest)
-    _tell(repr(design))
-    print("Std:", ", ".join(f"{std:.4g}" for std in _noise(design).std))
-    _tell(_promise(design, options).explain())
+    for text in _certified("shown")(
+        options.design, options.longest, options.resolution
+    ):
+        _tell(text)
 
 
 def _check(options: argparse.Namespace) -> None:
-    guarantee = _promise(load(options.design, longest=options.longest), options)
-    _tell(f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}")
-    if options.resolution is not None:
-        _tell(_section(guarantee, "Not hidden"))
+    for text in _certified("checked")(
+        options.design, options.longest, options.resolution
+    ):
+        _tell(text)
 
 
-def _section(guarantee: PrivacyGuarantee, label: str) -> str:
-    """Return the lines of a guarantee's whole text that stand behind a label."""
-    lines = guarantee.explain().splitlines()
-    first = [line.startswith(f"{label}:") for line in lines].index(True)
-    last = first + 1
-    while last < len(lines) and lines[last].startswith(" "):
-        last += 1
-    return "\n".join(lines[first:last])
+def _export(options: argparse.Namespace) -> None:
+    _tell(_certified("written")(options.design, options.longest))
 
 
-def _promise(
-    design: OutputNoise | PrivateLoop, options: argparse.Namespace
-) -> PrivacyGuarantee:
-    """Return a design's guarantee, for readings on a grid if their step is given."""
-    if options.resolution is None:
-        return design.guarantee
-    return on_grid(_noise(design), options.resolution).guarantee
+def _begin(options: argparse.Namespace) -> None:
+    run = _certified("Run")(options)
+    with run.begun() as gateway:
+        _tell(str(gateway.guarantee))
 
 
 def _plain(text: object) -> str:
@@ -813,75 +846,44 @@ def _plain(text: object) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text))
 
 
-def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:
-    """Return a design's noise, which is the design itself or that of a loop."""
-    return design.private_noise if isinstance(design, PrivateLoop) else design
-
-
 def _publish(options: argparse.Namespace) -> None:
-    noise = _noise(load(options.design, longest=options.longest))
-    ledger = None
-    if options.ledger is not None:
-        ledger = PrivacyLedger.open(options.ledger)
     with ExitStack() as stack:
-        outputs = noise.plant_data.outputs
+        publisher = _going_on(options)
+        ledger = None
+        if publisher is None:
+            run = _certified("Run")(options)
+            begin, outputs, ledger = run.gateway, run.outputs, run.ledger
+        else:
+            outputs = stack.enter_context(publisher).signals.names
         names = {*outputs, *_places(options.epoch)}
         readings = _readings(options.source, names, stack)
-        sink = _sink(options.sink, outputs, stack)
-        gateway = stack.enter_context(_taken_up(noise, ledger, options))
+        sink = _Sink(options.sink, outputs, stack)
+        if publisher is None:
+            publisher = stack.enter_context(begin())
         relay = Relay(
-            gateway, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
+            publisher, ledger=ledger, epoch=options.epoch, most_lost=options.most_lost
         )
         with _signals(relay):
-            relay.run(readings, sink, most=1 if options.every else None)
+            relay.run(
+                readings,
+                lambda message: sink.take(message, relay.reads_rows),
+                most=1 if options.every else None,
+            )
 
 
-def _taken_up(
-    noise: OutputNoise, ledger: PrivacyLedger | None, options: argparse.Namespace
-) -> Gateway:
-    """Make the gateway of a state, or resume it where the state exists."""
+def _going_on(options: argparse.Namespace) -> Publisher | None:
+    """Go on with a file of this very design, which was certified when the file was made."""
     state = Path(os.path.realpath(options.state))
-    steps = {"grid": options.grid, "resolution": options.resolution}
-    if not state.exists():
-        if state.with_name(f"{state.name}.lock").exists():
-            raise PrivacyError(
-                f"--state: the gateway's file at {str(state)!r} is gone, and its lock "
-                "file is left: put the file back. If the run begins again, delete the "
-                "lock file"
-            )
-        if options.known:
-            raise PrivacyError(
-                f"--known: expected the gateway's file at {str(state)!r}, which has "
-                f"come to sample {options.known}, got none: put it back"
-            )
-        return Gateway(noise, path=state, ledger=ledger, **steps)
-    gateway = Gateway.resume(
-        state, ledger=ledger, known=options.known, unguarded=options.unguarded
-    )
-    try:
-        if _drawn(gateway.noise) != _drawn(noise):
-            raise PrivacyError(
-                f"--state: the file at {str(state)!r} publishes another noise than "
-                f"that of {str(options.design)!r}: pass its design, or another --state"
-            )
-        for name, given in steps.items():
-            if given is None:
-                continue
-            kept = gateway.status()[name]
-            if [str(step) for step in step_sizes(given, name, noise.outputs)] != kept:
-                raise PrivacyError(
-                    f"--{name}: the file at {str(state)!r} was made with {kept}; leave "
-                    f"--{name} out, or pass the same"
-                )
-    except BaseException:
-        gateway.close()
-        raise
-    return gateway
-
-
-def _drawn(noise: OutputNoise) -> tuple:
-    """Return what decides the noise's values, without what is promised of them."""
-    return noise.plant_data, noise.horizon, noise.family, noise.parts
+    if options.ledger is not None or options.unguarded or not state.is_file():
+        return None
+    publisher = taken_up(state, digest_of_file(options.design), known=options.known)
+    if publisher is not None:
+        try:
+            publisher.check_steps(grid=options.grid, resolution=options.resolution)
+        except BaseException:
+            publisher.close()
+            raise
+    return publisher
 
 
 @contextmanager
@@ -910,6 +912,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, purpose in (
         ("show", _show, "print the guarantee and the noise"),
         ("check", _check, "certify the design again; exit 1 if it does not hold"),
+        ("export", _export, "write the noise's filter as C for a controller"),
+        ("begin", _begin, "certify, and make the gateway's file for a device"),
         ("publish", _publish, "one reading in, one published value out"),
     ):
         command = commands.add_parser(name, help=purpose, description=purpose)
@@ -918,23 +922,33 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--longest",
             type=_count,
-            default=LONGEST_HORIZON,
             metavar="T",
             help="refuse designs for more samples, which take long to certify",
         )
+        if name == "export":
+            command.add_argument(
+                "--c", action="store_true", required=True, help="as C99"
+            )
+            continue
         command.add_argument(
             "--resolution",
             type=_steps,
             help="step of the sensor, or one for each output: R,R",
         )
+        if name in ("begin", "publish"):
+            command.add_argument(
+                "--state",
+                type=Path,
+                required=True,
+                help="the gateway's file; publish goes on with it if it exists",
+            )
+            command.add_argument(
+                "--ledger", type=Path, help="an existing ledger, charged once"
+            )
+            command.add_argument(
+                "--grid", type=_steps, help="publish multiples of this step, or R,R"
+            )
     add = command.add_argument
-    add(
-        "--state",
-        type=Path,
-        required=True,
-        help="the gateway's file; resumed if it exists",
-    )
-    add("--ledger", type=Path, help="an existing ledger, charged once")
     add(
         "--unguarded",
         action="store_true",
@@ -948,14 +962,18 @@ def _parser() -> argparse.ArgumentParser:
         help="the next index as it is known elsewhere: an older state is refused",
     )
     add("--every", action="store_true", help="publish one reading and end, for a timer")
-    add("--grid", type=_steps, help="publish multiples of this step, or R,R")
     add(
         "--source",
         default="-",
         metavar="-|FILE|mqtt://HOST/TOPIC",
         help="JSON or CSV; .parquet: a table",
     )
-    add("--sink", default="-", metavar="-|FILE|mqtt://HOST/TOPIC", help=".csv: as CSV")
+    add(
+        "--sink",
+        default="-",
+        metavar="-|FILE|mqtt://HOST/TOPIC",
+        help=".csv: as CSV, .jsonl: as JSON",
+    )
     add(
         "--epoch",
         type=_finite,

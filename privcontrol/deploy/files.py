@@ -13,13 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import positive_integer
-from ..core._objects import read
-from ..core.design import NoiseDesign
-from ..core.errors import PrivacyError, UncertifiableError
-from ..core.guarantee import PrivacyGuarantee
-from ..core.loss import Product
 from ..core.mechanism import Mechanism
+from ..core.query_design import NoiseDesign
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import StationaryDesign, promised
 from ..designs.request import Request
@@ -27,6 +22,12 @@ from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.shift import certify
+from ..numerics.checks import positive_integer
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.saved import read
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import PrivacyGuarantee
+from ..privacy.loss import PrivacyLoss, Product, scaled
 from ..secrets.disturbance import query_of
 from ..systems.linear import impulse_energies
 
@@ -137,9 +138,9 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
             "path: the file does not say what its noise hides, so its claim cannot "
             "be certified; design the noise with design_output_noise"
         )
-    if request.horizon != noise.horizon:
+    if request.horizon != noise.horizon or request.bound != noise.kept:
         raise PrivacyError(_ALTERED)
-    if longest < noise.horizon < math.inf:
+    if noise.horizon.ends and noise.horizon > longest:
         raise ValueError(
             f"path: expected a horizon of at most {longest} samples, got "
             f"{noise.horizon:g}, which takes about {1e-5 * noise.horizon:.0f} s or more "
@@ -171,8 +172,8 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
 
 def _design_of_run(noise: OutputNoise, guarantee: PrivacyGuarantee) -> NoiseDesign:
     """Return the design of noise over a horizon, without a lower bound."""
-    query = query_of(noise.plant_data, noise.horizon, noise.request.adjacency)
-    of_run = noise_of_run(noise.parts, noise.horizon, noise.family)
+    query = query_of(noise.plant_data, noise.samples, noise.request.adjacency)
+    of_run = noise_of_run(noise.parts, noise.samples, noise.family)
     cost = float(np.sum(of_run.std**2))
     return NoiseDesign(Mechanism(query, of_run), guarantee, cost, math.nan)
 
@@ -182,13 +183,13 @@ def _lasting_design(
 ) -> StationaryDesign:
     """Return the design of filtered noise, without a lower bound."""
     (secret,) = secrets_of(noise.request.adjacency, [noise.plant_data])
-    if noise.horizon < math.inf:  # the cost of the whole run
+    if noise.horizon.ends:  # the cost of the whole run
         cost = float(noise.total.variances(noise.horizon).sum())
     else:
         energy = impulse_energies(filtered.system).sum()
         cost = float(energy + (noise.total.white**2).sum())
     shaped = (filtered.shaping, filtered.response, secret.scaled_system)
-    return StationaryDesign(*shaped, guarantee.gdp, cost, math.nan)
+    return StationaryDesign(*shaped, guarantee.loss.shift, cost, math.nan)
 
 
 # -- what is claimed -----------------------------------------------------------------
@@ -204,7 +205,7 @@ def _keeps(
     """
     if claimed.releases != certified.releases:
         return False
-    if not claimed.released(request.releases).satisfies(request.budget):
+    if not _within(claimed.loss.released(request.releases), request.budget):
         return False
     rows = claimed.loss.rows, certified.loss.rows
     said = replace(claimed.loss, rows=rows[1])
@@ -214,18 +215,33 @@ def _keeps(
     return len(rows[0]) == len(rows[1]) and all(map(_covers, *rows))
 
 
+def _within(loss: PrivacyLoss, budget: PrivacyBudget) -> bool:
+    """Return whether a loss keeps a budget, up to rounding of its sizes.
+
+    Another version or machine may have certified the noise with a little less.
+    """
+    if loss.satisfies(budget):
+        return True
+    less = scaled(replace(loss, proportional=True), 1 - _ROUNDING / 2)
+    return less.satisfies(budget)
+
+
 def _covers(row: Product, other: Product) -> bool:
     """Return whether a row costs at least as much as another one, up to rounding.
 
     The k-th largest shift is compared with the k-th largest one.
     """
-    if row.boxes != other.boxes or row.square < other.square * (1 - _ROUNDING):
+    if (
+        not _walls_alike(row, other)
+        or row.boxes != other.boxes
+        or row.square < other.square * (1 - _ROUNDING)
+    ):
         return False
     laws = [[law[1:] for law, _ in each.radial] for each in (row, other)]
     counted = [[count for _, count in each.radial] for each in (row, other)]
     if laws[0] != laws[1] or counted[0] != counted[1]:
         return False
-    for (own, _), (its, _) in zip(row.radial, other.radial):
+    for (own, _), (its, _) in zip(row.radial, other.radial, strict=True):
         if own[0] < its[0] * (1 - float(_ROUNDING)):
             return False
     sizes, counts = _table(row)
@@ -234,6 +250,17 @@ def _covers(row: Product, other: Product) -> bool:
     levels = np.append(sizes, 0.0)
     allowed = float(_ROUNDING) * levels.max()
     return bool((its <= levels[places] + allowed).all())
+
+
+def _walls_alike(row: Product, other: Product) -> bool:
+    """Return whether walls are come nearer to by no less, up to rounding."""
+    if [n for _, n in row.walls] != [n for _, n in other.walls]:
+        return False
+    slack = 1 - float(_ROUNDING)
+    for (own, _), (its, _) in zip(row.walls, other.walls, strict=True):
+        if own.dimension != its.dimension or own.leak < its.leak * slack:
+            return False
+    return True
 
 
 def _table(row: Product) -> NDArray:

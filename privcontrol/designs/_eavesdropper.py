@@ -20,15 +20,17 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import AxesLike, control_style, panel_axes
-from ..core._linalg import EPS, rank_tolerance, real_array
-from ..core._objects import freeze_arrays, time_axis, with_units
 from ..core.adjacency import Adjacency
-from ..core.errors import UncertifiableError
-from ..core.guarantee import shown
 from ..noise._endless import secrets_of
 from ..noise._varying import shift_between
-from ..noise.parts import Filtered, Structured, White, sample_index
+from ..noise.parts import Filtered, Structured, White
 from ..noise.shift import certified_shift
+from ..numerics.checks import real_array, sample_index
+from ..numerics.errors import UncertifiableError
+from ..numerics.labels import time_axis, with_units
+from ..numerics.linalg import EPS, rank_tolerance
+from ..numerics.objects import freeze_arrays
+from ..privacy.guarantee import shown
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.linear import (
     Plant,
@@ -124,8 +126,7 @@ class Eavesdropper:
     def _unknown(self) -> NDArray:
         """Which states (T, n) blind directions reach, beyond rounding."""
         frames = orbit(self.plant, self.blind, self.horizon)
-        without_signs = replace(self.plant, A=np.abs(self.plant.A))
-        sizes = orbit(without_signs, np.abs(self.blind), self.horizon)
+        sizes = orbit(self.plant.without_signs(), np.abs(self.blind), self.horizon)
         is_reached = np.abs(frames) > _REACHES * sizes
         return is_reached.any(axis=2)
 
@@ -173,7 +174,7 @@ class Eavesdropper:
             If a shape does not fit the plant and the horizon.
         """
         plant = self.plant
-        outputs, controls = plant.D.shape
+        outputs, controls = plant.output_count, plant.input_count
         if hasattr(published, "outputs"):
             signals = np.asarray(published.outputs)
             published = signals[:outputs]
@@ -244,7 +245,7 @@ class Eavesdropper:
         return ct.ControlPlot(lines, axes, axes[0, 0].figure)
 
     def __repr__(self) -> str:
-        largest = zip(self.plant.states, self.std.max(axis=1))
+        largest = zip(self.plant.states, self.std.max(axis=1), strict=True)
         errors = [f"{name} {shown(std, ROUND_FLOOR)}" for name, std in largest]
         worst = ", ".join(errors)
         return f"Eavesdropper(horizon {self.horizon}, largest error std: {worst})"
@@ -387,7 +388,7 @@ def eavesdropper(
             "noise_or_loop: expected an OutputNoise, or a loop with noise, got "
             f"{type(noise).__name__}"
         )
-    plant = Plant.of(noise_or_loop.plant)
+    plant = noise.plant_data
     if noise.request is not None and disturbances(noise.request.adjacency):
         return _of_changes(noise, plant, prior)
     if not noise.total.consists_of(Structured, White):
@@ -396,7 +397,7 @@ def eavesdropper(
             "disturbance, got other noise. What it promises stands in its .guarantee, and "
             "pc.audit(noise) attacks it"
         )
-    gain, blind = _observed(plant, noise.horizon)
+    gain, blind = _observed(plant, noise.samples)
     reading, error = _reading(plant, noise, gain)
     factor = gain @ error
     mean = np.zeros(plant.order)
@@ -408,7 +409,7 @@ def eavesdropper(
     gain = gain @ reading
     return Eavesdropper(
         plant,
-        noise.horizon,
+        noise.samples,
         mean,
         gain,
         factor,
@@ -431,11 +432,12 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     """Span what the outputs see of x(0), orthonormally, and the rest.
 
     n samples see all that any number of samples sees, which spares the rank decision the
-    growth of A^t.
+    growth of A^t. Of a plant that varies all samples count.
     """
     n = plant.order
     basis = np.eye(n)
-    outputs = plant.free_response(basis, min(horizon, n))
+    count = horizon if plant.varies else min(horizon, n)
+    outputs = plant.free_response(basis, count)
     stack = outputs / _sizes(outputs, 1)
     units = _sizes(stack, 0)
     _, values, rows = scipy.linalg.svd(stack / units)
@@ -453,12 +455,12 @@ def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Read seen^T x(0) from v by least squares (k, T p), with a root of the error."""
-    columns = plant.free_response(seen, noise.horizon)
+    columns = plant.free_response(seen, noise.samples)
     if noise.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
         sizes = _sizes(columns, 1)
     else:
-        sizes = np.tile(noise.scale, noise.horizon)[:, None]
+        sizes = np.tile(noise.scale, noise.samples)[:, None]
     weighted = columns / sizes
     units = _sizes(weighted, 0)
     left, values, right = scipy.linalg.svd(weighted / units, full_matrices=False)
@@ -531,7 +533,14 @@ def _of_changes(
             "got one that hides signals of bounded energy, other secrets beside them, or "
             "Laplace noise; guarantee.detection bounds every test"
         )
-    lasting = noise.horizon == math.inf or noise.total.part(Filtered) is not None
+    if secret.together:
+        raise ValueError(
+            "noise_or_loop: expected noise that hides one change in a run, got one for "
+            "several signals at once; guarantee.detection bounds every test"
+        )
+    if secret.is_varying:  # levels are changes of any shape, and have one size
+        secret = replace(secret, shape="level")
+    lasting = not noise.horizon.ends or noise.total.part(Filtered) is not None
     shifts = (_lasting_shifts if lasting else _shifts_of_run)(noise, plant, secret)
     radii = secret.radii(plant)
     std = radii[:, None] / np.maximum(shifts, np.finfo(float).tiny)

@@ -18,15 +18,15 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, float_above, rank_tolerance, round_up
-from ..core._progress import piece
 from ..core.adjacency import Adjacency
-from ..core.budget import scale_to_budget
-from ..core.ellipsoid import rough_shape, weight_triangle
-from ..core.errors import PrivacyError, UncertifiableError
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.shift import floored_root, shift_sizes, triangular_root
+from ..numerics.ellipsoid import rough_shape, weight_triangle
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
+from ..numerics.progress import piece
+from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
 )
@@ -34,6 +34,7 @@ from ..secrets.secret import Responses, all_responses, as_secret
 from .endless_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
+from .windowed import Run, WindowOfRun, WindowProblem
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
@@ -80,11 +81,18 @@ def correlated(problem: DesignProblem) -> Proposal:
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
     shape, lower_bound = _cheapest(problem, responses)
-    if responses.apart:
+    events = max([each.events for each in responses.apart], default=1)
+    events = max([events, *(each.events for each in responses.windows)])
+    if events > 1:
         sized = _cheaper_apart(problem, shape, responses)
         # the bound is for all moves sqrt(k) times as large; any noise hides single ones
-        lower_bound /= max(apart.events for apart in responses.apart)
+        lower_bound /= events
         lower_bound = max(lower_bound, white_cost(problem, problem.floor))
+    elif responses.windows:
+        sized = dense_noise(
+            problem, scaled_to_fit(problem, shape, responses), responses
+        )
+        lower_bound = min(lower_bound, sized.cost)
     else:
         sized = dense_noise(problem, shape, responses)
     gap = sized.cost / lower_bound - 1
@@ -143,7 +151,7 @@ def dense_noise(
     lower = _fitted(problem, shape, responses)
     parts: list[NoisePart] = []
     if lower.any():
-        parts.append(Correlated(lower, len(problem.plant.C)))
+        parts.append(Correlated(lower, problem.plant.output_count))
     if problem.floor.any():
         parts.append(White(problem.floor_std))
     cost = problem.cost(lower) + white_cost(problem, problem.floor)
@@ -158,6 +166,8 @@ def _cheapest(
     It is the cheapest one within the gap ``rough``, in hundreds of dimensions within that
     of the request.
     """
+    if responses.windows:
+        return _cheapest_in_windows(problem, responses)
     tol = max(_tolerance(problem, responses), rough)
     if tol > _GAP:
         nearly = _nearly_cheapest(problem, responses, tol)
@@ -180,6 +190,52 @@ def _cheapest(
     if has_floor:
         factor = remainder(factor, balls[-1])
     return basis @ factor, found.lower_bound
+
+
+def _cheapest_in_windows(
+    problem: DesignProblem, responses: Responses
+) -> tuple[NDArray, float]:
+    """The same for changes of any shape, within the gap of the request.
+
+    Of several changes each counts as if the others shared nothing with it.
+    """
+    allowed = problem.allowed_beside_grid
+    points = responses.points / allowed
+    balls = [ball / allowed for ball in responses.balls]
+    has_floor = problem.floor.any()
+    if has_floor:
+        balls.append(np.diag(problem.floor))
+    windows = []
+    for several in responses.windows:
+        columns = several.columns * (math.sqrt(several.events) / allowed)
+        windows += [columns[:, index] for index in several.index]
+    impulses = [several.columns / allowed for several in responses.windows]
+    span = _span(np.hstack([points, *balls, *impulses]))
+    moved = responses.moved | (problem.floor > 0)
+    span[~moved] = 0.0  # no noise where rounding alone would put some
+    price = problem.weight_root(span)
+    values, axes = np.linalg.eigh(price.T @ price)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    raised = np.maximum(roots, _LEAST_PRICE * roots.max())
+    into = (axes * raised).T @ span.T
+
+    def seen(columns: NDArray) -> NDArray:
+        return (into @ columns)[None]
+
+    spectrum = WindowProblem(
+        Run(),
+        seen(points),
+        tuple(WindowOfRun(seen(columns)) for columns in windows),
+        tuple(map(seen, balls)),
+    )
+    found = spectrum.solve(problem.request.gap)
+    lower_bound = spectrum.bound(found.weights, np.diag(roots / raised)[None])
+    values, vectors = np.linalg.eigh(found.middle[0])
+    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+    out = span @ (axes / raised)
+    if has_floor:
+        factor = remainder(factor, spectrum.balls[-1][0])
+    return out @ factor, lower_bound * (1 - 1e-9)
 
 
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:

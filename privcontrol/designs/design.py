@@ -1,64 +1,54 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
 
-`design_output_noise` is the door. A `Request` checks its arguments once. The table
-`DESIGNS` has each way to size noise, with the requests that it is for and the reasons for
-which it refuses some of them. The first one that suits a request sizes the noise, and
-`finished` makes the promise.
+`design_output_noise` is the door. A `Request` checks its arguments once. The first design
+of the table `DESIGNS` that suits it sizes the noise, and `finished` makes the promise.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import control as ct
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    check_room,
-    one_thread,
-)
-from ..core._objects import helpful_arguments
-from ..core._progress import piece, timed_bar
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget
-from ..core.errors import PrivacyError, UncertifiableError, warn_user
-from ..noise._endless import UNDAMPED
+from ..core.query_design import LAWS, LawOption
 from ..noise.parts import Structured
-from ..secrets.disturbance import disturbances
+from ..noise.within import Bound
+from ..numerics.arguments import helpful_arguments
+from ..numerics.checks import check_room
+from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
+from ..numerics.linalg import one_thread
+from ..numerics.progress import timed_bar
+from ..privacy.budget import PrivacyBudget
+from ..privacy.horizon import horizon_of
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import as_secret
-from ..systems.linear import Plant, spectral_radius
-from .correlated import correlated, driven, is_energy_ball
-from .endless_design import endless, least_cost_of_white, long_noise
+from ..systems.linear import Plant
+from ..systems.varying import Plants, plant_of
+from .bounded import Limit, checked_bound, gain_within
+from .endless_design import least_cost_of_white
 from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
     Proposal,
     Weight,
     finished,
-    is_dense,
 )
-from .region_design import of_region, of_varying_plant, with_cheapest_floor
+from .region_design import with_cheapest_floor
 from .request import Models, Request, check_models, check_size, joined
-from .robust import floored
 from .structured import (
     constrained_shape,
-    independent,
-    own_shape,
-    radial,
-    structured,
 )
+from .table import OF_RADIAL, faster, sized
 
 #: Relative difference of costs that are alike, which may be rounding.
 _ALIKE = 1e-6
 #: Share of the budget's square below which nothing of it is left for a move.
 _NOTHING_LEFT = 1e-6
-#: Numbers that a design for states holds at least for each state and sample, and output.
-_OF_STATE, _OF_OUTPUT = 20, 4
-#: Matrices (T p, T p) that a dense design holds at once.
-_DENSE_MATRICES = 8
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2
 
@@ -70,12 +60,13 @@ _EXACT_MODEL = (
 
 @helpful_arguments
 def design_output_noise(
-    sys: ct.StateSpace,
+    sys: Plants,
     *,
     horizon: float,
     budget: PrivacyBudget,
     adjacency: Adjacency | Sequence[Adjacency],
-    family: str = "gaussian",
+    period: int | None = None,
+    family: str | None = None,
     weight: Weight = None,
     releases: int = 1,
     floor: ArrayLike | str = 0.0,
@@ -88,6 +79,8 @@ def design_output_noise(
     order: int | None = None,
     gap: float = 0.01,
     constraints: Callable[[Any], Any] | None = None,
+    bound: ArrayLike | Mapping[str, Limit] | None = None,
+    life: int | None = None,
     progress: bool = False,
 ) -> OutputNoise:
     """Design the noise that makes the outputs of a plant differentially private.
@@ -100,8 +93,10 @@ def design_output_noise(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Discrete-time plant with n states and p outputs.
+    sys : control.StateSpace or list of control.StateSpace
+        Discrete-time plant with n states and p outputs. A list has the plant of each
+        sample, all with the same names and sampling time: a plant that varies in a known
+        way, such as `along` makes.
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
         holds for one run of any length, and the noise is a linear system of low order. The
@@ -114,13 +109,17 @@ def design_output_noise(
         the run time of its design grows with the cube of the horizon, and memory with the
         square of T p. From 50 samples on it is noise of low order wherever that is
         certified to be within ``gap``.
-    family : {"gaussian", "laplace", "iid-gaussian", "iid-laplace", "ball", "truncated", "auto"}, optional
+    period : int, optional
+        Number of plants in a list that begins again until the horizon.
+    family : {None, "gaussian", "laplace", "iid-gaussian", "iid-laplace", "ball", "truncated", "auto"}, optional
+        By default Gaussian noise, and for a pure budget the cheaper of "ball" and "laplace".
         Structured noise, or independent noise of one size on every sample and output.
         Laplace noise gives pure differential privacy (delta = 0); its shape is a local
         optimum. "ball" and "truncated" are radial noise of states over a horizon without
         a floor, see `core.BallNoise`; "truncated" is for one or two directions. "auto" is
         the cheapest law of these and the first two that keeps an epsilon and delta, and
-        Gaussian noise for everything that the others do not cover.
+        Gaussian noise for everything that the others do not cover; ``noise.design.laws`` is
+        the table of all.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
@@ -177,6 +176,18 @@ def design_output_noise(
         time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.
         Nothing is claimed of the cost. For some dozens of samples: the time grows with the
         sixth power of T p.
+    bound : float, array_like (p,), or mapping by output name, optional
+        What the noise never passes, in the outputs' units, such as the distance to an alarm
+        limit. It is drawn again, and never clipped, until it is within. That leaks: with a
+        probability that is part of delta, or the ``leak`` of a budget in ``gdp``, a draw
+        tells which run it is of. Size and leak are solved for together. A mapping leaves
+        other outputs without a bound, and a pair in it bounds the noise and its change from
+        one sample to the next. Gaussian noise only, for the exact plant.
+    life : int, optional
+        Without a horizon, and beside ``bound``: samples of a run that is drawn ahead as one,
+        the horizon of the noise that is returned. By default the noise is for runs of any
+        length, drawn in blocks of innovations, whose bound is up to 1.42 times as far for
+        the same noise, or more. A new run is a release of its own.
     progress : bool, optional
         Show a tqdm bar where a design takes more than two seconds, with the time that is
         left for designs that are made of several pieces.
@@ -229,12 +240,20 @@ def design_output_noise(
     >>> noise.std.round(4)
     array([1.8779])
     """
-    plant = Plant.of(sys)
+    plant = plant_of(sys, horizon, period)
     _check_loop(weight, plant)
-    is_open = isinstance(family, str) and family == "auto"
-    law = "gaussian" if is_open else family
+    law = "gaussian" if family is None else family
+    is_open = family is None or (isinstance(family, str) and family == "auto")
+    if is_open:
+        law = "gaussian"
     request = Request(
-        horizon, budget, joined(adjacency), law, releases, order=order, gap=gap
+        horizon_of(horizon),
+        budget,
+        joined(adjacency),
+        law,
+        releases,
+        order=order,
+        gap=gap,
     ).of_plant(
         plant,
         floor=floor,
@@ -244,22 +263,34 @@ def design_output_noise(
         covariance=covariance,
         scale=scale,
     )
-    if is_open and not isinstance(floor, str) and constraints is None:
-        request = _of_cheapest_law(request, plant, weight)
+    request = replace(request, bound=checked_bound(bound, life, plant, request))
+    if request.bound is not None:
+        is_open = False
+        _check_bounded(request, models, floor, constraints)
+    laws: tuple[LawOption, ...] = ()
+    compares = is_open and (family is not None or request.budget.pure)
+    if compares and not isinstance(floor, str) and constraints is None:
+        laws = _laws(request, plant, weight)
+    if laws:
+        request = replace(request, family=_cheapest_law(laws))
     check_models(request, plant, max_std)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
-    with one_thread, timed_bar(progress, "design", _faster(request, plant)):
+    with one_thread, timed_bar(progress, "design", faster(request, plant)):
         if chooses_floor:
-            problem = DesignProblem(plant, request.without_miss(), weight)
+            problem = DesignProblem(plant, request, weight)
             best = cheapest(problem, with_cheapest_floor(problem, sized))
             request = replace(request, floor=best.parts[-1].white)
-            problem = replace(problem, request=request.without_miss())
-            noise = finished(problem, best, request)
+            noise = finished(replace(problem, request=request), best)
+        elif request.bound is not None:
+            noise = _bounded(plant, request, request.bound, weight)
         elif constraints is not None:
             noise = _constrained(plant, request, weight, constraints)
         else:
             noise = designed(request, plant, weight=weight)
+    if laws:
+        noise = replace(noise, design=replace(noise.design, laws=laws))
+    noise = _priced_by_shape(noise, weight)
     check_size(noise, max_std)
     is_alone = noise.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
@@ -267,40 +298,131 @@ def design_output_noise(
     return noise
 
 
-def _of_cheapest_law(request: Request, plant: Plant, weight: Weight) -> Request:
-    """Return the request with the law of least cost that keeps its budget."""
+def _priced_by_shape(noise: OutputNoise, weight: Weight) -> OutputNoise:
+    """Return the noise with a design that finds the price of other shapes of its change."""
+    secrets = noise.request.adjacency.parts
+    lasting = [part for part in secrets if _is_lasting(part)]
+    design = noise.design
+    if not lasting or design is None:
+        return noise
+    own = {part.shape for part in lasting}
+    known = {own.pop(): noise.std} if len(own) == 1 else {}
+    shapes = partial(_prices, noise.plant_data, noise.request, weight, known)
+    return replace(noise, design=replace(design, shapes=shapes))
+
+
+def _is_lasting(secret: Adjacency) -> bool:
+    """Return whether a secret is a change that may be a level or of any shape."""
+    if not isinstance(secret, DisturbanceAdjacency) or secret.duration == 1:
+        return False
+    return not (secret.is_moving or secret.together)
+
+
+def _prices(
+    plant: Plant, request: Request, weight: Weight, known: dict[str, NDArray]
+) -> dict[str, NDArray]:
+    """Return standard deviations (p,) of noise for both shapes of a change."""
+    prices: dict[str, NDArray] = {}
+    for shape in ("level", "any"):
+        if shape in known:
+            prices[shape] = known[shape]
+            continue
+        parts = []
+        for part in request.adjacency.parts:
+            parts.append(replace(part, shape=shape) if _is_lasting(part) else part)
+        other = designed(request, plant, weight=weight, adjacency=joined(parts))
+        prices[shape] = other.std
+    return prices
+
+
+def laws_for(request: Request) -> tuple[str, ...]:
+    """Return the laws that may keep a budget as it was asked, none where it is Gaussian's.
+
+    "truncated" is among them however many directions the secret moves in.
+    """
     budget = request.budget
     is_plain = request.floor is None and request.factor is None
-    covered = is_plain and not any(refuses(request) for refuses in _OF_RADIAL.values())
+    covered = is_plain and not any(refusal.refuses(request) for refusal in OF_RADIAL)
     if not covered or not budget.epsilon:
-        return request
-    laws = ["laplace", "ball"]
-    if not budget.pure:
-        laws = ["gaussian", *laws, "truncated"]
-    costs = {}
-    for law in laws:
+        return ()
+    return ("laplace", "ball") if budget.pure else LAWS
+
+
+def _laws(request: Request, plant: Plant, weight: Weight) -> tuple[LawOption, ...]:
+    """Return the laws that keep a budget, cheapest first, none where one is possible."""
+    found = []
+    for law in laws_for(request):
         try:
             noise = designed(replace(request, family=law), plant, weight=weight)
         except ValueError:  # more directions than the law is for
             continue
-        costs[law] = noise.design.cost
-    least = min(costs.values()) * (1 + _ALIKE)
-    return replace(request, family=next(law for law in costs if costs[law] <= least))
+        found.append(LawOption.of(law, noise.design, request.releases))
+    return tuple(sorted(found, key=lambda option: option.cost))
+
+
+def _cheapest_law(laws: Sequence[LawOption]) -> str:
+    """Return the law of least cost, of those that are alike the best known one."""
+    least = laws[0].cost * (1 + _ALIKE)
+    names = {option.law for option in laws if option.cost <= least}
+    return next(law for law in LAWS if law in names)
+
+
+def _check_bounded(
+    request: Request, models: Models, floor: ArrayLike | str, constraints: object
+) -> None:
+    """Refuse what does not go with noise that never leaves a bound."""
+    others = {
+        "models": request.has_models,
+        "resolution": request.resolution is not None,
+        "floor": isinstance(floor, str),
+        "constraints": constraints is not None,
+    }
+    given = [name for name, is_given in others.items() if is_given]
+    if given:
+        raise PrivacyError(
+            f"bound: it is for the exact plant and a noise of its own, got {given[0]}; "
+            "moves that the past chooses, as those of a region and of readings on a grid, "
+            "void it"
+        )
+    if not request.family.endswith("gaussian"):
+        raise PrivacyError(
+            f"bound: Gaussian noise is kept within a bound, got family={request.family!r}; "
+            'family="truncated" hides one or two directions of a state within a bound'
+        )
+
+
+def _bounded(
+    plant: Plant, request: Request, bound: Bound, weight: Weight
+) -> OutputNoise:
+    """Design noise that never leaves a bound, with size and leak solved for together."""
+    free = replace(request, bound=None)
+    if request.budget.leak:
+        free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
+    problem = DesignProblem(plant, free, weight)
+    found = cheapest(problem, sized(problem))
+    horizon = request.horizon
+    life = bound.samples
+    if life < horizon:
+        horizon = horizon_of(int(life))
+        request = replace(request, order=None)  # which is for no horizon
+    request = replace(request, horizon=horizon)
+    gain = gain_within(problem, found, request)
+    return finished(replace(problem, request=request), found.scaled(gain))
 
 
 def _constrained(
     plant: Plant, request: Request, weight: Weight, constraints: Callable[[Any], Any]
 ) -> OutputNoise:
     """Design noise whose covariance over the horizon satisfies constraints."""
-    if request.horizon == math.inf or request.region is not None:
+    if not request.horizon.ends or request.region is not None:
         raise ValueError(
             "constraints: expected a finite horizon and no region of models, over which "
             "noise has a covariance of its own"
         )
     problem = DesignProblem(plant, request, weight)
-    entries = request.horizon * len(plant.C)
+    entries = request.horizon * plant.output_count
     what = f"constraints: a covariance of {entries} samples and outputs"
-    check_room(_OF_SOLVER * entries**4, what, _faster(request, plant))
+    check_room(_OF_SOLVER * entries**4, what, faster(request, plant))
     factor, check = constrained_shape(problem, constraints)
     request = replace(request, factor=factor, scale=False)
     noise = designed(request, plant, weight=weight)
@@ -318,8 +440,13 @@ def designed(
 ) -> OutputNoise:
     """Design noise for a request, up to the arguments given, without warnings."""
     request = replace(request, **changes)
-    problem = DesignProblem(Plant.of(sys), request.without_miss(), weight)
-    return finished(problem, cheapest(problem, sized(problem)), request)
+    if request.bound is not None:
+        raise PrivacyError(
+            "bound: other designs than design_output_noise (codesign, design.price) choose "
+            "noise without a bound; design noise for the loop with weight=loop and bound="
+        )
+    problem = DesignProblem(Plant.of(sys), request, weight)
+    return finished(problem, cheapest(problem, sized(problem)))
 
 
 def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
@@ -331,7 +458,9 @@ def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
     other = _independent(problem, found)
     if other is not None:
         gap = other.cost / found.bound - 1
-        found = replace(other.bounded(found.bound), gap=min(found.gap, gap))
+        alike = other.bounded(found.bound)
+        unit_bound = found.unit_bound
+        found = replace(alike, gap=min(found.gap, gap), unit_bound=unit_bound)
     if found.gap > request.gap:
         reason = "no noise that was tried comes closer"
         if request.region is not None:
@@ -363,7 +492,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
         return None
     secrets = map(as_secret, request.adjacency.parts)
     is_plain = all(secret.is_plain_change for secret in secrets)
-    if is_plain and problem.horizon < math.inf:
+    if is_plain and problem.request.horizon.ends and not problem.varies:
         if least_cost_of_white(problem) >= most:
             return None
     alone = replace(request, family=f"iid-{request.family}")
@@ -380,190 +509,11 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     return other
 
 
-# -- which design ------------------------------------------------------------------------
-
-
-Condition = Callable[[Request], bool]
-
-
-@dataclass(frozen=True)
-class Design:
-    """A way to size noise, the problems that it suits, and why it refuses some of them.
-
-    It holds so many ``matrices`` (T p, T p) at once, None if that shows later.
-    """
-
-    suits: Callable[[DesignProblem], bool]
-    size: Callable[[DesignProblem], Proposal]
-    refusals: Mapping[str, Condition] = field(default_factory=dict)
-    matrices: int | None = None
-
-
-def sized(problem: DesignProblem) -> Proposal:
-    """Return noise for a problem, by the first design that suits it."""
-    design = next(design for design in DESIGNS if design.suits(problem))
-    for reason, refuses in design.refusals.items():
-        if refuses(problem.request):
-            raise PrivacyError(reason)
-    if design.matrices is not None:
-        _check_room(problem, design.matrices)
-    return design.size(problem)
-
-
-def _has_own_lambda(problem: DesignProblem) -> bool:
-    own = problem.request.factor
-    return own is not None and len(own) != problem.plant.order
-
-
-def _is_driven(problem: DesignProblem) -> bool:
-    request = problem.request
-    alone = not request.models and request.floor is None
-    return alone and is_energy_ball(request.adjacency)
-
-
-def _correlated(problem: DesignProblem) -> Proposal:
-    """Return noise of low order where that is nearly the best, or a dense design."""
-    with piece(0, 2):
-        lasting = long_noise(problem)
-    if lasting is not None:
-        return lasting
-    _check_room(problem, _DENSE_MATRICES)
-    with piece(1, 2):
-        return correlated(problem)
-
-
-_BARE: dict[str, Condition] = {
-    "resolution: readings on a grid leave the column space of structured noise; add a "
-    "white floor (floor=...), which covers them": lambda request: (
-        request.resolution is not None and request.floor is None
-    ),
-}
-_OF_DENSE: dict[str, Condition] = {
-    **_BARE,
-    "factor, covariance: S is for secrets about states, got a disturbance or a ball beside "
-    "other secrets; pass factor=Lambda of shape (T p, r)": lambda request: (
-        request.factor is not None
-    ),
-    'family: expected "gaussian" or an iid family for a disturbance, or for a 2-norm ball '
-    "of initial states beside other secrets (norm=1 will do)": lambda request: (
-        request.family != "gaussian"
-    ),
-}
-_OF_NO_END: dict[str, Condition] = {
-    "family: Laplace noise has no guarantee for runs of any length, since its pure epsilon "
-    "grows with every sample that a change moves; use Gaussian noise with delta > 0, or a "
-    "finite horizon": lambda request: request.family.endswith("laplace"),
-    "resolution: without a horizon no noise covers a sensor's grid, since however small a "
-    "change has become it may still move every later reading by a full step; design for a "
-    "finite horizon with a floor": lambda request: request.resolution is not None,
-    "factor, covariance: they shape structured noise, which has a horizon; pass a finite "
-    "one": lambda request: request.factor is not None,
-}
-_OF_VARYING: dict[str, Condition] = {
-    "models: a plant that varies, or models without a horizon, need Gaussian noise that is "
-    "drawn again at every sample; leave factor and covariance out, and pass "
-    'family="gaussian" or family="iid-gaussian"': lambda request: (
-        request.family.endswith("laplace") or request.factor is not None
-    ),
-    "resolution: without a horizon no noise covers a sensor's grid; design for a finite "
-    "horizon with a floor": lambda request: (
-        request.resolution is not None and request.horizon == math.inf
-    ),
-}
-
-
-_OF_REGION: dict[str, Condition] = {
-    "models: noise for all plants of a region needs Gaussian noise with a white floor "
-    '(floor="auto" finds the cheapest one)': lambda request: (
-        request.family.endswith("laplace")
-        or (
-            request.family == "gaussian"
-            and request.floor is None
-            and not request.is_one
-        )
-    ),
-}
-
-#: What radial noise does not cover, by what a user would have to give up.
-_OF_RADIAL: dict[str, Condition] = {
-    "horizon: radial noise hides states over a finite horizon; pass one, or "
-    'family="gaussian"': lambda request: request.horizon == math.inf,
-    "adjacency: radial noise hides states, got a disturbance or a ball of states beside "
-    'other secrets; pass family="gaussian"': lambda request: is_dense(
-        request.adjacency
-    ),
-    "models: radial noise has no floor, so it is for the exact plant; pass "
-    'family="gaussian" with a floor': lambda request: request.has_models,
-    "resolution: readings on a grid leave the column space of structured noise; pass "
-    'family="gaussian" with a floor': lambda request: request.resolution is not None,
-}
-
-#: The first design whose condition holds is taken.
-DESIGNS = (
-    Design(lambda problem: problem.is_radial, radial, _OF_RADIAL, 0),
-    Design(
-        lambda problem: problem.request.has_models and problem.request.drawn_afresh,
-        of_varying_plant,
-        _OF_VARYING,
-    ),
-    Design(
-        lambda problem: problem.request.region is not None,
-        lambda problem: of_region(problem, sized),
-        _OF_REGION,
-    ),
-    Design(lambda problem: problem.horizon == math.inf, endless, _OF_NO_END),
-    Design(
-        lambda problem: problem.request.family.startswith("iid-"),
-        independent,
-        matrices=0,
-    ),
-    Design(_has_own_lambda, own_shape, _BARE, _DENSE_MATRICES),
-    Design(_is_driven, driven, _OF_DENSE, matrices=2),
-    Design(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
-    Design(lambda problem: problem.request.factor is not None, own_shape, _BARE, 0),
-    Design(lambda problem: problem.request.floor is not None, floored, matrices=0),
-    Design(lambda problem: True, structured, _BARE, 0),
-)
-
-
-def _check_room(problem: DesignProblem, matrices: int) -> None:
-    """Refuse a design of so many matrices (T p, T p) that the memory does not hold."""
-    outputs = len(problem.plant.C)
-    size = problem.horizon * outputs
-    moves = 0
-    for part in disturbances(problem.request.adjacency):
-        columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
-        moves += len(part.shapes) * columns
-    of_sample = problem.plant.order * (_OF_STATE + _OF_OUTPUT * outputs)
-    what = f"horizon: a design over {problem.horizon} samples"
-    check_room(
-        problem.horizon * of_sample + size * (2 * moves + matrices * size),
-        f"{what} for {moves} hidden changes" if moves else what,
-        _faster(problem.request, problem.plant),
-    )
-
-
-def _faster(request: Request, plant: Plant) -> str:
-    """Name what would make a design faster and smaller.
-
-    Noise without a horizon is for plants whose modes all decay.
-    """
-    if request.horizon == math.inf:
-        return "protect shorter changes, let fewer entries vary, or raise gap"
-    if request.region is not None:
-        return "shorten the horizon, or let fewer entries of the models vary"
-    ways = "shorten the horizon, or protect fewer times or shorter changes"
-    decays = spectral_radius(plant) < 1 - UNDAMPED
-    if disturbances(request.adjacency) and decays:
-        ways = f"design with horizon=np.inf, {ways}"
-    return ways
-
-
 def _check_loop(weight: Weight, plant: Plant) -> None:
     """Make sure that a loop that prices the noise is one of this plant."""
     controlled = getattr(weight, "plant", None)
     if controlled is None:
         return
-    different = " and ".join(Plant.of(controlled).differences(plant))
+    different = " and ".join(plant_of(controlled).differences(plant))
     if different:
         raise ValueError(f"weight: the loop is one of a plant with another {different}")

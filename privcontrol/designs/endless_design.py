@@ -12,10 +12,10 @@ the bound holds for any Gaussian noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,17 +24,24 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, float_above, round_up
-from ..core._objects import ByContent
-from ..core._progress import piece
-from ..core.budget import scale_to_budget
-from ..core.ellipsoid import rough_shape
-from ..core.errors import PrivacyError, UncertifiableError
+from ..noise._autoregression import (
+    autoregression_for,
+    hides_by_correlations,
+    shift_behind_autoregression,
+)
 from ..noise._endless import endless_secret, joint_shift, shift_behind
+from ..noise._patterns import MOST_EXACT, MOST_RELAXED, largest_signs
 from ..noise.parts import NoisePart, White
+from ..numerics.ellipsoid import rough_shape
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import EPS, float_above, round_up
+from ..numerics.objects import ByContent
+from ..numerics.progress import piece
+from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import causal_map
-from ..secrets.secret import SecretInputs, as_secret
+from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves, as_secret
 from ..systems.linear import (
+    Autoregression,
     LinearSystem,
     frequency_response,
     impulse_energies,
@@ -51,6 +58,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
+from .windowed import WindowProblem, WindowResponse
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -66,9 +74,27 @@ _LIGHTEST = 1e-6
 _MOST_LEFT = 1e3
 #: Orders from one up to below this are tried for changes at a distance.
 _LOW_ORDERS = 5
+#: Why an event of secret time needs a signal for each output.
+_NOT_EXACT = (
+    "moved: the outputs outnumber the secret signals, and C (A - I) is rounded in double "
+    "precision, so noise that enters the plant with the signal would leave a direction "
+    "bare; publish as many outputs as there are secret signals"
+)
+#: Orders of autoregressions that are tried, relative to the longest change, and its length
+#: from which on they are.
+_AUTOREGRESSIVE = (2, 4)
+_LONG_CHANGE = 32
 #: Largest order that is looked for, and one up to which it mostly is found.
 _MOST_STATES = 48
 _USUAL_ORDER = 12
+#: Frequencies at which a plant is looked at, and its least relative gain for noise that
+#: enters with the secret.
+_LOOKED_AT = 33
+_NEVER_SILENT = 1e-4
+#: Orders without gain after which the search for one ends, for long changes of any shape,
+#: and gaps beyond the one asked for at which their first realisation will do.
+_PATIENCE = 8
+_NEAR_ENOUGH = 2
 #: Problems whose shapings are kept.
 _KEPT = 8
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap,
@@ -115,7 +141,7 @@ def endless(problem: DesignProblem) -> Proposal:
     """
     request = problem.request
     secret = endless_secret(request.adjacency, problem.plant)
-    price = price_of(problem.weight, len(problem.plant.C))
+    price = price_of(problem.weight, problem.plant.output_count)
     allowed = request.allowed_shift
     floor: tuple[NoisePart, ...] = ()
     own = math.inf
@@ -226,8 +252,10 @@ def _of_any_length(
 ) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
     """The secret, the price and the design without a horizon, if there is one."""
     request = problem.request
+    if problem.varies:
+        return None
     try:
-        price = price_of(problem.weight, len(problem.plant.C))
+        price = price_of(problem.weight, problem.plant.output_count)
         secret = endless_secret(request.adjacency, problem.plant)
         design = stationary_design(
             secret, request.allowed_shift, price, gap=request.gap / 4
@@ -331,21 +359,35 @@ def stationary_design(
         return _plant_driven(secret, secret.energies, allowed, weight)
     response = None
     problem = _Problem(secret, weight, order, gap)
-    if secret.inputs < len(secret.system.C):  # the noise enters with the secret
+    if _enters_with(secret):
+        if secret.origin is not None:
+            raise PrivacyError(_NOT_EXACT)
         response = secret.system
         hidden = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
         problem = _Problem(hidden, weight.after(response), order, gap)
+    driven = None
+    if secret.windows and not secret.signals and not secret.balls:
+        driven = _driven_in_windows(secret, allowed, weight)
+        if max(window.size for window in secret.windows) > MOST_RELAXED:
+            return driven
+        if order is None:
+            problem = replace(problem, enough=driven.cost * allowed**2 / (1 + gap))
     with piece(0, 2):
         best = _spectrum_for(problem)
+    bound = best.lower_bound / allowed**2
+    if driven is not None and order is None and driven.cost <= bound * (1 + gap):
+        return replace(driven, lower_bound=min(bound, driven.cost))
     with piece(1, 2):
         found = _cheapest_certified(problem, allowed)
+    if driven is not None and order is None and driven.cost < found.cost:
+        return replace(driven, lower_bound=min(bound, driven.cost))
     return StationaryDesign(
         found.shaping,
         response,
         secret.scaled_system,
         found.shift,
         found.cost,
-        min(best.lower_bound / allowed**2, found.cost),
+        min(bound, found.cost),
         best.multipliers,
     )
 
@@ -367,7 +409,9 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
     realisation only of noise that does so less.
     """
     enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
-    least: _Certified | None = None
+    least = _autoregressive(problem, allowed, enough)
+    if least is not None and least.cost <= enough:
+        return least
     refusal: UncertifiableError | None = None
     for asked, added in _attempts(problem):
         try:
@@ -390,8 +434,56 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
         reached = estimated / allowed**2 if problem.has_several else math.inf
         if least is not None and min(least.cost, reached) <= enough:
             break
+        # other realisations of noise for changes of any shape take long, and are alike
+        tolerable = enough * (1 + _NEAR_ENOUGH * problem.gap)
+        if least is not None and problem.is_long and least.cost <= tolerable:
+            break
     if least is None:
         raise refusal or UncertifiableError("order: no noise is certified")
+    if problem.has_several_apart:
+        return _no_dearer_than_once(problem, allowed, least)
+    return least
+
+
+def _no_dearer_than_once(
+    problem: _Problem, allowed: float, found: _Certified
+) -> _Certified:
+    """Return noise for several changes, or that for one of them, scaled, where it costs less."""
+    alone = replace(problem, secret=problem.secret.once)
+    shape = _cheapest_certified(alone, allowed).shaping
+    try:
+        scaled = problem.certified(shape, allowed)
+    except UncertifiableError:
+        return found
+    return min(found, scaled, key=lambda each: each.cost)
+
+
+def _autoregressive(
+    problem: _Problem, allowed: float, enough: float
+) -> _Certified | None:
+    """The cheapest certified autoregression for one long change, None for other secrets.
+
+    The spectrum of the best noise for a change of many samples takes as many states, and
+    the inverse of an autoregression ends.
+    """
+    secret = problem.secret
+    if not hides_by_correlations(secret) or secret.longest < _LONG_CHANGE:
+        return None
+    least = None
+    for times in _AUTOREGRESSIVE:
+        order = times * secret.longest
+        if problem.order is not None and order > problem.order:
+            break
+        try:
+            shaping = autoregression_for(problem.covariances(order))
+            shift = shift_behind_autoregression(shaping, secret)
+            found = problem.certified(shaping.scaled(shift), allowed)  # a shift of one
+        except UncertifiableError:
+            continue
+        if least is None or found.cost < least.cost:
+            least = found
+        if least.cost <= enough:
+            break
     return least
 
 
@@ -427,6 +519,49 @@ def _plant_driven(
         shift,
         cost,
         bound,
+    )
+
+
+def _enters_with(secret: SecretInputs) -> bool:
+    """Return whether the noise enters the plant with the secret.
+
+    It does where there are fewer signals than outputs. Noise for long changes of any shape
+    is nearly what the plant makes of white noise, so that takes fewer states.
+    """
+    outputs = len(secret.system.C)
+    longest = max([window.size for window in secret.windows], default=0)
+    if longest > MOST_EXACT and secret.inputs == outputs:
+        points = np.exp(1j * np.linspace(0, np.pi, _LOOKED_AT))
+        response = frequency_response(secret.scaled_system, points)
+        sizes = np.linalg.svd(response, compute_uv=False)
+        return bool(sizes.min() > _NEVER_SILENT * sizes.max())
+    return secret.inputs < outputs
+
+
+def _driven_in_windows(
+    secret: SecretInputs, allowed: float, weight: LinearSystem
+) -> StationaryDesign:
+    """The plant's response to white noise, for changes of any shape.
+
+    k values within the radius mu are within the ball of energy k mu^2, and all such changes
+    show alike. Nothing is known of the optimum.
+    """
+    sizes = np.zeros(secret.inputs)
+    for window in secret.windows:
+        times = window.events if window.separation == 0 else 1
+        own = np.asarray(window.radii) * math.sqrt(window.size) * times
+        sizes[list(window.columns)] = own
+
+    def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+        shaping = LinearSystem.gain(np.diag(sizes * size))
+        entry = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
+        shift = shift_behind(shaping, entry)
+        return (shaping, shift), shift / allowed
+
+    (shaping, shift), _, _ = scale_to_budget(evaluated, float_above(1 / allowed, 2))
+    cost = _mean_cost(weight, secret.system.after(shaping))
+    return StationaryDesign(
+        shaping, secret.system, secret.scaled_system, shift, cost, math.nan
     )
 
 
@@ -503,6 +638,7 @@ class _Problem(ByContent):
     price: LinearSystem
     order: int | None
     gap: float
+    enough: float = math.inf  # a bound at which the search for it ends
 
     @cached_property
     def grid(self) -> FrequencyGrid:
@@ -520,21 +656,36 @@ class _Problem(ByContent):
         return frequency_response(self.price, self.grid.points)
 
     @property
+    def is_long(self) -> bool:
+        """Whether changes of any shape have so many values that each one takes a search."""
+        return any(window.size > MOST_EXACT for window in self.secret.windows)
+
+    @property
     def has_several(self) -> bool:
         """Whether several changes may come in one run."""
-        return any(moves.events > 1 for moves in self.secret.signals)
+        return self.secret.several
 
     @property
     def has_several_apart(self) -> bool:
         """Whether several changes may come, at a distance."""
-        signals = self.secret.signals
-        return any(moves.separation and moves.events > 1 for moves in signals)
+        every: list[SignalMoves | WindowMoves]
+        every = [*self.secret.signals, *self.secret.windows]
+        return any(moves.separation and moves.events > 1 for moves in every)
 
     def optimum(self) -> BestSpectrum:
         """The best spectrum."""
         gap = min(self.gap, 1.0)
         weight = _adjoint(self.prices) @ self.prices
+        if self.responses.windows:
+            return best_for_windows(self.grid, weight, self.responses, gap, self.enough)
         return best_spectrum(self.grid, weight, self.responses, _OPTIMAL * gap)
+
+    def covariances(self, lags: int) -> NDArray:
+        """Covariances (lags + 1,) of the best noise with one output."""
+        spectrum = _spectrum_for(self).spectrum[:, 0, 0].real
+        weighted = self.grid.weights * spectrum
+        angles = np.angle(self.grid.points)
+        return np.array([weighted @ np.cos(lag * angles) for lag in range(lags + 1)])
 
     def balanced(self, best: BestSpectrum, added: float) -> LinearSystem:
         """A balanced system for a spectrum in the grid's variable.
@@ -557,21 +708,25 @@ class _Problem(ByContent):
         """
         least = np.inf
         best = None
+        best_order = 0
         for shaping in shapings:
             systems = (shaping, shaping.inverse())
             if max(map(spectral_radius, systems)) >= 1:
                 continue
             with piece(shaping.order, _USUAL_ORDER):
                 shaped = frequency_response(shaping, self.grid.points)
-            left = np.linalg.solve(shaped, self.responses.columns)
-            square = self.responses._replace(columns=left).largest_square(self.grid)
+            left = self.responses.through(partial(np.linalg.solve, shaped))
+            square = left.largest_square(self.grid)
             priced = np.abs(self.prices @ shaped) ** 2
             mean = self.grid.mean(priced.sum(axis=(1, 2)))
             cost = square * float(mean)
             if cost < least:
                 least = cost
                 best = shaping.scaled(math.sqrt(square))
+                best_order = shaping.order
             if least <= enough:
+                break
+            if self.is_long and shaping.order > best_order + _PATIENCE:
                 break
         if best is None:
             raise UncertifiableError(
@@ -585,7 +740,10 @@ class _Problem(ByContent):
 
         def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
             scaled = shaping.scaled(size)
-            shift = shift_behind(scaled, self.secret)
+            if isinstance(scaled, Autoregression):
+                shift = shift_behind_autoregression(scaled, self.secret)
+            else:
+                shift = shift_behind(scaled, self.secret)
             return (scaled, shift), shift / allowed
 
         guess = float_above(1 / allowed, 2)
@@ -719,6 +877,7 @@ class Responses(NamedTuple):
 
     columns: NDArray
     balls: tuple[slice, ...] = ()
+    windows: tuple[WindowResponse, ...] = ()
 
     @classmethod
     def of(cls, secret: SecretInputs, points: NDArray) -> Responses:
@@ -739,7 +898,22 @@ class Responses(NamedTuple):
             columns.append(response[:, :, list(index)])
             balls.append(slice(count, count + len(index)))
             count += len(index)
-        return cls(np.concatenate(columns, axis=2), tuple(balls))
+        windows = []
+        for window in secret.windows:
+            sizes = np.asarray(window.radii) * np.sqrt(window.events)
+            powers = points[:, None] ** -np.arange(window.longest)
+            own = response[:, :, list(window.columns)] * sizes
+            windows.append(WindowResponse(own, powers))
+        none = np.empty((*response.shape[:2], 0))
+        every = np.concatenate([none, *columns], axis=2)
+        return cls(every, tuple(balls), tuple(windows))
+
+    def through(self, change: Callable[[NDArray], NDArray]) -> Responses:
+        """Return the responses behind a linear map at each frequency."""
+        windows = []
+        for window in self.windows:
+            windows.append(replace(window, columns=change(window.columns)))
+        return Responses(change(self.columns), self.balls, tuple(windows))
 
     def forms(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
         """Return the columns' mean squares (K,), and each ball's mean Gram matrix."""
@@ -752,7 +926,12 @@ class Responses(NamedTuple):
 
     def largest_square(self, grid: FrequencyGrid) -> float:
         """Return the largest mean square of a move."""
-        return _largest(*self.forms(grid))
+        squares, forms = self.forms(grid)
+        for window in self.windows:
+            products = window.products(grid)
+            values, _ = largest_signs(products, np.ones((1, len(products))))
+            squares = np.append(squares, values[0])
+        return _largest(squares, forms)
 
 
 def _largest(squares: NDArray, forms: list[NDArray]) -> float:
@@ -809,7 +988,7 @@ def best_spectrum(
             break
         scaled = multipliers * (squares / worst) ** power
         columns = responses.columns.copy()
-        for ball, form in zip(responses.balls, forms):
+        for ball, form in zip(responses.balls, forms, strict=True):
             sizes = np.sqrt(multipliers[ball])
             weighted = form / worst * np.outer(sizes, sizes)
             values, axes = np.linalg.eigh(weighted)
@@ -832,6 +1011,35 @@ def best_spectrum(
     if responses.balls:
         multipliers = multipliers[: responses.balls[0].start]
     return BestSpectrum(spectrum, min(bound**2, least), multipliers)
+
+
+def best_for_windows(
+    grid: FrequencyGrid,
+    weight: NDArray,
+    responses: Responses,
+    gap: float,
+    enough: float = np.inf,
+) -> BestSpectrum:
+    """Return the spectrum of least mean tr(W S) that hides changes of any shape.
+
+    The search ends at a bound of ``enough``.
+    """
+    root, safe_root, inverse_root = _hermitian_roots(weight)
+    priced = responses.through(partial(np.matmul, safe_root))
+    of_balls = np.zeros(priced.columns.shape[2], bool)
+    for ball in priced.balls:
+        of_balls[ball] = True
+    problem = WindowProblem(
+        grid,
+        priced.columns[:, :, ~of_balls],
+        priced.windows,
+        tuple(priced.columns[:, :, ball] for ball in priced.balls),
+    )
+    found = problem.solve(gap, enough)
+    bound = problem.bound(found.weights, root @ inverse_root)
+    spectrum = inverse_root @ found.middle @ inverse_root
+    cost = float(grid.mean(np.einsum("kij,kji->k", weight, spectrum)))
+    return BestSpectrum(spectrum, min(bound, cost), found.weights.singles)
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:

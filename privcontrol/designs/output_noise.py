@@ -22,16 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._figures import AxesLike
-from ..core._linalg import Seed, float_above, positive_number
-from ..core._objects import Saved, helpful_arguments, html_table, write
 from ..core.adjacency import Adjacency
-from ..core.budget import PrivacyBudget
-from ..core.design import NoiseDesign, universal_share
-from ..core.errors import PrivacyError
-from ..core.guarantee import PrivacyGuarantee, Scope, shown
-from ..core.loss import PrivacyLoss, by_kind, composed
 from ..core.mechanism import Mechanism
-from ..core.record import Curator, Record, curated, of_run, record
+from ..core.noise import family_of
+from ..core.query_design import NoiseDesign
 from ..noise.iosystem import (
     create_noise_iosystem,
     entering,
@@ -48,11 +42,23 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
-from ..noise.shift import World, certify, grid_shift
+from ..noise.shift import NO_BOUND, World, certify, grid_shift
+from ..noise.within import Room
+from ..numerics.arguments import helpful_arguments
+from ..numerics.checks import Seed, positive_number
+from ..numerics.errors import PrivacyError
+from ..numerics.labels import html_table
+from ..numerics.linalg import float_above
+from ..numerics.saved import Saved, write
+from ..privacy.budget import PrivacyBudget
+from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
+from ..privacy.horizon import horizon_of
+from ..privacy.loss import PrivacyLoss, by_kind, composed
+from ..privacy.record import Curator, Record, curated, of_run, record
 from ..regions.region import region_of
 from ..secrets.disturbance import query_of
-from ..secrets.manifold import RUN_ASSUMPTIONS
-from ..systems.linear import Plant
+from ..secrets.trajectory import RUN_ASSUMPTIONS
+from ..systems.varying import plant_of
 from .request import Models, joined
 
 #: Relative rounding of a factor that is kept as it was given.
@@ -77,6 +83,8 @@ class OutputNoise(SummedNoise, Saved):
     ----------
     plant : control.StateSpace
         What the noise was designed for; ``plant_data`` has the same, read-only.
+    kept : Bound or None
+        What the noise never leaves, see ``bound`` of `design_output_noise`.
     horizon : int or inf
         Number of samples T that the guarantee covers. Noise without a horizon starts in its
         stationary law. Its `stream` never ends, `sample` takes the number of samples, and
@@ -130,6 +138,8 @@ class OutputNoise(SummedNoise, Saved):
         if self.request is not None:  # of which all words follow
             kept = ("loss", "releases", "quoted_delta")
             saved["guarantee"] = {name: getattr(promise, name) for name in kept}
+        if self.kept is not None:
+            saved["kept"] = self.kept
         return {"plant": self.plant_data, **saved}
 
     @classmethod
@@ -151,6 +161,27 @@ class OutputNoise(SummedNoise, Saved):
     @property
     def plant(self) -> ct.StateSpace:
         return self.plant_data.statespace()
+
+    @property
+    def bound(self) -> NDArray | None:
+        """What the noise at each output (p,) never passes, None for other noise.
+
+        It is infinite at outputs without one.
+        """
+        return None if self.kept is None else self.kept.limits
+
+    @property
+    def leak(self) -> float:
+        """The probability with which noise within a bound may tell the secret, or zero."""
+        return self.guarantee.loss.failure if self.kept is not None else 0.0
+
+    @property
+    def acceptance(self) -> float:
+        """The probability at least that a draw is within the bound, or one.
+
+        A draw is a life, or a block of a run of any length.
+        """
+        return 1.0 if self.kept is None else Room.of(self.parts, self.kept).acceptance
 
     @property
     def factor(self) -> NDArray | None:
@@ -243,6 +274,11 @@ class OutputNoise(SummedNoise, Saved):
             If the noise records no adjacency, or is independent Laplace noise with
             a budget of its own for several models.
         """
+        if self.kept is not None:
+            raise ValueError(
+                "with_std: noise within a bound leaks another share at another size; "
+                "design it again"
+            )
         gain = positive_number(std, "std") / float(self.std.max())
         if not 1e-100 < gain < 1e100:
             raise ValueError(
@@ -274,18 +310,16 @@ class OutputNoise(SummedNoise, Saved):
         guarantee = replace(self.guarantee, loss=loss)
         tangent = old.tangent_factor
         lower_bound = old.lower_bound * gain**2
-        is_universal = not math.isnan(old.universal_bound)
-        share = universal_share(loss.gdp) if is_universal else math.nan
         design = replace(
             old,
             mechanism=Mechanism(
-                old.mechanism.query, noise_of_run(parts, self.horizon, self.family)
+                old.mechanism.query, noise_of_run(parts, self.samples, self.family)
             ),
             guarantee=guarantee,
             cost=old.cost * gain**2,
             lower_bound=lower_bound,
             tangent_factor=None if tangent is None else tangent * gain,
-            universal_bound=lower_bound * share,
+            budget=budget,
         )
         request = replace(request, budget=budget)
         return replace(
@@ -314,7 +348,7 @@ class OutputNoise(SummedNoise, Saved):
                 "noise.covariance(t, s) has its covariances, and "
                 "create_noise_iosystem(noise) passes its samples through a unit gain"
             )
-        if self.horizon != math.inf:
+        if self.horizon.ends:
             return create_noise_iosystem(self)
         return ct.ss(
             *model.matrices,
@@ -368,7 +402,7 @@ class OutputNoise(SummedNoise, Saved):
             f"{shown(self.guarantee.epsilon(delta))} at "
             f"\N{GREEK SMALL LETTER DELTA} = {shown(delta)}"
         )
-        if self.horizon == math.inf:
+        if not self.horizon.ends:
             return plot_spectrum(self, title, ax, loop, time_unit, units)
         return plot_samples(self, title, samples, rng, ax, time_unit, units)
 
@@ -386,7 +420,8 @@ class OutputNoise(SummedNoise, Saved):
         Parameters
         ----------
         models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
-            Plants with the nominal plant's outputs and sampling time, and its state and
+            A plant that varies is a list of StateSpaces, and several are a list of lists;
+            for noise of such a plant one list is one model. Plants with the nominal plant's outputs and sampling time, and its state and
             input labels as far as the adjacency names them. The nominal plant is covered
             only if it is among them. For a box and a polytope the result is an upper bound.
         adjacency : Adjacency or list of Adjacency, optional
@@ -426,15 +461,18 @@ class OutputNoise(SummedNoise, Saved):
         region = region_of(models)
         plants = []
         if region is None:
+            horizon = self.guarantee.scope.horizon or self.horizon
             several = models if isinstance(models, (list, tuple)) else [models]
-            plants = [Plant.of(model) for model in several]
+            if self.plant_data.varies and isinstance(several[0], ct.StateSpace):
+                several = [models]  # a list is one model, as the plant is
+            plants = [plant_of(model, horizon, name="models") for model in several]
             if not plants:
                 raise ValueError("models: expected at least one plant")
         for plant in plants if region is None else [region.plant_data]:
             plant.check_outputs_of(self.plant_data, "models")
         # infinite for noise without a horizon
-        horizon = self.guarantee.scope.horizon or self.horizon
-        world = World(tuple(plants), horizon, region, _resolution_of(self))
+        horizon = horizon_of(self.guarantee.scope.horizon or self.horizon)
+        world = World(tuple(plants), horizon, region, _resolution_of(self), self.kept)
         loss = certify(self.parts, secret, world, self.family)
         scope = _scope_of(self, secret)
         clauses: Sequence[str] = (model_clause(len(plants)),)
@@ -486,7 +524,7 @@ class OutputNoise(SummedNoise, Saved):
     def _repr_html_(self) -> str:
         """Return the noise and its guarantee as tables for notebooks."""
         stds = []
-        for name, std in zip(self.plant_data.outputs, self.std):
+        for name, std in zip(self.plant_data.outputs, self.std, strict=True):
             stds.append(f"{name}: {std:.4g}")
         rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
         return html_table(rows) + self.guarantee._repr_html_()
@@ -544,7 +582,7 @@ def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
             "was designed for; design it for this one"
         )
     clauses = () if noise.request is None else noise.request.clauses
-    manifold = query_of(noise.plant_data, noise.horizon, adjacency).manifold
+    manifold = query_of(noise.plant_data, noise.samples, adjacency).manifold
     return Scope.of(adjacency, manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
 
 
@@ -573,11 +611,13 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
     Noise that does not cover a full step at every output and sample keeps its promise for
     a sensor that does not round, and the guarantee says so.
     """
+    if noise.kept is not None:
+        raise PrivacyError(NO_BOUND)
     promise = noise.guarantee
     scope = promise.scope
     grid = ", ".join(f"{step:g}" for step in steps)
     loss = None
-    if scope.horizon == noise.horizon and noise.horizon != math.inf:
+    if noise.horizon.ends and noise.horizon == scope.horizon:
         loss = _loss_on_grid(noise, steps)
     if loss is None:
         scope = replace(
@@ -598,5 +638,5 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
         return None
     own = by_kind(noise.guarantee.loss)[0]
     size = own.gdp if noise.family == "gaussian" else own.epsilon(0.0)
-    loss = noise.law.loss_of_size(float_above(size + grid, 2))
+    loss = family_of(noise.family).loss_of_size(float_above(size + grid, 2))
     return _beside_miss(noise.guarantee, loss)

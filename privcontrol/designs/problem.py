@@ -12,21 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import EPS, RationalMatrix, rational_matrix, real_array
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
-from ..core.budget import scale_to_budget
-from ..core.design import NoiseDesign, quoted, universal_share
-from ..core.ellipsoid import weight_root
-from ..core.errors import PrivacyError, UncertifiableError
-from ..core.guarantee import PrivacyGuarantee, Scope
-from ..core.loss import PrivacyLoss, worst_moves
 from ..core.manifold import AffineManifold, Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
+from ..core.query_design import NoiseDesign, PricedByShape, quoted
 from ..noise.parts import (
     Filtered,
     NoisePart,
@@ -39,16 +34,26 @@ from ..noise.parts import (
 )
 from ..noise.repetition import further_changes
 from ..noise.shift import certify, shift_of_resolution
+from ..numerics.balls import RationalMatrix, rational_matrix
+from ..numerics.checks import real_array
+from ..numerics.ellipsoid import weight_root
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import EPS
+from ..privacy.budget import PrivacyBudget, scale_to_budget
+from ..privacy.guarantee import PrivacyGuarantee, Scope
+from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.disturbance import query_of
-from ..secrets.manifold import (
-    RUN_ASSUMPTIONS,
+from ..secrets.secret import as_secret
+from ..secrets.trajectory import (
+    PUBLIC_LOOP,
     PlantQuery,
     TrajectoryManifold,
     trajectory_manifold,
 )
-from ..secrets.secret import as_secret
-from ..systems.linear import LinearSystem, Plant, frequency_response
+from ..systems.linear import LinearSystem, Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
+from ..systems.transitions import reached_of_run
+from ..systems.varying import VaryingPlant
 from .output_noise import OutputNoise, model_clause, with_miss
 from .request import Request
 
@@ -94,11 +99,12 @@ class DesignProblem:
 
         The squares of its entries add up to the cost.
         """
-        return weight_root_of(self.weight, len(self.plant.C), self.horizon)
+        return weight_root_of(self.weight, self.plant.output_count, self.horizon)
 
     @property
     def horizon(self) -> int:
-        return self.request.horizon
+        """Number of samples T; a ``ValueError`` for noise without a horizon."""
+        return self.request.horizon.count()
 
     @cached_property
     def family(self) -> type[Noise]:
@@ -128,11 +134,21 @@ class DesignProblem:
         """The nominal plant and all models. Moves must be hidden under each of them."""
         return self.request.plants(self.plant)
 
+    @property
+    def varies(self) -> bool:
+        """Return whether one of the plants varies from sample to sample."""
+        return any(plant.varies for plant in self.plants)
+
+    @cached_property
+    def budget(self) -> PrivacyBudget:
+        """What the noise may spend, without what the region's miss takes."""
+        return self.request.budget_left
+
     @cached_property
     def allowed(self) -> float:
         """The largest shift that the budget allows to a move."""
         request = self.request
-        shift = self.family.allowed_shift(request.budget, request.releases)
+        shift = self.family.allowed_shift(self.budget, request.releases)
         if not 1 / _LARGEST_SHIFT < shift < _LARGEST_SHIFT:
             raise UncertifiableError(
                 f"budget: it allows a shift of {shift:.3g}, and double precision cannot "
@@ -144,7 +160,7 @@ class DesignProblem:
     def floor_std(self) -> NDArray:
         """Standard deviations (p,) of the white floor, zero without one."""
         if self.request.floor is None:
-            return np.zeros(len(self.plant.C))
+            return np.zeros(self.plant.output_count)
         return self.request.floor
 
     @cached_property
@@ -182,7 +198,7 @@ class DesignProblem:
         """Return how many times too small noise of a loss is."""
         if self.is_radial:
             return 1.0  # their sizes miss a budget by rounding only
-        shift = loss.gdp if self.family.shift_norm == 2 else loss.pure
+        shift = loss.shift if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
     def cost(self, columns: NDArray) -> float:
@@ -191,7 +207,7 @@ class DesignProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class StationaryDesign:
+class StationaryDesign(PricedByShape):
     """Noise without a horizon as it is realised, with its certificate.
 
     ``response`` is the plant where the shaped noise enters it with the secret, and None
@@ -205,6 +221,9 @@ class StationaryDesign:
     cost: float  # of a sample in the stationary law, in the mean
     lower_bound: float  # of the mean cost of any Gaussian noise of this shift
     multipliers: NDArray = field(default_factory=lambda: np.zeros(0))  # prove the bound
+    shapes: Callable[[], dict[str, NDArray]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def part(self) -> Filtered:
@@ -229,7 +248,9 @@ class Proposal:
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
     of any such noise, NaN if it is unknown. ``filtered`` says all that of noise that is a
     linear system. ``gap`` is the relative distance to the bound of the part of the noise
-    that the ``gap`` of a request is about, zero of other noise.
+    that the ``gap`` of a request is about, zero of other noise. ``unit_bound`` is, of noise
+    that is not Gaussian, the least cost of Gaussian noise that hides moves with a shift of
+    one.
     """
 
     parts: tuple[NoisePart, ...]
@@ -237,6 +258,7 @@ class Proposal:
     lower_bound: float = math.nan
     filtered: StationaryDesign | None = None
     gap: float = 0.0
+    unit_bound: float = math.nan
 
     @property
     def bound(self) -> float:
@@ -252,6 +274,22 @@ class Proposal:
             design = replace(design, lower_bound=known)
         return replace(self, lower_bound=known, filtered=design)
 
+    def scaled(self, gain: float) -> Proposal:
+        """Return all of the noise ``gain`` times as large, with the bound of its shift."""
+        parts = tuple(part.scaled(gain) for part in self.parts)
+        cost, bound = self.cost * gain**2, self.lower_bound * gain**2
+        filtered = self.filtered
+        if filtered is not None:
+            filtered = replace(
+                filtered,
+                shaping=filtered.shaping.scaled(gain),
+                cost=filtered.cost * gain**2,
+                lower_bound=filtered.lower_bound * gain**2,
+            )
+        return replace(
+            self, parts=parts, cost=cost, lower_bound=bound, filtered=filtered
+        )
+
     def grown(self, gain: float) -> Proposal:
         """Return the noise ``gain`` times as large, beside a floor that keeps its size."""
         parts = []
@@ -266,13 +304,9 @@ class Proposal:
         return replace(self, parts=tuple(parts), cost=cost, filtered=filtered)
 
 
-def finished(problem: DesignProblem, sized: Proposal, request: Request) -> OutputNoise:
-    """Return output noise with the guarantee that its parts are certified to keep.
-
-    ``request`` is the user's, of which the problem may leave out the probability that the
-    region misses the plant.
-    """
-    plant = problem.plant
+def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
+    """Return output noise with the guarantee that its parts are certified to keep."""
+    plant, request = problem.plant, problem.request
     sized, loss = _within_budget(problem, sized)
     guarantee = promised(plant, request, sized.parts, loss)
     known = math.nan if is_covered(request.adjacency) else sized.lower_bound
@@ -281,12 +315,9 @@ def finished(problem: DesignProblem, sized: Proposal, request: Request) -> Outpu
         bound = (
             math.nan if is_covered(request.adjacency) else sized.filtered.lower_bound
         )
-        design = replace(sized.filtered, shift=loss.gdp, lower_bound=bound)
+        design = replace(sized.filtered, shift=loss.shift, lower_bound=bound)
     else:
-        universal = math.nan
         bound = min(known, sized.cost)  # above by rounding, or NaN
-        if problem.law == "gaussian" and not problem.floor_std.any():
-            universal = bound * universal_share(loss.gdp)
         noise = noise_of_run(sized.parts, problem.horizon, problem.law)
         structured = PartSum(sized.parts).part(Structured)
         design = NoiseDesign(
@@ -296,17 +327,32 @@ def finished(problem: DesignProblem, sized: Proposal, request: Request) -> Outpu
             bound,
             _attained(problem, loss),
             None if structured is None else structured.factor,
-            universal,
+            unit_bound=_unit_bound(problem, sized, bound),
+            budget=problem.budget,
+            releases=request.releases,
         )
     return OutputNoise(
         plant,
-        problem.horizon,
+        request.horizon,
         problem.law,
         sized.parts,
         guarantee,
         design,
         request,
+        kept=request.bound,
     )
+
+
+def _unit_bound(problem: DesignProblem, sized: Proposal, bound: float) -> float:
+    """Return the least cost of Gaussian noise that hides moves with a shift of one.
+
+    NaN where it is not known, or something else is part of every noise.
+    """
+    if problem.floor_std.any() or is_covered(problem.request.adjacency):
+        return math.nan
+    if problem.law == "gaussian":
+        return bound * problem.allowed**2 * (1 - 1e-15)
+    return sized.unit_bound
 
 
 def _within_budget(
@@ -321,7 +367,7 @@ def _within_budget(
     def evaluated(gain: float) -> tuple[tuple[Proposal, PrivacyLoss], float]:
         grown = sized if gain == 1 else sized.grown(gain)
         loss = problem.certify(grown.parts)
-        if loss.released(request.releases).satisfies(request.budget):
+        if loss.released(request.releases).satisfies(problem.budget):
             return (grown, loss), 1.0
         least = _RADIAL_STEP if problem.is_radial else EPS
         excess = max(problem.excess(loss), 1 + least)
@@ -385,7 +431,7 @@ def promised(
     in the loss.
     """
     data: AffineManifold | EndlessData
-    if request.horizon == math.inf:
+    if not request.horizon.ends:
         data = EndlessData(plant)
     else:
         data = query_of(plant, request.horizon, request.adjacency).manifold
@@ -394,14 +440,15 @@ def promised(
         data,
         assumptions=(
             *_of_plant(request, parts),
-            *_of_run(request),
+            request.horizon.drawn,
+            PUBLIC_LOOP,
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
         further=_of_other_plants(request, parts),
         models=request.fingerprints(plant),
     )
-    designed_for = request.without_miss().budget
+    designed_for = request.budget_left
     changes = None
     if request.region is None and request.family.endswith("gaussian"):
         plants = request.plants(plant)
@@ -432,24 +479,14 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     if request.region is not None:
         return tuple(request.region.clauses)
     matrices = "A and C"
-    if request.horizon == math.inf or is_dense(request.adjacency):
+    if not request.horizon.ends or is_dense(request.adjacency):
         matrices = "A, B and C"
     count = len(request.models)
     if not count:
         return (f"{matrices} exact",)
-    if request.horizon == math.inf:
+    if not request.horizon.ends:
         return (model_clause(count + 1, "", matrices),)
     return (model_clause(count, "the nominal plant or of ", matrices),)
-
-
-def _of_run(request: Request) -> tuple[str, ...]:
-    """Return what is taken for granted of the run."""
-    if request.horizon < math.inf:
-        return RUN_ASSUMPTIONS
-    return (
-        "the noise never begun again (k new beginnings count as k + 1 releases)",
-        RUN_ASSUMPTIONS[1],
-    )
 
 
 def _caveats(
@@ -465,7 +502,7 @@ def _caveats(
         return tuple(caveats)
     for part in parts:
         if isinstance(part, Structured):
-            exact = uncovered(plant, request.horizon, part.factor)
+            exact = uncovered(plant, request.horizon.count(), part.factor)
             if isinstance(part, Radial) and part.bound < math.inf:
                 return (*exact, _EXCLUDED)
             return exact
@@ -499,7 +536,7 @@ def _leaves_bare(part: Filtered) -> bool:
 
 def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     """Return what such noise does not hide under plants that it is not designed for."""
-    endless = request.horizon == math.inf
+    endless = not request.horizon.ends
     is_iid = request.family.startswith("iid-") and not endless
     has_floor = any(isinstance(part, White) for part in parts)
     of_region = request.region is not None and (has_floor or request.drawn_afresh)
@@ -515,9 +552,7 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
 
     States are named if the outputs tell them, exactly, and no noise reaches them.
     """
-    noisy = factor.any(axis=1)
-    for _ in range(plant.order):
-        noisy = noisy | (plant.A != 0)[:, noisy].any(axis=1)
+    noisy = _reached(plant, horizon, np.any(factor, axis=1))
     seen = told_directions(plant, horizon)
     if seen is None:
         return (NOT_FREE,)
@@ -527,7 +562,7 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
         axis = rational_matrix(np.eye(plant.order)[[k]])
         if RationalMatrix(seen.table() + axis.table()).rank() == rank:
             told.append(plant.states[k])
-    if np.array_equal(plant.A @ factor, factor):  # one offset for the whole horizon
+    if _stands_still(plant, factor):  # one offset for the whole horizon
         told.append("all differences over time")
     sizes = np.linalg.norm(factor, axis=1)
     shape = factor[sizes > 0] / sizes[sizes > 0, None]
@@ -543,6 +578,20 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     else:
         return (NOT_FREE,)
     return (what, NOT_FREE)
+
+
+def _reached(plant: Plant, horizon: int, noisy: NDArray) -> NDArray:
+    """Return the mask (n,) of states that noise in some first states reaches."""
+    if isinstance(plant, VaryingPlant):
+        return reached_of_run(plant, noisy, horizon)
+    return reached_states(plant.A != 0, noisy)
+
+
+def _stands_still(plant: Plant, factor: NDArray) -> bool:
+    """Return whether the noise's state stays the same, exactly."""
+    if isinstance(plant, VaryingPlant):
+        return all(np.array_equal(A @ factor, factor) for A in plant.along[0])
+    return np.array_equal(plant.A @ factor, factor)
 
 
 # -- the price of noise ------------------------------------------------------------------
@@ -585,7 +634,10 @@ def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> floa
 def price_of(weight: Weight, outputs: int) -> LinearSystem:
     """Return H with the cost |H gamma|^2, from prices of one sample or a loop."""
     if isinstance(weight, Pricing):
-        return weight.noise_weight(math.inf)
+        found = weight.noise_weight(math.inf)
+        if isinstance(found, ct.StateSpace):  # of a weight that is no loop
+            return LinearSystem(found.A, found.B, found.C, found.D)
+        return found
     if weight is None:
         return LinearSystem.gain(np.eye(outputs))
     prices = real_array(weight, "weight")

@@ -26,13 +26,13 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import float_above
-from ..core._progress import piece
-from ..core.budget import PrivacyBudget, scale_to_budget
-from ..core.errors import PrivacyError, UncertifiableError
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import float_above
+from ..numerics.progress import piece
+from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (
@@ -242,9 +242,11 @@ class _Task:
                 "models=box.corners(), or a finite horizon"
             )
         vertices = request.region.plants(request.adjacency)
-        for vertex, secret in zip(vertices, secrets_of(request.adjacency, vertices)):
+        for vertex, secret in zip(
+            vertices, secrets_of(request.adjacency, vertices), strict=True
+        ):
             forgets = spectral_radius(secret.system) < 1
-            if request.horizon == math.inf and not forgets:
+            if not (request.horizon.ends or forgets):
                 raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
             secrets.append(secret)
         return cls(problem, tuple(secrets))
@@ -294,20 +296,20 @@ class _Task:
     def _price(self) -> LinearSystem:
         """The price of noise for its shape; one for all outputs if it has no end."""
         try:
-            return price_of(self.problem.weight, len(self.plant.C))
+            return price_of(self.problem.weight, self.plant.output_count)
         except (ValueError, PrivacyError):
-            if self.request.horizon == math.inf:
+            if not self.request.horizon.ends:
                 raise
-            return LinearSystem.gain(np.eye(len(self.plant.C)))
+            return LinearSystem.gain(np.eye(self.plant.output_count))
 
     def candidates(self) -> Iterator[Candidate]:
         """Noise of any size: white, filtered, or with the secret through the plant.
 
         A floor that was asked for is never smaller than that.
         """
-        stationary = self.request.horizon == math.inf
+        stationary = not self.request.horizon.ends
         kept: Candidate = ()
-        raised: Candidate = ((White(np.ones(len(self.plant.C))), 0.0, math.inf),)
+        raised: Candidate = ((White(np.ones(self.plant.output_count)), 0.0, math.inf),)
         if self.request.floor is not None:
             floor = White(self.request.floor)
             kept = ((floor, 1.0, 1.0),)
@@ -398,13 +400,13 @@ class _Task:
     def cost(self, parts: tuple[NoisePart, ...]) -> float:
         """The cost of noise, that of a sample if it has no end."""
         problem = self.problem
-        horizon = problem.horizon
-        if horizon == math.inf:
+        if not self.request.horizon.ends:
             price = self._price()
             models: Any = [part.model for part in parts]
             return sum(
                 float(impulse_energies(price.after(model)).sum()) for model in models
             )
+        horizon = problem.horizon
         cost = 0.0
         for part in parts:
             cost += white_cost(problem, np.tile(part.white, horizon))
@@ -416,14 +418,14 @@ class _Task:
     def _noise(self, parts: tuple[NoisePart, ...]) -> Proposal:
         """Return what is known of noise."""
         cost = self.cost(parts)
-        if self.request.horizon == math.inf and isinstance(parts[0], White):
+        if not self.request.horizon.ends and isinstance(parts[0], White):
             filtered = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
             parts = (filtered, *parts[1:])
         first = parts[0]
         if not isinstance(first, Filtered):
             return Proposal(parts, cost)
         bound = math.nan
-        if self.request.horizon == math.inf:
+        if not self.request.horizon.ends:
             # every one is a bound, since all of these plants are to be covered
             bounds = [shaped.lower_bound for shaped in self.shapes]
             bound = max(bounds, default=math.nan)
@@ -464,10 +466,11 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         )
     standing = replace(problem, request=request.standing)
     is_covered = is_dense(request.adjacency) and request.factor is None
-    outputs = len(problem.plant.C)
+    outputs = problem.plant.output_count
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
     with piece(0, 3 if in_region else 1):
-        nominal = replace(problem, request=replace(request, models=(), region=None))
+        alone = replace(request, models=(), region=None, budget=request.budget_left)
+        nominal = replace(problem, request=alone)
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:

@@ -10,34 +10,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
+from ..core.adjacency import Adjacency
+from ..core.ball_noise import RADIAL_LAWS
+from ..core.noise import FAMILIES
+from ..noise.parts import SummedNoise
+from ..noise.shift import World
+from ..noise.within import Bound
+from ..numerics.checks import (
+    LARGEST_SIZE,
     instance_of,
     one_of,
     positive_integer,
     positive_number,
     real_array,
 )
-from ..core._objects import CheckedFields, Saved
-from ..core.adjacency import Adjacency
-from ..core.ball_noise import RADIAL_LAWS
-from ..core.budget import PrivacyBudget, checked_budget
-from ..core.errors import PrivacyError, warn_user
-from ..core.loss import PrivacyLoss, by_kind
-from ..core.noise import FAMILIES
-from ..noise.parts import SummedNoise
-from ..noise.shift import World
+from ..numerics.errors import PrivacyError, warn_user
+from ..numerics.objects import CheckedFields
+from ..numerics.saved import Saved
+from ..privacy.budget import PrivacyBudget, checked_budget
+from ..privacy.horizon import Horizon, horizon_of
+from ..privacy.loss import PrivacyLoss, by_kind
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import JointAdjacency
 from ..secrets.modes import Mode, growing_mode, modes
-from ..secrets.secret import as_secret
-from ..systems.linear import Plant
+from ..secrets.secret import all_responses, as_secret
+from ..systems.linear import Plant, spectral_radius
+from ..systems.varying import Plants, VaryingPlant, plant_of
 
 _FAMILIES = (*FAMILIES, *(f"iid-{name}" for name in FAMILIES), *RADIAL_LAWS)
 
@@ -49,11 +53,13 @@ _LOOKED_AT = 2000
 #: Spectral radius from which on a plant counts as unstable. Double integrators have one of
 #: 1 + 1e-8 by rounding.
 _UNSTABLE = 1 + 1e-6
+#: Relative distances from an optimum below it are rounding.
+_SMALLEST_GAP = 1e-12
 #: Numbers of responses that a look at effects holds at once.
 _MOST_EFFECTS = 10_000_000
 
 #: What ``models`` may be.
-Models = Sequence[ct.StateSpace] | PlantRegion | IdentifiedPlant | str | None
+Models = Sequence[Plants] | PlantRegion | IdentifiedPlant | str | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Request(Saved, CheckedFields):
     ``max_std``, checked. Those that are about a plant come by `of_plant`.
     """
 
-    horizon: Any  # an integer, or inf
+    horizon: Horizon
     budget: PrivacyBudget
     adjacency: Adjacency
     family: str = "gaussian"
@@ -77,19 +83,23 @@ class Request(Saved, CheckedFields):
     order: int | None = None
     gap: float = 0.01
     scale: bool = False  # whether a factor is scaled to the budget exactly
+    bound: Bound | None = None  # what the noise never leaves
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if self.bound is None:  # so a file says nothing of what it does not have
+            del saved["bound"]
+        return saved
 
     def __post_init__(self) -> None:
         one_of(self.family, "family", _FAMILIES)
         checked_budget(self.budget)
-        horizon = self.horizon
-        is_endless = isinstance(horizon, (float, np.floating)) and horizon == math.inf
-        if not is_endless:
-            horizon = positive_integer(horizon, "horizon")
-            if self.order is not None:
-                raise ValueError(
-                    "order: noise of a given order is designed without a horizon; pass "
-                    "horizon=np.inf, or leave order out"
-                )
+        horizon = horizon_of(self.horizon)
+        if horizon.ends and self.order is not None:
+            raise ValueError(
+                "order: noise of a given order is designed without a horizon; pass "
+                "horizon=np.inf, or leave order out"
+            )
         order = self.order
         if order is not None and not (isinstance(order, int) and order == 0):
             order = positive_integer(order, "order")
@@ -99,7 +109,7 @@ class Request(Saved, CheckedFields):
             adjacency=joined(self.adjacency),
             releases=positive_integer(self.releases, "releases"),
             order=order,
-            gap=positive_number(self.gap, "gap"),
+            gap=_checked_gap(self.gap),
         )
 
     def of_plant(
@@ -114,7 +124,13 @@ class Request(Saved, CheckedFields):
         scale: bool,
     ) -> Request:
         """Return the request with arguments that are about a plant, checked."""
-        covered, region = _checked_models(models, plant)
+        covered, region = _checked_models(models, plant, self.horizon)
+        if not self.horizon.ends and any(each.varies for each in (plant, *covered)):
+            raise ValueError(
+                "horizon: noise without one is a system that stays the same, and a list of "
+                "plants varies; pass the number of samples of a run, with period=... for a "
+                "list that begins again"
+            )
         if scale and factor is None and covariance is None:
             raise ValueError(
                 "scale: it is about your own factor or covariance; pass one of them, or "
@@ -135,8 +151,11 @@ class Request(Saved, CheckedFields):
         """Probability that the region does not hold, zero without one."""
         return 0.0 if self.region is None else self.region.miss
 
-    def without_miss(self) -> Request:
-        """Return the request without the part of delta that its region's miss takes.
+    @property
+    def budget_left(self) -> PrivacyBudget:
+        """The budget without the part of delta that the region's miss takes.
+
+        Noise is designed for it, and `promised` adds the miss to what the noise leaves.
 
         Raises
         ------
@@ -144,9 +163,9 @@ class Request(Saved, CheckedFields):
             If it leaves nothing.
         """
         spent = self.releases * self.miss
-        if not spent:
-            return self
         budget = self.budget
+        if not spent:
+            return budget
         delta = budget.delta or 0.0
         if budget.gdp is not None or not delta > spent:
             raise ValueError(
@@ -155,12 +174,12 @@ class Request(Saved, CheckedFields):
                 "less often (of an identified plant, with a higher confidence)"
             )
         left = float(np.nextafter(delta - spent, 0.0))
-        return replace(self, budget=PrivacyBudget(epsilon=budget.epsilon, delta=left))
+        return PrivacyBudget(epsilon=budget.epsilon, delta=left)
 
     @property
     def allowed_shift(self) -> float:
         """The largest privacy shift that the budget allows to Gaussian noise."""
-        return self.budget.shift(self.releases)
+        return self.budget_left.shift(self.releases)
 
     @property
     def has_models(self) -> bool:
@@ -174,7 +193,7 @@ class Request(Saved, CheckedFields):
     def world(self, nominal: Plant) -> World:
         """Return the runs and plants in which a promise for the request must hold."""
         plants = self.plants(nominal)
-        return World(plants, self.horizon, self.region, self.resolution)
+        return World(plants, self.horizon, self.region, self.resolution, self.bound)
 
     def fingerprints(self, nominal: Plant) -> list[str]:
         """Return those of the models that a guarantee for the request is about."""
@@ -185,10 +204,15 @@ class Request(Saved, CheckedFields):
     @property
     def clauses(self) -> tuple[str, ...]:
         """Return what the guarantee says about the sensor's grid."""
+        clauses: tuple[str, ...] = ()
+        if self.bound is not None:
+            clauses = (
+                "noise drawn again, never clipped, until it is within its bound",
+            )
         if self.resolution is None:
-            return ()
+            return clauses
         steps = ", ".join(f"{step:g}" for step in self.resolution)
-        return (f"readings on a grid of {steps}",)
+        return (*clauses, f"readings on a grid of {steps}")
 
     @property
     def drawn_afresh(self) -> bool:
@@ -197,7 +221,7 @@ class Request(Saved, CheckedFields):
         So it is for a plant that may vary, and for models without a horizon.
         """
         varies = self.region is not None and self.region.varying
-        return self.horizon == math.inf or (varies and not self.is_one)
+        return not self.horizon.ends or (varies and not self.is_one)
 
     @property
     def is_one(self) -> bool:
@@ -210,7 +234,7 @@ class Request(Saved, CheckedFields):
         if self.region is None:
             return self
         models = self.region.standing(self.adjacency)
-        return replace(self, region=None, models=models)
+        return replace(self, region=None, models=models, budget=self.budget_left)
 
 
 def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
@@ -226,13 +250,19 @@ def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:
 
 
 def _checked_models(
-    models: Models, nominal: Plant
+    models: Models, nominal: Plant, horizon: float
 ) -> tuple[tuple[Plant, ...], PlantRegion | None]:
     """Return plants with the nominal one's outputs, or a region around it."""
     if isinstance(models, str):
         one_of(models, "models", ("exact",))
         return (), None
     region = region_of(models)
+    if region is not None and nominal.varies:
+        raise ValueError(
+            "models: a region holds plants around one StateSpace, and covers every "
+            "sequence of them, got a list of plants as sys; pass the region with its "
+            "nominal plant, or lists of plants as models"
+        )
     if region is not None:
         region.check_holds(nominal)
         return (), region
@@ -243,7 +273,13 @@ def _checked_models(
             "models: expected a list of StateSpace, such as [sys] or box.corners(), "
             f"got {type(models).__name__}"
         )
-    plants = tuple(Plant.of(model) for model in models)
+    flat = [model for model in models if isinstance(model, ct.StateSpace)]
+    if nominal.varies and len(flat) > 1 and len(flat) == len(models):
+        raise ct.ControlArgument(
+            "models: expected lists of plants, one list for each model, since sys is a list, "
+            "got a list of plants; pass models=[that list] if it is one model"
+        )
+    plants = tuple(plant_of(model, horizon, name="models") for model in models)
     for plant in plants:
         plant.check_outputs_of(nominal, "models")
     return plants, None
@@ -251,19 +287,35 @@ def _checked_models(
 
 def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
     """Return sizes (p,) from one number or one per output, None if they are zero."""
-    outputs = len(plant.C)
+    outputs = plant.output_count
     sizes = real_array(value, name)
     if sizes.ndim == 0:
         size = positive_number(float(sizes), name, zero=True)
         if size == 0:
             return None
-        return real_array(np.full(outputs, size), name)
+        sizes = real_array(np.full(outputs, size), name)
     if sizes.shape != (outputs,) or not (sizes > 0).all():
         raise ValueError(
             f"{name}: expected one positive number, or {outputs} of them, one per output, "
             f"got shape {sizes.shape}"
         )
+    largest = float(sizes.max())
+    if LARGEST_SIZE < largest < math.inf:
+        raise ValueError(
+            f"{name}: expected sizes up to {LARGEST_SIZE:g}, got {largest:g}; choose "
+            "another unit"
+        )
     return sizes
+
+
+def _checked_gap(gap: object) -> float:
+    """Return a relative distance that doubles can show."""
+    size = positive_number(gap, "gap")
+    if size < _SMALLEST_GAP:
+        raise ValueError(
+            f"gap: expected at least {_SMALLEST_GAP:g}, got {size:g}; rounding hides less"
+        )
+    return size
 
 
 def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray | None:
@@ -300,7 +352,7 @@ def _checked_factor(
         )
     if factor is not None:
         shape = real_array(factor, "factor", ndim=2)
-        size = request.horizon * len(plant.C)
+        size = request.horizon * plant.output_count
         if len(shape) not in (plant.order, size):
             raise ValueError(
                 f"factor: expected S with {plant.order} rows, one per state, or Lambda "
@@ -385,7 +437,7 @@ def check_models(
     """
     horizon = request.horizon
     laplace = request.family.endswith("laplace")
-    if not request.has_models or laplace or horizon == math.inf:
+    if not (request.has_models and horizon.ends) or laplace:
         return
     if max_std is None:
         effects = effects_of(request.adjacency, plant, horizon, _LOOKED_AT)
@@ -393,22 +445,18 @@ def check_models(
     else:
         limits = _limits(max_std, plant)
     limits = np.where(limits > 0, limits, math.inf)
-    hidden = request.without_miss().allowed_shift
+    hidden = request.allowed_shift
     largest = hidden * math.sqrt(horizon * len(limits)) * (1 + 1e-6)
     for model in request.standing.models:
         for part in request.adjacency.parts:
-            inputs = as_secret(part).starting(model, horizon)
-            after = min(horizon, _LOOKED_AT) - inputs.longest
-            if after < 1:
-                continue
             with np.errstate(over="ignore", invalid="ignore"):
-                effects = inputs.effects(after)
+                effects = _first_effects(part, model, horizon)
                 ratios = effects / limits
             worst = int(ratios.argmax())
             if ratios[worst] <= largest:
                 continue
             way = "Narrow the models"
-            if np.abs(np.linalg.eigvals(model.A)).max() >= 1:
+            if not model.varies and np.abs(np.linalg.eigvals(model.A)).max() >= 1:
                 way = (
                     f"Its mode {growing_mode(model)} does not die out: close a local loop "
                     "around it (with_local_loop), narrow the models"
@@ -424,25 +472,39 @@ def check_models(
             )
 
 
+def _first_effects(part: Adjacency, model: Plant, horizon: int) -> NDArray:
+    """Return effects (p,) of a secret under a model, those of its first samples."""
+    if isinstance(model, VaryingPlant):
+        return _effects_along(part, model, horizon)
+    inputs = as_secret(part).starting(model, horizon)
+    after = min(horizon, _LOOKED_AT) - inputs.longest
+    return inputs.effects(after) if after > 0 else np.zeros(model.output_count)
+
+
 def effects_of(
-    adjacency: Adjacency, plant: Plant, horizon: float, samples: int
+    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int
 ) -> NDArray:
     """Return the largest effects (p,) of a secret on each output over some samples.
 
     They are those of n + 1 samples after the longest change, or more, for a plant with n
     states. Later ones, up to so many ``samples`` and the horizon, count without the growth
     of unstable modes: with a spectral radius rho > 1, A / rho takes the place of A. Moves
-    of data (x(0), ..., x(T - 1)) need the horizon T that they are of.
+    of data (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
+    they are those of n + 1 samples after each time at which the secret may move.
     """
+    if isinstance(plant, VaryingPlant):
+        parts = adjacency.parts
+        found = [_effects_along(part, plant, int(horizon)) for part in parts]
+        return np.max(found, axis=0)
     first = plant.order + 1
-    length = first if horizon == math.inf else int(horizon)
+    length = horizon.count_or(first)
     growth = growth_of(plant)
     found = []
     for part in adjacency.parts:
         secret = as_secret(part)
         inputs = secret.starting(plant, length)
         found.append(inputs.effects(first))
-        held = len(plant.C) * sum(len(moves.shapes) for moves in inputs.signals)
+        held = plant.output_count * sum(len(moves.shapes) for moves in inputs.signals)
         later = min(horizon, samples, _MOST_EFFECTS // max(held, 1)) - inputs.longest
         if not secret.enters_the_run:  # the impulse comes one sample before
             later += 1
@@ -453,8 +515,35 @@ def effects_of(
     return np.max(found, axis=0)
 
 
+def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArray:
+    """Return the largest effects (p,) of a secret on each output of a plant that varies."""
+    secret = as_secret(part)
+    if secret.enters_the_run:
+        found = all_responses(part, (plant,), horizon)
+        return found.effects.reshape(horizon, plant.output_count).max(axis=0)
+    times = np.arange(horizon) if secret.move_times is None else secret.move_times
+    now = np.asarray(times, dtype=int)
+    A, _, C, _ = plant.along
+    states = np.tile(secret.first_moves(plant, horizon), (len(now), 1, 1))
+    effects = np.zeros(plant.output_count)
+    for _ in range(plant.order + 1):
+        states, now = states[now < horizon], now[now < horizon]
+        if not now.size:
+            break
+        seen = np.abs(C[now] @ states).max(axis=(0, 2), initial=0.0)
+        effects = np.maximum(effects, seen)
+        states = A[now] @ states
+        now = now + 1
+    return effects
+
+
 def growth_of(plant: Plant) -> float:
-    """Return the spectral radius of an unstable plant, one of others and of integrators."""
+    """Return the spectral radius of an unstable plant, one of others and of integrators.
+
+    It is one of a plant that varies, too.
+    """
+    if plant.varies:
+        return 1.0
     radius = float(np.abs(np.linalg.eigvals(plant.A)).max(initial=0.0))
     return radius if radius > _UNSTABLE else 1.0
 
@@ -464,7 +553,7 @@ def _way_out(noise: SummedNoise) -> str:
     adjacency = noise.request.adjacency
     found: list[Mode] = []
     for part in adjacency.parts:
-        if noise.horizon != math.inf:
+        if noise.horizon.ends:
             found += modes(noise.plant_data, part, [noise.horizon])
     if found:
         worst = max(found, key=lambda mode: mode.sizes[-1])
@@ -475,8 +564,9 @@ def _way_out(noise: SummedNoise) -> str:
     if noise.request.region is not None:
         forgets = "forgets the secret slowly, or never under some of the models"
         narrower = ", narrow the models"
-    radius = np.abs(np.linalg.eigvals(noise.plant_data.A)).max()
-    if radius >= 1 or narrower:
+    growing = not noise.plant_data.varies
+    growing = growing and spectral_radius(noise.plant_data) >= 1
+    if growing or narrower:
         return (
             f"The mode {growing_mode(noise.plant_data)} {forgets}: close a local loop "
             f"around it (with_local_loop), shorten the horizon{narrower}, or raise the "
@@ -533,7 +623,7 @@ def _looser_budget(noise: SummedNoise, ratio: float) -> str:
     if noise.family != "gaussian":
         return f"epsilon = {loss.pure * ratio:.3g}"
     shift = loss.gdp * ratio
-    budget = request.without_miss().budget
+    budget = request.budget_left
     if budget.gdp is not None:
         return f"a budget of gdp = {shift:.3g}"
     epsilon = PrivacyLoss.gaussian(shift).epsilon(budget.delta)

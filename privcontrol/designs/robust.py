@@ -15,15 +15,15 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS
-from ..core._progress import piece
-from ..core.budget import scale_to_budget
-from ..core.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
-from ..core.errors import PrivacyError, UncertifiableError
 from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_shift
+from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import EPS
+from ..numerics.progress import piece
+from ..privacy.budget import scale_to_budget
 from ..secrets.hiding import structured_factor
-from ..secrets.manifold import trajectory_manifold
+from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 from .problem import DesignProblem, Proposal, white_cost
@@ -341,7 +341,7 @@ def covering_ellipsoid(
     cheapest = np.inf
     sharpness = max(_COARSE, tol / 4)
     for count in range(rounds):
-        chosen = [held, *(ball @ unit for ball, unit in zip(balls, units))]
+        chosen = [held, *(ball @ unit for ball, unit in zip(balls, units, strict=True))]
         with piece(count, _USUAL_ROUNDS):
             found = enclosing_ellipsoid(np.hstack(chosen), weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)

@@ -17,14 +17,15 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import float_above, rank_tolerance
-from ..core._progress import piece
-from ..core.design import ball_rate_of, cheapest_factor, truncation_of
-from ..core.errors import NotRealizableError, PrivacyError
+from ..core.query_design import ball_rate_of, cheapest_factor, truncation_of
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Radial, Structured, White
 from ..noise.shift import certified_shift, output_sizes, shift_of_resolution
-from ..secrets.hiding import TangentNoise, structured_factor
+from ..numerics.ellipsoid import Shape
+from ..numerics.errors import NotRealizableError, PrivacyError
+from ..numerics.linalg import float_above, rank_tolerance
+from ..numerics.progress import piece
+from ..secrets.hiding import structured_factor
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal, white_cost
@@ -41,10 +42,7 @@ def structured(problem: DesignProblem) -> Proposal:
     Models that share the column space of the noise make it larger.
     """
     family = problem.family
-    with piece(0, 2):
-        problem.moves  # noqa: B018 -- found once, and kept
-    with piece(1, 2):
-        tangent = tangent_noise(problem, problem.allowed)
+    tangent = tangent_noise(problem, problem.allowed)
     if problem.request.models:
         return of_all_models(problem, tangent.factor)
     part = Structured(problem.plant, tangent.factor)
@@ -53,10 +51,16 @@ def structured(problem: DesignProblem) -> Proposal:
     lower_bound = tangent.lower_bound
     # The bound of Laplace noise is for pure differential privacy, and one above the cost
     # says that the weight lost its digits.
-    is_pure = problem.request.budget.delta == 0
+    is_pure = problem.budget.delta == 0
     if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
         lower_bound = math.nan
-    return Proposal((part,), cost, lower_bound)
+    unit_bound = tangent.lower_bound * problem.allowed**2 / family.unit_variance
+    if problem.moves.is_ball:
+        unit_bound = problem.cost(
+            problem.plant.free_response(problem.moves.vectors, problem.horizon)
+        )
+    unit_bound *= 1 - 1e-12
+    return Proposal((part,), cost, lower_bound, unit_bound=unit_bound)
 
 
 def radial(problem: DesignProblem) -> Proposal:
@@ -65,23 +69,22 @@ def radial(problem: DesignProblem) -> Proposal:
     A shape of the request, such as that of a loop's optimum, is scaled to the budget.
     """
     shape = problem.request.factor
-    lower_bound = math.nan
-    with piece(0, 2):
-        problem.moves  # noqa: B018 -- found once, and kept
-    with piece(1, 2):
-        if shape is None:
-            tangent = tangent_noise(problem, 1.0)
-            shape, lower_bound = tangent.factor, tangent.lower_bound
-        else:
-            shape = shape * shift_of_shape(problem, shape)
+    unit_bound = math.nan
+    if shape is None:
+        tangent = tangent_noise(problem, 1.0)
+        shape, unit_bound = tangent.factor, tangent.lower_bound
+    else:
+        shape = shape * shift_of_shape(problem, shape)
     unit = unit_radial(problem, shape)
     size = 1 + 1e-12  # above the roundings of the shift
     part = replace(unit, factor=unit.factor * size)
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
     cost = part.law.unit_variance * problem.cost(factor)
     # the entries of Gaussian noise of this variance, times the shape
-    bound = radial_variance(problem, shape.shape[1]) * lower_bound * (1 - 1e-12)
-    return Proposal((part,), cost, math.nan if bound > cost else bound)
+    bound = radial_variance(problem, shape.shape[1]) * unit_bound * (1 - 1e-12)
+    if bound > cost:
+        bound = math.nan
+    return Proposal((part,), cost, bound, unit_bound=unit_bound)
 
 
 def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
@@ -89,9 +92,9 @@ def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
     request = problem.request
     dimension = shape.shape[1]
     if problem.law == "ball":
-        rate = ball_rate_of(request.budget, dimension, request.releases)
+        rate = ball_rate_of(problem.budget, dimension, request.releases)
         return Radial(problem.plant, shape / rate)
-    rate, radius = truncation_of(request.budget, dimension, request.releases)
+    rate, radius = truncation_of(problem.budget, dimension, request.releases)
     return Radial(problem.plant, shape / rate, rate * radius)
 
 
@@ -108,24 +111,26 @@ def shift_of_shape(problem: DesignProblem, shape: NDArray) -> float:
     return certified_shift(parts, adjacency, problem.plants, problem.horizon).value
 
 
-def tangent_noise(problem: DesignProblem, allowed: float) -> TangentNoise:
+def tangent_noise(problem: DesignProblem, allowed: float) -> Shape:
     """S of the least cost that hides every move with a shift of ``allowed``."""
     family = problem.family
-    moves = problem.moves
+    with piece(0, 2):
+        moves = problem.moves
     if moves.is_ball:
         return _around_ball(problem, moves.vectors, allowed)
-    return structured_factor(
-        problem.plant,
-        moves,
-        problem.horizon,
-        problem.weight_root,
-        allowed,
-        shape=family.shape,
-        norm=family.shift_norm,
-    )
+    with piece(1, 2):
+        return structured_factor(
+            problem.plant,
+            moves,
+            problem.horizon,
+            problem.weight_root,
+            allowed,
+            shape=family.shape,
+            norm=family.shift_norm,
+        )
 
 
-def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> TangentNoise:
+def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape:
     """S = E times the size that hides every direction of the ball with axes E.
 
     For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
@@ -143,7 +148,7 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Tange
         worst = math.sqrt(count)
         lower_bound = math.nan
     size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
-    return TangentNoise(axes * size, np.eye(count) / size, lower_bound)
+    return Shape(axes * size, lower_bound)
 
 
 def independent(problem: DesignProblem) -> Proposal:
@@ -158,7 +163,7 @@ def independent(problem: DesignProblem) -> Proposal:
     every = np.concatenate(norms)
     if not every.any():
         raise PrivacyError(NO_NOISE)
-    ones = np.ones(len(problem.plant.C))
+    ones = np.ones(problem.plant.output_count)
     shift = float(every.max())
     shift += shift_of_resolution(request.resolution, ones, problem.horizon, norm)
     size = float_above(shift / problem.allowed, 2)
@@ -240,7 +245,7 @@ def constrained_shape(
     root = problem.weight_root(np.eye(len(responses.points)))
     return cheapest_factor(
         responses.points / allowed,
-        [ball / allowed for ball in responses.balls],
+        [ball / allowed for ball in (*responses.balls, *responses.around_windows)],
         root.T @ root,
         constraints,
     )
@@ -252,7 +257,8 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
     scaled = shape / np.where(sizes > 0, sizes, 1.0)[:, None]
     basis, values, _ = scipy.linalg.svd(scaled, full_matrices=False)
     basis = basis[:, values > rank_tolerance(scaled, values)]
-    moves = np.hstack([responses.points, *responses.balls])
+    shaped = [several.columns for several in responses.windows]
+    moves = np.hstack([responses.points, *responses.balls, *shaped])
     moves = moves / np.where(sizes > 0, sizes, 1.0)[:, None]
     left = np.linalg.norm(moves - basis @ (basis.T @ moves), axis=0)
     if (left > _COVERED * np.linalg.norm(moves, axis=0)).any():

@@ -5,9 +5,3 @@ from .assembly import (
 )
 from .loop import PrivateLoop as PrivateLoop
 from .moments import LoopCost as LoopCost
-from .sweep import (
-    HorizonGrowth as HorizonGrowth,
-    Tradeoff as Tradeoff,
-    horizon_growth as horizon_growth,
-    tradeoff as tradeoff,
-)

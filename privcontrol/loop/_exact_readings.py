@@ -18,8 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, BallMatrix, ball_matrix, midpoints, working_bits
-from ..core.errors import UncertifiableError
+from ..numerics.balls import BallMatrix, ball_matrix, midpoints, working_bits
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
 from ..systems.linear import LinearSystem
 
 #: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
@@ -65,23 +66,23 @@ def exact_readings(
     At ``lost`` samples nothing is read. `UncertifiableError` where rounding of the data
     grows to what the readings tell.
     """
-    A, G, C, F = system.matrices
     with working_bits(_BITS):
         begun = ball_matrix(start)
         covariance = begun * begun.transpose()
     rounded = np.diag(EPS**2 * np.sum(start**2, axis=1))
     # what is known exactly has a size too, that of what it is made of
-    largest = np.zeros(len(A))
-    entering = np.hstack([start, G])
-    for _ in range(len(A) + 1):
+    largest = np.zeros(system.order)
+    entering = np.hstack([start, system.at(0).B])
+    for t in range(min(system.order + 1, samples)):
         largest = np.maximum(largest, np.linalg.norm(entering, axis=1))
-        entering = A @ entering
+        entering = system.at(t).A @ entering
     for t in range(samples):
+        A, G, C, F = system.at(t).matrices
         sizes = np.sqrt(np.maximum(np.diag(midpoints(covariance)), 0.0))
         terms = np.abs(C) @ sizes + np.linalg.norm(F, axis=1)
         errors = C @ rounded @ C.T + np.diag((EPS * terms) ** 2)
         with working_bits(_BITS):
-            step = _read(system, covariance, errors, t in lost)
+            step = _read(system.at(t), covariance, errors, t in lost)
         yield step
         gain = midpoints(step.advance)
         moved = np.abs(A) @ sizes + np.linalg.norm(G, axis=1) + np.abs(gain) @ terms
@@ -117,11 +118,12 @@ def seen_exactly(
     """Yield how samples see eta, with ``columns`` (N, r) for S."""
     sizes = np.zeros(len(columns))
     with working_bits(_BITS):
-        A = ball_matrix(system.A)
-        C = ball_matrix(system.C)
         response = moved = ball_matrix(columns)  # A^t S
-    for reading in readings:
+    for t, reading in enumerate(readings):
+        now = system.at(t)
         with working_bits(_BITS):
+            A = ball_matrix(now.A)
+            C = ball_matrix(now.C)
             read = C * response
             corrected = (response - reading.correct * read).mid()
             before = midpoints(moved - response)
@@ -133,7 +135,7 @@ def seen_exactly(
             response = (A * corrected).mid()
             moved = (A * moved).mid()
         sizes = np.maximum(sizes, np.linalg.norm(responded, axis=1))
-        terms = EPS * combined @ np.abs(system.C) @ sizes
+        terms = EPS * combined @ np.abs(now.C) @ sizes
         scaled = exact / np.where(terms > 0, terms, 1.0)[:, None]
         yield SeenExactly(before, after, news, scaled)
 
@@ -182,8 +184,10 @@ def _independent(
         news.append([entry / variance.sqrt() for entry in combined[k]])
         for i in left:
             share = (table[i][k] / variance).mid()
-            table[i] = [(a - share * b).mid() for a, b in zip(table[i], table[k])]
-            pairs = zip(combined[i], combined[k])
+            table[i] = [
+                (a - share * b).mid() for a, b in zip(table[i], table[k], strict=True)
+            ]
+            pairs = zip(combined[i], combined[k], strict=True)
             combined[i] = [(a - share * b).mid() for a, b in pairs]
             errors[i] -= float(share) * errors[k]
             errors[:, i] -= float(share) * errors[:, k]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Unpack
@@ -11,21 +10,24 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    EPS,
+from ..core.query_design import LAWS
+from ..designs.output_noise import OutputNoise
+from ..designs.problem import DesignProblem
+from ..numerics.checks import (
     one_of,
     positive_integer,
     positive_number,
     quoted,
     real_array,
 )
-from ..core.errors import warn_user
-from ..designs.output_noise import OutputNoise
-from ..designs.problem import DesignProblem
+from ..numerics.errors import warn_user
+from ..numerics.linalg import EPS
+from ..privacy.horizon import NO_HORIZON, Horizon, Run
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.linear import Plant, semidefinite
 from ..systems.nonlinear import is_nonlinear
+from ..systems.varying import Plants, VaryingPlant
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
@@ -54,7 +56,7 @@ OUTSIDE = 1e-6
 
 @known_keywords
 def private_loop(
-    sys: ct.StateSpace,
+    sys: Plants,
     K: ArrayLike | None = None,
     L: ArrayLike | None = None,
     noise: OutputNoise | None = None,
@@ -77,9 +79,10 @@ def private_loop(
 
     Parameters
     ----------
-    sys : control.StateSpace or control.NonlinearIOSystem
+    sys : control.StateSpace, list of control.StateSpace or control.NonlinearIOSystem
         Discrete-time plant with n states, p outputs, and m inputs that the controller
-        drives. A nonlinear plant needs noise that was designed with
+        drives. A list has the plant of each sample; K and L may then have a leading axis
+        of samples. A nonlinear plant needs noise that was designed with
         ``models=jacobian_polytope(sys, region)``. Its own functions are simulated.
     K : array_like, shape (m, n)
         State-feedback gain, as from ``ct.dlqr``; (n,) for one input.
@@ -185,8 +188,9 @@ def private_loop(
     if is_nonlinear(sys):
         truth = NonlinearSide.of(sys, side.controls, operating_point)
     weights = Weights.of(side.order, *side.through.shape, **given)
+    _check_weights(weights, plant, noise, {})
     if name is None:
-        name = f"{sys.name}$private"
+        name = f"{getattr(sys, 'name', plant.name)}$private"
     if controller is not None:
         if K is not None or L is not None:
             raise TypeError(
@@ -218,10 +222,16 @@ def private_loop(
                 "as controller=..., gains of ct.dlqr and ct.dlqe as K and L"
             )
     _check_states(plant)
-    K = matrix(K, "K", side.B.T.shape)
-    L = matrix(L, "L", plant.C.T.shape)
+    n, p, m = side.order, plant.output_count, len(side.controls)
+    K = _gain(K, "K", (m, n), plant)
+    L = _gain(L, "L", (n, p), plant)
+    A, C = (
+        (plant.along[0], plant.along[2])
+        if isinstance(plant, VaryingPlant)
+        else (plant.A, plant.C)
+    )
     # the filter's gain corrects the estimate, and A times it the prediction
-    gains = Gains(plant.A, plant.C, L, plant.A @ L if form == "filter" else L)
+    gains = Gains(A, C, L, A @ L if form == "filter" else L)
     observer = ObserverFeedback.of(side, K, gains, form)
     loop = PrivateLoop(side, observer, noise, weights, name, form, truth=truth)
     return assembled(loop)
@@ -229,7 +239,7 @@ def private_loop(
 
 @known_keywords
 def private_feedback(
-    sys: ct.StateSpace,
+    sys: Plants,
     C: ct.StateSpace | ct.TransferFunction | ArrayLike,
     noise: OutputNoise | None = None,
     *,
@@ -325,10 +335,10 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
         warn_of_costly_modes(
             noise.plant_data,
             noise.request.adjacency,
-            noise.horizon,
+            noise.samples,
             ("unstable",),
         )
-    if loop.law.varies:
+    if loop.dynamics.varies:
         return loop
     poles = loop.poles()
     worst = poles[np.abs(poles).argmax()]
@@ -393,7 +403,7 @@ def driven_side(
 
     Then `PrivacyWarning` says where the noise hides some of them, but not all.
     """
-    count = plant.B.shape[1]
+    count = plant.input_count
     if not count:
         raise ValueError("sys: expected at least one input for the controller, got 0")
     if controls is None:
@@ -439,7 +449,7 @@ def driven_side(
 
 @known_keywords
 def private_lqg(
-    sys: ct.StateSpace,
+    sys: Plants,
     Q: ArrayLike,
     R: ArrayLike,
     QN: ArrayLike,
@@ -453,6 +463,7 @@ def private_lqg(
     form: str | None = None,
     codesign: bool = False,
     cap: float = 10.0,
+    family: str | None = None,
     P0: ArrayLike | None = None,
     initial_state: ArrayLike | None = None,
     estimator: str | None = None,
@@ -479,12 +490,13 @@ def private_lqg(
 
     Parameters
     ----------
-    sys : control.StateSpace
+    sys : control.StateSpace or list of control.StateSpace
         Discrete-time plant x+ = A x + B u + G w, y = C x + D u + v with n states, m
-        inputs, p outputs.
+        inputs, p outputs. A list has the plant of each sample; the filter is then
+        "kalman".
     Q, R : array_like, shapes (n, n) and (m, m)
         Weights of x'Q x + u'R u; a number is that multiple of the identity, here and
-        below.
+        below. Q, R, N, QN and RN may be lists of matrices, one for each sample.
     QN, RN : array_like, shapes (n, n) (or (q, q) with G) and (p, p)
         Covariances of w and v, which tune the observer. They act where ``"design"``
         asks for them, as in `PrivateLoop.simulate`.
@@ -502,6 +514,10 @@ def private_lqg(
         `PrivateLoop.optimality` has its certified gap. Without a horizon observer and
         noise change in turns. The loop never costs more than without.
     cap : float, optional
+    family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
+        Law of the noise that ``codesign=True`` chooses, by default that of ``noise``; "auto"
+        is the law with which the loop costs least. Of Laplace noise the noise of least
+        variance is taken.
     P0 : array_like, shape (n, n) or (n,), or float, optional
         Public covariance of x(0), its diagonal, or a multiple of I.
     initial_state : array_like, shape (n,), optional
@@ -512,8 +528,9 @@ def private_lqg(
         of P0 = kappa I, exactly. "observer" keeps the constant gains of the papers.
     terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
         Weight of x(T) after the last sample. With the solution of the Riccati equation
-        K is constant; 0 is the pure cost over the horizon. Where the equation has no
-        stabilising solution a run needs a weight.
+        K is constant; 0 is the pure cost over the horizon. Of plants or weights that vary
+        it is the solution for those of the last sample, as if they stayed so. Where the
+        equation has no stabilising solution a run needs a weight.
     horizon : int, optional
         Number of samples of a run of a loop with a prior and without noise; that of the
         noise otherwise.
@@ -555,16 +572,25 @@ def private_lqg(
            [0.6973]]))
     """
     plant = fitting_plant(sys, noise)
+    if isinstance(plant, VaryingPlant) and noise is None and horizon is not None:
+        plant = plant.over(positive_integer(horizon, "horizon"))
     _check_states(plant)
     side = driven_side(plant, controls, noise)
     weights = Weights.of(
         side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
     )
     weights.require()
+    _check_weights(weights, plant, noise, {"horizon": horizon})
     sums = {} if integral is None else _sums(side, integral)
+    varies = plant.varies or weights.samples is not None
     if estimator is None:
-        estimator = "observer" if P0 is None else "kalman"
+        estimator = "observer" if P0 is None and not varies else "kalman"
     one_of(estimator, "estimator", ("kalman", "observer"))
+    if varies and estimator == "observer":
+        raise ValueError(
+            "estimator: the constant gains of an observer are those of a plant and weights "
+            'that stay the same, got a list; pass estimator="kalman", with or without P0'
+        )
     if form is None:
         form = "filter" if estimator == "kalman" else "predictor"
     one_of(form, "form", FORMS)
@@ -575,11 +601,15 @@ def private_lqg(
             'form="predictor"'
         )
     last = None
+    if horizon is None and noise is None:
+        horizon = weights.samples
+        if isinstance(plant, VaryingPlant):
+            horizon = plant.samples
     samples = _horizon(horizon, noise, estimator)
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
     else:
-        if samples == math.inf:
+        if not samples.ends:
             raise ValueError(
                 "terminal: without a horizon no state is the last one; pass "
                 '"dare", or noise with a horizon (horizon=... where there is no noise)'
@@ -587,16 +617,23 @@ def private_lqg(
         last = semidefinite(terminal, "terminal", side.order + len(sums))
     prior = _prior(P0, initial_state, side.order)
     followed = (tuple(sums), tuple(sums.values()))
-    alone = math.inf if noise is not None else samples
+    alone = NO_HORIZON if noise is not None else samples
     design = LqgDesign(estimator, form, *prior, last, *followed, horizon=alone)
+    if family is not None:
+        one_of(family, "family", (*LAWS, "auto"))
+        if not codesign:
+            raise ValueError(
+                "family: it is the law of the noise that codesign=True chooses; pass that "
+                "too, or noise of this law"
+            )
     if codesign:
         _check_codesign(noise, design)
     if name is None:
-        name = f"{sys.name}$private"
+        name = f"{getattr(sys, 'name', plant.name)}$private"
     law = design.law(side, weights, noise)
     loop = PrivateLoop(side, law, noise, weights, name, design.form, design=design)
     if codesign:
-        return optimal_loop(loop, positive_number(cap, "cap"), progress)
+        return optimal_loop(loop, positive_number(cap, "cap"), progress, family)
     warn_of_public_secret(loop)
     loop = assembled(loop)
     if not design.is_kalman and not sums and not loop.never_ends:
@@ -605,11 +642,33 @@ def private_lqg(
     return loop
 
 
-def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> float:
+def _gain(value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant) -> NDArray:
+    """Return a gain, or one for each sample of a plant that varies."""
+    if isinstance(plant, VaryingPlant) and np.ndim(value) == 3:
+        return matrix(value, name, (plant.samples, *shape))
+    return matrix(value, name, shape)
+
+
+def _check_weights(
+    weights: Weights, plant: Plant, noise: OutputNoise | None, given: Mapping
+) -> None:
+    """Refuse lists of weights that are not as long as the run."""
+    count = weights.samples
+    if count is None:
+        return
+    horizon = given.get("horizon") or count
+    if noise is not None:
+        horizon = noise.horizon
+    elif isinstance(plant, VaryingPlant):
+        horizon = plant.samples
+    weights.check_samples(horizon)
+
+
+def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> Horizon:
     """The samples of a run of an LQG loop, infinity where they are not known."""
     if horizon is None:
-        return math.inf if noise is None else noise.horizon
-    samples = positive_integer(horizon, "horizon")
+        return NO_HORIZON if noise is None else noise.horizon
+    samples = Run(positive_integer(horizon, "horizon"))
     if noise is not None and samples != noise.horizon:
         raise ValueError(
             f"horizon: the noise has {noise.horizon:g} samples, got {samples}; leave it "
@@ -632,7 +691,7 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
             "codesign: expected noise from design_output_noise to start from, got "
             "none; pass noise=..."
         )
-    if noise.horizon != math.inf and (design.P0 is None or not design.is_kalman):
+    if noise.horizon.ends and not design.knows_start:
         raise ValueError(
             "codesign: over a horizon the best noise depends on what is known of x(0); "
             "pass its public covariance P0"

@@ -24,10 +24,12 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import EPS, product, real_array
-from ..core._objects import ByContent, Saved, freeze_arrays
-from ..core.errors import warn_user
 from ..noise.iosystem import numbered
+from ..numerics.checks import real_array
+from ..numerics.errors import warn_user
+from ..numerics.linalg import EPS, product
+from ..numerics.objects import ByContent, freeze_arrays
+from ..numerics.saved import Saved
 from ..systems.linear import SampledSystem, reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from .side import LinearSide, NonlinearSide
@@ -173,7 +175,7 @@ class ObserverFeedback(Law):
     Attributes
     ----------
     A, B, C : ndarray, shapes (n + k, n + k), (n + k, m), (p, n + k)
-        What is observed.
+        What is observed; with a leading axis of samples where the plant varies.
     through : ndarray, shape (p, m)
         D of the plant.
     K : ndarray, shape (m, n + j) or (T, m, n + j)
@@ -219,8 +221,8 @@ class ObserverFeedback(Law):
         tracked: tuple[int, ...] = (),
     ) -> ObserverFeedback:
         """Return the controller of a state feedback and an observer of a form."""
-        n, m = side.B.shape
-        known = len(gains.A) - n
+        n, m = side.order, len(side.controls)
+        known = gains.A.shape[-1] - n
         correct = gains.correct
         if form == "predictor":
             correct = np.zeros_like(correct)
@@ -230,7 +232,7 @@ class ObserverFeedback(Law):
             references = indexed("r", len(tracked))
         return cls(
             A=gains.A,
-            B=np.vstack([side.B, np.zeros((known, m))]),
+            B=_driving(side, known, gains.A),
             C=gains.C,
             through=side.through,
             K=K,
@@ -246,7 +248,7 @@ class ObserverFeedback(Law):
     @property
     def varies(self) -> bool:
         """Return whether a gain varies from sample to sample."""
-        return self.K.ndim == 3 or self.advance.ndim == 3
+        return 3 in (self.K.ndim, self.advance.ndim, self.A.ndim, self.B.ndim)
 
     @property
     def recalls(self) -> bool:  # type: ignore[override]
@@ -272,11 +274,16 @@ class ObserverFeedback(Law):
 
     @cached_property
     def _onto(self) -> NDArray:
-        return np.vstack([self.C, self.A])
+        return np.concatenate([self.C, self.A], axis=-2)
+
+    @property
+    def observed(self) -> int:
+        """Number N of states that are observed, those of the noise among them."""
+        return self.A.shape[-1]
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
-        seen = product(self.C, memory[: len(self.A)])
+        seen = product(gain_at(self.C, t), memory[: self.observed])
         if self.recall is None:
             return seen
         return seen + product(self.recall[t], memory[len(self.states) :])
@@ -293,7 +300,7 @@ class ObserverFeedback(Law):
         """Return the inputs (m, q) that it asks for at an estimate."""
         K = gain_at(self.K, t)
         if self.tracked:
-            sums = memory[len(self.A) : len(self.states)]
+            sums = memory[self.observed : len(self.states)]
             return -product(K, np.concatenate([estimate, sums]))
         n = self.order_of_plant
         return product(K, reference[:n] - estimate) + reference[n:]
@@ -311,15 +318,15 @@ class ObserverFeedback(Law):
         acting: NDArray,
         reference: NDArray,
     ) -> NDArray:
-        p, N = self.C.shape
+        p, N = self.C.shape[-2:]
         end = len(self.states)
-        onto = product(self._onto, memory[:N])
+        onto = product(gain_at(self._onto, t), memory[:N])
         innovation = sensed - onto[:p]
         if self.recall is not None:
             innovation = innovation - product(self.recall[t], memory[end:])
-        moved = onto[p:] + product(self.B, acting)
+        moved = onto[p:] + product(gain_at(self.B, t), acting)
         moved += product(gain_at(self.advance, t), innovation)
-        if N == len(memory):
+        if len(memory) == N:
             return moved
         after = memory.copy()
         after[:N] = moved
@@ -330,6 +337,15 @@ class ObserverFeedback(Law):
         if self.recall is not None:
             after[end + t * p : end + (t + 1) * p] = innovation
         return after
+
+
+def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
+    """Return B of plant and noise (N, m), or (T, N, m) of a plant that varies."""
+    still = np.zeros((known, len(side.controls)))
+    if like.ndim == 2:
+        return np.vstack([side.B, still])
+    count = len(like)
+    return np.stack([np.vstack([side.driven_at(t), still]) for t in range(count)])
 
 
 def gain_at(gain: NDArray, t: int) -> NDArray:
@@ -566,7 +582,8 @@ def law_of(
     if is_nonlinear(controller):
         controller = settled(controller) or controller
     is_system = isinstance(controller, ct.InputOutputSystem)
-    is_function = callable(controller) and not is_system
+    is_class = isinstance(controller, type)
+    is_function = callable(controller) and not is_system and not is_class
     if not is_function and not is_nonlinear(controller):
         return general_controller(linear, controller)
     if linear.through.any():

@@ -7,7 +7,6 @@ stand on `PrivateLoop`. Inside, every signal is (time, signal, run), as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,11 +16,14 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import instance_of, real_array
-from ..core._objects import ByContent, Saved, freeze_arrays
-from ..core.guarantee import PrivacyGuarantee
 from ..designs.output_noise import OutputNoise
-from ..systems.linear import LinearSystem, root, singular_root
+from ..numerics.checks import instance_of, real_array
+from ..numerics.objects import ByContent, freeze_arrays
+from ..numerics.saved import Saved
+from ..privacy.guarantee import PrivacyGuarantee
+from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
+from ..systems.linear import LinearSystem, Plant, root, singular_root
+from ..systems.varying import VaryingPlant
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
 from .lqg import LqgDesign, Regulation
@@ -32,7 +34,6 @@ from .side import (
     Weights,
     check_noise,
     matrix,
-    span,
 )
 
 
@@ -93,18 +94,20 @@ class LoopData(ByContent, Saved):
         return self.private_noise.guarantee
 
     @property
-    def horizon(self) -> float:
+    def horizon(self) -> Horizon:
         """Number of samples of a run, infinity where it is not known or there is none."""
         if self.noise is not None:
             return self.noise.horizon
+        if isinstance(self.side.plant, VaryingPlant):
+            return horizon_of(self.side.plant.samples)
         if self.design is None or not self.knows_noise:
-            return math.inf
+            return NO_HORIZON
         return self.design.horizon
 
     @property
     def never_ends(self) -> bool:
         """Return whether the noise has no horizon."""
-        return self.noise is not None and self.noise.horizon == math.inf
+        return self.noise is not None and not self.noise.horizon.ends
 
     @property
     def observer(self) -> ObserverFeedback | None:
@@ -144,7 +147,9 @@ class LoopData(ByContent, Saved):
             )
         saved = super()._saved_fields()
         del saved["truth"], saved["side"]
-        saved["law"] = None if self.law.varies else self.law
+        saved["law"] = self.law
+        if self.law.varies and self.design is not None:
+            saved["law"] = None
         return {"plant": self.side.plant, "controls": self.side.controls, **saved}
 
     @classmethod
@@ -180,7 +185,7 @@ class LoopData(ByContent, Saved):
         """Rows whose squares add up to the cost, and to that of the last state."""
         each = self.weights.cost_root
         n = self.side.order
-        last = np.zeros((len(each), n))
+        last = np.zeros((each.shape[-2], n))
         if self.design is not None:
             last[:n] = root(regulation(self).terminal[:n, :n]).T
         return Rows(each, last)
@@ -197,13 +202,12 @@ class LoopData(ByContent, Saved):
         """
         self.law.check_linear()
         rows = self.cost_rows
-        if not self.law.varies:
+        if not self.dynamics.varies:
             rows = Rows(rows.each, 0 * rows.last)
-        samples = span(horizon)
+        samples = horizon_of(horizon)
         p = len(self.side.outputs)
-        if samples == math.inf:
+        if not samples.ends:
             return self.dynamics.steady(rows.each, {"noise": np.eye(p)})
-        samples = int(samples)
 
         def half(columns: ArrayLike) -> NDArray:
             gamma = np.asarray(columns).reshape(samples, p, -1)
@@ -349,11 +353,14 @@ def over_run(
         loop = replace(loop, law=law)
     run = LoopSignals.of(loop, timepts, reference, target, trials, signals)
     noise = loop.noise
-    if noise is not None and noise.horizon == math.inf:
+    if noise is not None and loop.never_ends:
         return replace(loop, noise=noise.over(run.samples)), run
     if noise is None and loop.knows_noise:
         return replace(
-            loop, law=loop.known_design.law(loop.side, loop.weights, None, run.samples)
+            loop,
+            law=loop.known_design.law(
+                loop.side, loop.weights, None, horizon_of(run.samples)
+            ),
         ), run
     return loop, run
 
@@ -438,12 +445,21 @@ def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
     others are to be is not known, which is nan.
     """
     goal = np.full((len(reference), loop.side.plant.order), np.nan)
-    for output, wanted in zip(loop.law.followed, reference.T):
-        row = loop.side.plant.C[output]
+    # no output follows where that is not known of a law
+    for output, wanted in zip(loop.law.followed, reference.T, strict=False):
+        row = _readout(loop.side.plant, output)
         if np.count_nonzero(row) == 1:
             state = np.argmax(row != 0)
             goal[:, state] = wanted / row[state]
     return goal
+
+
+def _readout(plant: Plant, output: int) -> NDArray:
+    """Return a row of C (n,), no entries where it varies."""
+    if not isinstance(plant, VaryingPlant):
+        return plant.C[output]
+    rows = plant.along[2][:, output]
+    return rows[0] if (rows == rows[0]).all() else np.zeros(plant.order)
 
 
 def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
@@ -452,11 +468,10 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
     if timepts is None:
         if noise is not None:
             return noise.timepts
-        if loop.horizon == math.inf:
-            raise ValueError(
-                "timepts: the loop has no noise and so no horizon; pass the time points"
-            )
-        return plant.step * np.arange(loop.horizon)
+        every = loop.horizon.count(
+            "timepts: the loop has no noise and so no horizon; pass the time points"
+        )
+        return plant.step * np.arange(every)
     times = real_array(timepts, "timepts")
     if times.ndim != 1 or not times.size:
         raise ValueError(
@@ -474,6 +489,11 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
             f"for the first {samples} samples pass np.arange({samples}) * "
             f"{plant.step:g}. The noise and its guarantee are counted from the start "
             "of the run"
+        )
+    if noise is None and loop.side.varies and samples > loop.horizon:
+        raise ValueError(
+            f"timepts: expected at most the {loop.horizon} samples of the list of plants, "
+            f"got {samples}"
         )
     if noise is not None and samples > noise.horizon:
         raise ValueError(

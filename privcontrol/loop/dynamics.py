@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import product
+from ..numerics.linalg import product
 from ..systems.linear import LinearSystem, narrowed, spectral_radius
 from .controller import Law
-from .side import LinearSide, NonlinearSide
+from .side import LinearSide, NonlinearSide, at_sample
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
@@ -34,14 +34,26 @@ Drives = Mapping[str, NDArray]
 class Rows(NamedTuple):
     """Rows of (x, u) at each sample, of x after the last, whose squares are a cost."""
 
-    each: NDArray  # (k, n + m)
+    each: NDArray  # (k, n + m), or (T, k, n + m) where they vary
     last: NDArray  # (k, n)
+
+    @property
+    def height(self) -> int:
+        """Number k of rows."""
+        return self.each.shape[-2]
+
+    @property
+    def weighed(self) -> NDArray:
+        """Mask (n + m,) of what some row weighs."""
+        every = self.each.reshape(-1, self.each.shape[-1])
+        return np.any(every, axis=0)
 
     def during(self, states: NDArray, published: NDArray) -> NDArray:
         """Return the rows (T, k, q) at the samples of a run."""
         order = self.last.shape[1]
-        by_state, by_input = np.hsplit(self.each, [order])
-        acting = published[:, published.shape[1] - by_input.shape[1] :]
+        each = self.each if self.each.ndim == 2 else self.each[: len(published)]
+        by_state, by_input = np.split(each, [order], axis=-1)
+        acting = published[:, published.shape[1] - by_input.shape[-1] :]
         return by_state @ states[:-1, :order] + by_input @ acting
 
     def after(self, states: NDArray) -> NDArray:
@@ -89,9 +101,14 @@ class LoopDynamics:
             start += width
         return places
 
+    @property
+    def varies(self) -> bool:
+        """Return whether plant or controller vary from sample to sample."""
+        return self.side.varies or self.law.varies
+
     def at(self, t: int) -> LinearSystem:
         """Return the loop at sample t as one system from all drives, by `places`."""
-        if self.law.varies:
+        if self.varies:
             return self._of_units(t)
         return self._settled
 
@@ -116,9 +133,9 @@ class LoopDynamics:
     def fixed(self) -> LinearSystem:
         """The system `at` any sample. `ValueError` where gains vary."""
         self.law.check_linear()
-        if self.law.varies:
+        if self.varies:
             raise ValueError(
-                "the gains of this loop vary from sample to sample: it has no poles "
+                "the gains of this loop, or its plant, vary from sample to sample: it has no poles "
                 "and no steady state; loop.system is a ct.nlsys with the time"
             )
         return self._settled
@@ -134,7 +151,10 @@ class LoopDynamics:
         system = self.at(t)
         n = self.side.order
         unit = np.eye(system.input_count)
-        into = [unit[:, self.places[name]] @ factors[name] for name in factors]
+        rows = at_sample(rows, t)
+        into = []
+        for name, factor in factors.items():
+            into.append(unit[:, self.places[name]] @ at_sample(factor, t))
         entering = np.hstack(into)
         answers = np.vstack([np.eye(n, self.size), system.C[self.outputs :]])
         D = rows[:, n:] @ system.D[self.outputs :] @ entering
@@ -177,7 +197,7 @@ class LoopDynamics:
         widths = [drive.shape[2] for drive in drives.values()]
         start = np.zeros((self.size, max(initial.shape[1], *widths, 1)))
         start[: len(initial)] = initial
-        is_fixed = isinstance(self.side, LinearSide) and not self.law.varies
+        is_fixed = isinstance(self.side, LinearSide) and not self.varies
         if limits is not None or not is_fixed:
             return self._stepped(start, drives, samples, limits, first)
         system = self.fixed
@@ -264,7 +284,7 @@ class LoopDynamics:
         if start is not None:
             spread = np.zeros((size, start.shape[1]))
             spread[:order] = start
-        found = np.empty((samples + 1, len(rows.each)))
+        found = np.empty((samples + 1, rows.height))
         for t in range(samples):
             system = self.sensed(t, rows.each, factors)
             if source is not None:

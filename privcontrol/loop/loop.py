@@ -25,19 +25,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import Seed, positive_integer, positive_number, real_array
-from ..core._objects import (
-    as_path,
-    finished_file,
-    html_table,
-    time_axis,
-    with_units,
-    write,
-)
-from ..core.guarantee import shown
-from ..core.record import Curator, Record, curated
 from ..designs._eavesdropper import eavesdropper
 from ..noise.parts import Structured, White
+from ..numerics.checks import (
+    Seed,
+    instance_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from ..numerics.labels import html_table, time_axis, with_units
+from ..numerics.saved import as_path, finished_file, write
+from ..privacy.guarantee import shown
+from ..privacy.horizon import Run
+from ..privacy.record import Curator, Record, curated
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
 from . import simulation
@@ -51,6 +52,7 @@ from .moments import (
     mean_square_errors,
     steady_state_cost,
     steady_state_errors,
+    sure_margins,
 )
 from .optimum import Optimality, optimality
 from .side import RunSignals, known_keywords
@@ -373,7 +375,12 @@ class PrivateLoop(LoopData):
         return error_covariances(self, predicted=True)
 
     def margins(
-        self, direction: ArrayLike, *, probability: float, horizon: int | None = None
+        self,
+        direction: ArrayLike,
+        *,
+        probability: float,
+        horizon: int | None = None,
+        sure: bool = False,
     ) -> NDArray:
         """Return margins (T,) that a prediction's error exceeds with a probability.
 
@@ -381,8 +388,8 @@ class PrivateLoop(LoopData):
         prediction from what was published up to t - 1. An input decided at t - 1 moves
         x(t), so a constraint on x(t) is to be met with this margin. It holds for any
         controller of what is published, over draws of x(0), the disturbances and the
-        noise. Of a loop without a horizon x(0) has the prior P0, or is as uncertain as
-        in steady state without one.
+        noise, of whichever law. Of a loop without a horizon x(0) has the prior P0, or is
+        as uncertain as in steady state without one.
 
         Parameters
         ----------
@@ -393,6 +400,10 @@ class PrivateLoop(LoopData):
         horizon : int, optional
             Number of samples T; required without noise, or with noise without a
             horizon.
+        sure : bool, optional
+            For structured noise within a bound: its share of the margin holds with
+            certainty, and the probability is that of everything else. A `ValueError`
+            refuses other noise.
 
         Returns
         -------
@@ -420,23 +431,26 @@ class PrivateLoop(LoopData):
             raise ValueError(f"probability: expected a number below 1, got {tail:g}")
         longest = math.inf if self.noise is None else self.noise.horizon
         if horizon is None:
-            if self.horizon == math.inf:
-                raise ValueError("horizon: expected the number of samples of a run")
-            horizon = int(self.horizon)
-        samples = positive_integer(horizon, "horizon")
+            horizon = self.horizon.count(
+                "horizon: expected the number of samples of a run"
+            )
+        samples = Run(positive_integer(horizon, "horizon"))
         if samples > longest:
             raise ValueError(
                 f"horizon: expected at most the {longest} samples of the noise, got "
                 f"{samples}"
             )
-        return margins(self, along, tail, samples)
+        instance_of(sure, bool, "sure")
+        find = sure_margins if sure else margins
+        return find(self, along, tail, samples)
 
     @cached_property
     def optimality(self) -> Optimality:
         """The distance from the best loop for its secret, budget and prior.
 
-        `ValueError` unless it is a loop with a prior, and its noise hides states of a
-        run with Gaussian noise.
+        It is the best loop among those with noise of the same law, and
+        `Optimality.universal_bound` is about additive noise of every law. `ValueError`
+        unless it is a loop with a prior, or has no horizon.
         """
         refuse_moments(self, "optimality")
         return optimality(self)
@@ -596,11 +610,11 @@ def write_report(
     outputs = with_units(plant.outputs, units, known)
     states = with_units(plant.states, units, known)
     levels = [("Output", "Largest standard deviation, in its unit")]
-    levels += [(name, f"{std:.4g}") for name, std in zip(outputs, noise.std)]
+    levels += [
+        (name, f"{std:.4g}") for name, std in zip(outputs, noise.std, strict=True)
+    ]
     clock = time_axis(plant.time_label, time_unit).removeprefix("Time ").strip("[]")
-    run = f"<p>The run takes {plant.step * noise.horizon:g} {clock}.</p>"
-    if loop.never_ends:
-        run = f"<p>The loop takes a sample every {plant.step:g} {clock}.</p>"
+    run = f"<p>{noise.horizon.pace(plant.step, clock)}</p>"
     sections = {
         "What is guaranteed": loop.guarantee._repr_html_() + run,
         "Noise on what is published": _table(levels),
@@ -633,7 +647,7 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
             rows.append((f"{alarms:.0%}", f"{detected}%"))
         return "<p>No test detects more.</p>" + _table(rows)
     table = [("State", "Error at the start", "Error at the end")]
-    for name, std in zip(states, eavesdropper(loop).std):
+    for name, std in zip(states, eavesdropper(loop).std, strict=True):
         first, last = (
             shown(size, ROUND_FLOOR) if np.isfinite(size) else _HIDDEN
             for size in std[[0, -1]]
@@ -655,7 +669,6 @@ def _cost(loop: LoopData) -> str:
         if not loop.dynamics.stable:
             return f"<p>{_UNSTABLE}</p>"
         cost = steady_state_cost(loop)
-        counted = "a sample in steady state"
     else:
         drawn: RunSignals = {}
         if loop.weights.QN is not None:
@@ -663,10 +676,9 @@ def _cost(loop: LoopData) -> str:
         if loop.weights.RN is not None:
             drawn["measurement_noise"] = "design"
         cost = expected_cost(*over_run(loop, **drawn))
-        counted = "the horizon"
     return _table(
         [
-            ("Cause", f"Expected cost over {counted}, units of x'Qx + u'Ru"),
+            ("Cause", f"Expected cost {loop.horizon.costs}, units of x'Qx + u'Ru"),
             ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
             ("Privacy noise", f"{cost.privacy:.4g}"),
             ("Total", f"{cost.total:.4g}"),
@@ -687,13 +699,13 @@ def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
         table = [("State", "rms error by disturbances", "rms error by privacy noise")]
         table += [
             (name, f"{one:.4g}", f"{other:.4g}")
-            for name, one, other in zip(states, quiet, noisy)
+            for name, one, other in zip(states, quiet, noisy, strict=True)
         ]
         return _table(table)
     times = loop.private_noise.timepts
     sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for name, size in zip(states, sizes):
+    for name, size in zip(states, sizes, strict=True):
         axes.plot(times, size, label=name)
     axes.set_xlabel(time_axis(loop.side.plant.time_label, time_unit))
     axes.set_ylabel("rms error by privacy noise\n[units of the states]")

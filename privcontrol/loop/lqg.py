@@ -22,23 +22,29 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, midpoints
-from ..core._objects import ByContent, Saved
-from ..core.errors import UncertifiableError, warn_user
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
+from ..numerics.balls import midpoints
+from ..numerics.errors import UncertifiableError, warn_user
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved
+from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
     LinearSystem,
     Plant,
+    VaryingSystem,
     narrowed,
     root,
     singular_root,
+    stacks_of,
     sum_of,
 )
+from ..systems.varying import VaryingPlant
 from ._exact_readings import ExactReading, exact_readings, seen_exactly
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
-from .side import LinearSide, Weights, present
+from .side import LinearSide, Weights, at_sample, present
 
 #: A part of a sum below this many roundings of its terms is zero.
 _ROUNDINGS = 64
@@ -67,26 +73,47 @@ class Regulation:
     """Pose the LQ problem of the plant and the sums of r - yhat of tracked outputs.
 
     ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after
-    the run, None for the solution of the Riccati equation.
+    the run, None for the solution of the Riccati equation. Where plant or weights vary,
+    ``every`` holds the problem of each sample, and the others are those of the last one.
     """
 
     A: NDArray
     B: NDArray
     cost: NDArray
     weight: NDArray | None
+    every: tuple[Regulation, ...] = ()
 
     @classmethod
     def of(cls, side: LinearSide, weights: Weights, design: LqgDesign) -> Regulation:
         """Return the problem of a design."""
-        plant = side.plant
+        count = weights.samples
+        if isinstance(side.plant, VaryingPlant):
+            count = side.plant.samples
+        if count is None:
+            return cls._of_sample(side, side.plant, weights, design)
+        every = []
+        for t in range(count):
+            now = side.plant.at(t)
+            every.append(cls._of_sample(side, now, weights.at(t), design))
+        return replace(every[-1], every=tuple(every))
+
+    def at(self, t: int) -> Regulation:
+        """Return the problem of sample t."""
+        return self.every[t] if self.every else self
+
+    @classmethod
+    def _of_sample(
+        cls, side: LinearSide, plant: LinearSystem, weights: Weights, design: LqgDesign
+    ) -> Regulation:
         n = plant.order
         picked = list(design.tracked)
         j = len(picked)
         A = np.eye(n + j)
         A[:n, :n] = plant.A
         A[n:, :n] = -plant.C[picked]
-        B = np.vstack([side.B, -side.through[picked]])
-        last = n + side.B.shape[1]
+        driven = plant.B[:, side.driven]
+        B = np.vstack([driven, -side.through[picked]])
+        last = n + driven.shape[1]
         cost = scipy.linalg.block_diag(weights.cost, np.diag(design.prices))
         # the sums stand between states and inputs
         order = np.r_[:n, last : last + j, n:last]
@@ -131,11 +158,16 @@ class Regulation:
         """
         n, m = self.B.shape
         both = np.hstack([self.A, self.B])
+        cost = self.cost
         gains = np.empty((samples, m, n))
         prices = np.empty((samples, m, n))
         value = self.terminal
         for t in reversed(range(samples)):
-            stage = self.cost + both.T @ value @ both
+            if self.every:
+                now = self.every[t]
+                both = np.hstack([now.A, now.B])
+                cost = now.cost
+            stage = cost + both.T @ value @ both
             by_input = stage[n:, n:]
             sizes = _sizes(np.sqrt(np.maximum(np.diag(by_input), 0.0)))
             units = np.outer(sizes, sizes)
@@ -184,12 +216,7 @@ class Knowledge:
         Parts of the noise of another ``kind`` are left out.
         """
         n = plant.order
-        p = len(plant.C)
-        disturbed = weights.drive_roots["disturbance"]
-        moved = np.hstack([disturbed, np.zeros((n, p))])
-        silent = np.zeros((p, disturbed.shape[1]))
-        read = np.hstack([silent, weights.drive_roots["noise"]])
-        system = LinearSystem(plant.A, moved, plant.C, read)
+        system = _disturbed(plant, weights)
         start = np.zeros((n, 0)) if P0 is None else singular_root(P0)
         if noise is not None:
             size = math.sqrt(noise.law.unit_variance)
@@ -215,10 +242,10 @@ class Knowledge:
         spread = self.start
         unknown = self.unknown
         for t in range(samples):
-            step = self._read(spread, unknown, t in lost)
+            step = self._read(spread, unknown, t in lost, t)
             yield step
             spread = step.ahead
-            unknown = self.system.A @ step.unseen
+            unknown = self.system.at(t).A @ step.unseen
 
     @cached_property
     def reads_exactly(self) -> bool:
@@ -226,23 +253,25 @@ class Knowledge:
 
         The start is known as a covariance, that is.
         """
-        F = self.system.D
-        scaled = F / _sizes(np.linalg.norm(F, axis=1))[:, None]
-        values = np.linalg.svd(scaled, compute_uv=False)
-        rank = np.count_nonzero(values > _ROUNDINGS * EPS)
-        return bool(rank < len(F)) and not self.unknown.shape[1]
+        if self.unknown.shape[1]:
+            return False
+        system = self.system
+        if isinstance(system, VaryingSystem):
+            every = system.along[3]
+            return any(_is_singular(F) for F in np.unique(every, axis=0))
+        return _is_singular(system.D)
 
     def _readings(
         self, samples: int, lost: Container[int] = ()
     ) -> Iterator[ExactReading]:
         return exact_readings(self.system, self.start, samples, lost)
 
-    def _read(self, spread: NDArray, unknown: NDArray, lost: bool) -> Step:
-        """The gains of one reading, with the exact limit for what is unknown.
+    def _read(self, spread: NDArray, unknown: NDArray, lost: bool, t: int = 0) -> Step:
+        """The gains of the reading at t, with the exact limit for what is unknown.
 
         They are zero where it is lost.
         """
-        A, G, C, F = self.system.matrices
+        A, G, C, F = self.system.at(t).matrices
         seen = np.hstack([C @ spread, F])
         held = np.hstack([spread, np.zeros_like(G)])
         both = np.vstack([held, np.hstack([A @ spread, G])])
@@ -290,11 +319,10 @@ class Knowledge:
                 told = told.more(seen.news).exactly(seen.exact)
                 yield before, (seen.after, told)
             return
-        A = self.system.A
-        C = self.system.C
         response = columns
         moved = columns  # A^t S
-        for step in self.steps(samples):
+        for t, step in enumerate(self.steps(samples)):
+            A, _, C, _ = self.system.at(t).matrices
             before = (moved - response, told)
             read = C @ response
             told = told.more(step.news @ read)
@@ -348,23 +376,23 @@ class Knowledge:
             "in size for a plant as slow as this one; hide less, or pass a larger RN"
         )
 
-    def gains(self, samples: float) -> Gains:
+    def gains(self, samples: Horizon) -> Gains:
         """Return the observer with gains (T, N, p), or (N, p) without a horizon."""
-        A, _, C, _ = self.system.matrices
-        if samples == math.inf:
+        A, _, C, _ = stacks_of(self.system)
+        if not samples.ends:
             step = self.settled()
             return Gains(A, C, step.correct, step.advance)
         steps = list(self.steps(int(samples)))
         correct = np.array([step.correct for step in steps])
         return Gains(A, C, correct, np.array([step.advance for step in steps]))
 
-    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
+    def covariances(self, samples: Horizon, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
 
         They are (n, n) without a horizon. What is unknown has variance infinity, and
         nan as covariance.
         """
-        if samples == math.inf:
+        if not samples.ends:
             return self.covariance(self.settled(), predicted=predicted)
         steps = self.steps(int(samples))
         return np.array([self.covariance(step, predicted=predicted) for step in steps])
@@ -451,6 +479,35 @@ class Step:
     def covariance(self) -> NDArray:
         """Error covariance (N, N) of the prediction, where all of it is known."""
         return self.spread @ self.spread.T
+
+
+def _disturbed(plant: Plant, weights: Weights) -> LinearSystem:
+    """Return the plant from what disturbs it and its readings, one after the other."""
+    roots = weights.drive_roots
+
+    def at(now: LinearSystem, disturbed: NDArray, sensed: NDArray) -> LinearSystem:
+        n, p = now.order, now.output_count
+        moved = np.hstack([disturbed, np.zeros((n, p))])
+        silent = np.zeros((p, disturbed.shape[1]))
+        return LinearSystem(now.A, moved, now.C, np.hstack([silent, sensed]))
+
+    given = roots["disturbance"], roots["noise"]
+    lengths = [len(each) for each in given if each.ndim == 3]
+    if isinstance(plant, VaryingPlant):
+        lengths.append(plant.samples)
+    if not lengths:
+        return at(plant, *given)
+    every = []
+    for t in range(min(lengths)):
+        every.append(at(plant.at(t), *(at_sample(each, t) for each in given)))
+    return VaryingSystem.of_samples(every)
+
+
+def _is_singular(F: NDArray) -> bool:
+    """Return whether some reading carries no fresh noise."""
+    scaled = F / _sizes(np.linalg.norm(F, axis=1))[:, None]
+    values = np.linalg.svd(scaled, compute_uv=False)
+    return bool(np.count_nonzero(values > _ROUNDINGS * EPS) < len(F))
 
 
 def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -594,10 +651,8 @@ class DenseKnowledge:
 
         `ValueError` without P0, or if the readings are singular.
         """
-        A = plant.A
-        C = plant.C
         n = plant.order
-        p = len(C)
+        p = plant.output_count
         size = len(noise)
         samples = size // p
         if P0 is None:
@@ -605,20 +660,25 @@ class DenseKnowledge:
                 "P0: this noise is correlated over the whole horizon; the filter that "
                 "knows it needs a covariance of x(0)"
             )
-        disturbed = weights.drive_roots["disturbance"]
-        fresh = disturbed @ disturbed.T
+        roots = weights.drive_roots
         variances = np.empty((samples, n, n))
+        free = np.empty((samples, p, samples, p))
+        sensed = []
         seen = np.zeros((samples, n, samples, p))
         now = P0
         for t in range(samples):
+            A, _, C, _ = plant.at(t).matrices
+            disturbed = at_sample(roots["disturbance"], t)
             variances[t] = now
             if t:
-                seen[t, :, :t] = np.tensordot(A, seen[t - 1, :, :t], 1)
+                before = plant.at(t - 1).A
+                seen[t, :, :t] = np.tensordot(before, seen[t - 1, :, :t], 1)
             seen[t, :, t] = now @ C.T
-            now = A @ now @ A.T + fresh
-        free = np.tensordot(C, seen, ((1,), (1,))).swapaxes(0, 1)
+            free[t] = np.tensordot(C, seen[t], 1)
+            sensed.append(at_sample(present(weights.RN, "RN"), t))
+            now = A @ now @ A.T + disturbed @ disturbed.T
         read = free.reshape(size, size)
-        read += noise + np.kron(np.eye(samples), present(weights.RN, "RN"))
+        read += noise + scipy.linalg.block_diag(*sensed)
         try:
             lower = scipy.linalg.cholesky(read, lower=True)
         except np.linalg.LinAlgError:
@@ -632,10 +692,9 @@ class DenseKnowledge:
             onto[t, :, (t + 1) * p :] = 0.0
         return cls(plant, lower, onto, variances)
 
-    def gains(self, samples: float) -> Gains:
+    def gains(self, samples: Horizon) -> Gains:
         """Return the observer, which recalls all innovations."""
-        A = self.plant.A
-        C = self.plant.C
+        A, _, C, _ = stacks_of(self.plant)
         count, n, size = self.onto.shape
         p = size // count
         correct = np.empty((count, n, p))
@@ -650,7 +709,8 @@ class DenseKnowledge:
             lower[:, own] = self.lower[:, own] @ whiten
             onto[..., own] = self.onto[..., own] @ whiten
             correct[t] = onto[t, :, own]
-            recall[t, :, past] = lower[own, past] - C @ onto[t, :, past]
+            readout = self.plant.at(t).C
+            recall[t, :, past] = lower[own, past] - readout @ onto[t, :, past]
         return Gains(A, C, correct, A @ correct, recall)
 
     def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
@@ -684,7 +744,7 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
 
     `ValueError` if it takes too much memory.
     """
-    size = noise.horizon * noise.outputs
+    size = noise.samples * noise.outputs
     if size > _DENSE:
         raise ValueError(
             "noise: it is correlated over the whole horizon, and a filter that knows "
@@ -693,7 +753,7 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
     responses = noise.responses.reshape(size, -1)
-    white = np.diag(np.tile(noise.total.white**2, noise.horizon))
+    white = np.diag(np.tile(noise.total.white**2, noise.samples))
     return noise.law.unit_variance * (responses @ responses.T + white)
 
 
@@ -703,7 +763,7 @@ def knowledge_of(
     """Return what a filter knows that knows the noise, of any kind."""
     if noise is not None and is_dense(noise):
         return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
-    if noise is None or noise.horizon != math.inf:
+    if noise is None or noise.horizon.ends:
         _check_sizes(plant, weights, noise, P0)
     return Knowledge.of(plant, weights, noise, P0)
 
@@ -712,15 +772,19 @@ def _check_sizes(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> None:
     """Refuse sizes beside which what the readings tell is lost in rounding."""
-    p = len(plant.C)
+    p = plant.output_count
 
     def sizes(columns: NDArray) -> NDArray:
         """Sizes (p,) at the outputs of n samples of states that are drawn once."""
-        response = plant.free_response(columns, plant.order)
+        count = plant.order
+        if isinstance(plant, VaryingPlant):
+            count = min(count, plant.samples)
+        response = plant.free_response(columns, count)
         return np.linalg.norm(response.reshape(-1, p, columns.shape[1]), axis=(0, 2))
 
-    read = np.linalg.norm(weights.drive_roots["noise"], axis=1)
-    fresh = np.hypot(sizes(weights.drive_roots["disturbance"]), read)
+    roots = weights.at(0).drive_roots  # where they vary, those of the first sample
+    read = np.linalg.norm(roots["noise"], axis=1)
+    fresh = np.hypot(sizes(roots["disturbance"]), read)
     start = np.zeros(p)
     drawn = np.zeros(p)
     if P0 is not None:
@@ -796,14 +860,18 @@ class LqgDesign(ByContent, Saved):
     tracked: tuple[int, ...] = ()
     prices: tuple[float, ...] = ()
     cap: float = 10.0
-    horizon: float = math.inf
+    horizon: Horizon = NO_HORIZON
+
+    def __post_init__(self) -> None:
+        """Take a file's number of samples as the horizon that it is."""
+        object.__setattr__(self, "horizon", horizon_of(self.horizon))
 
     def law(
         self,
         side: LinearSide,
         weights: Weights,
         noise: OutputNoise | None,
-        samples: float | None = None,
+        samples: Horizon | None = None,
     ) -> Law:
         """Return the controller for a noise, or without it for some samples.
 
@@ -811,10 +879,10 @@ class LqgDesign(ByContent, Saved):
         """
         if noise is not None:
             samples = noise.horizon
-        elif samples is None and self.horizon != math.inf:
+        elif samples is None and self.horizon.ends:
             samples = self.horizon
         K = self.regulator(side, weights, samples)
-        if samples == math.inf or (self.is_kalman and samples is not None):
+        if samples is not None and (self.is_kalman or not samples.ends):
             gains = knowledge_of(side.plant, weights, noise, self.P0).gains(samples)
         else:
             step = constant_filter(side, weights, noise)
@@ -825,21 +893,28 @@ class LqgDesign(ByContent, Saved):
         self,
         side: LinearSide,
         weights: Weights,
-        samples: float | None,
+        samples: Horizon | None,
     ) -> NDArray:
         """Return K (m, n + j), or (T, m, n + j) for another terminal weight.
 
         The weight of constant gains is the solution of the Riccati equation.
         """
         task = Regulation.of(side, weights, self)
-        if self.terminal is None or samples in (None, math.inf) or not self.is_kalman:
+        varies = self.terminal is not None and self.is_kalman
+        varies = varies or bool(task.every)
+        if samples is None or not (varies and samples.ends):
             return task.settled[0]
-        return task.gains(int(samples or 0))[0]
+        return task.gains(samples.count())[0]
 
     @property
     def is_kalman(self) -> bool:
         """Return whether its filter knows the prior and the noise."""
         return self.estimator == "kalman"
+
+    @property
+    def knows_start(self) -> bool:
+        """Return whether its filter begins with a prior of x(0)."""
+        return self.is_kalman and self.P0 is not None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -853,7 +928,7 @@ class OwnDesign(LqgDesign):
         side: LinearSide,
         weights: Weights,
         noise: OutputNoise | None,
-        samples: float | None = None,
+        samples: Horizon | None = None,
     ) -> Law:
         """Return it with the filter that knows the noise, given QN, RN and a prior."""
         is_unknown = weights.QN is None or weights.RN is None
@@ -872,6 +947,6 @@ class OwnDesign(LqgDesign):
                 )
             return self.own
         known = knowledge_of(side.plant, weights, noise, self.P0)
-        none = np.zeros_like(side.B.T)
+        none = np.zeros((len(side.controls), side.order))
         gains = known.gains(noise.horizon)
         return self.own.knowing(ObserverFeedback.of(side, none, gains, self.form))

@@ -15,9 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
-from ..noise.parts import Filtered, Radial, Structured, White
+from ..noise.parts import Filtered, Structured, White
+from ..noise.within import Room
+from ..privacy.horizon import Run
+from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
@@ -111,7 +114,7 @@ def _mean_errors(
         drives = {name: signals.shared[name] for name in names}
     runs = loop.dynamics.errors(rows, drives, signals.samples, signals.initial)
     errors = runs[:, :, 0]
-    weighed = rows.each[:, : loop.side.plant.order].any(axis=0) | rows.last.any(axis=0)
+    weighed = rows.weighed[: loop.side.plant.order] | rows.last.any(axis=0)
     open_ones = np.isnan(signals.target).any(axis=0) & weighed
     if open_ones.any():
         states = [loop.side.plant.states[k] for k in np.flatnonzero(open_ones)]
@@ -122,7 +125,10 @@ def _mean_errors(
         )
     target = np.nan_to_num(signals.target)
     goal = np.hstack([target, signals.feedforward])
-    errors[:-1] -= goal @ rows.each.T
+    each = rows.each if rows.each.ndim == 2 else rows.each[: len(goal)]
+    errors[:-1] -= (
+        (each @ goal[:, :, None])[:, :, 0] if each.ndim == 3 else goal @ each.T
+    )
     errors[-1] -= rows.last @ target[-1]
     return errors
 
@@ -130,7 +136,7 @@ def _mean_errors(
 def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """Variances (T + 1, k) that the initial state's covariance causes."""
     if not signals.start.size:
-        return np.zeros((signals.samples + 1, len(rows.each)))
+        return np.zeros((signals.samples + 1, rows.height))
     return _squares(loop.dynamics.errors(rows, {}, signals.samples, signals.start))
 
 
@@ -139,7 +145,7 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
     samples = signals.samples
     noise = loop.noise
     if noise is None:
-        return np.zeros((samples + 1, len(rows.each)))
+        return np.zeros((samples + 1, rows.height))
     filtered = noise.total.part(Filtered)
     if isinstance(filtered, Filtered):
         known = {"noise": np.eye(noise.outputs)}
@@ -163,7 +169,7 @@ def _response_variances(
     """
     samples = len(columns)
     numbers = samples * loop.dynamics.size
-    total = np.zeros((samples + 1, len(rows.each)))
+    total = np.zeros((samples + 1, rows.height))
     width = max(1, _GROUP // numbers)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
@@ -177,13 +183,15 @@ def _fresh_variances(
 ) -> NDArray:
     """Variances (T + 1, k) by drives drawn at each sample, of covariance F F'."""
     dynamics = loop.dynamics
-    if factors and loop.law.varies and not loop.law.recalls:
+    varies = dynamics.varies or loop.weights.samples is not None
+    if factors and varies and not loop.law.recalls:
         return dynamics.variances(rows, factors, samples)
-    total = np.zeros((samples + 1, len(rows.each)))
+    total = np.zeros((samples + 1, rows.height))
     for name, factor in factors.items():
         if loop.law.recalls:
-            columns = np.einsum("ts,pq->tpsq", np.eye(samples), factor)
-            each = columns.reshape(samples, len(factor), -1)
+            stacked = np.broadcast_to(factor, (samples, *factor.shape[-2:]))
+            columns = np.einsum("ts,tpq->tpsq", np.eye(samples), stacked)
+            each = columns.reshape(samples, factor.shape[-2], -1)
             total += _response_variances(loop, rows, each, name)
             continue
         # a loop that stays the same answers all samples as it answers the first
@@ -215,6 +223,19 @@ def steady_state_errors(loop: LoopData) -> tuple[NDArray, NDArray]:
     """Return E x_i^2 (n,) in steady state without the noise, and what it adds."""
     n = loop.side.plant.order
     return _steady_variances(loop, np.eye(n, n + len(loop.side.controls)))
+
+
+def output_variances_of(loop: LoopData) -> NDArray:
+    """Return the variances (p,) of the true outputs in steady state, without the noise."""
+    plant, dynamics = loop.side.plant, loop.dynamics
+    factors = loop.weights.drive_roots
+    if not factors or not dynamics.stable:
+        raise ValueError(
+            "loop: expected a stable loop with QN and RN, whose outputs have a variance; "
+            "leave it out to compare the noise with the secret alone"
+        )
+    inputs = plant.D[:, list(loop.side.controls)]
+    return output_variances(dynamics.steady(np.hstack([plant.C, inputs]), factors))
 
 
 def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
@@ -251,6 +272,13 @@ class Expected:
     reference: ArrayLike | None = None
     initial_state: ArrayLike | None = None
 
+    @classmethod
+    def of(cls, loop: LoopData) -> Expected:
+        """Return what a private loop's costs are expected over, of its own prior."""
+        if loop.never_ends:
+            return cls()
+        return cls(loop.known_design.P0, loop.private_noise.timepts)
+
     def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
         over, signals = over_run(
             loop,
@@ -270,6 +298,11 @@ class Expected:
             return LoopCost(0.0, math.inf, 0.0)
         return steady_state_cost(loop)
 
+    def total(self, loop: LoopData) -> float:
+        """Return what a loop costs, with what its state costs after the run."""
+        cost = self.cost(loop)
+        return cost.total + cost.terminal
+
     def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
         """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
         if self.P0 is not None:
@@ -278,14 +311,12 @@ class Expected:
         return quiet[:, None], noisy[:, None]
 
 
-def expected_total(loop: LoopData, timepts: NDArray | None = None) -> float:
+def expected_total(loop: LoopData) -> float:
     """Return what a loop costs with its prior, QN and RN and zero reference.
 
     The terminal term counts. Without a horizon it is the cost of a sample.
     """
-    prior = None if loop.never_ends else loop.known_design.P0
-    cost = Expected(prior, timepts).cost(loop)
-    return cost.total + cost.terminal
+    return Expected.of(loop).total(loop)
 
 
 # -- margins of a prediction -----------------------------------------------------------
@@ -307,25 +338,22 @@ _ROUNDED = 1 + 1e-9
 
 
 def margins(
-    loop: LoopData, direction: NDArray, probability: float, samples: int
+    loop: LoopData, direction: NDArray, probability: float, samples: Run
 ) -> NDArray:
     """Margins (T,) of `PrivateLoop.margins`."""
-    if loop.noise is not None and loop.noise.total.part(Radial) is not None:
-        raise ValueError(
-            "noise: margins are those of Gaussian noise, and this one is "
-            f"{loop.noise.family}"
-        )
     known = knowledge(loop)
     if loop.never_ends and isinstance(known, Knowledge):
         covariances = known.settling(samples)
     else:
         covariances = known.covariances(samples, predicted=True)
     variances = along(covariances, direction)
-    best = norm.isf(probability / (2 * samples)) * np.sqrt(variances)
     noise = loop.noise
+    law = GaussianLaw() if noise is None else noise.law
+    entries = 0 if noise is None else noise.total.once + samples * noise.total.width
+    best = law.multiple(probability / samples, entries) * np.sqrt(variances)
     if noise is None or not noise.total.consists_of(Structured, White):
         return best
-    if noise.family != "gaussian" or noise.factor is None:
+    if noise.factor is None:
         return best
     rest, caused, read = _apart(loop, direction, samples)
     rank = noise.factor.shape[1]
@@ -334,14 +362,52 @@ def margins(
         spent = probability * (1 - share) / (2 * samples)
         by_sample[share] = norm.isf(spent) * rest
     for growth, epochs in _epochs(read):
-        for share, own in by_sample.items():
-            tail = probability * share / epochs
-            radius = np.sqrt(growth * chi2.isf(tail, rank))
+        tails = probability * _SHARES / epochs
+        radii = np.sqrt(growth) * law.radii(tails, rank, alone=epochs == 1)
+        for own, radius in zip(by_sample.values(), radii, strict=True):
             found = own + radius * caused
             known = np.isfinite(found) & np.isfinite(best)
             if found[known].sum() < best[known].sum():
                 best = found
     return best
+
+
+def sure_margins(
+    loop: LoopData, direction: NDArray, probability: float, samples: Run
+) -> NDArray:
+    """Margins (T,) in which the privacy noise has its share for sure.
+
+    The prediction's error is a'eta + r with eta in its ball of a radius R and r
+    independent of it, so |a| R counts with certainty, and r by samples.
+    """
+    noise = loop.noise
+    radius = math.inf
+    if noise is not None and noise.kept is not None:
+        radius = Room.of(noise.parts, noise.kept).radius
+    if noise is None or noise.factor is None or not radius < math.inf:
+        raise ValueError(
+            "sure: expected structured noise within a bound (bound= of "
+            "design_output_noise), got other noise; leave sure out"
+        )
+    fresh, caused, _ = _apart(loop, direction, samples)
+    fixed = _share_of_entries(loop, direction, samples)
+    rest = np.sqrt(np.maximum(fresh**2 + caused**2 - fixed**2, 0.0))
+    tail = float(norm.isf(probability / (2 * samples)))
+    return radius * fixed * (1 + 1e-9) + tail * rest
+
+
+def _share_of_entries(loop: LoopData, direction: NDArray, samples: Run) -> NDArray:
+    """Return |a| (T,) of the prediction's error a'eta + r, eta drawn once."""
+    noise = loop.private_noise
+    factor = present(noise.factor, "factor")
+    plant = loop.side.plant
+    known = Knowledge.of(plant, loop.weights, noise, loop.known_design.P0, kind=White)
+    shares = np.empty(samples)
+    for t, (before, _) in enumerate(known.told_of(factor, samples)):
+        errors, told = before
+        turn, _ = told.halves()
+        shares[t] = np.linalg.norm(turn @ (turn.T @ (direction @ errors)))
+    return shares
 
 
 def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
@@ -383,7 +449,7 @@ class _Read(NamedTuple):
 
 
 def _apart(
-    loop: LoopData, direction: NDArray, samples: int
+    loop: LoopData, direction: NDArray, samples: Run
 ) -> tuple[NDArray, NDArray, list[_Read]]:
     """Return what causes the error d'(x - prediction) of each sample.
 
@@ -392,7 +458,7 @@ def _apart(
     """
     noise = loop.private_noise
     design = loop.known_design
-    factor = present(noise.factor, "factor")
+    factor = present(noise.factor, "factor") * math.sqrt(noise.law.unit_variance)
     known = Knowledge.of(loop.side.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
     caused = np.empty(samples)

@@ -33,16 +33,17 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..core._linalg import rank_tolerance
-from ..core._progress import progress_bar
 from ..core.ball_noise import RADIAL_LAWS
-from ..core.errors import UncertifiableError
 from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
-from ..designs.design import designed
+from ..designs.design import designed, laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..designs.structured import radial_variance, tangent_noise
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import rank_tolerance
+from ..numerics.progress import progress_bar
+from ..privacy.least_variance import least_law_variance
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
@@ -51,7 +52,7 @@ from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
-from .moments import expected_total, knowledge, steady_state_cost
+from .moments import Expected, expected_total, knowledge, steady_state_cost
 
 #: Largest noise of a co-design, relative to the noise of least variance.
 CAP = 10.0
@@ -93,15 +94,25 @@ class Optimality:
         Least cost of any noise of at most ``cap`` times the std, in every direction, of
         the request's noise of least variance. It is at most the loop's own.
     excess : float
-        The relative distance to any noise at all is at most this.
+        The relative distance to any noise at all of the same law is at most this.
+    universal_bound : float
+        Least cost of additive noise of any law that keeps the budget, with any linear
+        filter; NaN where it is not known, as for a ``gdp`` and without a horizon.
     """
 
     cost: float
     lower_bound: float
     excess: float
+    universal_bound: float = math.nan
 
     @classmethod
-    def between(cls, cost: float, capped: float, uncapped: float) -> Optimality:
+    def between(
+        cls,
+        cost: float,
+        capped: float,
+        uncapped: float,
+        universal_bound: float = math.nan,
+    ) -> Optimality:
         """Take a cost, and bounds of what it can be, up to rounding.
 
         `UncertifiableError` where a bound is above the cost by more than that.
@@ -117,22 +128,42 @@ class Optimality:
         excess = 0.0
         if cost > uncapped:
             excess = (cost - uncapped) / uncapped if uncapped > 0 else math.inf
-        return cls(cost, capped, excess)
+        return cls(cost, capped, excess, min(universal_bound, cost))
 
     @property
     def gap(self) -> float:
         """(cost - lower_bound) / cost, 0 where nothing costs anything."""
         return (self.cost - self.lower_bound) / self.cost if self.cost else 0.0
 
+    @property
+    def universal_gap(self) -> float:
+        """(cost - universal_bound) / cost: noise of no law saves a larger part."""
+        if not self.cost:
+            return 0.0
+        return (self.cost - self.universal_bound) / self.cost
 
-def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
-    """The loop with the noise of its request that costs least with its filter."""
+    def __str__(self) -> str:
+        law = f"within {100 * self.gap:.2g} % of the least cost of noise of this law"
+        if math.isnan(self.universal_bound):
+            return law
+        return f"{law}, {100 * self.universal_gap:.2g} % of every law"
+
+
+def optimal_loop(
+    loop: LoopT, cap: float, progress: bool, family: str | None = None
+) -> LoopT:
+    """The loop with the noise of its request that costs least with its filter.
+
+    ``family`` is the law of that noise, by default that of the loop's.
+    """
+    if family is not None:
+        return _of_laws(loop, cap, progress, family)
     if cap <= 1:
         raise ValueError(f"cap: expected a number above 1, got {cap:g}")
     loop = replace(loop, design=replace(loop.known_design, cap=cap))
     noise = loop.private_noise
     request = noise.request
-    _check_gaussian(noise)
+    _check_covered(noise)
     if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
         return loop  # there is nothing to choose
     if not _hides_states(noise):
@@ -144,7 +175,32 @@ def optimal_loop(loop: LoopT, cap: float, progress: bool) -> LoopT:
     return min(best, loop, key=expected_total)  # the noise given may exceed the cap
 
 
-def _check_gaussian(noise: OutputNoise) -> None:
+def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
+    """Return the best loop with noise of a law, or of the cheapest of all for "auto"."""
+    request = loop.private_noise.request
+    plant = loop.side.plant
+    laws: tuple[str, ...] = (family,)
+    if family == "auto":
+        laws = laws_for(request) or (request.family,)
+    best = None
+    for law in laws:
+        try:
+            noise = designed(replace(request, family=law, factor=None), plant)
+        except ValueError:
+            if family != "auto":
+                raise
+            continue  # more directions than the law is for
+        tried = loop.with_noise(noise)
+        if law != "laplace":
+            tried = optimal_loop(tried, cap, progress)
+        if best is None or expected_total(tried) < expected_total(best):
+            best = tried
+    if best is None:
+        raise UncertifiableError("family: no law's noise could be designed")
+    return best
+
+
+def _check_covered(noise: OutputNoise) -> None:
     if noise.family not in ("gaussian", *RADIAL_LAWS):
         raise ValueError(
             "noise: the optimum is known among Gaussian noises, and among those of a "
@@ -154,7 +210,7 @@ def _check_gaussian(noise: OutputNoise) -> None:
 
 def _hides_states(noise: OutputNoise) -> bool:
     """Return whether the secret is one of the state, over a horizon."""
-    return noise.horizon != math.inf and not disturbances(noise.request.adjacency)
+    return noise.horizon.ends and not disturbances(noise.request.adjacency)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,13 +267,18 @@ class NoiseProgram:
     is_ball: bool = False
 
     @classmethod
-    def of(cls, loop: LoopData) -> NoiseProgram:
-        """The program of a loop with a prior, for the request of its noise."""
+    def of(cls, loop: LoopData, shift: float | None = None) -> NoiseProgram:
+        """The program of a loop with a prior, for the request of its noise.
+
+        ``shift`` is the largest one of a move, by default what the budget allows.
+        """
         noise = loop.private_noise
         design = loop.known_design
         plant = loop.side.plant
         problem = DesignProblem(plant, noise.request)
-        if problem.is_radial:  # linear filters see covariances only
+        if shift is not None:
+            pass
+        elif problem.is_radial:  # linear filters see covariances only
             rank = tangent_noise(problem, 1.0).factor.shape[1]
             shift = 1 / math.sqrt(radial_variance(problem, rank))
         else:
@@ -235,7 +296,7 @@ class NoiseProgram:
                 factor = factor @ left[:, :rank]
                 moves = left[:, :rank].T @ moves
         basis = factor * shift
-        samples = noise.horizon
+        samples = noise.horizon.count()
         _, prices = regulation(loop).gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
         r = basis.shape[1]
@@ -376,8 +437,10 @@ def optimality(loop: LoopData) -> Optimality:
     """
     noise = loop.private_noise
     design = loop.known_design
-    _check_gaussian(noise)
-    if not loop.never_ends and (not design.is_kalman or design.P0 is None):
+    any_law = _shift_of_any_law(noise)
+    if noise.family != "laplace" or any_law is None:
+        _check_covered(noise)
+    if noise.horizon.ends and not design.knows_start:
         raise ValueError(
             "optimality: over a horizon it depends on what is known of x(0); pass the "
             "public covariance P0 to private_lqg"
@@ -387,20 +450,41 @@ def optimality(loop: LoopData) -> Optimality:
     if not _hides_states(noise):
         # without noise it costs least of all, where no bound is known of noise
         lower = float(np.fmax(least_cost(loop), least))
-        return Optimality.between(cost, lower, lower)
+        universal = math.nan
+        if any_law is not None:
+            universal = float(np.fmax(least_cost(loop, any_law), least))
+        return Optimality.between(cost, lower, lower, universal)
+    universal = math.nan
+    if any_law is not None:
+        program = NoiseProgram.of(loop, any_law)
+        universal = least + max(program.solved(design.cap).uncapped, 0.0)
+    if noise.family == "laplace":  # of which nothing else is known
+        return Optimality.between(cost, universal, universal, universal)
     found = NoiseProgram.of(loop).solved(design.cap)
-    bounds = (least + max(bound, 0.0) for bound in (found.capped, found.uncapped))
-    return Optimality.between(cost, *bounds)
+    capped = least + max(found.capped, 0.0)
+    uncapped = least + max(found.uncapped, 0.0)
+    return Optimality.between(cost, capped, uncapped, universal)
+
+
+def _shift_of_any_law(noise: OutputNoise) -> float | None:
+    """Return the largest shift of a move in units of the noise's covariance.
+
+    Whatever law keeps the budget, z' Cov^-1 z is at most one over the least variance that
+    hides a move of one. None where no such bound is known.
+    """
+    request = noise.request
+    is_bare = request.floor is None and not request.has_models
+    if request.budget.epsilon is None or not noise.horizon.ends or not is_bare:
+        return None
+    variance = least_law_variance(request.budget, request.releases)
+    return 1 / math.sqrt(variance) if variance > 0 else None
 
 
 def _without_noise(loop: LoopData) -> float:
     """What the best loop costs that publishes the readings as they are."""
     samples = loop.private_noise.horizon
     law = loop.known_design.law(loop.side, loop.weights, None, samples)
-    quiet = replace(loop, noise=None, law=law)
-    if loop.never_ends:
-        return steady_state_cost(quiet).total
-    return expected_total(quiet, loop.private_noise.timepts)
+    return Expected.of(loop).total(replace(loop, noise=None, law=law))
 
 
 # -- filter and noise in turns ---------------------------------------------------------
@@ -428,19 +512,20 @@ def _in_turns(loop: LoopT, progress: bool) -> LoopT:
     return replace(loop, history=tuple(history))
 
 
-def least_cost(loop: LoopData) -> float:
+def least_cost(loop: LoopData, shift: float | None = None) -> float:
     """Bound the cost of loops with other noise for the same request from below.
 
-    It is nan where no bound is known.
+    ``shift`` is the largest one of a move, by default what the budget allows. It is nan
+    where no bound is known.
     """
     noise = loop.private_noise
     if loop.never_ends:
         return expected_total(loop) - _endless_excess(loop)
-    if is_energy_ball(noise.request.adjacency):
+    if shift is None and is_energy_ball(noise.request.adjacency):
         return expected_total(loop)  # its noise is below every other one
     problem = DesignProblem(loop.side.plant, noise.request)
     responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
-    if responses.apart:
+    if responses.apart or responses.windows:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design
@@ -463,21 +548,22 @@ def least_cost(loop: LoopData) -> float:
     K = design.regulator(loop.side, loop.weights, noise.horizon)
     gains = known.gains(noise.horizon)
     law = ObserverFeedback.of(loop.side, K, gains, design.form)
-    columns = (units * basis).reshape(noise.horizon, noise.outputs, -1)
+    columns = (units * basis).reshape(noise.samples, noise.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
-    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.horizon)
+    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.samples)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
     axes = [_axes(basis.T @ ball, slope) for ball in balls]
     moves = np.hstack([basis.T @ points, *axes])
     spent = float(np.sum(slope * information))
-    bound = problem.allowed**2 * _price(slope, moves) - spent
+    allowed = problem.allowed if shift is None else shift
+    bound = allowed**2 * _price(slope, moves) - spent
     return expected_total(loop) - _saved(loop, known) - bound
 
 
 def _saved(loop: LoopData, known: DenseKnowledge) -> float:
     """Return what a loop costs more than the one whose filter has other errors."""
-    samples = loop.private_noise.horizon
+    samples = loop.private_noise.horizon.count()
     predicted = loop.form == "predictor"
     _, prices = regulation(loop).gains(samples)
     mine = knowledge(loop).covariances(samples, predicted=predicted)
@@ -517,7 +603,7 @@ def _endless_excess(loop: LoopData) -> float:
     secret = secret_inputs(request.adjacency, loop.side.plant)
     if noise.outputs > 1 or secret.balls or secret.energies is not None:
         return math.nan
-    if any(moves.events > 1 for moves in secret.signals):
+    if secret.several or secret.windows:
         return math.nan
     angles = np.linspace(0, np.pi, _FREQUENCIES)
     points = np.exp(1j * angles)

@@ -12,7 +12,6 @@ nor the text of an exception that somebody else's code raised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +21,17 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import positive_integer, product, real_array
-from ..core._objects import ByContent, Saved, freeze_arrays, helpful_arguments
 from ..designs.output_noise import OutputNoise
+from ..numerics.arguments import helpful_arguments
+from ..numerics.checks import real_array
+from ..numerics.linalg import product
+from ..numerics.objects import ByContent, freeze_arrays
+from ..numerics.saved import Saved
 from ..regions.jacobian import JacobianPolytope, Region
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant, SampledSystem, root, semidefinite, singular_root
 from ..systems.nonlinear import NonlinearPlant
+from ..systems.varying import Plants, VaryingPlant, plant_of
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -75,13 +78,6 @@ def present(value: Value | None, name: str) -> Value:
     return value
 
 
-def span(horizon: float) -> float:
-    """A number of samples, or infinity."""
-    if isinstance(horizon, float) and horizon == math.inf:
-        return math.inf
-    return positive_integer(horizon, "horizon")
-
-
 def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
     """A finite read-only matrix of a shape, in which None is a free length.
 
@@ -95,8 +91,8 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
     array = real_array(value, name)
     if array.ndim == 1 and len(shape) == 2 and 1 in shape:
         array = np.expand_dims(array, shape.index(1))
-    known = [want in (None, got) for want, got in zip(shape, array.shape)]
-    if array.ndim != len(shape) or not all(known):
+    pairs = zip(shape, array.shape, strict=False)  # of another rank: refused below
+    if array.ndim != len(shape) or any(want not in (None, got) for want, got in pairs):
         expected = str(shape).replace("None", "any")
         raise ct.ControlDimension(
             f"{name}: expected shape {expected}, got {array.shape}"
@@ -107,6 +103,8 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
 @dataclass(frozen=True, eq=False)
 class Weights(ByContent, Saved):
     """Cost weights and covariances of a loop: n states, m driven inputs, p outputs.
+
+    All but G may be one matrix or one for each of T samples, with a leading axis.
 
     Attributes
     ----------
@@ -145,6 +143,35 @@ class Weights(ByContent, Saved):
                 raise TypeError(f"{name}: expected a matrix or a number, got None")
 
     @property
+    def samples(self) -> int | None:
+        """Number of samples T of what varies, None where nothing does."""
+        for name in ("Q", "R", "N", "QN", "RN"):
+            value = getattr(self, name)
+            if value is not None and value.ndim == 3:
+                return len(value)
+        return None
+
+    def check_samples(self, horizon: float) -> None:
+        """Refuse lists that are not as long as a run."""
+        for name in ("Q", "R", "N", "QN", "RN"):
+            value = getattr(self, name)
+            if value is not None and value.ndim == 3 and len(value) != horizon:
+                raise ValueError(
+                    f"{name}: expected one matrix, or a list of {horizon:g} with one for "
+                    f"each sample of the horizon, got {len(value)}"
+                )
+
+    def at(self, t: int) -> Weights:
+        """Return the weights of sample t."""
+        if self.samples is None:
+            return self
+        found = {}
+        for name in ("Q", "R", "N", "QN", "RN"):
+            value = getattr(self, name)
+            found[name] = None if value is None else at_sample(value, t)
+        return Weights(G=self.G, **found)
+
+    @property
     def cost(self) -> NDArray:
         """[[Q, N], [N', R]] (n + m, n + m)."""
         if self.Q is None or self.R is None:
@@ -160,6 +187,10 @@ class Weights(ByContent, Saved):
     @cached_property
     def cost_root(self) -> NDArray:
         """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u."""
+        varying = [v for v in (self.Q, self.R, self.N) if v is not None and v.ndim == 3]
+        if varying:
+            count = len(varying[0])
+            return np.array([root(self.at(t).cost).T for t in range(count)])
         return root(self.cost).T
 
     @cached_property
@@ -167,10 +198,22 @@ class Weights(ByContent, Saved):
         """Square roots of G QN G' and RN as far as given, by the drives' names."""
         roots = {}
         if self.QN is not None:
-            roots["disturbance"] = self.G @ singular_root(self.QN)
+            roots["disturbance"] = self.G @ _singular_roots(self.QN)
         if self.RN is not None:
-            roots["noise"] = singular_root(self.RN)
+            roots["noise"] = _singular_roots(self.RN)
         return roots
+
+
+def at_sample(value: NDArray, t: int) -> NDArray:
+    """Return the matrix of sample t, from one for all of them or from one for each."""
+    return value if value.ndim == 2 else value[t]
+
+
+def _singular_roots(covariance: NDArray) -> NDArray:
+    """Return `singular_root`, of each sample where there is one for each."""
+    if covariance.ndim == 2:
+        return singular_root(covariance)
+    return np.array([singular_root(each) for each in covariance])
 
 
 def _given(
@@ -179,7 +222,19 @@ def _given(
     """The positive semidefinite matrix (size, size) that was given, or None."""
     if value is None:
         return None
+    every = _of_each_sample(value)
+    if every is not None:
+        return np.array([semidefinite(each, name, size, hint) for each in every])
     return semidefinite(value, name, size, hint)
+
+
+def _of_each_sample(value: ArrayLike) -> list | None:
+    """Return the matrices of a list of them, None for one matrix."""
+    if isinstance(value, list | tuple | np.ndarray):
+        every = list(value)
+        if every and all(np.ndim(each) == 2 for each in every):
+            return every
+    return None
 
 
 def _cross_weight(
@@ -190,17 +245,27 @@ def _cross_weight(
         return None
     if Q is None or R is None:
         raise ValueError("N: a cross weight belongs to Q and R; pass them too")
-    cross = matrix(N, "N", (len(Q), len(R)))
-    whole = np.block([[Q, cross], [cross.T, R]])
-    semidefinite(whole, "[[Q, N], [N.T, R]]", len(whole))
+    shape = (Q.shape[-1], R.shape[-1])
+    every = _of_each_sample(N)
+    if every is not None:
+        cross = np.array([matrix(each, "N", shape) for each in every])
+    else:
+        cross = matrix(N, "N", shape)
+    lengths = [len(value) for value in (Q, R, cross) if value.ndim == 3]
+    for t in range(min(lengths, default=1)):
+        now = at_sample(cross, t)
+        whole = np.block([[at_sample(Q, t), now], [now.T, at_sample(R, t)]])
+        semidefinite(whole, "[[Q, N], [N.T, R]]", len(whole))
     return cross
 
 
-def fitting_plant(sys: ct.StateSpace | Plant, noise: OutputNoise | None) -> Plant:
+def fitting_plant(sys: Plants | Plant, noise: OutputNoise | None) -> Plant:
     """The plant of a loop, the noise's own where there is noise that belongs to it."""
-    plant = Plant.of(sys)
+    plant = plant_of(sys)
     if noise is None:
         return plant
+    if isinstance(plant, VaryingPlant) and isinstance(noise, OutputNoise):
+        plant = plant.over(noise.samples)  # one period of it will do
     check_noise(plant, noise)
     return noise.plant_data
 
@@ -252,6 +317,9 @@ class Side(ByContent):
     plant: SampledSystem
     controls: tuple[int, ...]
 
+    #: Whether the plant's matrices vary from sample to sample.
+    varies = False
+
     @property
     def order(self) -> int:
         """Number n of states."""
@@ -281,9 +349,13 @@ class Side(ByContent):
 
 @dataclass(frozen=True, eq=False)
 class LinearSide(Side):
-    """A linear plant, whose controller acts about zero."""
+    """A linear plant, whose controller acts about zero, and which may vary."""
 
     plant: Plant
+
+    @property
+    def varies(self) -> bool:  # type: ignore[override]
+        return self.plant.varies
 
     @cached_property
     def rest(self) -> NDArray:
@@ -295,27 +367,41 @@ class LinearSide(Side):
 
     @cached_property
     def outputs(self) -> NDArray:
-        return np.broadcast_to(0.0, (len(self.plant.C), 1))
+        return np.broadcast_to(0.0, (self.plant.output_count, 1))
 
     @cached_property
     def B(self) -> NDArray:
         """From the driven inputs to the next states, (n, m)."""
         return self.plant.B[:, self.driven]
 
+    def driven_at(self, t: int) -> NDArray:
+        """From the driven inputs at sample t to the next states, (n, m)."""
+        return self.plant.at(t).B[:, self.driven]
+
     @cached_property
     def through(self) -> NDArray:
-        """From the driven inputs to the outputs, (p, m)."""
-        return self.plant.D[:, self.driven]
+        """From the driven inputs to the outputs, (p, m), the same at all samples."""
+        if not isinstance(self.plant, VaryingPlant):
+            return self.plant.D[:, self.driven]
+        D = self.plant.along[3][:, :, self.driven]
+        if (D != D[0]).any():
+            raise ct.ControlArgument(
+                "sys: what an input that the controller drives adds to an output at once "
+                "varies from sample to sample; delay that input by one sample (with_delays)"
+            )
+        return D[0]
 
     def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
-        at_once = self.plant.D[:, self.free] @ exogenous
-        return product(self.plant.C, state) + at_once
+        now = self.plant.at(t)
+        at_once = now.D[:, self.free] @ exogenous
+        return product(now.C, state) + at_once
 
     def move(
         self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
     ) -> NDArray:
-        moved = product(self.plant.A, state) + product(self.B, acting)
-        return moved + self.plant.B[:, self.free] @ exogenous
+        now = self.plant.at(t)
+        moved = product(now.A, state) + product(now.B[:, self.driven], acting)
+        return moved + now.B[:, self.free] @ exogenous
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,7 +493,7 @@ class NonlinearSide(Side):
         Arrays are (T, n, q), (T, m, q) and (T, free inputs, q or 1).
         """
         found = np.zeros(states.shape[2], bool)
-        for state, inputs, free in zip(states, acting, exogenous):
+        for state, inputs, free in zip(states, acting, exogenous, strict=True):
             found |= region.outside(state, self._all_inputs(inputs, free, state))
         return found
 

@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
-from ..core._linalg import Seed, product, real_array
-from ..core.errors import PrivacyError, warn_user
 from ..designs.output_noise import OutputNoise
-from ..noise.iosystem import create_noise_iosystem
+from ..noise.iosystem import noise_system, numbered
+from ..numerics.checks import Seed, real_array
+from ..numerics.errors import PrivacyError, warn_user
+from ..numerics.linalg import product
+from ..privacy.horizon import NO_HORIZON
 from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
 from .controller import (
@@ -88,6 +90,7 @@ def simulate(
     if left is not None:
         _warn_of_left_region(left, loop)
     references = signals.shared["reference"][:, :, 0].T
+    published = indexed("yhat", len(loop.side.outputs))
     response = PrivateResponse(
         signals.timepts,
         states=out["states"].transpose(1, 0, 2),
@@ -96,13 +99,14 @@ def simulate(
         state_labels=state_labels(loop),
         output_labels=output_labels(loop),
         input_labels=input_labels(loop),
-        aliases=dict(zip(loop.side.plant.outputs, output_labels(loop))),
+        aliases=dict(zip(loop.side.plant.outputs, published, strict=True)),
         plant_states=loop.side.order,
         reference=signals.target.T if loop.law.follows_states else None,
         guarantee=loop.guarantee,
         sysname=loop.name,
         time_label=loop.side.plant.time_label,
-        output_references=dict(zip(loop.law.followed, references)),
+        # no output follows where the references are of states, or that is not known
+        output_references=dict(zip(loop.law.followed, references, strict=False)),
     )
     response.left_region = left
     return response
@@ -155,7 +159,9 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
     secret = secret_inputs(loop.side.plant, loop.noise)
     told = []
-    for name, signal in zip(loop.side.driven_labels, signals.feedforward.T):
+    for name, signal in zip(
+        loop.side.driven_labels, signals.feedforward.T, strict=True
+    ):
         if name in secret and signal.any():
             told.append(name)
     if told:
@@ -169,7 +175,7 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
 
 def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
     """The law that asks a function in the place of -K (xhat - xd) + ud."""
-    if not callable(controller) or isinstance(controller, ct.InputOutputSystem):
+    if not callable(controller) or isinstance(controller, (ct.InputOutputSystem, type)):
         raise TypeError(
             "controller: expected a function controller(t, xhat, xd), got "
             f"{type(controller).__name__}; a gain K of your own goes to "
@@ -246,7 +252,9 @@ class SuperposedTrials:
         start = np.hstack([np.zeros((order, rank)), signals.start])
         moved = loop.dynamics.run(start, {"noise": responses}, samples)
         maps = {}
-        for name, own, common in zip(("states", "published"), moved, shared):
+        for name, own, common in zip(
+            ("states", "published"), moved, shared, strict=True
+        ):
             columns = np.concatenate([own, common], axis=2)
             maps[name] = columns[:samples].transpose(1, 0, 2).copy()
         maps["states"] = maps["states"][: len(state_labels(loop))]
@@ -334,14 +342,20 @@ class SteppedTrials:
         known, and the others repeat the last of them.
         """
         signals = self.signals
-        sources = dict(zip(("gamma", "disturbance", "noise"), generator.spawn(3)))
+        sources = dict(
+            zip(("gamma", "disturbance", "noise"), generator.spawn(3), strict=True)
+        )
         gamma = _noise_of(self.noise, eta, signals.samples)
         for start in range(0, signals.samples, length):
             part = slice(start, min(start + length, signals.samples))
             drives = {name: common[part] for name, common in signals.shared.items()}
             for name, factor in signals.roots.items():
-                shape = (part.stop - start, factor.shape[1], block)
-                drives[name] = product(factor, sources[name].standard_normal(shape))
+                shape = (part.stop - start, factor.shape[-1], block)
+                drawn = sources[name].standard_normal(shape)
+                if factor.ndim == 3:
+                    drives[name] = factor[part] @ drawn
+                else:
+                    drives[name] = product(factor, drawn)
             for name, given in data.items():
                 drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
             drives["noise"] = drives.get("noise", 0.0) + _widened(gamma[part], block)
@@ -370,7 +384,7 @@ class SteppedTrials:
                 ends = [slice(k, k + 1) for k in {0, keep - 1}]
                 if all(_agree(together, moved(one), one) for one in ends):
                     return together
-        went, sent = zip(*(moved(slice(k, k + 1)) for k in range(keep)))
+        went, sent = zip(*(moved(slice(k, k + 1)) for k in range(keep)), strict=True)
         return np.concatenate(went, axis=2), np.concatenate(sent, axis=2)
 
 
@@ -378,7 +392,7 @@ def _agree(
     together: tuple[NDArray, NDArray], alone: tuple[NDArray, NDArray], trial: slice
 ) -> bool:
     """Return whether a trial among many comes out as it does alone."""
-    for found, expected in zip(together, alone):
+    for found, expected in zip(together, alone, strict=True):
         size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
         if not np.allclose(found[:, :, trial], expected, _SAME, size, equal_nan=True):
             return False
@@ -451,7 +465,8 @@ def closed_loop(loop: LoopData) -> System:
     inputs += indexed("gamma", len(loop.side.outputs))
     outputs = output_labels(loop)
     at = partial(_driven, loop)
-    return _named(loop, at, inputs, outputs, state_labels(loop), loop.name)
+    varies = loop.dynamics.varies
+    return _named(loop, at, inputs, outputs, state_labels(loop), loop.name, varies)
 
 
 def whole_loop(loop: LoopData) -> System:
@@ -460,20 +475,20 @@ def whole_loop(loop: LoopData) -> System:
     states = state_labels(loop)
     model = LinearSystem.gain(np.zeros((len(loop.side.outputs), 0)))
     if loop.noise is not None:
-        noise = create_noise_iosystem(loop.noise)
-        model = LinearSystem(noise.A, noise.B, noise.C, noise.D)
-        states += noise.state_labels
+        model = noise_system(loop.noise)
+        states += numbered("xi", model.order)
     others = np.eye(len(inputs) - model.input_count)
-    source = beside(LinearSystem.gain(others), model)
+    gain = LinearSystem.gain(others)
     # the states of the noise come last
     order = np.roll(np.arange(loop.dynamics.size + model.order), -model.order)
 
     def at(t: int) -> LinearSystem:
-        whole = _driven(loop, t).after(source)
+        whole = _driven(loop, t).after(beside(gain, model.at(t)))
         A = whole.A[np.ix_(order, order)]
         return LinearSystem(A, whole.B[order], whole.C[:, order], whole.D)
 
-    return _named(loop, at, inputs, output_labels(loop), states, loop.name)
+    varies = loop.dynamics.varies or model.varies
+    return _named(loop, at, inputs, output_labels(loop), states, loop.name, varies)
 
 
 def controller(loop: LoopData) -> System:
@@ -485,7 +500,7 @@ def controller(loop: LoopData) -> System:
             "no linear system; loop.online() runs it, one sample after the other"
         )
     order = law.order
-    p = len(loop.side.plant.C)
+    p = loop.side.plant.output_count
     through = loop.dynamics.side.through
     units = np.eye(order + p + len(law.references))
     memory, yhat, reference = np.split(units, [order, order + p])
@@ -500,7 +515,8 @@ def controller(loop: LoopData) -> System:
 
     inputs = [*indexed("yhat", p), *law.references]
     signals = (inputs, loop.side.driven_labels, list(law.states))
-    return _named(loop, at, *signals, f"{loop.side.plant.name}$controller")
+    name = f"{loop.side.plant.name}$controller"
+    return _named(loop, at, *signals, name, law.varies)
 
 
 def _driven(loop: LoopData, t: int) -> LinearSystem:
@@ -516,6 +532,7 @@ def _named(
     outputs: list[str],
     states: list[str],
     name: str,
+    varies: bool,
 ) -> System:
     """The system of matrices at each sample, with names."""
     loop.law.check_linear()
@@ -526,15 +543,15 @@ def _named(
             "it"
         )
     labels = {"inputs": inputs, "outputs": outputs, "states": states, "name": name}
-    if not loop.law.varies:
+    if not varies:
         return ct.ss(*at(0).matrices, loop.side.plant.dt, **labels)
     kept = lru_cache(maxsize=2)(at)
 
     def system(time: float) -> LinearSystem:
         k = round(time / loop.side.plant.step)
-        if loop.noise is not None:
+        if loop.horizon.ends:
             # python-control asks for the state after the last sample, too
-            k = min(max(k, 0), int(loop.noise.horizon) - 1)
+            k = min(max(k, 0), int(loop.horizon) - 1)
         return kept(k)
 
     def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
@@ -576,7 +593,7 @@ class OnlineController:
         self._observer = loop.observer
         if loop.observer is not None:
             self.estimate = prior_mean(loop)
-        self._horizon = math.inf if loop.noise is None else loop.noise.horizon
+        self._horizon = NO_HORIZON if loop.noise is None else loop.noise.horizon
         self._through = side.through if side.through.any() else None
         self._memory = start_of(loop)[side.order :, None]
         self._reading: NDArray | None = None
@@ -657,7 +674,7 @@ class OnlineController:
         known = self._known
         before = self._loop.form == "predictor"
         if self._loop.never_ends and not self._lost:
-            return known.covariances(math.inf, predicted=before)
+            return known.covariances(NO_HORIZON, predicted=before)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
         if isinstance(known, DenseKnowledge):

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, Ball, BallMatrix, ball_matrix, enclosure, upper_float
+from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
+from ..numerics.linalg import EPS
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LinearSystem
 
@@ -47,7 +48,7 @@ _MOST_STATIONS = 200
 _MOST_SHAPES = 200
 
 
-def _together(
+def several_together(
     square: float, largest: Callable[[int], float], lags: Sequence[int]
 ) -> float:
     """Return the bound of the module's head from y^2, c and t_m, or k^2 y^2 if less."""
@@ -74,7 +75,7 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     later, _, square = products_by_lag(columns, starts, error)
     step = apart.separation
     lags = range(step, apart.events * step, step)
-    total = _together(square, lambda lag: later[lag], lags)
+    total = several_together(square, lambda lag: later[lag], lags)
     return math.sqrt(total) * (1 + 4 * EPS)
 
 
@@ -123,9 +124,9 @@ def square_of_several(
         lags.append(max(m * separation, samples - 1))
     square = upper_float(largest)
     if count_changes(members) > _MOST_SHAPES:
-        return Ball(_together(square, lambda lag: square, lags))
+        return Ball(several_together(square, lambda lag: square, lags))
     bounds = bounds_apart(system, gramian, members, lags[0], square)
-    return Ball(_together(square, bounds.at, lags))
+    return Ball(several_together(square, bounds.at, lags))
 
 
 def count_changes(members: Sequence[SignalMoves]) -> int:
@@ -169,8 +170,12 @@ class LagBounds:
 
     def at(self, lag: int) -> float:
         """Return the bound for a lag, no less than the first one, and all later ones."""
-        place = np.searchsorted(self.lags, lag, side="right") - 1
-        return float(self.bounds[place])
+        return float(self.all_at(np.array([lag]))[0])
+
+    def all_at(self, lags: NDArray) -> NDArray:
+        """Return the bounds for several lags."""
+        places = np.searchsorted(self.lags, lags, side="right") - 1
+        return np.asarray(self.bounds[places])
 
 
 class Powers:
@@ -257,7 +262,7 @@ def _lag_bounds(
     for _ in range(_BLOCK):
         heard.append(enclosure(echo))
         echo = backwards * echo
-    values, errors = zip(*heard)
+    values, errors = zip(*heard, strict=True)
     together = np.hstack(values), np.hstack(errors)
 
     def largest_after(then: BallMatrix, ended: Enclosed) -> float:
@@ -305,8 +310,8 @@ def _lag_bounds(
 
 def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
     """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
-    X, X_errors = map(np.vstack, zip(*left))
-    Y, Y_errors = map(np.vstack, zip(*right))
+    X, X_errors = map(np.vstack, zip(*left, strict=True))
+    Y, Y_errors = map(np.vstack, zip(*right, strict=True))
     X_size = np.abs(X)
     X_errors = X_errors + 2 * len(X) * EPS * X_size  # that of the product as well
     Y_largest = np.abs(Y) + Y_errors

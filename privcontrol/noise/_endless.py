@@ -11,25 +11,25 @@ the mode by name and with what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import (
+from ..core.adjacency import Adjacency
+from ..numerics.balls import (
     Ball,
     BallMatrix,
-    float_above,
     frobenius_norm,
     largest_eigenvalue,
     upper_float,
     working_bits,
 )
-from ..core.adjacency import Adjacency
-from ..core.errors import PrivacyError, UncertifiableError
-from ..secrets.disturbance import disturbances
-from ..secrets.modes import growing_mode
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.linalg import float_above
+from ..secrets.disturbance import OF_ONE_PLANT, disturbances
+from ..secrets.modes import largest_mode
 from ..secrets.secret import (
     SecretInputs,
     SignalMoves,
@@ -40,6 +40,7 @@ from ..secrets.secret import (
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import largest_gain
 from ._apart import square_of_several
+from ._windows import square_of_windows
 
 T = TypeVar("T")
 
@@ -75,9 +76,18 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
         )
     inputs = secret_inputs(adjacency, plant)
     kept = seen_of([inputs])
-    _check_forgotten(plant, kept)
+    is_moved = any(part.moved for part in disturbances(adjacency))
+    _check_forgotten(inputs.system, _names_of(inputs, plant), kept, is_moved)
     (secret,) = _keeping([inputs], kept)
     return secret
+
+
+def _names_of(inputs: SecretInputs, plant: Plant) -> tuple[str, ...]:
+    """Return names of the states of a secret's system, the plant's own ones last."""
+    if inputs.without_one:  # in coordinates of their own
+        return tuple(f"mode[{k}]" for k in range(inputs.system.order))
+    others = inputs.system.order - plant.order
+    return (*(f"delayed[{k}]" for k in range(others)), *plant.states)
 
 
 def secrets_of(
@@ -94,6 +104,8 @@ def secrets_of(
     """
     if not all(as_secret(part).suits_any_plant for part in adjacency.parts):
         raise ValueError(_LATER_STATES)
+    if len(vertices) > 1 and any(part.moved for part in disturbances(adjacency)):
+        raise ValueError(OF_ONE_PLANT)
     every = [secret_inputs(adjacency, plant) for plant in vertices]
     kept = seen_of(every)
     if (
@@ -120,20 +132,29 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
     return shown.max() <= UNDAMPED * np.abs(C).max()
 
 
-def _check_forgotten(plant: Plant, kept: NDArray) -> None:
-    """Refuse a plant whose kept states (n,) do not all decay, by the mode's name."""
-    A = plant.A[np.ix_(kept, kept)]
+def _check_forgotten(
+    system: LinearSystem, names: tuple[str, ...], kept: NDArray, is_moved: bool
+) -> None:
+    """Refuse a secret whose kept states (n,) do not all decay, by the mode's name."""
+    A = system.A[np.ix_(kept, kept)]
     sizes = np.abs(np.linalg.eigvals(A))
     radius = sizes.max(initial=0.0)
     if radius > 1 - UNDAMPED:
-        states = tuple(np.array(plant.states)[kept])
-        mode = growing_mode(replace(plant, A=A, states=states))
+        mode = largest_mode(A, tuple(np.array(names)[kept]))
         kind = "unstable mode" if radius > 1 + UNDAMPED else "mode that never decays"
-        if _is_unseen(A, plant.C[:, kept]):
+        if _is_unseen(A, system.C[:, kept]):
             raise ValueError(
                 f"horizon: the plant has the {kind} {mode}, which no output sees but for "
                 "rounding errors; write the plant without it, for example with differences "
                 "of states in place of the states"
+            )
+        if is_moved:
+            raise ValueError(
+                f"moved: the time of an event stays in the {kind} {mode}, which the outputs "
+                "see: only one simple pole at one, exactly, such as a tank's or a meter's, "
+                "is no obstacle to runs of any length. A double integrator, an undamped or "
+                "an unstable mode remembers the time: design for a finite horizon, or "
+                "close a local loop around it (with_local_loop)"
             )
         raise ValueError(
             f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
@@ -269,6 +290,9 @@ class WhitenedResponse:
         for group in {moves.group for moves in secret.signals}:
             members = [moves for moves in secret.signals if moves.group == group]
             squares.append(self._group_square(members))
+        for group in {window.group for window in secret.windows}:
+            windows = [window for window in secret.windows if window.group == group]
+            squares.append(square_of_windows(self.system, self.gramian, windows))
         return squares
 
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:

@@ -1,7 +1,8 @@
 """The pattern of signs that shows most: the largest w^T R w of w in {-1, 1}^k.
 
 Up to `MOST_EXACT` signs all of them are gone through, by halves. Beyond that, any d with
-diag(d) >= R bounds all patterns by sum d (the dual of the relaxation to unit vectors).
+diag(d) >= R bounds all patterns by sum d (the dual of the relaxation to unit vectors, at
+most pi / 2 above the largest value).
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS
+from ..numerics.linalg import EPS
 
 #: Signs up to which all patterns are gone through.
 MOST_EXACT = 24
 _MOST_QUICK = 16
+#: Signs up to which all patterns are listed.
+_MOST_LISTED = 12
+#: Axes of a matrix from whose signs the search for the largest value begins.
+_FEW_AXES = 8
 #: Signs up to which the relaxation is solved; of more the entries' sizes are added up.
-_MOST_RELAXED = 200
+MOST_RELAXED = 400
 #: Rows of a half that are held at once.
 _ROWS = 256
 #: Rounds of the relaxation, and the change of the bound at which it ends.
@@ -38,7 +43,7 @@ def largest_pattern(
     whole = float(np.abs(gram).sum())
     if size <= (_MOST_QUICK if quick else MOST_EXACT):
         bound, signs = _by_halves(gram)
-    elif size <= _MOST_RELAXED and not quick:
+    elif size <= MOST_RELAXED and not quick:
         bound, signs = _relaxed(gram)
     else:
         bound, signs = whole, _improved(gram, np.ones(size))
@@ -53,9 +58,9 @@ def _patterns(count: int) -> NDArray:
 
 
 def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
-    """Return the largest value over all signs, and the signs."""
-    half = len(gram) // 2
-    first, second = _patterns(half), _patterns(len(gram) - half)
+    """Return the largest value over all signs, and the signs, of which the first is one."""
+    half = (len(gram) + 1) // 2
+    first, second = _patterns(half)[::2], _patterns(len(gram) - half)
     own = np.einsum("ij,ij->i", first @ gram[:half, :half], first)
     others = np.einsum("ij,ij->i", second @ gram[half:, half:], second)
     across = 2 * gram[:half, half:] @ second.T
@@ -72,15 +77,28 @@ def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
 
 
 def _relaxed(gram: NDArray) -> tuple[float, NDArray]:
-    """Return sum d of a diag(d) >= R, and good signs, from unit vectors for the signs.
+    """Return sum d of a diag(d) >= R, and good signs, from unit vectors for the signs."""
+    weights, vectors = relaxation(gram)
+    starts = np.where(vectors.T >= 0, 1.0, -1.0)
+    found = [_improved(gram, start) for start in (*starts, np.ones(len(gram)))]
+    values = [float(signs @ gram @ signs) for signs in found]
+    return bound_of(gram, weights), found[int(np.argmax(values))]
+
+
+def relaxation(
+    gram: NDArray, vectors: NDArray | None = None
+) -> tuple[NDArray, NDArray]:
+    """Return d (k,), nearly with diag(d) >= R and the least sum, and unit vectors (k, w).
 
     Each vector in turn becomes the direction of what the others ask of it, whose length
-    and the diagonal's entry make d.
+    and the diagonal's entry make d. The search begins with ``vectors``, where given.
     """
     size = len(gram)
-    width = math.isqrt(2 * size) + 2
-    vectors = np.cos(np.outer(np.arange(1, size + 1), np.arange(1, width + 1)))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    if vectors is None:
+        width = math.isqrt(2 * size) + 2
+        vectors = np.cos(np.outer(np.arange(1, size + 1), np.arange(1, width + 1)))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors.copy()
     diagonal = np.diag(gram)
     lengths = np.zeros(size)
     total = math.inf
@@ -94,14 +112,98 @@ def _relaxed(gram: NDArray) -> tuple[float, NDArray]:
         if abs(now - total) <= _SETTLED * now:
             break
         total = now
-    weights = diagonal + lengths
+    return diagonal + lengths, vectors
+
+
+def bound_of(gram: NDArray, weights: NDArray) -> float:
+    """Return an upper bound of w^T R w over all signs, from nearly diag(weights) >= R."""
+    size = len(gram)
     missing = float(scipy.linalg.eigvalsh(gram - np.diag(weights))[-1])
-    rounding = 16 * size * EPS * float(np.abs(gram).sum(axis=1).max() + weights.max())
-    bound = float(weights.sum()) + size * max(missing + rounding, 0.0)
-    starts = np.where(vectors.T >= 0, 1.0, -1.0)
-    found = [_improved(gram, start) for start in (*starts, np.ones(size))]
-    values = [float(signs @ gram @ signs) for signs in found]
-    return bound, found[int(np.argmax(values))]
+    scale = float(np.abs(gram).sum(axis=1).max() + weights.max())
+    rounding = 16 * size * EPS * scale
+    return float(weights.sum()) + size * max(missing + rounding, 0.0)
+
+
+class PatternSearch:
+    """The largest value over all signs of several matrices that are much alike.
+
+    What bounds one of them mostly shows that the next one is not larger.
+
+    Attributes
+    ----------
+    largest : float
+        An upper bound of all values so far.
+    attained : float
+        What some signs attain, a lower bound of the largest value.
+    signs : ndarray or None
+        Those of the matrix with that bound, as far as they are known.
+    """
+
+    def __init__(self) -> None:
+        self.largest = self.attained = 0.0
+        self.signs: NDArray | None = None
+        self._known: list[tuple[NDArray, NDArray]] = []
+
+    def add(self, gram: NDArray, error: float) -> None:
+        """Look at a matrix (k, k) with entries as wrong as ``error``."""
+        size = len(gram)
+        slack = 8 * size * EPS * float(np.abs(gram).sum()) + size**2 * error
+        if self._is_bounded(gram, slack):
+            return
+        if _MOST_QUICK < size <= MOST_RELAXED:
+            start = None
+            if self._known and len(self._known[-1][0]) == size:
+                start = self._known[-1][1]
+            self._known.append(relaxation(gram, start))
+            if self._is_bounded(gram, slack):
+                return
+        found, signs = largest_pattern(gram, error)
+        if found > self.largest:
+            self.largest, self.signs = found, signs
+            self.attained = max(self.attained, float(signs @ gram @ signs) - slack)
+
+    def _is_bounded(self, gram: NDArray, slack: float) -> bool:
+        """Return whether what is known proves that no value is above the largest one."""
+        if float(np.abs(gram).sum()) + slack <= self.largest:
+            return True
+        if not self._known or len(self._known[-1][0]) != len(gram):
+            return False
+        return bound_of(gram, self._known[-1][0]) + slack <= self.largest
+
+
+def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the largest values of w^T R w that are found, and their signs (S, k).
+
+    All signs are looked at where there are few, and else what single turns make of
+    ``starts`` (S, k) and of R's largest axes.
+    """
+    size = len(gram)
+    if size <= _MOST_LISTED:
+        signs = _patterns(size)[::2]
+    else:
+        _, axes = np.linalg.eigh(gram)
+        ends = np.where(axes.T[-_FEW_AXES:] >= 0, 1.0, -1.0)
+        signs = _all_improved(gram, np.vstack([starts, ends]))
+    values = np.einsum("ij,ij->i", signs @ gram, signs)
+    order = np.argsort(-values)
+    return values[order], signs[order]
+
+
+def _all_improved(gram: NDArray, signs: NDArray) -> NDArray:
+    """Return signs (S, k) of which no single one can be turned with a gain."""
+    signs = signs.copy()
+    diagonal = np.diag(gram)
+    least = EPS * float(np.abs(gram).max())
+    rows = np.arange(len(signs))
+    for _ in range(4 * len(gram)):
+        gains = diagonal - signs[rows] * (signs[rows] @ gram)
+        places = gains.argmax(axis=1)
+        is_better = gains[np.arange(len(rows)), places] > least
+        rows, places = rows[is_better], places[is_better]
+        if not len(rows):
+            break
+        signs[rows, places] *= -1.0
+    return signs
 
 
 def _improved(gram: NDArray, signs: NDArray) -> NDArray:

@@ -27,13 +27,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import (
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     ball_matrix,
     block_balls,
     diagonal_balls,
-    float_above,
     identity_balls,
     is_positive_definite,
     largest_eigenvalue,
@@ -42,10 +41,13 @@ from ..core._linalg import (
     upper_float,
     working_bits,
 )
-from ..core._objects import ByContent, Saved
-from ..core.errors import UncertifiableError
-from ..secrets.secret import SecretInputs, SignalMoves
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import float_above
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved
+from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import (
+    Autoregression,
     LinearSystem,
     beside,
     impulse_energies,
@@ -56,6 +58,7 @@ from ..systems.linear import (
     sum_of,
     transformed,
 )
+from ._autoregression import hides_by_correlations, shift_behind_autoregression
 from ._endless import joint_shift, shift_behind, shift_of_system
 from .parts import NoisePart, PartSum
 
@@ -180,7 +183,7 @@ def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
     """
     response, shaping = part.drive or (None, None)
     system = secret.system
-    if response is None or shaping is None:
+    if response is None or shaping is None or secret.origin is not None:
         return None
     same_states = np.array_equal(system.A, response.A)
     if not same_states or not np.array_equal(system.C, response.C):
@@ -249,6 +252,9 @@ class Undone(ByContent, Saved):
     ) -> float:
         """Return the certified shift for given gains of the free inputs."""
         first = self.secrets[0]
+        if len(self.secrets) == 1 and isinstance(self.square, Autoregression):
+            if gains is None and hides_by_correlations(first):
+                return shift_behind_autoregression(self.square, first)
         if len(self.secrets) == 1 and spectral_radius(first.system) < 1:
             if first.energies is None:
                 return shift_of_system(lambda: self._left(gains).vertices[0], first)
@@ -256,7 +262,7 @@ class Undone(ByContent, Saved):
                 return shift_behind(self.square, first)
         with working_bits(_BITS):
             left = self._left(gains)
-        ends = first.energies is None and horizon < math.inf
+        ends = first.energies is None and horizon < math.inf and not first.windows
         try:
             bound = varying_shift(left, largest)
         except UncertifiableError:
@@ -341,13 +347,16 @@ class VaryingSecret:
         for moves in self.secret.signals:
             largest = max(map(np.linalg.norm, moves.shapes))
             radii[moves.column] = moves.radius * moves.events * largest
+        for window in self.secret.windows:
+            most = window.events * math.sqrt(window.longest)
+            radii[list(window.columns)] = most * window.radii
         return radii
 
     @property
     def mean(self) -> LinearSystem:
         """The mean of the vertices in doubles."""
         every = []
-        for alike in zip(*(vertex.matrices for vertex in self.vertices)):
+        for alike in zip(*(vertex.matrices for vertex in self.vertices), strict=True):
             matrices = [midpoints(matrix) for matrix in alike]
             every.append(np.mean(matrices, axis=0))
         return LinearSystem(*every)
@@ -360,7 +369,7 @@ class VaryingSecret:
         """
         inputs = self.inputs
         vertices = []
-        for vertex, gain in zip(self.vertices, gains):
+        for vertex, gain in zip(self.vertices, gains, strict=True):
             A, B, C, D = vertex.entered_by(range(inputs)).matrices
             free = vertex.entered_by(range(inputs, inputs + self.free))
             of_state = ball_matrix(gain[:, : self.order])
@@ -509,13 +518,14 @@ class _Demand:
     """V >= X^T W X + Y^T Y, for symmetric matrices named ``held`` and ``value``.
 
     Where V is smaller than that, or there is none, t times the identity goes on with its
-    diagonal.
+    diagonal, or the numbers of the names ``weights``.
     """
 
     held: str | None
     value: str
     X: BallMatrix
     Y: BallMatrix
+    weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -523,12 +533,14 @@ class Program:
     """Demands on symmetric matrices, of which t, the squared shift, is to be least.
 
     Those that are alike but for rounding are equal: what solves one is verified for noise
-    of another size. The search for a t that must be above ``most`` is given up.
+    of another size. The search for a t that must be above ``most`` is given up. It is at
+    least each of the ``sums`` of numbers.
     """
 
     sizes: dict[str, int]
     demands: tuple[_Demand, ...]
     most: float = math.inf
+    sums: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
     def of(cls, left: VaryingSecret) -> Program:
@@ -551,7 +563,12 @@ class Program:
             for i, shape in enumerate(moves.shapes):
                 name = f"Q{k}.{i}."
                 demands += _of_shape(left, moves, shape, name, sizes)
-        return cls(sizes, tuple(demands))
+        sums = []
+        for k, window in enumerate(secret.windows):
+            found, weights = _of_window(left, window, f"W{k}.", sizes)
+            demands += found
+            sums.append(weights)
+        return cls(sizes, tuple(demands), sums=tuple(sums))
 
     @cached_property
     def _entries(self) -> NDArray:
@@ -594,7 +611,7 @@ class Program:
         """
         alike = defaultdict(list)
         for k, demand in enumerate(self.demands):
-            kind = (demand.held, demand.value, demand.X.ncols())
+            kind = (demand.held, demand.value, demand.X.ncols(), demand.weights)
             alike[kind].append(k)
         asked: set[int] = set()
         for group in alike.values():
@@ -624,6 +641,12 @@ class Program:
         Y = midpoints(demand.Y)
         later = X.T @ known[demand.value] @ X
         rest = known["t"][0, 0] * F - later - Y.T @ Y
+        if demand.weights:
+            rest = -later - Y.T @ Y
+            for place, name in zip(
+                np.flatnonzero(F.any(axis=0)), demand.weights, strict=True
+            ):
+                rest = rest + known[name][0, 0] * np.outer(F[place], F[place])
         if demand.held is not None:
             rest = rest + E @ known[demand.held] @ E.T
         return rest
@@ -648,11 +671,13 @@ class Program:
             size, _ = rest.shape
             constraints.append(rest >> margin * np.eye(size))
         square = unknown["t"][0, 0]
+        for names in self.sums:
+            total = sum(unknown[name][0, 0] for name in names)
+            constraints.append(square >= total * (1 + margin))
         problem = cp.Problem(cp.Minimize(square), constraints)
         if not _solve(problem, 1e-11):
             return None
-        found = {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
-        return found
+        return {name: _symmetric(matrix.value) for name, matrix in unknown.items()}
 
     def verified(self, found: dict[str, NDArray]) -> float | None:
         """Return t, if the matrices are proven to meet every demand."""
@@ -663,12 +688,20 @@ class Program:
         for demand in self.demands:
             E, F = self._target(demand)
             target = ball_matrix(F) * Ball(square)
+            if demand.weights:
+                numbers = np.zeros(len(F))
+                found_weights = [float(found[name][0, 0]) for name in demand.weights]
+                numbers[F.any(axis=0)] = found_weights
+                target = diagonal_balls(numbers.tolist())
             if demand.held is not None:
                 onto = ball_matrix(E)
                 target += onto * balls[demand.held] * onto.transpose()
             value = balls[demand.value]
             if not _is_proven(target, value, demand.X, demand.Y):
                 return None
+        for names in self.sums:
+            total = math.fsum(float(found[name][0, 0]) for name in names)
+            square = max(square, float_above(total))
         return square
 
 
@@ -719,6 +752,37 @@ def _of_shape(
             sizes[own] = left.order + 1
             value = own
     return demands
+
+
+def _of_window(
+    left: VaryingSecret, window: WindowMoves, name: str, sizes: dict[str, int]
+) -> tuple[list[_Demand], tuple[str, ...]]:
+    """Return demands for a change of any shape, and the names of the weights d of its values.
+
+    With j values left the energy that is still to come is below z^T P_j z + sum d w^2,
+    with P_0 = P: blkdiag(P_j, d_j) >= [A B]^T P_{j-1} [A B] + [C D]^T [C D].
+    """
+    demands = []
+    names = []
+    later = "P"
+    sizes_of_changes = (window.events * np.asarray(window.radii)).tolist()
+    for j in range(1, window.longest + 1):
+        own = tuple(f"{name}{j}.d{i}" for i in range(len(window.columns)))
+        names += list(own)
+        is_first = j == window.longest  # it begins at rest
+        held = None if is_first else f"{name}{j}"
+        for vertex in left.vertices:
+            A, B, C, D = vertex.entered_by(list(window.columns)).matrices
+            radii = diagonal_balls(sizes_of_changes)
+            X, Y = B * radii, D * radii
+            if not is_first:
+                X, Y = block_balls([[A, X]]), block_balls([[C, Y]])
+            demands.append(_Demand(held, later, X, Y, own))
+        sizes |= dict.fromkeys(own, 1)
+        if held is not None:
+            sizes[held] = left.order
+            later = held
+    return demands, tuple(names)
 
 
 def _takes_minutes(sizes: Iterable[int]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -23,9 +24,16 @@ from .._figures import (
     finished_plot,
     own_axes,
 )
-from ..core._linalg import Seed, positive_integer
-from ..core._objects import time_axis, with_units
-from ..systems.linear import LinearSystem, frequency_response, sum_of
+from ..numerics.checks import Seed, positive_integer
+from ..numerics.labels import time_axis, with_units
+from ..systems.linear import (
+    LinearSystem,
+    SampledSystem,
+    VaryingSystem,
+    by_sample,
+    frequency_response,
+    sum_of,
+)
 from .parts import Pricing, SummedNoise, shared_out
 
 #: Points of lines that a figure shows.
@@ -41,7 +49,7 @@ def create_channel_iosystem(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     states: Sequence[str] | None = None,
-) -> ct.StateSpace:
+) -> ct.StateSpace | ct.NonlinearIOSystem:
     """Make the gate yhat(t) = y(t) + gamma(t), a python-control StateSpace.
 
     Parameters
@@ -85,8 +93,8 @@ def create_channel_iosystem(
     >>> signals = np.vstack([np.zeros(100), eta])
     >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
     """
-    A, B, C, D = _noise_system(noise).matrices
-    p, drives = D.shape
+    model = noise_system(noise)
+    p, drives = model.output_count, model.input_count
     if inputs is None:
         inputs = [*noise.plant_data.outputs, *numbered("eta", drives)]
     if len(inputs) != p + drives:
@@ -100,16 +108,18 @@ def create_channel_iosystem(
             f"inputs: expected different names, got {inputs}; rename the plant's outputs, "
             "or pass inputs=..."
         )
-    entry = np.hstack([np.zeros((len(A), p)), B])
-    through = np.hstack([np.eye(p), D])
-    gate = LinearSystem(A, entry, C, through)
-    return ct.ss(
-        *gate.matrices,
-        noise.plant_data.dt,
+
+    def gate(now: LinearSystem) -> LinearSystem:
+        entry = np.hstack([np.zeros((now.order, p)), now.B])
+        return LinearSystem(now.A, entry, now.C, np.hstack([np.eye(p), now.D]))
+
+    return iosystem(
+        by_sample(gate, model),
+        noise.plant_data,
         name=_block_name(name, "channel"),
         inputs=inputs,
         outputs=_names(outputs, "outputs", "yhat", p),
-        states=_names(states, "states", "xi", len(A)),
+        states=_names(states, "states", "xi", model.order),
     )
 
 
@@ -120,7 +130,7 @@ def create_noise_iosystem(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     states: Sequence[str] | None = None,
-) -> ct.StateSpace:
+) -> ct.StateSpace | ct.NonlinearIOSystem:
     """Make the noise alone, eta -> gamma, a python-control StateSpace for analysis.
 
     Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
@@ -150,15 +160,41 @@ def create_noise_iosystem(
     >>> pc.create_noise_iosystem(noise).nstates
     2
     """
-    system = _noise_system(noise)
-    return ct.ss(
-        *system.matrices,
-        noise.plant_data.dt,
+    system = noise_system(noise)
+    return iosystem(
+        system,
+        noise.plant_data,
         name=_block_name(name, "noise"),
         inputs=_names(inputs, "inputs", "eta", system.input_count),
         outputs=_names(outputs, "outputs", "gamma", noise.outputs),
         states=_names(states, "states", "xi", system.order),
     )
+
+
+def iosystem(
+    system: LinearSystem, plant: SampledSystem, **names: Any
+) -> ct.StateSpace | ct.NonlinearIOSystem:
+    """Return a system of python-control with a plant's time, a ``ct.nlsys`` where it varies.
+
+    After the last sample it stays as it was there, since python-control asks for the state
+    after it.
+    """
+    if not isinstance(system, VaryingSystem):
+        return ct.ss(*system.matrices, plant.dt, **names)
+
+    def at(time: float) -> LinearSystem:
+        t = round(time / plant.step)
+        return system.at(min(max(t, 0), system.samples - 1))
+
+    def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = at(t)
+        return now.A @ x + now.B @ u
+
+    def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+        now = at(t)
+        return now.C @ x + now.D @ u
+
+    return ct.nlsys(update, read, dt=plant.dt, **names)
 
 
 def _names(
@@ -188,7 +224,7 @@ def _block_name(name: str | None, default: str) -> str:
     return name
 
 
-def _noise_system(noise: SummedNoise) -> LinearSystem:
+def noise_system(noise: SummedNoise) -> LinearSystem:
     """Return all parts as one system that starts at zero.
 
     The first inputs are the entries that are drawn once. These are to enter at the first
@@ -202,9 +238,13 @@ def _noise_system(noise: SummedNoise) -> LinearSystem:
     # what has no system passes its own samples through a unit gain
     unit = LinearSystem.gain(np.eye(noise.outputs))
     model = reduce(sum_of, [part.model or unit for part in noise.parts])
-    A, B, C, D = model.matrices
     root = noise.total.state_root
-    return LinearSystem(A, np.hstack([A @ root, B]), C, np.hstack([C @ root, D]))
+
+    def begun(now: LinearSystem) -> LinearSystem:
+        entry = np.hstack([now.A @ root, now.B])
+        return LinearSystem(now.A, entry, now.C, np.hstack([now.C @ root, now.D]))
+
+    return by_sample(begun, model)
 
 
 def entering(noise: SummedNoise, fresh: NDArray) -> NDArray:
@@ -273,7 +313,9 @@ def plot_spectrum(
     frequencies = angles / (2 * np.pi * noise.plant_data.step)
     lines = []
     styles = (("black", "-"), (COLORS[0], "--"), (COLORS[1], "-."))
-    for (label, curve), (color, style) in zip(curves.items(), styles):
+    for (label, curve), (color, style) in zip(
+        curves.items(), styles, strict=False
+    ):  # 2 or 3 curves
         responses = frequency_response(curve, np.exp(1j * angles))
         gains = np.linalg.norm(responses, axis=(1, 2))
         if label == hidden:

@@ -19,21 +19,25 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import (
+from ..core.ball_noise import BallNoise
+from ..core.noise import GaussianNoise, Noise, family_of
+from ..numerics.checks import (
     Seed,
     check_memory,
-    column_norms,
     generator,
     instance_of,
     positive_integer,
-    quoted,
     real_array,
+    sample_index,
+    whole_index,
 )
-from ..core._objects import ByContent, Saved
-from ..core.ball_noise import BallNoise
-from ..core.errors import PrivacyError
-from ..core.guarantee import PrivacyGuarantee
-from ..core.noise import GaussianNoise, Noise, family_of
+from ..numerics.errors import PrivacyError
+from ..numerics.linalg import column_norms
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved
+from ..privacy.guarantee import PrivacyGuarantee
+from ..privacy.horizon import Horizon, horizon_of
+from ..privacy.law import BallLaw, Law
 from ..secrets.disturbance import causal_map
 from ..systems.linear import (
     LinearSystem,
@@ -100,7 +104,9 @@ class NoisePart(ByContent, Saved, ABC):
         It goes block by block, which is fifty times as fast as sample by sample.
         """
         state = self.state_root @ first
-        outputs = len(self._model.D)
+        outputs = self._model.output_count
+        if self._model.varies:
+            return self._varying_stream(state)
 
         def advance(fresh: NDArray) -> NDArray:
             nonlocal state
@@ -114,6 +120,19 @@ class NoisePart(ByContent, Saved, ABC):
                 gamma.append(samples.reshape(-1, outputs))
                 state = block[len(samples) :]
             return np.concatenate(gamma)
+
+        return advance
+
+    def _varying_stream(self, state: NDArray) -> Stream:
+        """Begin a stream of a part that varies, which goes sample by sample."""
+        t = 0
+
+        def advance(fresh: NDArray) -> NDArray:
+            nonlocal state, t
+            gamma, states = self._model.run(state[None], fresh[None], t)
+            state = states[0]
+            t += len(fresh)
+            return gamma[0]
 
         return advance
 
@@ -139,7 +158,7 @@ class NoisePart(ByContent, Saved, ABC):
         model = self._model
         once = model.free_response(self.state_root, horizon)
         return (
-            once.reshape(horizon, len(model.D), -1),
+            once.reshape(horizon, model.output_count, -1),
             model.impulse_response(horizon),
         )
 
@@ -155,7 +174,7 @@ class NoisePart(ByContent, Saved, ABC):
     @property
     def white(self) -> NDArray:
         """Sizes (p,) of the entries that act on one output at one sample only."""
-        return np.zeros(len(self._model.D))
+        return np.zeros(self._model.output_count)
 
     def covariance(self, t: int, s: int) -> NDArray:
         """Return the covariance (p, p) of gamma(t) and gamma(s), of unit entries.
@@ -166,7 +185,7 @@ class NoisePart(ByContent, Saved, ABC):
         if t < s:
             return self.covariance(s, t).T
         model = self.model
-        if model is None:
+        if model is None or model.varies:
             rows = self.responses(t + 1)
             return rows[t] @ rows[s].T + (t == s) * np.diag(self.white**2)
         A, B, C, D = model.matrices
@@ -180,7 +199,7 @@ class NoisePart(ByContent, Saved, ABC):
 
     def variances(self, horizon: int) -> NDArray:
         """Return the variances (T, p) of the outputs for entries of variance one."""
-        if self.model is None:
+        if self.model is None or self.model.varies:
             return np.sum(self.responses(horizon) ** 2, axis=2) + self.white**2
         once, fresh = self._impulses(horizon)
         arrived = np.cumsum(np.sum(fresh**2, axis=2), axis=0)
@@ -211,8 +230,7 @@ class Structured(NoisePart):
 
     @property
     def model(self) -> LinearSystem:
-        A, _, C, _ = self.plant.matrices
-        return LinearSystem(A, np.zeros((len(A), 0)), C, np.zeros((len(C), 0)))
+        return self.plant.entered_by(())
 
     @property
     def state_root(self) -> NDArray:
@@ -243,9 +261,9 @@ class Radial(Structured):
     bound: float = math.inf
 
     @property
-    def law(self) -> BallNoise:
+    def law(self) -> BallLaw:
         """The law of the entries."""
-        return BallNoise(np.eye(self.once), rate=1.0, bound=self.bound)
+        return BallLaw(self.once, self.bound)
 
     def __str__(self) -> str:
         cut = "" if self.bound == math.inf else " within a bound"
@@ -476,7 +494,9 @@ class PartSum(NoisePart):
 
         def advance(fresh: NDArray) -> NDArray:
             entries = shared_out(self.parts, none, fresh)
-            samples = [go(own) for go, (_, _, own) in zip(streams, entries)]
+            samples = [
+                go(own) for go, (_, _, own) in zip(streams, entries, strict=True)
+            ]
             return np.sum(samples, axis=0)
 
         return advance
@@ -566,6 +586,15 @@ class Pricing(Protocol):
         """Return the map of `weight_root_of`, without a horizon a `LinearSystem`."""
 
 
+class Kept(Protocol):
+    """A bound that noise never leaves."""
+
+    def draws(
+        self, parts: Sequence[NoisePart], draw: Callable[[int], NDArray]
+    ) -> Iterator[tuple[NDArray, NDArray]]:
+        """Yield entries of one run that are within, block by block."""
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class SummedNoise(ByContent):
     """Noise for the outputs of a plant, a sum of parts, with its guarantee.
@@ -574,13 +603,14 @@ class SummedNoise(ByContent):
     """
 
     plant_data: Plant
-    horizon: int
+    horizon: Horizon
     family: str
     parts: tuple[NoisePart, ...]
     guarantee: PrivacyGuarantee
     design: Any = field(compare=False)  # of the room above, None until certified
     request: Any = field(default=None, compare=False)
     promised: tuple | None = field(default=None, compare=False, kw_only=True)
+    kept: Any = field(default=None, kw_only=True)  # a `Kept` bound
 
     def __post_init__(self) -> None:
         """Bind the guarantee to what it is about.
@@ -591,17 +621,16 @@ class SummedNoise(ByContent):
         instance_of(self.plant_data, Plant, "plant_data", "noise.plant_data")
         for part in instance_of(self.parts, tuple, "parts", "noise.parts"):
             instance_of(part, NoisePart, "parts", "noise.parts")
-        if not isinstance(self.horizon, int | float | np.integer):
-            raise TypeError(
-                f"horizon: expected a number of samples, got {type(self.horizon).__name__}"
-            )
+        instance_of(self.family, str, "family", "noise.family")
+        object.__setattr__(self, "horizon", horizon_of(self.horizon))
         instance_of(self.guarantee, PrivacyGuarantee, "guarantee", "noise.guarantee")
-        if not isinstance(self.promised, tuple | None):
+        if self.promised is not None and not _is_promise(self.promised):
             raise TypeError(
                 "promised: expected none, since it is what the guarantee was made for; "
                 "design_output_noise makes noise"
             )
-        about = (self.plant_data, self.horizon, self.family, self.parts, self.guarantee)
+        about: tuple = (self.plant_data, self.horizon, self.family, self.parts)
+        about = (*about, self.guarantee, self.kept)
         known, request = self.promised or (about, self.request)
         object.__setattr__(self, "promised", (known, request))
         is_same = self.request is None or self.request is request
@@ -617,27 +646,22 @@ class SummedNoise(ByContent):
     @property
     def outputs(self) -> int:
         """Number of outputs p."""
-        return len(self.plant_data.C)
+        return self.plant_data.output_count
 
     @property
     def samples(self) -> int:
         """Number of samples T; a ``ValueError`` for noise without a horizon."""
-        if self.horizon == math.inf:
-            raise ValueError(
-                "noise without a horizon needs a number of samples: pass the time points, "
-                "use noise.over(T), or noise.sample(trials, horizon=T)"
-            )
-        return self.horizon
+        return self.horizon.count(
+            "noise without a horizon needs a number of samples: pass the time points, "
+            "use noise.over(T), or noise.sample(trials, horizon=T)"
+        )
 
     def over(self, horizon: int) -> Self:
         """Return the noise of a run's first samples, with the same guarantee."""
-        count = positive_integer(horizon, "horizon")
-        if count > self.horizon:
-            raise ValueError(
-                f"horizon: expected at most the {self.horizon} samples that the guarantee "
-                f"covers, got {count}"
-            )
-        return replace(self, horizon=count, promised=None)
+        run = self.horizon.first(horizon)
+        return (
+            self if run == self.horizon else replace(self, horizon=run, promised=None)
+        )
 
     @property
     def timepts(self) -> NDArray:
@@ -670,8 +694,7 @@ class SummedNoise(ByContent):
     @property
     def std(self) -> NDArray:
         """Largest standard deviation (p,) of each output over the run, in its unit."""
-        run = self.over(1) if self.horizon == math.inf else self
-        return run.stds.max(axis=1)
+        return self.over(self.horizon.distinct).stds.max(axis=1)
 
     def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
         """Return the covariance (p, p) of gamma(t) and gamma(s) by sample index.
@@ -679,27 +702,46 @@ class SummedNoise(ByContent):
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
         ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
         """
-        t = _whole(t, "t")
+        t = whole_index(t, "t")
         if s is None:
-            t, s = (max(t, 0), max(-t, 0)) if self.horizon == math.inf else (t, t)
+            t, s = self.horizon.pair(t)
         t = sample_index(t, "t", self.horizon)
         s = sample_index(s, "s", self.horizon)
         return self.law.unit_variance * self.total.covariance(t, s)
 
     @property
-    def law(self) -> type[Noise] | BallNoise:
-        """The law of one entry of eta, or of all of radial noise."""
+    def law(self) -> Law:
+        """The law of the standard entries eta."""
         radial = self.total.part(Radial)
-        return family_of(self.family) if radial is None else radial.law
+        return family_of(self.family).law if radial is None else radial.law
 
     def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
         """Draw entries (trials, once) and (trials, T, width) in time order."""
         trials = positive_integer(trials, "trials")
         once, width = self.total.once, self.total.width
+        if self.kept is not None:
+            return self._drawn_within(self.kept, generator(rng), trials)
         count = once + self.samples * width
         check_memory(trials * max(count, self.samples * (once + width)), "trials")
         drawn = self.law.standard(generator(rng), (trials, count))
-        return drawn[:, :once], drawn[:, once:].reshape(trials, self.horizon, width)
+        return drawn[:, :once], drawn[:, once:].reshape(trials, self.samples, width)
+
+    def _drawn_within(
+        self, kept: Kept, rng: np.random.Generator, trials: int
+    ) -> tuple[NDArray, NDArray]:
+        """Draw entries of runs that are kept within a bound, run by run."""
+        firsts, runs = [], []
+        for _ in range(trials):
+            blocks = kept.draws(
+                self.parts, lambda count: self.law.standard(rng, (count,))
+            )
+            first, fresh = next(blocks)
+            found = [fresh]
+            while sum(map(len, found)) < self.samples:
+                found.append(next(blocks)[1])
+            firsts.append(first)
+            runs.append(np.concatenate(found)[: self.samples])
+        return np.array(firsts), np.array(runs)
 
     def sample(
         self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
@@ -718,36 +760,39 @@ class SummedNoise(ByContent):
         is constant, except that a correlated part needs its whole past.
         """
         rng = generator(rng)
+        if self.kept is not None:
+            yield from self._stream_within(self.kept, rng)
+            return
         going_on = self.total.stream(self.law.standard(rng, (self.total.once,)))
-        left = self.horizon
+        left: float = self.horizon
         while left > 0:
-            count = min(_CHUNK, left)
+            count = int(min(_CHUNK, left))
             left -= count
             fresh = self.law.standard(rng, (count, self.total.width))
             yield from going_on(fresh)
 
+    def _stream_within(self, kept: Kept, rng: np.random.Generator) -> Iterator[NDArray]:
+        """Yield gamma(t) of noise that is kept within a bound."""
+        blocks = kept.draws(self.parts, lambda count: self.law.standard(rng, (count,)))
+        left: float = self.horizon
+        going_on: Stream | None = None
+        while left > 0:
+            first, fresh = next(blocks)
+            if going_on is None:
+                going_on = self.total.stream(first)
+            samples = going_on(fresh[: int(min(left, len(fresh)))])
+            left -= len(samples)
+            yield from samples
+
     def __repr__(self) -> str:
         parts = "independent" if self.total.consists_of(White) else str(self.total)
         plural = "s" * (self.outputs > 1)
-        horizon = (
-            "no horizon" if self.horizon == math.inf else f"horizon {self.horizon}"
+        return (
+            f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
+            f"{self.horizon.text})"
         )
-        return f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, {horizon})"
 
 
-def sample_index(index: int, name: str, horizon: float) -> int:
-    """Return a sample index within a horizon."""
-    if not 0 <= _whole(index, name) < horizon:
-        raise ValueError(
-            f"{name}: expected a sample index in 0 .. {horizon - 1}, got {quoted(index)}"
-        )
-    return int(index)
-
-
-def _whole(index: int, name: str) -> int:
-    if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-        raise TypeError(
-            f"{name}: expected a sample index, got {type(index).__name__}; "
-            "to get indices from seconds divide by dt"
-        )
-    return int(index)
+def _is_promise(given: object) -> bool:
+    """Return whether something may hold what a guarantee was made for, and the request."""
+    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple)

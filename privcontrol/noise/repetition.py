@@ -18,8 +18,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import (
-    EPS,
+from ..core.adjacency import Adjacency
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     current_bits,
@@ -27,12 +27,13 @@ from ..core._linalg import (
     upper_float,
     working_bits,
 )
-from ..core._objects import ByContent
-from ..core.adjacency import Adjacency
-from ..core.errors import UncertifiableError
-from ..core.repetition import Correlations, growth_apart
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+from ..privacy.horizon import Horizon
+from ..privacy.repetition import Correlations, growth_apart
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
-from ..secrets.secret import Apart, SignalMoves
+from ..secrets.secret import Apart, SignalMoves, WindowMoves
 from ..systems.linear import Plant, spectral_radius
 from ._apart import LagBounds, Powers, bounds_apart, count_changes, products_by_lag
 from ._endless import (
@@ -45,6 +46,13 @@ from ._endless import (
 )
 from ._patterns import largest_pattern
 from ._varying import Undone, undone
+from ._windows import (
+    WindowBounds,
+    product_error,
+    search_in,
+    square_of_window,
+    windows_by_lag,
+)
 from .parts import NoisePart
 from .shift import dense_root, undone_by
 
@@ -53,6 +61,8 @@ Undoing = Callable[[NDArray], tuple[NDArray, NDArray]]
 
 #: Changes of all lengths and signals above which nothing is made of their distance.
 _MOST_CHANGES = 200
+#: States of the noise above which only one change is bounded.
+_MOST_STATES = 64
 #: Entries of a run, and those times the lengths of a change, above which nothing is either.
 _MOST_ENTRIES = 600
 _MOST_COLUMNS = 8000
@@ -64,7 +74,7 @@ def further_changes(
     parts: Sequence[NoisePart],
     adjacency: Adjacency,
     plants: Sequence[Plant],
-    horizon: float,
+    horizon: Horizon,
 ) -> Correlations | None:
     """Return what Gaussian noise leaves of several changes, and of changes of any shape.
 
@@ -75,9 +85,11 @@ def further_changes(
     change = adjacency.change
     if change is None or change.energy:
         return None
-    if horizon == math.inf:
+    if len({part.is_varying for part in disturbances(adjacency)}) > 1:
+        return None
+    if not horizon.ends:
         return _endless_changes(parts, adjacency, plants)
-    entries = int(horizon) * len(plants[0].C)
+    entries = int(horizon) * plants[0].output_count
     lengths = change.longest if change.varying else 1
     if entries > _MOST_ENTRIES or entries * (lengths or 1) > _MOST_COLUMNS:
         return None
@@ -97,6 +109,8 @@ def _endless_changes(
         for each in found:
             system = each.secrets[0].system
             if each.response is not None or not spectral_radius(system) < 1:
+                return None
+            if each.square.order > _MOST_STATES:
                 return None
         noises.append(tuple(found))
     return EndlessChanges(tuple(noises))
@@ -172,6 +186,10 @@ class _Left:
     def _signals(self) -> tuple[SignalMoves, ...]:
         return self.noise.secrets[0].signals
 
+    @property
+    def _windows(self) -> tuple[WindowMoves, ...]:
+        return self.noise.secrets[0].windows
+
     @cached_property
     def _measured(self) -> tuple[int, WhitenedResponse, float]:
         """The bits that it takes, the response in balls, and the largest square of one."""
@@ -179,9 +197,12 @@ class _Left:
         def measured(
             response: WhitenedResponse,
         ) -> tuple[int, WhitenedResponse, float] | None:
-            found = largest_of(
-                [response.largest_square(moves) for moves in self._signals]
-            )
+            squares = [response.largest_square(moves) for moves in self._signals]
+            for window in self._windows:
+                squares.append(
+                    square_of_window(response.system, response.gramian, window)
+                )
+            found = largest_of(squares)
             if not is_known(found):
                 return None
             return current_bits(), response, upper_float(found)
@@ -207,20 +228,22 @@ class _Left:
         return math.sqrt(self.square)
 
     @cached_property
-    def _tables(self) -> dict[int, LagBounds]:
+    def _tables(self) -> dict[int, LagBounds | WindowBounds]:
         """Bounds of products, by the first lag of each table."""
         return {}
 
-    def _from(self, first: int) -> LagBounds:
+    def _from(self, first: int) -> LagBounds | WindowBounds:
         """Return bounds of the products of changes at a lag and all later ones."""
         known = [lag for lag in self._tables if lag <= first]
         if known:
             return self._tables[max(known)]
         bits, response, square = self._measured
+        whole = (response.system, response.gramian)
         with working_bits(bits):
-            self._tables[first] = bounds_apart(
-                response.system, response.gramian, self._signals, first, square
-            )
+            if self._windows:
+                self._tables[first] = WindowBounds(*whole, self._windows, first)
+            else:
+                self._tables[first] = bounds_apart(*whole, self._signals, first, square)
         return self._tables[first]
 
     def of_several(self, count: int, separation: int) -> float:
@@ -331,9 +354,7 @@ class _RunOfChanges(ByContent, Correlations):
         least = largest_shape = 0.0
         worst = np.ones(longest)
         for plant in self.plants:
-            columns, starts = self._levels(plant)
-            solved, wrong = undone(columns)
-            later, square, _ = products_by_lag(solved, starts, wrong)
+            later, square = self._products(plant, undone)
             products[: len(later)] = np.maximum(products[: len(later)], later)
             least = max(least, square)
             for gram, error in self._grams(plant, undone):
@@ -344,8 +365,29 @@ class _RunOfChanges(ByContent, Correlations):
                     largest_shape, worst = found, signs
         # both sides as wrong as the root
         doubt = ((1 + error_bound) / (1 - error_bound)) ** 2 * (1 + 1e-14)
+        if not least > 0:
+            return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         shape = max(math.sqrt(largest_shape / least * doubt), 1.0)
         return ChangesOfRun(products / least * doubt, shape, worst)
+
+    def _products(self, plant: Plant, undone: Undoing) -> tuple[NDArray, float]:
+        """Bound the products of changes by their lag, and the largest square from below."""
+        if not self._secrets[0].is_varying:
+            columns, starts = self._levels(plant)
+            solved, wrong = undone(columns)
+            later, square, _ = products_by_lag(solved, starts, wrong)
+            return later, square
+        later = np.zeros(self.horizon)
+        square = 0.0
+        for part in self._secrets:
+            every = replace(part, events=2, separation=1)
+            (windows,) = every.responses(plant, self.horizon).windows
+            solved, wrong = undone(windows.columns)
+            error = product_error(solved, wrong)
+            square = max(square, search_in(windows, solved, error).attained)
+            own = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
+            later[: len(own)] = np.maximum(later[: len(own)], own)
+        return later, square
 
     def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
         """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
@@ -358,7 +400,8 @@ class _RunOfChanges(ByContent, Correlations):
     def _grams(self, plant: Plant, undone: Undoing) -> Iterator[tuple[NDArray, float]]:
         """Yield products of whitened responses to unit changes in a row, and their error."""
         for part in self._secrets:
-            if part.profiles is not None or part.duration == 1:
+            is_level = part.profiles is None and part.duration > 1
+            if not is_level or part.is_moving or part.is_varying:
                 continue
             unit = replace(part, duration=1, times=None)
             solved, wrong = undone(_one_by_one(unit, plant, self.horizon).columns)

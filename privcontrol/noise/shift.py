@@ -21,25 +21,19 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import (
-    EPS,
-    column_norms,
-    float_above,
-    one_thread,
-    rational_matrix,
-    round_up,
-)
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
-from ..core.ellipsoid import solution_error
-from ..core.errors import NotRealizableError, PrivacyError
-from ..core.loss import PrivacyLoss, one_coordinate
 from ..core.manifold import EllipsoidMoves, attaining
 from ..core.noise import family_of
-from ..secrets.adjacency import StateMoves
+from ..numerics.balls import rational_matrix
+from ..numerics.ellipsoid import solution_error
+from ..numerics.errors import NotRealizableError, PrivacyError
+from ..numerics.linalg import EPS, column_norms, float_above, one_thread, round_up
+from ..privacy.horizon import Horizon, horizon_of
+from ..privacy.loss import PrivacyLoss, one_coordinate
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import LEAVES, NoiseForm, laplace_shifts, window_squares
-from ..secrets.manifold import trajectory_manifold
+from ..secrets.run_moves import RunMoves
 from ..secrets.secret import (
     Responses,
     SecretInputs,
@@ -47,11 +41,14 @@ from ..secrets.secret import (
     as_secret,
     secret_inputs,
 )
+from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import largest_gain, tell_apart
 from ._apart import largest_apart
 from ._endless import secrets_of
+from ._patterns import MOST_EXACT
 from ._varying import shift_between, undone_at_entry
+from ._windows import largest_of_windows
 from .parts import (
     Correlated,
     Driven,
@@ -62,6 +59,7 @@ from .parts import (
     Structured,
     White,
 )
+from .within import Bound, walls_of
 
 #: Shifts of independent Laplace noise that are told apart.
 _MOST_COORDINATES = 1 << 20
@@ -69,6 +67,13 @@ _MOST_COORDINATES = 1 << 20
 LARGEST_ERROR = 1e-6
 #: One above which no shift is certified with the root, where no floor bounds it.
 _LARGEST_ERROR_BOUND = 1e-3
+
+
+#: Where noise is not kept within a bound.
+NO_BOUND = (
+    "bound: moves that the past chooses void it, as those of a region of plants, and of "
+    "readings on a grid under feedback; leave models or resolution out, or the bound"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,18 +143,21 @@ class World:
     ----------
     plants : tuple of Plant
         One of them is the true one, unless there is a region.
-    horizon : int or inf
-        Number of samples of a run.
+    horizon : Horizon
+        Of a run.
     region : PlantRegion, optional
         The true plant is one of it.
     resolution : ndarray, shape (p,), optional
         Steps of the grid on which the sensors round.
+    bound : Bound, optional
+        What the noise never leaves.
     """
 
     plants: tuple[Plant, ...]
-    horizon: float
+    horizon: Horizon
     region: Region | None = None
     resolution: NDArray | None = None
+    bound: Bound | None = None
 
 
 @one_thread
@@ -189,7 +197,13 @@ def certify(
         shift = certified_shift(parts, secret, world.plants, world.horizon)
     else:
         shift = world.region.shift(parts, secret, world.horizon)
-    return shift.beside_grid(grid_shift(parts, world.resolution, world.horizon))
+    loss = shift.beside_grid(grid_shift(parts, world.resolution, world.horizon))
+    if world.bound is None:
+        return loss
+    if world.region is not None or world.resolution is not None:
+        raise PrivacyError(NO_BOUND)
+    walls = walls_of(parts, secret, world.plants, world.bound, shift.value)
+    return loss.within(walls)
 
 
 @one_thread
@@ -225,7 +239,8 @@ def certified_shift(
     ValueError
         If the noise or the secret has no such bound, with the reason.
     """
-    lasting = horizon == math.inf or any(isinstance(part, Filtered) for part in parts)
+    horizon = horizon_of(horizon)
+    lasting = not horizon.ends or any(isinstance(part, Filtered) for part in parts)
     if not (varying or lasting):
         run = int(horizon)
         return Shift.joined([_of_run(parts, adjacency, each, run) for each in plants])
@@ -234,7 +249,7 @@ def certified_shift(
     secrets = [secrets_of(adjacency, those) for those in each]
     bounds = [shift_between(parts, secret, length, largest) for secret in secrets]
     exact = False
-    if horizon == math.inf and len(plants) == 1:
+    if not horizon.ends and len(plants) == 1:
         ((secret,),) = secrets
         exact = _is_attained(parts, adjacency, secret)
     return Shift(max(bounds), exact)
@@ -249,7 +264,9 @@ def _is_attained(
     what the noise was before, which nobody has seen.
     """
     every = [as_secret(part) for part in adjacency.parts]
-    if len(parts) > 1 or any(moves.events > 1 for moves in secret.signals):
+    if len(parts) > 1 or secret.several:
+        return False
+    if any(window.size > MOST_EXACT for window in secret.windows):
         return False
     if any(part.is_covered or not part.enters_the_run for part in every):
         return False
@@ -268,7 +285,8 @@ def _of_run(
     changes = disturbances(adjacency)
     if form is not None and not changes:
         return shift_of_windows([form], adjacency, plant, horizon)
-    if len(parts) == len(changes) == len(adjacency.parts) == 1:
+    is_alone = len(parts) == len(changes) == len(adjacency.parts) == 1
+    if is_alone and not plant.varies:
         own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
         if own is not None:
             square = own.shift(horizon) ** 2
@@ -284,7 +302,7 @@ def _of_run(
         raise NotRealizableError(LEAVES.format(name=plant.name))
     sizes = shift_sizes(root, responses) * (1 + error_bound)
     exact = responses.exact and error_bound < LARGEST_ERROR
-    single = not responses.balls and not responses.apart
+    single = not (responses.balls or responses.apart or responses.windows)
     return Shift.of_squares(sizes**2 * (1 + 1e-15), exact, single)
 
 
@@ -299,6 +317,7 @@ def shift_of_windows(
     every = [window_squares(windows, part, manifold) for part in adjacency.parts]
     moves = [part.moves(manifold) for part in adjacency.parts]
     exact = all(each.exact for each in moves)
+    exact = exact and all(window.attains(plant) for window in windows)
     single = not any(each.is_ball for each in moves)
     return Shift.of_squares(np.concatenate(every), exact, single)
 
@@ -316,7 +335,7 @@ def _radial_loss(
         raise ValueError(f"family: {family!r} is about one part of structured noise")
     if family != ("ball" if part.bound == math.inf else "truncated"):
         raise ValueError(f"family: the noise's law is not {family!r}")
-    if world.region is not None or world.horizon == math.inf or disturbances(secret):
+    if world.region is not None or not world.horizon.ends or disturbances(secret):
         raise ValueError(
             f"family: {family!r} hides states over a finite horizon, of plants in a list"
         )
@@ -416,7 +435,7 @@ def _independent_laplace(
     if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
         return one_coordinate(bound)
     responses = all_responses(adjacency, plants, horizon)
-    if responses.balls or responses.apart:
+    if responses.balls or responses.apart or responses.windows:
         return one_coordinate(bound)
     outputs = len(scale)
     moved = np.abs(responses.points).reshape(horizon, outputs, -1)
@@ -437,8 +456,8 @@ def output_sizes(
     """Bound the norms of the responses to moves, and say whether they are attained."""
     if len(adjacency.parts) == 1 and not disturbances(adjacency):
         moves = adjacency.moves(trajectory_manifold(plant, horizon))
-        if isinstance(moves, StateMoves):
-            return moves.output_sizes(plant.C, norm), True
+        if isinstance(moves, RunMoves):
+            return moves.output_sizes(plant, norm), True
     responses = all_responses(adjacency, plant, horizon)
     exact = responses.exact
     sizes = column_norms(responses.points, norm).tolist()
@@ -452,6 +471,16 @@ def output_sizes(
         else:
             largest = np.linalg.norm(apart.columns, 1)
             sizes.append(apart.events * float(largest))
+    for windows in responses.windows:
+        exact = False
+        unit = np.abs(windows.columns).max() or 1.0
+        scaled = windows.columns / unit
+        if norm == 2:
+            sizes.append(unit * largest_of_windows(windows, scaled, 0.0)[0])
+        else:
+            sums = np.abs(scaled).sum(axis=0)
+            most = max(float(sums[index].sum()) for index in windows.index)
+            sizes.append(unit * windows.events * most)
     rounding = 4 * EPS * len(responses.points)
     return np.array(sizes) * (1 + rounding), exact
 
@@ -510,6 +539,9 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     for apart in responses.apart:
         solved, wrong = undone(apart.columns)
         sizes.append(largest_apart(apart, solved, wrong))
+    for windows in responses.windows:
+        solved, wrong = undone(windows.columns)
+        sizes.append(largest_of_windows(windows, solved, wrong)[0])
     rounding = 1 + EPS * (len(lower) + 4)
     return round_up(np.array(sizes) * rounding, 2)
 

@@ -17,10 +17,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, float_above
-from ..core._progress import piece
-from ..core.errors import UncertifiableError
 from ..noise.parts import NoisePart, PartSum
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS, float_above
+from ..numerics.progress import piece
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -76,7 +76,7 @@ def largest_shift(
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
     uppers = []
-    for moves, box in zip(every, whole):
+    for moves, box in zip(every, whole, strict=True):
         upper, lower = _halved(moves, whitening, box, lower)
         uppers.append(upper)
     return max(uppers), lower
@@ -331,7 +331,9 @@ def _expanded(
     linear[0] = outputs[:, :, n:]
     past = slice(back - 1, None, -1)
     signal = states[:, :, n:]
-    for slope, row, column, width in zip(linear[1:], *moves.entries, reach):
+    for slope, row, column, width in zip(
+        linear[1:], *moves.entries, reach, strict=True
+    ):
         enters = width * signal[:, column]
         if row >= n:
             slope[:, row - n] = enters

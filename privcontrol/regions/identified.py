@@ -31,16 +31,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from scipy.stats import beta, t as student
 
-from ..core._linalg import (
-    float_above,
+from ..numerics.arguments import helpful_arguments
+from ..numerics.checks import (
     one_of,
     positive_integer,
     positive_number,
     real_array,
     sequence_of,
 )
-from ..core._objects import ByContent, helpful_arguments
-from ..core.adjacency import rounded_down
+from ..numerics.linalg import float_above
+from ..numerics.objects import ByContent
+from ..privacy.hidden import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
 
@@ -364,7 +365,7 @@ def _identified(
             f"confidence: expected a probability of at least 0.5 below 1, got {confidence}"
         )
     miss = float_above(1 - confidence)
-    regressors, targets = map(np.vstack, zip(*steps))
+    regressors, targets = map(np.vstack, zip(*steps, strict=True))
     count = len(targets)
     most = int(unknown.sum(axis=1).max())
     if not most:
@@ -451,7 +452,7 @@ def _runs(
             f"inputs: expected {len(each)} runs as for {name}, got {len(of_inputs)}"
         )
     runs = []
-    for signal, driven in zip(each, of_inputs):
+    for signal, driven in zip(each, of_inputs, strict=True):
         found = real_array(signal, name, shape=(width, None))
         count = found.shape[1]
         if driven is None:

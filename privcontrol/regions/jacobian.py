@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
-from ..core._linalg import EPS, instance_of, positive_integer, real_array, sequence_of
-from ..core._objects import ByContent, Saved
-from ..core.adjacency import Adjacency, rounded_down
+from ..core.adjacency import Adjacency
+from ..numerics.checks import instance_of, positive_integer, real_array, sequence_of
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved
+from ..privacy.hidden import rounded_down
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant
 from ..systems.nonlinear import (

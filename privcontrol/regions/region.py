@@ -21,22 +21,23 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    EPS,
+from ..core.adjacency import Adjacency
+from ..noise.parts import NoisePart
+from ..noise.shift import Shift, certified_shift
+from ..numerics.checks import (
     Seed,
     generator,
     instance_of,
     positive_integer,
     positive_number,
     real_array,
-    round_up,
     sequence_of,
 )
-from ..core._objects import ByContent, CheckedFields, Saved
-from ..core.adjacency import Adjacency
-from ..core.guarantee import shown
-from ..noise.parts import NoisePart
-from ..noise.shift import Shift, certified_shift
+from ..numerics.linalg import EPS, round_up
+from ..numerics.objects import ByContent, CheckedFields
+from ..numerics.saved import Saved
+from ..privacy.guarantee import shown
+from ..privacy.horizon import Horizon, horizon_of
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import UncertainMoves, as_secret
 from ..systems.linear import LinearSystem, Plant
@@ -173,7 +174,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
         ValueError
             If the noise or the secret has no bound, with the reason.
         """
-        _check_asked(parts, adjacency, horizon)
+        horizon = _checked(parts, adjacency, horizon)
         plants = self.plants(adjacency)
         several = not self.is_one(adjacency)
         return certified_shift(
@@ -358,8 +359,8 @@ class PlantPolytope(ByContent, PlantRegion):
         horizon: float,
         largest: float = math.inf,
     ) -> Shift:
-        _check_asked(parts, adjacency, horizon)
-        if self.varying or horizon == math.inf or len(self.vertices) == 1:
+        horizon = _checked(parts, adjacency, horizon)
+        if self.varying or not horizon.ends or len(self.vertices) == 1:
             return super().shift(parts, adjacency, horizon, largest)
         # a plant that stays the same is also one of the smallest box around the polytope
         box = box_around(self.vertices)
@@ -710,19 +711,18 @@ class PlantBox(ByContent, PlantRegion):
         horizon: float,
         largest: float = math.inf,
     ) -> Shift:
-        _check_asked(parts, adjacency, horizon)
-        if horizon == math.inf:
+        horizon = _checked(parts, adjacency, horizon)
+        if not horizon.ends:
             return super().shift(parts, adjacency, horizon, largest)
         return halved(self, parts, adjacency, int(horizon))
 
 
-def _check_asked(parts: object, adjacency: object, horizon: object) -> None:
-    """Refuse what no shift can be certified of."""
+def _checked(parts: object, adjacency: object, horizon: float) -> Horizon:
+    """Return the horizon, and refuse what no shift can be certified of."""
     for part in sequence_of(parts, "parts", "parts of noise"):
         instance_of(part, NoisePart, "parts", "noise.parts")
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-    if not (isinstance(horizon, float) and horizon == math.inf):
-        positive_integer(horizon, "horizon")
+    return horizon_of(horizon)
 
 
 def box_around(plants: Sequence[Plant]) -> PlantBox:

@@ -1,14 +1,14 @@
-from .adjacency import (
-    InitialStateAdjacency as InitialStateAdjacency,
-    StateAdjacency as StateAdjacency,
-)
 from .disturbance import (
     DisturbanceAdjacency as DisturbanceAdjacency,
     JointAdjacency as JointAdjacency,
 )
-from .manifold import (
+from .secret import Secret as Secret
+from .states import (
+    InitialStateAdjacency as InitialStateAdjacency,
+    StateAdjacency as StateAdjacency,
+)
+from .trajectory import (
     observability_stack as observability_stack,
     output_query as output_query,
     trajectory_manifold as trajectory_manifold,
 )
-from .secret import Secret as Secret

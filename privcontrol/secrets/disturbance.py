@@ -9,32 +9,54 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
+from ..core.adjacency import Adjacency, Radius
+from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
+from ..numerics.arguments import helpful_fields
+from ..numerics.checks import (
+    instance_of,
     one_of,
     positive_integer,
     positive_number,
     real_array,
     sequence_of,
 )
-from ..core._objects import Frozen, helpful_fields
-from ..core.adjacency import Adjacency, Radius
-from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
-from ..core.repetition import Change
-from ..core.sentences import unknown_repetition
-from ..systems.linear import LinearSystem, Plant, beside, queue_of
+from ..numerics.objects import Frozen
+from ..privacy.repetition import Change
+from ..privacy.sentences import unknown_repetition
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    VaryingSystem,
+    beside,
+    by_sample,
+    queue_of,
+    stacks_of,
+)
 from ..systems.powers import response_to_shape
-from .adjacency import BallMoves, PlantAdjacency
-from .manifold import (
+from ..systems.transitions import forced_responses
+from .moving import either_signal, either_time, moved_columns, other_columns
+from .run_moves import BallMoves
+from .secret import (
+    MOST_LENGTHS,
+    Responses,
+    SecretInputs,
+    SignalMoves,
+    UncertainMoves,
+    WindowMoves,
+    Windows,
+)
+from .states import PlantAdjacency
+from .trajectory import (
     RUN_ASSUMPTIONS,
     OutputQuery,
     PlantManifold,
@@ -42,12 +64,17 @@ from .manifold import (
     TrajectoryManifold,
     trajectory_manifold,
 )
-from .secret import MOST_LENGTHS, Responses, SecretInputs, SignalMoves, UncertainMoves
 
 #: What a disturbance adjacency leaves open.
 _INITIAL_STATE = "the initial state"
 _LONGER = "longer ones"  # behind what is said of a change that repeats
 
+
+#: Why events that are moved need one plant for the whole run.
+OF_ONE_PLANT = (
+    "moved, which: they compare an event with itself at another time or signal, which "
+    "needs one plant for the whole run; pass a list of models in place of a region"
+)
 
 #: Longest change, in samples: every length up to it is a move of its own.
 LONGEST = 10_000
@@ -61,8 +88,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     """Hide a signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w.
 
     Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
-    one adjacent move in the whole run, unless ``events`` says more: at one entry, for one
-    sample or at one level that is kept, by at most its radius (``single``), or by any
+    one adjacent move in the whole run, unless ``events`` says more: at one entry, by at most
+    its radius over at most ``duration`` samples in a row (``single``), or by any
     signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
     u reacts to w, it does so through what is published.
 
@@ -88,7 +115,14 @@ class DisturbanceAdjacency(PlantAdjacency):
         Sample indices at which the signal may move, the whole horizon by default.
     norm : {"single", "l2"}, optional
     duration : int, optional
-        A change keeps its value for 1 to this many samples, such as hours that people stay.
+        A change lasts for at most this many samples, such as hours that people stay.
+    shape : {"any", "level"}, optional
+        What a change is meanwhile: anything within its radius at each sample, or one level
+        that is kept for 1 to ``duration`` samples. A level takes less noise, and that noise
+        may show a change that varies (`PrivacyGuarantee.any_shape`).
+    together : bool, optional
+        Whether all named signals change at once, within the same samples, each within its
+        radius. By default one of them does.
     profiles : sequence of array_like, shapes (k,), optional
         Shapes of a change over time, scaled by the radius and cut off at the horizon.
     events : int, optional
@@ -99,6 +133,16 @@ class DisturbanceAdjacency(PlantAdjacency):
         whichever signals they are on. Changes may overlap. Far apart, k of them take
         sqrt(k) times the noise of one, and k times where nothing is known of their
         distance, as with plants of a region.
+    moved : int, optional
+        An event is in both runs, but no part of it at more than so many samples' distance:
+        its time is hidden, not that it happens. Any redistribution in time is covered whose
+        moved parts add up to at most the radius, in the signal's unit times samples. With a
+        ``duration`` the event is a level for 1 to so many samples and moves as a whole.
+        A simple pole of the plant at one is no obstacle: tanks, stores and meters have noise
+        for runs of any length.
+    which : bool, optional
+        The event is on one of the secret signals or on another one, by the same part of the
+        radius of each. With ``moved`` it may also be at another time.
     window : int, optional
         Samples within which all of the signal's change falls, with ``norm="l2"`` (`person`).
         Noise hides changes of that energy wherever they fall, so guarantees are upper bounds.
@@ -126,6 +170,10 @@ class DisturbanceAdjacency(PlantAdjacency):
     events: int = 1
     separation: int = 0
     window: int | None = None
+    shape: str = field(default="any", kw_only=True)
+    together: bool = field(default=False, kw_only=True)
+    moved: int = field(default=0, kw_only=True)
+    which: bool = field(default=False, kw_only=True)
 
     enters_the_run = True
     _field = "inputs"
@@ -133,6 +181,8 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def __post_init__(self) -> None:
         one_of(self.norm, "norm", ("single", "l2"))
+        one_of(self.shape, "shape", ("any", "level"))
+        instance_of(self.together, bool, "together")
         self._set(
             duration=positive_integer(self.duration, "duration"),
             events=positive_integer(self.events, "events"),
@@ -159,11 +209,85 @@ class DisturbanceAdjacency(PlantAdjacency):
                 'duration, profiles, events, separation: they are for norm="single"; '
                 'norm="l2" hides any signal of bounded energy'
             )
+        self._check_shape()
+        self._check_moving()
         if self.norm != "l2" and self.window:
             raise ValueError(
                 'window: expected norm="l2" beside it; DisturbanceAdjacency.person gives '
                 "the radius of what a person uses within a window"
             )
+
+    def _check_shape(self) -> None:
+        """Refuse a shape of changes that have one, and signals that no window holds."""
+        own = self.profiles is not None or self.norm == "l2"
+        if self.shape == "level" and own:
+            raise ValueError(
+                'shape: a level is for norm="single" without profiles; add np.ones(k) to '
+                "the profiles, or leave shape out"
+            )
+        if self.together and own:
+            raise ValueError(
+                'together: it is for norm="single" without profiles; norm="l2" hides '
+                "signals that change at once within the ball of their energies"
+            )
+        if self.together and self.shape == "level" and self.duration > 1:
+            raise ValueError(
+                "together: levels of several signals at once are changes of any shape; "
+                'pass shape="any", which covers them'
+            )
+
+    @property
+    def is_varying(self) -> bool:
+        """Whether changes of any shape are hidden, rather than given ones."""
+        if self.norm == "l2" or self.profiles is not None or self.is_moving:
+            return False
+        return self.together or (self.shape == "any" and self.duration > 1)
+
+    def _windows(self, count: int) -> list[list[int]]:
+        """Return which of so many signals change at once."""
+        every = list(range(count))
+        return [every] if self.together else [[column] for column in every]
+
+    def _check_moving(self) -> None:
+        """Refuse what does not go with events whose time or signal is secret."""
+        self._set(moved=positive_integer(self.moved, "moved", zero=True))
+        instance_of(self.which, bool, "which")
+        if not self.is_moving:
+            return
+        if self.norm == "l2" or self.profiles is not None:
+            raise ValueError(
+                'moved, which: they are for norm="single" without profiles; a profile is '
+                "covered as a change (leave them out), which hides its time too"
+            )
+        if self.together:
+            raise ValueError(
+                "together: an event that is moved is on one signal; leave together out"
+            )
+        if self.duration > 1 and self.shape != "level":
+            raise ValueError(
+                'shape: an event of several samples moves as a whole, got shape="any"; pass '
+                'shape="level", or duration=1, which covers any redistribution of an event'
+            )
+        if self.moved and self.times is not None:
+            raise ValueError(
+                "times: an event that is moved may come at every sample; leave times out"
+            )
+        if self.moved * self.duration > LONGEST:
+            raise ValueError(
+                f"moved: expected at most {LONGEST} samples, times the duration, got "
+                f"{self.moved * self.duration}; a time that is secret within longer "
+                "needs noise that hides whether the event happens"
+            )
+        if self.moved and self.which and self.duration > 1:
+            raise ValueError(
+                "duration: who or when is for events of one sample; pass which or moved "
+                "alone for levels"
+            )
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the time or the signal of an event is hidden, not that it happens."""
+        return self.which or self.moved > 0
 
     @classmethod
     def person(
@@ -230,14 +354,26 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def is_plain_change(self) -> bool:  # type: ignore[override]
         often = self.times is not None or self.events > 1
-        return self.norm == "single" and not often and self.duration <= MOST_LENGTHS
+        is_short = self.duration <= MOST_LENGTHS and not self.is_varying
+        return self.norm == "single" and not often and is_short
 
     @property
     def shapes(self) -> tuple[NDArray, ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
             return self.profiles
+        if self.moved and not self.which:
+            return self._differences
         return tuple(np.ones(k) for k in range(1, self.duration + 1))
+
+    @property
+    def _differences(self) -> tuple[NDArray, ...]:
+        """Shapes (k,) of moved events as changes of the input of (1 - z^-1) G."""
+        pulses = [np.ones(k) for k in range(1, self.moved + 1)]
+        if self.duration == 1:
+            return tuple(pulses)
+        levels = [np.ones(k) for k in range(1, self.duration + 1)]
+        return tuple(np.convolve(a, b) for a in levels for b in pulses)
 
     def starts(self, horizon: int) -> NDArray:
         """Sample indices at which a change may begin, over a finite horizon."""
@@ -269,6 +405,8 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def _columns(self, system: LinearSystem, radii: NDArray, horizon: int) -> NDArray:
         """Responses (T p, M) of a system to every shape at every time and signal."""
+        if self.is_moving:
+            return self._moving_columns(system, radii, horizon)[0]
         starts = self.starts(horizon)
         columns = starts[:, None] * len(radii) + np.arange(len(radii))
         sizes = np.tile(radii, len(starts))
@@ -278,8 +416,75 @@ class DisturbanceAdjacency(PlantAdjacency):
             every.append(forced[:, columns.ravel()] * sizes)
         return np.hstack(every)
 
+    def _moving_columns(
+        self, system: LinearSystem, radii: NDArray, horizon: int
+    ) -> tuple[NDArray, NDArray]:
+        """Responses (T p, M) to events that are moved, and when these begin."""
+        every = []
+        count = len(radii)
+        if self.which and count < 2:
+            raise ValueError(
+                f"which: expected at least two secret signals, got {count}; name the "
+                "inputs on one of which the event is"
+            )
+        for length in range(1, self.duration + 1):
+            forced = forced_outputs(system, horizon, np.ones(length))
+            forced = forced * np.tile(radii, horizon)
+            if self.which:
+                every.append(other_columns(forced, count, self.moved))
+            if self.moved:
+                every.append(moved_columns(forced, count, self.moved))
+        columns = np.hstack([found for found, _ in every])
+        starts = np.concatenate([start for _, start in every])
+        if self.times is not None:
+            among = np.isin(starts, self._times_within(horizon))
+            return columns[:, among], starts[among]
+        return columns, starts
+
+    def _entering_moved(self, plant: Plant) -> SecretInputs:
+        """Return changes of time or signal as changes of inputs of one system."""
+        system = self.system(plant)
+        if isinstance(system, VaryingSystem) and self.moved:
+            raise ValueError(
+                "moved: without a horizon it needs a plant that stays the same, since an "
+                "event later is another one in a plant that varies; design for a finite "
+                "horizon"
+            )
+        radii = self.radii(plant)
+        often: dict[str, Any] = {"events": self.events, "separation": self.separation}
+        if not self.which:
+            lasting = self.duration == 1
+            shapes = self._differences[-1:] if lasting else self._differences
+            moved = tuple(
+                SignalMoves(column, radius, shapes, lasting, **often)
+                for column, radius in enumerate(radii.tolist())
+            )
+            return SecretInputs.of_differences(system, moved)
+        if len(radii) < 2:
+            raise ValueError(
+                f"which: expected at least two secret signals, got {len(radii)}; name "
+                "the inputs on one of which the event is"
+            )
+        if self.moved:
+            mixed, rounded = either_time(system, radii, self.moved)
+        else:
+            mixed, rounded = either_signal(system, radii)
+        level = (np.ones(self.duration),)
+        moves = (
+            SignalMoves(column, 1.0, level, True, rounded=rounded, **often)
+            for column in range(mixed.input_count)
+        )
+        return SecretInputs(mixed, tuple(moves))
+
     def responses(self, plant: Plant, horizon: int) -> Responses:
         system = self.system(plant)
+        if self.is_moving and self.events > 1:
+            self.starts(horizon)  # refuses events without a separation
+            radii = self.radii(plant)
+            columns, starts = self._moving_columns(system, radii, horizon)
+            return Responses.several(columns, starts, self.events, self.separation)
+        if self.is_varying:
+            return self._responses_of_any_shape(system, self.radii(plant), horizon)
         together = self._columns(system, self.radii(plant), horizon)
         if self.events > 1:
             starts = np.repeat(self.starts(horizon), system.input_count)
@@ -288,18 +493,65 @@ class DisturbanceAdjacency(PlantAdjacency):
         is_ball = self.norm == "l2"
         return Responses.of(together, is_ball, exact=not self.is_covered)
 
+    def _responses_of_any_shape(
+        self, system: LinearSystem, radii: NDArray, horizon: int
+    ) -> Responses:
+        """Return the responses to impulses, by the windows that a change fills.
+
+        One that would last beyond the horizon is cut off there, and is part of the last
+        window that begins within it, where windows may begin everywhere.
+        """
+        columns = forced_outputs(system, horizon) * np.tile(radii, horizon)
+        starts = self.starts(horizon)
+        length = min(self.duration, horizon)
+        if self.times is None and self.events == 1:
+            starts = starts[: horizon - length + 1]
+        count = len(radii)
+        index = []
+        begins = []
+        for start in starts.tolist():
+            samples = np.arange(start, min(start + length, horizon))
+            for signals in self._windows(count):
+                places = samples[:, None] * count + np.array(signals)
+                index.append(places.ravel())
+                begins.append(start)
+        events = self.events
+        if events > 1:
+            room = int(self.starts(horizon).max() - self.starts(horizon).min())
+            events = min(events, 1 + room // self.separation)
+        found = Windows(
+            columns, tuple(index), np.array(begins), events, self.separation
+        )
+        empty = np.empty((len(columns), 0))
+        return Responses(empty, (), False, (), (found,))
+
     def starting(self, plant: Plant, horizon: int) -> SecretInputs:
         return self.entering(plant)
 
     def entering(self, plant: Plant) -> SecretInputs:
         """Return the changes, whenever they start, which covers those at some times."""
+        if self.is_moving:
+            return self._entering_moved(plant)
         system = self.system(plant)
         radii = self.radii(plant)
         if self.norm == "l2":
             return SecretInputs(system, energies=radii)
+        if self.is_varying:
+            windows = []
+            for signals in self._windows(len(radii)):
+                windows.append(
+                    WindowMoves(
+                        tuple(signals),
+                        radii[signals],
+                        self.duration,
+                        events=self.events,
+                        separation=self.separation,
+                    )
+                )
+            return SecretInputs(system, windows=tuple(windows))
         lasting = self.profiles is None
         shapes = self.shapes[-1:] if lasting else self.shapes
-        signals = []
+        moved: list[SignalMoves] = []
         for column, radius in enumerate(radii.tolist()):
             moves = SignalMoves(
                 column,
@@ -309,12 +561,14 @@ class DisturbanceAdjacency(PlantAdjacency):
                 events=self.events,
                 separation=self.separation,
             )
-            signals.append(moves)
-        return SecretInputs(system, tuple(signals))
+            moved.append(moves)
+        return SecretInputs(system, tuple(moved))
 
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
+        if self.is_moving:
+            raise ValueError(OF_ONE_PLANT)
         # the plant has a queue for each signal, of its values to come, so entries of B and
         # D are entries of its dynamics and its readout
         signals = self.signals(plant)
@@ -333,6 +587,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         spread = LinearSystem(widths.A, B, widths.C, D).after(still)
         axes = []
         for k, radius in enumerate(self.radii(plant)):
+            if self.is_varying:  # the ball of the values of a window holds their box
+                size = self.events * radius * math.sqrt(self._values(len(signals)))
+                place = k * count
+                axes += list(size * np.eye(count, queued.order, place))
+                continue
             for shape in self.shapes:
                 start = np.zeros(queued.order)
                 values = self.events * radius * shape
@@ -345,8 +604,12 @@ class DisturbanceAdjacency(PlantAdjacency):
             self.starts(horizon),
             horizon,
             forwards=True,
-            is_ball=self.norm == "l2",
+            is_ball=self.norm == "l2" or self.is_varying,
         )
+
+    def _values(self, signals: int) -> int:
+        """Return the number of values of a change of any shape, of so many signals."""
+        return self.duration * (signals if self.together else 1)
 
     def moves(self, manifold: AffineManifold) -> Moves:
         if not isinstance(manifold, DisturbedManifold):
@@ -358,6 +621,11 @@ class DisturbanceAdjacency(PlantAdjacency):
             raise ValueError(
                 f"events: one change is a move, {self.events} of them are too many to "
                 "list; ask the noise for its guarantee"
+            )
+        if self.is_varying:
+            raise ValueError(
+                "shape: changes of any shape are too many to list as moves; ask the noise "
+                'for its guarantee, or pass shape="level" or profiles'
             )
         plant = manifold.plant
         places = [manifold.signals.index(one) for one in self.signals(plant)]
@@ -376,19 +644,23 @@ class DisturbanceAdjacency(PlantAdjacency):
                 energy=True,
                 start=self._starting,
             )
+        if self.is_moving:
+            return self._moving_change
         each = " each" if self.events > 1 else ""
         sizes = self._sizes("any input")
         names, within = self._names_within("any input")
         varying = ""
         if self.profiles is not None:
             words = f"{sizes}, with one of {len(self.profiles)} given profiles"
+        elif self.is_varying:
+            words = f"{self._varying_names}{self._of_any_shape}"
         elif self.duration == 1:
             words = f"{sizes}, at one sample{each}"
         else:
             level = "to one other level" if self.events == 1 else "a level"
             lasts = f"1 to {self.duration} samples"
             words = f"{names}, {level}{within}{each}, kept for {lasts}"
-            varying = f"{names}, {self._of_any_shape}"
+            varying = f"{names}{self._of_any_shape}"
         return Change(
             words,
             max(map(len, self.shapes)),
@@ -400,16 +672,60 @@ class DisturbanceAdjacency(PlantAdjacency):
         )
 
     @property
+    def _varying_names(self) -> str:
+        """Return which signals change, one of them or all at once, in words."""
+        names, _ = self._names_within("any input")
+        if not self.together:
+            return names
+        if isinstance(self.radius, Mapping) or self._chosen is not None:
+            return names.replace(" or ", " and ") + " together"
+        return "all inputs together"
+
+    @property
+    def _moving_change(self) -> Change:
+        """The event of which the time, or the signal, is hidden, in words."""
+        names, within = self._names_within("any input")
+        size = within.replace(" within ", "at most ") or "at most its radius"
+        what = f"{size.strip()} in all"
+        if self.duration > 1:
+            what = f"a level{within} for 1 to {self.duration} samples"
+        each = " each" if self.events > 1 else ""
+        part = "it" if self.duration > 1 else "no part of it"
+        by = f"moved by more than {self.moved} samples"
+        if self.duration > 1:
+            by = f"moved by at most {self.moved} samples"
+        if self.which and self.moved:
+            words = (
+                f"when, and on which of {names}, an event is: {what}{each}, {part} {by}"
+            )
+        elif self.which:
+            words = f"on which of {names} an event is: {what}{each}"
+        else:
+            words = f"when {names} happens: {what}{each}, {part} {by}"
+        return Change(
+            words,
+            max(max(map(len, self.shapes)), self.moved),
+            self.events,
+            self.separation,
+            within=within,
+            start=self._starting,
+            of_time=True,
+        )
+
+    @property
     def _of_any_shape(self) -> str:
         """A change of any shape in words, as short as its line asks for."""
         _, within = self._names_within("any input")
+        if self.duration == 1:
+            each = " each" if self.events > 1 else ""
+            return f"{within}, at one sample{each}"
         if self.events == 1:
             return (
-                f"of any shape{within}, over at most {self.duration} samples in a row"
+                f", of any shape{within}, over at most {self.duration} samples in a row"
             )
         if self.separation:
-            return f"any shape{within}, {self.duration} samples"
-        return f"of any shape{within}, over {self.duration} samples each"
+            return f", any shape{within}, {self.duration} samples"
+        return f", of any shape{within}, over {self.duration} samples each"
 
     @property
     def _starting(self) -> str:
@@ -423,9 +739,39 @@ class DisturbanceAdjacency(PlantAdjacency):
     def statement(self) -> str:
         return self.change.statement
 
+    def to_dict(self) -> dict[str, Any]:
+        return self._told_of_shape(super().to_dict())
+
+    def _saved_fields(self) -> dict[str, object]:
+        return self._told_of_shape(super()._saved_fields())
+
+    def _told_of_shape(self, named: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what earlier files have not, where it says no more than they do."""
+        if not self.is_varying:
+            del named["shape"]
+        if not self.together:
+            del named["together"]
+        if not self.moved:
+            del named["moved"]
+        if not self.which:
+            del named["which"]
+        return named
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        own = saved["profiles"] is not None or saved["norm"] == "l2"
+        earlier = {} if own else {"shape": "level"}  # what files without one are about
+        return super()._restored(earlier | saved)
+
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         left = []
-        if self.norm == "single":
+        if self.is_moving:
+            left.append("that an event happens, and its size")
+            if self.moved:
+                left.append(f"a move by more than {self.moved} samples")
+                if manifold.horizon != math.inf:
+                    left.append("an event moved into the run from before it")
+        elif self.norm == "single":
             left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
             left.append(f"changes less than {self.separation} samples apart")
@@ -451,7 +797,8 @@ def _is_integrator(name: str, plant: Plant) -> bool:
     if name in plant.inputs:
         return False
     state = plant.states.index(name)
-    return bool(np.array_equal(plant.A[state], np.eye(plant.order)[state]))
+    rows = stacks_of(plant)[0][..., state, :]
+    return bool((rows == np.eye(plant.order)[state]).all())
 
 
 def _checked_profiles(profiles: object) -> tuple:
@@ -631,7 +978,7 @@ class DisturbedManifold(PlantManifold):
     @cached_property
     def domain(self) -> str:
         digest = hashlib.sha256()
-        for matrix in (self.plant.A, self.system.B, self.system.D):
+        for matrix in _matrices_of(self.plant, self.system):
             digest.update(np.ascontiguousarray(matrix).tobytes())
         digest.update(repr((self.plant.states, self.signals)).encode())
         count = f"{len(self.signals)} signal"
@@ -641,6 +988,12 @@ class DisturbedManifold(PlantManifold):
             f"initial state and {count} into a plant with {self.plant.order} states over "
             f"{self.horizon} samples [{digest.hexdigest()[:12]}]"
         )
+
+
+def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray, ...]:
+    """Return A of a plant, and B and D from the secret signals, for its domain."""
+    _, B, _, D = stacks_of(system)
+    return stacks_of(plant)[0], B, D
 
 
 class DisturbedQuery(PlantQuery):
@@ -673,6 +1026,8 @@ def forced_outputs(
 
     Lower block triangular (T p, T q); each entry is rounded from a ball.
     """
+    if isinstance(system, VaryingSystem):
+        return forced_responses(system, horizon, np.asarray(shape, float))
     return causal_map(response_to_shape(system, horizon, shape))
 
 
@@ -691,9 +1046,13 @@ def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
     """The system from signals, each the name of an input or of a state, to the outputs."""
     names = (*plant.inputs, *plant.states)
     index = [names.index(name) for name in signals]
-    entry = np.hstack([plant.B, np.eye(plant.order)])
-    through = np.hstack([plant.D, np.zeros(plant.C.shape)])
-    return LinearSystem(plant.A, entry[:, index], plant.C, through[:, index])
+
+    def entered(now: LinearSystem) -> LinearSystem:
+        entry = np.hstack([now.B, np.eye(now.order)])
+        through = np.hstack([now.D, np.zeros(now.C.shape)])
+        return LinearSystem(now.A, entry[:, index], now.C, through[:, index])
+
+    return by_sample(entered, plant)
 
 
 def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:

@@ -23,16 +23,15 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import (
-    EPS,
+from ..core.adjacency import Adjacency
+from ..core.manifold import Moves
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     RationalMatrix,
     ball_matrix,
     block_balls,
-    column_norms,
     diagonal_balls,
-    float_above,
     identity_balls,
     largest_eigenvalue,
     midpoints,
@@ -42,17 +41,18 @@ from ..core._linalg import (
     upper_float,
     working_bits,
 )
-from ..core._progress import piece
-from ..core.adjacency import Adjacency
-from ..core.ellipsoid import MoveBasis, Shape, gaussian_shape
-from ..core.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..core.manifold import Moves
-from ..systems.linear import LinearSystem, Plant, sum_of
-from ..systems.powers import exact_response, rational_response, seen_states
-from .adjacency import StateMoves
-from .manifold import TrajectoryManifold, trajectory_manifold
+from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
+from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
+from ..numerics.linalg import EPS, column_norms, float_above
+from ..numerics.progress import piece
+from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
+from ..systems.powers import exact_response, rational_response, seen_states, tell_apart
+from ..systems.transitions import gramian_of_run
+from ..systems.varying import VaryingPlant
 from .modes import growing_mode
+from .run_moves import RunMoves
 from .secret import Secret, as_secret
+from .trajectory import TrajectoryManifold, trajectory_manifold
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden
 #: moves alone do not carry a factor in double precision. Noise beside a nearly thin
@@ -83,21 +83,6 @@ _SHARP = 1e-20
 _MOST_ENLARGEMENTS = 40
 
 
-@dataclass(frozen=True)
-class TangentNoise:
-    """A factor S (n, r) and what it certifies.
-
-    ``shifts`` (r, M) bounds |S^-1 z| for every hidden move z, for S as the exact numbers
-    that its doubles are. ``lower_bound`` is the least cost of any noise. ``padded`` says
-    that S covers more than the span of the moves, with noise of a negligible size.
-    """
-
-    factor: NDArray
-    shifts: NDArray
-    lower_bound: float
-    padded: bool = False
-
-
 def structured_factor(
     plant: Plant,
     moves: Moves,
@@ -107,7 +92,7 @@ def structured_factor(
     *,
     shape: Callable[..., Shape] = gaussian_shape,
     norm: float = 2,
-) -> TangentNoise:
+) -> Shape:
     """The least costly S for finitely many moves whose shifts do not exceed ``allowed``.
 
     ``weight_root`` maps output columns B (T p, r) to H B with H^T H = W. ``shape`` and
@@ -157,11 +142,11 @@ def structured_factor(
     if not designs:
         raise _uncertified(plant, moves, horizon, largest_response)
     _, problem, factor, shifts = min(designs, key=lambda design: design[0])
-    factor, shifts = problem.enlarged(factor, shifts, allowed, norm)
+    factor = problem.enlarged(factor, shifts, allowed, norm)
     full = np.zeros((plant.order, len(rows)))
     full[rows] = factor
     lower_bound = max(lower_bounds) / allowed**2
-    return TangentNoise(full, shifts, lower_bound, problem.is_padded)
+    return Shape(full, lower_bound)
 
 
 def coordinates_in(factor: NDArray, moves: Moves) -> NDArray:
@@ -178,6 +163,13 @@ def _uncertified(
 ) -> UncertifiableError:
     """The error of a design without a certified factor, with its cause."""
     vectors = moves.vectors
+    if plant.varies:
+        return UncertifiableError(
+            f"over {horizon} samples this plant, which varies, makes hidden moves and their "
+            "responses so different in size that double precision cannot certify noise for "
+            "all of them. Shorten the horizon, or protect fewer states or fewer times "
+            "(StateAdjacency(times=...))"
+        )
     moderate = np.abs(vectors).max() < math.sqrt(_LARGEST_RESPONSE)
     if largest_response > _LARGEST_RESPONSE and moderate:
         return UncertifiableError(
@@ -204,12 +196,11 @@ class _Problem:
         self.plant = plant
         self.moves = moves
         self.rows = rows
-        self.is_padded = padding > 0
         self.columns = moves.vectors[rows]
         with working_bits(moves.bits):
             self.hidden = ball_matrix(moves.balls(rows))
             self.balls = self.hidden
-            if self.is_padded:
+            if padding:
                 extra = np.diag(padding * np.abs(self.columns).max(axis=1))
                 self.columns = np.hstack([self.columns, extra])
                 self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
@@ -244,11 +235,11 @@ class _Problem:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
         states = np.zeros((self.plant.order, len(basis)))
         states[self.rows] = self.columns[:, basis]
-        if not isinstance(self.moves, StateMoves):
+        if not isinstance(self.moves, RunMoves):
             return self.plant.free_response(states, horizon)
         is_move = basis < self.hidden.ncols()  # or padding
         responses = self.plant.free_response(states * ~is_move, horizon)
-        responses[:, is_move] = self.moves.responses(self.plant.C, basis[is_move])
+        responses[:, is_move] = self.moves.responses(self.plant, basis[is_move])
         return responses
 
     def shifts(self, factor: NDArray) -> NDArray:
@@ -274,8 +265,8 @@ class _Problem:
 
     def enlarged(
         self, factor: NDArray, shifts: NDArray, allowed: float, norm: float
-    ) -> tuple[NDArray, NDArray]:
-        """The factor scaled until its shifts are certified, and the shifts.
+    ) -> NDArray:
+        """The factor scaled until its shifts are certified.
 
         Rounding the factor changes the shifts of thin directions in either direction. So
         each pass adds what the last one missed, and a few units of rounding more.
@@ -284,7 +275,7 @@ class _Problem:
             ratio = self.moves.worst_shift(shifts, norm) / allowed
             is_wasteful = step == 0 and ratio < 1 - _WASTE
             if ratio <= 1 and not is_wasteful:
-                return factor, shifts
+                return factor
             margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
             factor = factor * float_above(ratio, 4) * (1 + margin)
             shifts = self.shifts(factor)
@@ -308,6 +299,8 @@ LEAVES = (
 
 def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> BallMatrix:
     """sum over t < horizon of (C A^t)^T diag(weights) C A^t, by doubling."""
+    if isinstance(system, VaryingSystem):
+        return gramian_of_run(system, weights, horizon)
     step, _, outputs, _ = system.in_balls().matrices
     part = outputs.transpose() * diagonal_balls(weights) * outputs
     total = 0 * part
@@ -371,6 +364,17 @@ class NoiseForm:
 
         return evaluate
 
+    def attains(self, model: Plant) -> bool:
+        """Return whether squares are those of the least noise that makes up for a move.
+
+        Of a plant that varies they are upper bounds where outputs do not distinguish the
+        states with noise.
+        """
+        if not model.varies or self.scale is not None:
+            return True
+        noisy = np.flatnonzero(np.asarray(self.factor).any(axis=1))
+        return tell_apart(model, noisy, self.horizon)
+
     def map_under(
         self, secret: Secret, manifold: TrajectoryManifold
     ) -> Callable[[], BallMatrix]:
@@ -385,6 +389,8 @@ class NoiseForm:
             rational numbers.
         """
         model = manifold.plant
+        if isinstance(model, VaryingPlant) or isinstance(self.plant, VaryingPlant):
+            return self._varying_map(secret, manifold)
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
         factor = rational_matrix(np.asarray(self.factor))
@@ -410,6 +416,43 @@ class NoiseForm:
             return BallMatrix(inverse) * submatrix(outputs, rows, range(order))
 
         return evaluate
+
+    def _varying_map(
+        self, secret: Secret, manifold: TrajectoryManifold
+    ) -> Callable[[], BallMatrix]:
+        """Return `map_under` for the plant of the noise, as it varies.
+
+        The shift of z is the least w with S w = z, on the states that outputs see. Two
+        plants that vary are not compared: their outputs may agree for any time, and then
+        differ.
+        """
+        model = manifold.plant
+        refused = NotRealizableError(LEAVES.format(name=model.name))
+        if model != self.plant:
+            raise refused
+        factor = np.asarray(self.factor)
+        noisy = factor.any(axis=1)
+        rows = np.flatnonzero(noisy)
+        bare = seen_states(model, self.horizon) & ~noisy
+        if secret.moves(manifold).moved[bare].any():
+            raise refused
+        shape = rational_matrix(factor[rows])
+        count = len(rows)
+        if shape.rank() < count:
+            spans = secret.spanning(manifold)
+            own = shape.transpose().table()
+            moved = [[row[int(k)] for k in rows] for row in spans.transpose().table()]
+            if RationalMatrix(own + moved).rank() > shape.rank():
+                raise refused
+            reduced, rank = shape.transpose().rref()
+            chosen = []
+            for line in reduced.table()[:rank]:
+                chosen.append(next(k for k, entry in enumerate(line) if entry != 0))
+            shape = RationalMatrix([shape.table()[k] for k in chosen])
+            rows = rows[chosen]
+        inverse = _right_inverse(shape)
+        pick = rational_matrix(np.eye(model.order)[rows])
+        return partial(ball_matrix, inverse * pick)
 
     def _told(self, model: Plant) -> int | None:
         """In how many directions outputs tell the state, None for another plant."""
@@ -464,8 +507,10 @@ def window_squares(
 
     def evaluate() -> Iterator[Ball]:
         every = [form() for form in forms]
-        for block in zip(*(blocks() for blocks in moved)):
-            sides = [pairing(vectors) for vectors, pairing in zip(block, every)]
+        for block in zip(*(blocks() for blocks in moved), strict=True):
+            sides = [
+                pairing(vectors) for vectors, pairing in zip(block, every, strict=True)
+            ]
             if is_ball:
                 grams = [left.transpose() * right for left, right in sides]
                 yield largest_eigenvalue(reduce(operator.add, grams))
@@ -473,7 +518,9 @@ def window_squares(
             count = block[0].ncols()
             sums = [Ball(0)] * count
             for left, right in sides:
-                for k, (x, y) in enumerate(zip(left.entries(), right.entries())):
+                for k, (x, y) in enumerate(
+                    zip(left.entries(), right.entries(), strict=True)
+                ):
                     sums[k % count] += x * y
             yield from sums
 
@@ -493,7 +540,7 @@ def laplace_shifts(
     blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
     maps = [window.map_under(secret, manifold)]
     plant = manifold.plant
-    if window.plant == plant:
+    if window.plant == plant and not plant.varies:
         still = np.zeros_like(plant.B)
         told = replace(plant, C=np.eye(plant.order), D=still, outputs=plant.states)
         states = trajectory_manifold(told, manifold.horizon)

@@ -15,9 +15,9 @@ import scipy.linalg
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import EPS
 from ..core.adjacency import Adjacency
-from ..core.errors import warn_user
+from ..numerics.errors import warn_user
+from ..numerics.linalg import EPS
 from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
@@ -95,9 +95,14 @@ class Mode:
 
 def growing_mode(plant: Plant) -> str:
     """Name of the mode of largest modulus, such as ``1.2 (tilt)``."""
-    values, vectors = np.linalg.eig(plant.A)
+    return largest_mode(plant.A, plant.states)
+
+
+def largest_mode(A: NDArray, names: Sequence[str]) -> str:
+    """Name of the mode of A of largest modulus, by the names of its states."""
+    values, vectors = np.linalg.eig(A)
     largest = np.abs(values).argmax()
-    states = _leading_states(plant.states, np.abs(vectors[:, largest]))
+    states = _leading_states(names, np.abs(vectors[:, largest]))
     return _name_of(values[largest], states)
 
 
@@ -137,10 +142,11 @@ def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:
 def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode, ...]:
     """The modes of a plant that protected moves excite and outputs see.
 
-    They hold their sizes for each horizon. There is none for a disturbance.
+    They hold their sizes for each horizon. There is none for a disturbance,
+    nor of a plant that varies.
     """
     horizons = np.asarray(horizons)
-    if disturbances(adjacency):
+    if disturbances(adjacency) or plant.varies:
         return ()
     secret = as_secret(adjacency)
     directions = secret.starting(plant, int(horizons.max())).system.B

@@ -15,22 +15,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core._linalg import (
+from ..core.adjacency import Adjacency
+from ..core.manifold import AffineManifold, Moves
+from ..numerics.balls import (
     BallMatrix,
     RationalMatrix,
     ball_matrix,
     rational_matrix,
+    submatrix,
     working_bits,
 )
-from ..core._objects import ByContent, Saved
-from ..core.adjacency import Adjacency
-from ..core.manifold import AffineManifold, Moves
-from ..systems.linear import LinearSystem, Plant, reached_states, response_from_rest
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    VaryingSystem,
+    reached_states,
+    response_from_rest,
+)
 from ..systems.powers import FreeResponse
-from .manifold import TrajectoryManifold, trajectory_manifold
+from ..systems.transitions import run_responses
+from .moving import (
+    difference_of,
+    difference_without_one,
+    exact_difference,
+    is_exact,
+    still_lasts,
+)
+from .trajectory import TrajectoryManifold, trajectory_manifold
 
-#: Lengths of a lasting change among which the shape of the noise is optimised.
+#: Lengths of a lasting change for which noise of a run may be of low order, and those
+#: among which the shape of the noise is optimised.
 MOST_LENGTHS = 40
+MOST_VARIANTS = 128
 
 #: Makes moves as balls, some columns (n, m) at a time.
 Blocks = Callable[[], Iterable[BallMatrix]]
@@ -51,17 +69,44 @@ class Apart:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """Responses (T p, N) to impulses, of which all signs within a window may come together.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (T p, N)
+        Responses to impulses as large as their radii.
+    index : tuple of ndarray
+        The columns of each window.
+    starts : ndarray
+        The samples at which the windows begin.
+    events : int
+        So many windows of one run may hold a change.
+    separation : int
+        Samples from the beginning of one of them to that of the next one at least.
+    """
+
+    columns: NDArray
+    index: tuple[NDArray, ...]
+    starts: NDArray
+    events: int = 1
+    separation: int = 0
+
+
+@dataclass(frozen=True)
 class Responses:
     """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves.
 
     Changes of which several come apart are single moves too, as large as their sums would
-    be if they shared no sample. What they share makes the sums larger.
+    be if they shared no sample. What they share makes the sums larger. Changes of any shape
+    come as the ``windows`` that they fill.
     """
 
     points: NDArray
     balls: tuple[NDArray, ...] = ()
     exact: bool = True
     apart: tuple[Apart, ...] = ()
+    windows: tuple[Windows, ...] = ()
 
     @classmethod
     def of(cls, columns: NDArray, is_ball: bool, exact: bool = True) -> Responses:
@@ -85,12 +130,35 @@ class Responses:
         points = np.hstack([each.points for each in found])
         balls = tuple(ball for each in found for ball in each.balls)
         apart = tuple(several for each in found for several in each.apart)
-        return cls(points, balls, all(each.exact for each in found), apart)
+        windows = tuple(several for each in found for several in each.windows)
+        exact = all(each.exact for each in found)
+        return cls(points, balls, exact, apart, windows)
+
+    @property
+    def around_windows(self) -> list[NDArray]:
+        """Roots of balls that hold the changes of each window."""
+        balls = []
+        for several in self.windows:
+            for index in several.index:
+                size = np.sqrt(len(index)) * several.events
+                balls.append(several.columns[:, index] * size)
+        return balls
 
     @property
     def moved(self) -> NDArray:
         """Mask (T p,) of the outputs that some hidden move changes."""
-        return np.any(np.hstack([self.points, *self.balls]), axis=1)
+        shaped = (several.columns for several in self.windows)
+        return np.any(np.hstack([self.points, *self.balls, *shaped]), axis=1)
+
+    @property
+    def effects(self) -> NDArray:
+        """The largest change (T p,) of each output by a single change."""
+        found = [np.abs(self.points).max(axis=1, initial=0.0)]
+        found += [np.linalg.norm(ball, axis=1) for ball in self.balls]
+        for several in self.windows:
+            sizes = np.abs(several.columns)
+            found += [sizes[:, index].sum(axis=1) for index in several.index]
+        return np.max(found, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +206,12 @@ class SignalMoves(ByContent, Saved):
 
     @property
     def variants(self) -> list[NDArray]:
-        """The shapes, or at most `MOST_LENGTHS` beginnings of each one that lasts."""
+        """The shapes, or at most `MOST_VARIANTS` beginnings of each one that lasts."""
         variants = []
         for shape in self.shapes:
             found = self.beginnings(shape)
-            if len(found) > MOST_LENGTHS:
-                spread = np.geomspace(1, len(found), MOST_LENGTHS)
+            if len(found) > MOST_VARIANTS:
+                spread = np.geomspace(1, len(found), MOST_VARIANTS)
                 lengths = np.unique(np.round(spread).astype(int))
                 found = [found[length - 1] for length in lengths]
             variants += found
@@ -154,6 +222,35 @@ class SignalMoves(ByContent, Saved):
         delay = 1 / z
         transforms = [np.polyval(variant[::-1], delay) for variant in self.variants]
         return np.transpose(transforms)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowMoves(ByContent, Saved):
+    """Changes of any shape within a number of samples in a row.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Inputs of the secret's system that change together.
+    radii : ndarray, shape (q,)
+        Largest size of the change at a sample of each of them, in the input's unit.
+    longest : int
+        Number k of samples.
+    group, events, separation : int
+        As of `SignalMoves`.
+    """
+
+    columns: tuple[int, ...]
+    radii: NDArray
+    longest: int
+    group: int = 0
+    events: int = 1
+    separation: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number k q of values of a change."""
+        return self.longest * len(self.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +270,47 @@ class SecretInputs(ByContent, Saved):
         Inputs of which any impulse of Euclidean norm one is hidden.
     energies : ndarray, shape (q,), or None
         Radii, if all signals of weighted energy one are hidden.
+    windows : tuple of WindowMoves
+        Changes of any shape.
+    origin : LinearSystem or None
+        The system of which ``system`` is the difference (1 - z^-1) G, where that is
+        rounded. Balls are made from it.
+    without_one : bool
+        Whether its poles at one are taken away by rational arithmetic.
+    kept : ndarray, shape (k,), or None
+        Mask of the states of that difference which ``system`` has.
     """
 
     system: LinearSystem
     signals: tuple[SignalMoves, ...] = ()
     balls: tuple[tuple[int, ...], ...] = ()
     energies: NDArray | None = None
+    windows: tuple[WindowMoves, ...] = ()
+    origin: LinearSystem | None = None
+    without_one: bool = False
+    kept: NDArray | None = None
+
+    @classmethod
+    def of_differences(
+        cls, system: LinearSystem, signals: tuple[SignalMoves, ...]
+    ) -> SecretInputs:
+        """Return changes of the inputs of (1 - z^-1) G, for a system G."""
+        found = cls(difference_of(system), signals)
+        seen = seen_of([found])
+        if still_lasts(found.system, seen):
+            difference = difference_without_one(system)
+            every = np.ones(difference.order, bool)
+            return cls(difference, signals, origin=system, without_one=True, kept=every)
+        if is_exact(system):
+            return found
+        return replace(found, origin=system, kept=np.ones(len(seen), bool))
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if self.origin is None:
+            for name in ("origin", "without_one", "kept"):
+                del saved[name]
+        return saved
 
     @classmethod
     def of_moves(
@@ -186,7 +318,7 @@ class SecretInputs(ByContent, Saved):
     ) -> SecretInputs:
         """Return moves (n, M) of the initial state, or their ball, as impulses."""
         inputs = range(columns.shape[1])
-        still = np.zeros((len(plant.C), len(inputs)))
+        still = np.zeros((plant.output_count, len(inputs)))
         system = LinearSystem(plant.A, columns, plant.C, still)
         if is_ball:
             return cls(system, (), (tuple(inputs),))
@@ -195,7 +327,15 @@ class SecretInputs(ByContent, Saved):
     @classmethod
     def of_parts(cls, secrets: Sequence[SecretInputs]) -> SecretInputs:
         """Return the secrets of one plant side by side, each a group of its own."""
+        if len(secrets) == 1:
+            return secrets[0]
         A, _, C, _ = secrets[0].system.matrices
+        for secret in secrets:
+            if secret.origin is not None or secret.system.A.shape != A.shape:
+                raise ValueError(
+                    "adjacency: without a horizon an event that is moved is designed "
+                    "alone; design for it alone, or over a finite horizon"
+                )
         B = np.hstack([secret.system.B for secret in secrets])
         D = np.hstack([secret.system.D for secret in secrets])
         return cls.side_by_side(secrets, LinearSystem(A, B, C, D), apart=True)
@@ -210,6 +350,7 @@ class SecretInputs(ByContent, Saved):
         """
         signals: list[SignalMoves] = []
         balls: list[tuple[int, ...]] = []
+        windows: list[WindowMoves] = []
         first = 0
         for k, secret in enumerate(secrets):
             for moves in secret.signals:
@@ -218,9 +359,28 @@ class SecretInputs(ByContent, Saved):
                 signals.append(replace(moves, column=column, group=group))
             for index in secret.balls:
                 balls.append(tuple(column + first for column in index))
+            for window in secret.windows:
+                columns = tuple(column + first for column in window.columns)
+                group = k if apart else window.group
+                windows.append(replace(window, columns=columns, group=group))
             first += secret.inputs
         energies = secrets[0].energies
-        return cls(system, tuple(signals), tuple(balls), energies)
+        return cls(system, tuple(signals), tuple(balls), energies, tuple(windows))
+
+    @property
+    def once(self) -> SecretInputs:
+        """The same secret with one change in a run."""
+        return replace(
+            self,
+            signals=tuple(replace(moves, events=1) for moves in self.signals),
+            windows=tuple(replace(window, events=1) for window in self.windows),
+        )
+
+    @property
+    def several(self) -> bool:
+        """Whether several changes may come in one run."""
+        every: list[SignalMoves | WindowMoves] = [*self.signals, *self.windows]
+        return any(moves.events > 1 for moves in every)
 
     @property
     def inputs(self) -> int:
@@ -233,25 +393,43 @@ class SecretInputs(ByContent, Saved):
         sizes = np.ones(self.inputs)
         for moves in self.signals:
             sizes[moves.column] = moves.radius
+        for window in self.windows:
+            sizes[list(window.columns)] = window.radii
         if self.energies is not None:
             sizes = self.energies
         return self.system.after(LinearSystem.gain(np.diag(sizes)))
 
     def in_balls(self) -> LinearSystem:
         """Return G in balls, the columns of rounded inputs as wide as their rounding."""
+        if self.origin is not None and self.kept is not None:
+            exact = exact_difference(self.origin, self.without_one)
+            kept = np.flatnonzero(self.kept).tolist()
+            A, B, C, D = exact.matrices
+            rows, columns = range(C.nrows()), range(B.ncols())
+            return LinearSystem(
+                submatrix(A, kept, kept),
+                submatrix(B, kept, columns),
+                submatrix(C, rows, kept),
+                D,
+            )
         rounded = {moves.column for moves in self.signals if moves.rounded}
         return self.system.in_balls(rounded)
 
     @property
     def longest(self) -> int:
         """Largest number of samples of a shape."""
-        return max([moves.longest for moves in self.signals], default=1)
+        every: list[SignalMoves | WindowMoves] = [*self.signals, *self.windows]
+        return max([moves.longest for moves in every], default=1)
 
     def keeping(self, states: NDArray) -> SecretInputs:
         """Return the secret with the states of a mask (n,) alone."""
         A, B, C, D = self.system.matrices
         system = LinearSystem(A[np.ix_(states, states)], B[states], C[:, states], D)
-        return replace(self, system=system)
+        if self.kept is None:
+            return replace(self, system=system)
+        kept = self.kept.copy()
+        kept[kept] = states
+        return replace(self, system=system, kept=kept)
 
     def changes(self, horizon: int) -> NDArray:
         """Return single moves as signals (T, q, M), which begin at the first sample."""
@@ -280,6 +458,11 @@ class SecretInputs(ByContent, Saved):
         if self.signals:
             responses = response_from_rest(self.system, self.changes(count))
             frames.append(np.abs(responses).max(axis=2))
+        for window in self.windows:
+            sizes = np.abs(impulse[:, :, list(window.columns)]).sum(axis=2)
+            until = np.cumsum(sizes, axis=0)
+            until[window.longest :] -= until[: -window.longest]
+            frames.append(until)
         return np.max(frames, axis=(0, 1))
 
 
@@ -371,11 +554,20 @@ class Secret(Adjacency):
         moves = self.moves(trajectory_manifold(plant, horizon))
         return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
+    def first_moves(self, plant: Plant, horizon: int) -> NDArray:
+        """Return moves (n, q) of a ``plant``'s state over a ``horizon``, at `move_times`."""
+        return self.moves(trajectory_manifold(plant, horizon)).vectors
+
     def responses(self, plant: Plant, horizon: int) -> Responses:
         """Return what the hidden moves add to a ``plant``'s outputs, rounded from balls."""
         moves = self.moves(trajectory_manifold(plant, horizon))
+        if isinstance(plant, VaryingSystem):
+            starts = np.zeros(moves.vectors.shape[1], int)
+            every = run_responses(plant, moves.vectors, starts, horizon)
+            columns = every.reshape(horizon * plant.output_count, -1)
+            return Responses.of(columns, moves.is_ball, moves.exact)
         free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
-        columns = free.outputs(plant.C).reshape(horizon * len(plant.C), -1)
+        columns = free.outputs(plant.C).reshape(horizon * plant.output_count, -1)
         return Responses.of(columns, moves.is_ball, moves.exact)
 
     def uncertain(
@@ -413,8 +605,10 @@ class Secret(Adjacency):
         ``start`` on. The moves come in blocks of columns, since many do not fit in memory.
         """
         plant = manifold.plant
-        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
         moves = self.moves(manifold)
+        if plant.varies:  # such a run is published in one window
+            return lambda: [ball_matrix(moves.balls(range(plant.order)))], moves.bits
+        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
         bits = max(free.bits, moves.bits)
         with working_bits(bits):
             initial = ball_matrix(moves.balls(range(plant.order)))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import reduce, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import control as ct
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core._linalg import EPS, positive_number, real_array
+from ..numerics.checks import positive_number, real_array
+from ..numerics.linalg import EPS
 from .linear import LinearSystem, beside
 
 #: Share of a sample below which a delay counts as a whole number of samples.
@@ -27,6 +29,34 @@ _MOST_SAMPLES = 10_000
 _PUBLISHED = re.compile(r"yhat(\[.*\])?")
 
 
+SystemT = TypeVar("SystemT", ct.StateSpace, list[ct.StateSpace])
+Arguments = ParamSpec("Arguments")
+
+
+def for_each_sample(
+    made: Callable[Concatenate[ct.StateSpace, Arguments], ct.StateSpace],
+) -> Callable[Concatenate[SystemT, Arguments], SystemT]:
+    """Decorate what makes a plant of a plant so it makes a list of a list.
+
+    A system that is added has the same matrices at each sample.
+    """
+
+    @wraps(made)
+    def for_plants(*args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else kwargs.get("sys")
+        if not isinstance(given, list | tuple):
+            return made(*args, **kwargs)
+        others = {name: value for name, value in kwargs.items() if name != "sys"}
+        known: dict[int, ct.StateSpace] = {}
+        for plant in given:
+            if id(plant) not in known:
+                known[id(plant)] = made(plant, *args[1:], **others)
+        return [known[id(plant)] for plant in given]
+
+    return cast("Any", for_plants)
+
+
+@for_each_sample
 def with_delays(
     sys: ct.StateSpace, delays: Mapping[str, float], dt: float | None = None
 ) -> ct.StateSpace:
@@ -39,8 +69,10 @@ def with_delays(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        In discrete time, or in continuous time if ``dt`` is given.
+    sys : control.StateSpace, or list of control.StateSpace
+        In discrete time, or in continuous time if ``dt`` is given. Of a list, the plants
+        of each sample, a list is returned. What is delayed entered, or was read, with the
+        matrices of its own sample.
     delays : mapping
         By name of an input or output: samples (integers), or seconds for a continuous
         plant.
@@ -116,7 +148,7 @@ def with_delays(
     A = np.asarray(sys.A)
     columns = []  # of B, by input and by the age of what enters
     ages = []
-    for name, column in zip(sys.input_labels, np.asarray(sys.B).T):
+    for name, column in zip(sys.input_labels, np.asarray(sys.B).T, strict=True):
         whole, part = lags.get(name, (0, 0.0))
         rest = period * (1 - part)
         columns.append(_held(A, column, rest) if is_continuous else column)
@@ -128,7 +160,7 @@ def with_delays(
     late = [lags.get(name, (0, 0.0))[0] for name in sys.output_labels]
     past = [entries[-1] for entries in ages] + late
     states = list(sys.state_labels)
-    for name, length in zip(sys.input_labels + sys.output_labels, past):
+    for name, length in zip(sys.input_labels + sys.output_labels, past, strict=True):
         states += [f"{name}_{k}" for k in range(1, length + 1)]
     if len(set(states)) != len(states):
         raise ValueError("delays: a state of the past has the name of another state")
@@ -193,6 +225,7 @@ def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
     return after[:order, order]
 
 
+@for_each_sample
 def with_local_loop(
     sys: ct.StateSpace, controller: ct.StateSpace | ct.TransferFunction
 ) -> ct.StateSpace:
@@ -205,8 +238,8 @@ def with_local_loop(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Plant with n states.
+    sys : control.StateSpace, or list of control.StateSpace
+        Plant with n states, or those of each sample, which give a list.
     controller : control.StateSpace or control.TransferFunction
         With k states and the sampling time of ``sys``; a gain needs none.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -20,19 +20,16 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    EPS,
-    Ball,
-    BallMatrix,
-    ball_matrix,
-    block_balls,
-    real_array,
-    submatrix,
-)
-from ..core._objects import ByContent, Saved, digest_of, encode
+from ..numerics.balls import Ball, BallMatrix, ball_matrix, block_balls, submatrix
+from ..numerics.checks import real_array
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+from ..numerics.saved import Saved, digest_of, encode
 
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any
+#: A, B, C and D, with a leading axis of samples.
+Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
 
 #: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
 _STACK = 2**21
@@ -84,6 +81,18 @@ class LinearSystem(ByContent, Saved):
     def input_count(self) -> int:
         """Number of inputs q."""
         return _shape(self.B)[1]
+
+    @property
+    def output_count(self) -> int:
+        """Number of outputs p."""
+        return _shape(self.C)[0]
+
+    #: Whether the matrices vary from sample to sample.
+    varies = False
+
+    def at(self, t: int) -> LinearSystem:
+        """Return the system at sample t, which is always this one."""
+        return self
 
     # -- numbers -----------------------------------------------------------------------
 
@@ -164,11 +173,14 @@ class LinearSystem(ByContent, Saved):
         later = self.free_response(self.B, samples - 1)
         return np.vstack([self.D, later]).reshape(samples, *self.D.shape)
 
-    def run(self, start: NDArray, inputs: NDArray) -> tuple[NDArray, NDArray]:
+    def run(
+        self, start: NDArray, inputs: NDArray, first: int = 0
+    ) -> tuple[NDArray, NDArray]:
         """Return outputs (runs, T, p), and the states (runs, n) after the last sample.
 
-        ``start`` (runs, n) are states before the first of the ``inputs`` (runs, T, q). The
-        bits of a run do not depend on the number of runs.
+        ``start`` (runs, n) are states before the first of the ``inputs`` (runs, T, q),
+        which enters at sample ``first``. The bits of a run do not depend on the number of
+        runs.
         """
         driven = mapped(self.B, inputs)
         states = np.empty_like(driven)
@@ -178,6 +190,157 @@ class LinearSystem(ByContent, Saved):
         from_states = mapped(self.C, states)
         at_once = mapped(self.D, inputs)
         return from_states + at_once, start
+
+
+@dataclass(frozen=True, eq=False)
+class Autoregression(LinearSystem):
+    """y(t) = -a_1 y(t-1) - ... - a_p y(t-p) + s u(t), whose inverse has a finite response.
+
+    The states are the last p outputs.
+    """
+
+    @classmethod
+    def of(cls, coefficients: NDArray, std: float) -> Autoregression:
+        """Return that of coefficients (p,) a_1, ..., a_p and the size s > 0 of its input."""
+        order = len(coefficients)
+        A = np.eye(order, k=-1)
+        A[:1] = -coefficients
+        C = -np.atleast_2d(coefficients)
+        return cls(A, std * np.eye(order, 1), C, np.array([[std]]))
+
+    @property
+    def coefficients(self) -> NDArray:
+        """a_1, ..., a_p."""
+        return -self.C[0]
+
+    @property
+    def std(self) -> float:
+        """The size s of the input."""
+        return float(self.D[0, 0])
+
+    def scaled(self, factor: float | Ball) -> LinearSystem:
+        if isinstance(factor, Ball):
+            return super().scaled(factor)
+        return Autoregression.of(self.coefficients, self.std * factor)
+
+    def _saved_fields(self) -> dict[str, object]:
+        return {"coefficients": self.coefficients, "std": self.std}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Autoregression:
+        coefficients = real_array(saved["coefficients"], "coefficients", ndim=1)
+        std = float(saved["std"])
+        if not (len(coefficients) and 0 < std < math.inf):
+            raise ValueError("std: expected coefficients and a size above 0")
+        return cls.of(coefficients, std)
+
+
+@dataclass(frozen=True, eq=False)
+class VaryingSystem(LinearSystem):
+    """A system x(t+1) = A_t x + B_t u, y = C_t x + D_t u for t = 0 .. T-1.
+
+    It has no matrix A, B, C or D of its own: what asks for one is refused, so no route for
+    constant systems takes it by mistake. The matrices of a sample are those of `at`.
+
+    Attributes
+    ----------
+    along : tuple of ndarray, shapes (T, n, n), (T, n, q), (T, p, n), (T, p, q)
+        A_t, B_t, C_t and D_t.
+    """
+
+    A: Matrix = field(init=False, repr=False, compare=False)
+    B: Matrix = field(init=False, repr=False, compare=False)
+    C: Matrix = field(init=False, repr=False, compare=False)
+    D: Matrix = field(init=False, repr=False, compare=False)
+    along: Stacks
+
+    varies = True
+
+    @classmethod
+    def of_samples(cls, systems: Sequence[LinearSystem]) -> VaryingSystem:
+        """Return the system that is each of some in turn."""
+        every = zip(*(system.matrices for system in systems), strict=True)
+        A, B, C, D = (np.stack(matrices) for matrices in every)
+        return VaryingSystem((A, B, C, D))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("A", "B", "C", "D"):
+            raise AttributeError(name)
+        raise ct.ControlArgument(
+            f"sys: its {name} varies from sample to sample, since it is a list of plants, "
+            "and this is for a plant that stays the same; pass one StateSpace"
+        )
+
+    @property
+    def samples(self) -> int:
+        """Number of samples T."""
+        return len(self.along[0])
+
+    @property
+    def order(self) -> int:
+        return self.along[0].shape[1]
+
+    @property
+    def input_count(self) -> int:
+        return self.along[1].shape[2]
+
+    @property
+    def output_count(self) -> int:
+        return self.along[2].shape[1]
+
+    def at(self, t: int) -> LinearSystem:
+        """Return the system at sample t."""
+        return LinearSystem(*(matrices[t] for matrices in self.along))
+
+    def entered_by(self, inputs: Sequence[int]) -> VaryingSystem:
+        A, B, C, D = self.along
+        chosen = list(inputs)
+        return VaryingSystem((A, B[:, :, chosen], C, D[:, :, chosen]))
+
+    def free_response(self, states: NDArray, samples: int) -> NDArray:
+        """Return C_t Phi(t, 0) X (T p, r), time-major, for columns X (n, r)."""
+        outputs = np.empty((samples, self.output_count, states.shape[1]))
+        A, _, C, _ = self.along
+        for t in range(samples):
+            outputs[t] = C[t] @ states
+            states = A[t] @ states
+        return outputs.reshape(samples * self.output_count, states.shape[1])
+
+    def impulse_response(self, samples: int) -> NDArray:
+        """Refuse inputs, whose responses differ by the sample at which they enter."""
+        if self.input_count:
+            raise ct.ControlArgument(
+                "sys: a system that varies has another impulse response at each sample"
+            )
+        return np.zeros((samples, self.output_count, 0))
+
+    def run(
+        self, start: NDArray, inputs: NDArray, first: int = 0
+    ) -> tuple[NDArray, NDArray]:
+        outputs = np.empty((*inputs.shape[:2], self.output_count))
+        for k in range(inputs.shape[1]):
+            A, B, C, D = (matrices[first + k] for matrices in self.along)
+            outputs[:, k] = mapped(C, start) + mapped(D, inputs[:, k])
+            start = mapped(A, start) + mapped(B, inputs[:, k])
+        return outputs, start
+
+
+def stacks_of(system: LinearSystem) -> Stacks:
+    """Return A, B, C and D, with a leading axis of samples where they vary."""
+    return system.along if isinstance(system, VaryingSystem) else system.matrices
+
+
+def by_sample(
+    combined: Callable[..., LinearSystem], *systems: LinearSystem
+) -> LinearSystem:
+    """Return what some systems make together, sample by sample where one of them varies."""
+    lengths = [each.samples for each in systems if isinstance(each, VaryingSystem)]
+    if not lengths:
+        return combined(*systems)
+    every = []
+    for t in range(min(lengths)):
+        every.append(combined(*(each.at(t) for each in systems)))
+    return VaryingSystem.of_samples(every)
 
 
 # -- systems made of others --------------------------------------------------------------
@@ -196,6 +359,36 @@ def queue_of(length: int) -> LinearSystem:
 
 def sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
     """Return the sum of the outputs of two systems, each with inputs of its own."""
+    if not (first.varies or second.varies):
+        return _sum_of(first, second)
+    both = (first, second)
+    samples = min(each.samples for each in both if isinstance(each, VaryingSystem))
+    ours, theirs = _along(first, samples), _along(second, samples)
+    A, B, C, D = (
+        _diagonal(one, other) for one, other in zip(ours, theirs, strict=True)
+    )
+    p = first.output_count
+    return VaryingSystem((A, B, C[:, :p] + C[:, p:], D[:, :p] + D[:, p:]))
+
+
+def _along(system: LinearSystem, samples: int) -> list[NDArray]:
+    """Return the matrices of a system at so many samples."""
+    if isinstance(system, VaryingSystem):
+        return [matrices[:samples] for matrices in system.along]
+    return [np.broadcast_to(one, (samples, *one.shape)) for one in system.matrices]
+
+
+def _diagonal(first: NDArray, second: NDArray) -> NDArray:
+    """Return stacks of matrices (T, a, b) and (T, c, d) as blocks on a diagonal."""
+    samples, rows, columns = first.shape
+    _, below, beyond = second.shape
+    every = np.zeros((samples, rows + below, columns + beyond))
+    every[:, :rows, :columns] = first
+    every[:, rows:, columns:] = second
+    return every
+
+
+def _sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
     both = beside(first, second)
     C = _blocks([[first.C, second.C]])
     return LinearSystem(both.A, both.B, C, _blocks([[first.D, second.D]]))
@@ -204,7 +397,7 @@ def sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
 def beside(first: LinearSystem, second: LinearSystem) -> LinearSystem:
     """Return two systems, each with inputs and outputs of its own."""
     matrices = []
-    for one, other in zip(first.matrices, second.matrices):
+    for one, other in zip(first.matrices, second.matrices, strict=True):
         rows, columns = _shape(one)
         below, beyond = _shape(other)
         right = _zeros(one, rows, beyond)
@@ -222,6 +415,10 @@ def transformed(system: LinearSystem, basis: BallMatrix) -> LinearSystem:
 
 def to_states(system: LinearSystem) -> LinearSystem:
     """Return the system whose outputs are the states."""
+    return by_sample(_to_states, system)
+
+
+def _to_states(system: LinearSystem) -> LinearSystem:
     n = system.order
     still = np.zeros((n, system.input_count))
     return LinearSystem(system.A, system.B, np.eye(n), still)
@@ -556,11 +753,19 @@ class Plant(SampledSystem, LinearSystem):
         digest.update(repr(named).encode())
         return digest.hexdigest()[:12]
 
+    def without_signs(self) -> Plant:
+        """Return the plant with the sizes of the entries of A."""
+        return replace(self, A=np.abs(self.A))
+
     def elsewhere(self, name: object) -> str:
         """Say what a name is in this plant, for errors that looked for something else."""
         if name in self.states:
             reads = self.C[:, self.states.index(name)] != 0
-            of = [label for label, is_read in zip(self.outputs, reads) if is_read]
+            of = [
+                label
+                for label, is_read in zip(self.outputs, reads, strict=True)
+                if is_read
+            ]
             found = (
                 f"the outputs that read it: {', '.join(of)}"
                 if of
@@ -569,7 +774,11 @@ class Plant(SampledSystem, LinearSystem):
             return f"; {name} is a state ({found})"
         if name in self.outputs:
             read = self.C[self.outputs.index(name)] != 0
-            of = [label for label, is_read in zip(self.states, read) if is_read]
+            of = [
+                label
+                for label, is_read in zip(self.states, read, strict=True)
+                if is_read
+            ]
             found = (
                 f"the states that it reads: {', '.join(of)}"
                 if of
@@ -614,6 +823,10 @@ class Plant(SampledSystem, LinearSystem):
 
 #: What to do with other systems.
 _WAYS_TO_A_PLANT = {
+    list: (
+        "a list of plants, one a sample, is for what has a horizon (design_output_noise, "
+        "private_lqg, trajectory_manifold); pass one plant here"
+    ),
     ct.TransferFunction: "convert it with ct.ss(sys)",
     ct.FrequencyResponseData: (
         "fit a model to the frequency responses (FRD) first, or to recorded data with "

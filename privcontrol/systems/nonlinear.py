@@ -24,8 +24,9 @@ from mpmath.ctx_iv import MPIntervalContext
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import EPS, one_of, positive_integer, positive_number
-from ..core._objects import comparable
+from ..numerics.checks import one_of, positive_integer, positive_number
+from ..numerics.linalg import EPS
+from ..numerics.objects import comparable
 from .linear import SampledSystem
 
 _METHODS = ("rk4", "euler")
@@ -466,7 +467,7 @@ def _larger(x: Dual, y: Dual) -> Dual:
         k: _hull(x.slopes.get(k, none), y.slopes.get(k, none))
         for k in {**x.slopes, **y.slopes}
     }
-    larger = zip(_ends(x.range), _ends(y.range))
+    larger = zip(_ends(x.range), _ends(y.range), strict=True)
     return Dual(_IV.mpf([max(ends) for ends in larger]), slopes, x.refusals)
 
 
@@ -574,7 +575,7 @@ _FUNCTIONS: dict[str, Callable] = {
     "greater": _decided(operator.gt),
     "greater_equal": _decided(operator.ge),
     "equal": _decided(operator.eq),
-    "not_equal": lambda x, y: not x == y,
+    "not_equal": lambda x, y: not x == y,  # noqa: SIM201 - of intervals != may be None
     "sqrt": _rule(
         _IV.sqrt,
         lambda x, value: 1 / (2 * value),
@@ -592,7 +593,7 @@ _FUNCTIONS: dict[str, Callable] = {
     "arcsin": _rule(
         _arcsine,
         lambda x, value: 1 / _IV.sqrt(1 - x**2),
-        lambda x: -1 < x.a and x.b < 1,
+        lambda x: x.a > -1 and x.b < 1,
         "an arc of an interval that is not inside (-1, 1)",
     ),
     "exp": _rule(_exponential, lambda x, value: value),

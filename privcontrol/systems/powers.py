@@ -25,8 +25,8 @@ import scipy.optimize
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from ..core._linalg import (
-    EPS,
+from ..core.lipschitz import LipschitzBound, induced_norm
+from ..numerics.balls import (
     Ball,
     BallMatrix,
     RationalMatrix,
@@ -35,20 +35,20 @@ from ..core._linalg import (
     identity_balls,
     is_positive_definite,
     midpoints,
-    one_of,
     rational_matrix,
-    real_array,
     row_sum_norm,
     submatrix,
     upper_float,
     working_bits,
 )
-from ..core.errors import UncertifiableError
-from ..core.lipschitz import LipschitzBound, induced_norm
+from ..numerics.checks import one_of, real_array
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
 from .linear import (
     LinearSystem,
     Matrix,
     Plant,
+    VaryingSystem,
     check_discrete,
     frequency_response,
     output_variances,
@@ -58,16 +58,17 @@ from .linear import (
     spectral_radius,
     to_states,
 )
-
-#: Bits to which every column is known, relative to its largest entry.
-_ACCURATE_BITS = 180
-_ACCURATE = Ball((1, -_ACCURATE_BITS))
-_FIRST_BITS = 320
-_MOST_BITS = _FIRST_BITS << 9
+from .transitions import (
+    FIRST_BITS,
+    MOST_BITS,
+    accurate_columns,
+    seen_of_run,
+    told_of_run,
+)
 
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
-_KEPT_BITS = _FIRST_BITS
+_KEPT_BITS = FIRST_BITS
 #: Entries of the states to come that are kept, though few ask for them.
 _MOST_KEPT = 1 << 17
 
@@ -86,6 +87,8 @@ def seen_states(plant: Plant, horizon: int) -> NDArray:
 
     It follows from the zeros of A and C alone.
     """
+    if isinstance(plant, VaryingSystem):
+        return seen_of_run(plant, horizon)
     seen = plant.C.any(axis=0)
     return reached_states(plant.A.T != 0, seen, min(plant.order, horizon - 1))
 
@@ -149,6 +152,8 @@ def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
     """
     if plant.order > _MOST_RATIONAL_STATES:
         return None
+    if isinstance(plant, VaryingSystem):
+        return told_of_run(plant, horizon)
     every = rational_matrix(np.eye(plant.order))
     return rational_response(plant, every, min(plant.order, horizon))
 
@@ -173,7 +178,7 @@ def exact_response(A: Matrix, C: Matrix, states: Matrix, samples: int) -> Matrix
 class FreeResponse:
     """The vectors A^t V (n, q) for t = -back .. forward, as ball matrices.
 
-    Each is accurate to `_ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
+    Each is accurate to `ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
     delays, and V is zero for delayed inputs. If ``followed`` and there are delayed outputs,
     V stands there twice: with these as what the other states in V have brought about, then
     as it was given (``held``). An ``UncertifiableError`` says that the plant is so
@@ -191,7 +196,7 @@ class FreeResponse:
         self._A = A
         self._forward = forward
         self.back = back
-        self.bits = _FIRST_BITS
+        self.bits = FIRST_BITS
         self.axes = V
         self.held = followed and bool(delayed_outputs(A).any())
         self._width = V.shape[1] * (1 + self.held)
@@ -230,14 +235,14 @@ class FreeResponse:
             if now == want:
                 return blocks
             gained = now - before
-            is_most = self.bits >= _MOST_BITS
+            is_most = self.bits >= MOST_BITS
             if gained <= 0 and is_most:
                 raise _beyond(sign, want, "", "A is too close to singular")
             if gained > 0 and self.bits >= _TELLING_BITS:
                 bits_per_sample = self.bits / 2 / gained
                 expected = self.bits + (want - now) * bits_per_sample
-                if is_most or expected > 2 * _MOST_BITS:
-                    reach = int(now + (_MOST_BITS - self.bits) / bits_per_sample)
+                if is_most or expected > 2 * MOST_BITS:
+                    reach = int(now + (MOST_BITS - self.bits) / bits_per_sample)
                     cause = "the horizon is too long for this plant"
                     raise _beyond(
                         sign, want, f", which reaches about {sign}{reach}", cause
@@ -271,7 +276,9 @@ class FreeResponse:
         within = places - np.append(0, ends)[homes]
         blocks = [every[home] for home in homes.tolist()]
         with working_bits(self.bits):
-            chosen = list(zip(blocks, within.tolist(), map(Ball, scales.tolist())))
+            chosen = list(
+                zip(blocks, within.tolist(), map(Ball, scales.tolist()), strict=True)
+            )
             rows = range(len(self.axes))
             return BallMatrix(
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
@@ -311,7 +318,7 @@ def response_to_shape(
 
 def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
     return UncertifiableError(
-        f"A^t for t = {sign}1 .. {sign}{want} is beyond {_MOST_BITS}-bit arithmetic"
+        f"A^t for t = {sign}1 .. {sign}{want} is beyond {MOST_BITS}-bit arithmetic"
         f"{reach}: {cause}; shorten the horizon, or protect fewer times "
         "(StateAdjacency(times=...))"
     )
@@ -340,30 +347,11 @@ def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatr
         latest = powers[k] * block
         with working_bits(_KEPT_BITS):
             latest = latest * 1
-        accurate = _accurate_columns(latest) // width * width
+        accurate = accurate_columns(latest) // width * width
         if accurate < latest.ncols():
             yield submatrix(latest, rows, range(accurate))
             return
         yield latest
-
-
-def _accurate_columns(matrix: BallMatrix) -> int:
-    """The number of columns before the first one that is not accurate."""
-    known = matrix * Ball(0, _ACCURATE / 4)
-    if known.contains(matrix - matrix.mid()):
-        return matrix.ncols()
-    is_known = [_is_accurate(column) for column in matrix.transpose().tolist()]
-    return [*is_known, False].index(False)
-
-
-def _is_accurate(column: list[Ball]) -> bool:
-    """Return whether a column is known to `_ACCURATE_BITS`.
-
-    Radii and sizes are compared as balls, since doubles could overflow.
-    """
-    widest = max([entry.rad() for entry in column])
-    largest = max([entry.abs_upper() for entry in column])
-    return bool(2 * widest <= largest * _ACCURATE)
 
 
 #: Relative; the first that can be proven is taken.

@@ -9,7 +9,7 @@ import scipy.linalg
 from benchmarks.measure import Turns, duration
 
 import privcontrol as pc
-from privcontrol.secrets.manifold import trajectory_circuit_moves
+from privcontrol.secrets.trajectory import trajectory_circuit_moves
 
 
 def circuit_moves(manifold):

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.measure import duration, peak_gigabytes
 
 from privcontrol.consensus import private_consensus
-from privcontrol.consensus.simulation import trial_block
+from privcontrol.consensus.runs import trial_block
 from privcontrol.core import PrivacyBudget
 from privcontrol.plants import ten_agent_graph, ten_agent_values
 

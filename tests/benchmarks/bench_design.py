@@ -17,8 +17,8 @@ from privcontrol.core import (
     UncertifiableError,
     design_gaussian,
 )
-from privcontrol.core.budget import kappa_inverse
-from privcontrol.core.ellipsoid import enclosing_ellipsoid
+from privcontrol.numerics.ellipsoid import enclosing_ellipsoid
+from privcontrol.privacy.budget import kappa_inverse
 
 cp = peer("cvxpy")
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-5)

@@ -72,7 +72,7 @@ def structured(horizon):
 
 
 def load(horizon):
-    secret = pc.DisturbanceAdjacency({"load2": 0.01}, duration=20)
+    secret = pc.DisturbanceAdjacency({"load2": 0.01}, duration=20, shape="level")
     return designed(three_area_grid(), horizon, secret)
 
 
@@ -82,7 +82,7 @@ def jointly(horizon):
 
 
 def wind(horizon):
-    secret = pc.DisturbanceAdjacency({"wind": 0.05}, duration=20)
+    secret = pc.DisturbanceAdjacency({"wind": 0.05}, duration=20, shape="level")
     return designed(ship(), horizon, secret)
 
 
@@ -121,7 +121,7 @@ def of_recorded(horizon):
 
 
 def gust(horizon):
-    secret = pc.DisturbanceAdjacency({"wind": 1.0}, duration=10)
+    secret = pc.DisturbanceAdjacency({"wind": 1.0}, duration=10, shape="level")
     return identified(wind_turbine(), horizon, secret, 4000, 1e-3)
 
 
@@ -151,7 +151,7 @@ def of_reactor(horizon):
     ranges |= {"Tset": (295.0, 305.0), "feed": (0.97, 1.03)}
     sampled = pc.sample_nonlinear(reactor(), 0.05)
     models = pc.jacobian_polytope(sampled, ranges)
-    secret = pc.DisturbanceAdjacency({"feed": 0.02}, duration=5)
+    secret = pc.DisturbanceAdjacency({"feed": 0.02}, duration=5, shape="level")
     return designed(models.nominal, horizon, secret, models=models, floor=0.3)
 
 

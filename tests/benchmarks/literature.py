@@ -288,7 +288,7 @@ A number is the expected cost over a lower bound of *every* linear Gaussian loop
 by the best filter for it, so only what is published differs. Each number without brackets has its guarantee evaluated for
 the secret, and within the budget; numbers in brackets come without differential privacy. *No privacy* is the same loop
 without noise. *Any unbiased* is a lower bound of what a linear loop costs with any unbiased mechanism of the same zCDP,
-Gaussian or not ({{math}}`y^2/(e^{{y^2}} - 1)` of the cost of privacy, as in `NoiseDesign.universal_bound`). Where the best
+Gaussian or not ({{math}}`y^2/(e^{{y^2}} - 1)` of the cost of privacy, as in `NoiseDesign.universal_bound` for a `gdp`). Where the best
 noise found no bound in time, costs stand as they are.
 
 The bound is for noise that hides the secret from who knows the disturbances as well. *Own* counts the plant's own

@@ -58,7 +58,9 @@ def test_guarantees_of_a_node_add_when_another_one_leaves(family, node):
     joint = Mechanism(LinearQuery(np.vstack([np.eye(4), np.eye(4)[1:]])), noise)
     move = RADII[node] * np.eye(4)[:, [node]]
     truth = joint.guarantee(DirectionAdjacency(move))
-    assert both.releases == 2 and both.exact and truth.exact
+    assert both.releases == 2
+    assert both.exact
+    assert truth.exact
     for delta in (0.0, 1e-4, 0.1) if family == "laplace" else (1e-6, 1e-3, 0.1):
         assert both.epsilon(delta) == pytest.approx(truth.epsilon(delta), rel=1e-9)
     for epsilon in (0.0, 0.5, 2.0):
@@ -109,7 +111,7 @@ def test_what_is_not_the_same_node_s_move_does_not_add():
         "this node and another one": network(ALL, moves="pair").guarantee_for(node=2),
     }
     for case, other in others.items():
-        with pytest.raises(ValueError, match="do not add"):
+        with pytest.raises(ValueError, match="do not add"):  # noqa: PT012 - fail() names the case
             before.guarantee_for(node=2) + other
             pytest.fail(case)
 

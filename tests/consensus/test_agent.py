@@ -20,8 +20,8 @@ from privcontrol.consensus import (
     read_network,
 )
 from privcontrol.core import PrivacyBudget, PrivacyError
-from privcontrol.core._store import FileStore
-from privcontrol.core.release import BitSource
+from privcontrol.privacy.release import BitSource
+from privcontrol.privacy.store import FileStore
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 SHARED = private_consensus(TEN_AGENTS, BUDGET, 1.0, pairwise_std=30.0, coalition=1)
@@ -62,7 +62,8 @@ def test_agents_compute_what_the_simulation_computes():
         y = SHARED.network.iteration @ y
         round_of(agents)
     assert np.allclose(spoken(agents), y, rtol=0, atol=1e-10)
-    assert agents[1].steps == 60 and len(agents[1].published) == 61
+    assert agents[1].steps == 60
+    assert len(agents[1].published) == 61
 
 
 def test_shared_noise_cancels_and_own_noise_stays():
@@ -83,7 +84,8 @@ def test_a_message_is_the_same_however_often_it_is_asked():
     assert len({agent.message() for _ in range(10)}) == 1
     before = agent.message()
     agent.update({})
-    assert agent.message() == before and agent.steps == 1
+    assert agent.message() == before
+    assert agent.steps == 1
     agent.update({agent.neighbours[0]: before + 1.0})
     assert agent.message() == pytest.approx(before + 0.25)
 
@@ -100,7 +102,7 @@ def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers(monkey
         first = pair.agent(0, 0.0, {1: key}).message()
         if k < 100:
             # who draws fewer bits at first, and asks for more, has the same number
-            monkeypatch.setattr("privcontrol.core.release.FIRST_BITS", 7)
+            monkeypatch.setattr("privcontrol.privacy.release.FIRST_BITS", 7)
             second = pair.agent(1, 0.0, {0: key}).message()
             monkeypatch.undo()
             assert abs(first + second) < 1e-5
@@ -210,7 +212,8 @@ def test_threads_that_ask_first_hear_one_message():
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(set(messages)) == 1 and agent.published == (messages[0],)
+        assert len(set(messages)) == 1
+        assert agent.published == (messages[0],)
 
 
 def test_a_fork_does_not_speak_for_an_agent():
@@ -242,7 +245,8 @@ def test_an_agent_that_was_killed_goes_on_with_its_messages(tmp_path):
     agent.update({agent.neighbours[0]: 100.0})
     agent.repair([agent.neighbours[1]])
     again = SHARED.agent(3, 7.0, keys, path=path)
-    assert again.published == agent.published and again.published[0] == first
+    assert again.published == agent.published
+    assert again.published[0] == first
     last = again.message()
     again.repair([agent.neighbours[1]])
     assert again.message() == last
@@ -301,7 +305,8 @@ def test_who_goes_on_at_once_with_a_new_file_speaks_alone(tmp_path, monkeypatch)
         sender.message()
     with pytest.raises(PrivacyError, match="another process speaks"):
         sender.update({})
-    assert sender.published == () and others[0].steps == 1
+    assert sender.published == ()
+    assert others[0].steps == 1
     assert others[0].message() == others[0].published[0]
 
 
@@ -338,7 +343,7 @@ def test_a_file_is_for_one_agent_and_one_run(tmp_path):
             if other == case:
                 assert np.all(made(path).message() == message)
                 continue
-            with pytest.raises(PrivacyError, match="that of another agent or run"):
+            with pytest.raises(PrivacyError, match="that of another agent or run"):  # noqa: PT012 - fail() names the case
                 made(path)
                 pytest.fail(f"{case}: {other}")
 
@@ -404,7 +409,8 @@ def test_messages_from_the_end_of_the_doubles_are_refused():
     far = dict.fromkeys(agent.neighbours, np.finfo(float).max)
     agent.update(far)
     last = agent.message()
-    assert np.isfinite(last) and last > message
+    assert np.isfinite(last)
+    assert last > message
     with pytest.raises(ValueError, match="leave out who sends others"):
         agent.update({k: -number for k, number in far.items()})
     assert agent.published == (message, last)

@@ -95,9 +95,8 @@ def test_exact_error_lies_within_five_standard_errors_of_200_000_runs(family):
     for readout in ("message", "state"):
         mean, error = response.mean_square_error(readout)
         exact = consensus.mean_square_error(values, 10, readout=readout)
-        assert (np.abs(mean - exact)[1:] < 5 * error[1:]).all() and abs(
-            mean[0] - exact[0]
-        ) <= 5 * error[0] + 1e-9
+        assert (np.abs(mean - exact)[1:] < 5 * error[1:]).all()
+        assert abs(mean[0] - exact[0]) <= 5 * error[0] + 1e-9
         wrong = louder.mean_square_error(values, 10, readout=readout)
         assert (np.abs(mean - wrong)[4:] > 5 * error[4:]).all()
 
@@ -107,9 +106,8 @@ def test_error_converges_to_its_limit_and_stays_below_proposition_1(family):
     consensus = paper(1.0, family)
     state = consensus.mean_square_error(TEN_VALUES, 200, readout="state")
     bound = consensus.error_bound(TEN_VALUES, 200)
-    assert (state < bound).all() and bound[-1] == pytest.approx(
-        consensus.noise.variance.sum(), rel=1e-12
-    )
+    assert (state < bound).all()
+    assert bound[-1] == pytest.approx(consensus.noise.variance.sum(), rel=1e-12)
     assert state[-1] == pytest.approx(
         consensus.limit_mean_square_error(readout="state"), rel=1e-12
     )
@@ -143,7 +141,8 @@ def test_the_interval_covers_the_exact_error_of_100_networks_at_its_rate(readout
             values, 12, readout=readout, probes=60, confidence=0.9, rng=seed
         )
         exact = consensus.mean_square_error(values, 12, readout=readout)
-        assert (found.lower <= found.value).all() and (found.value <= found.upper).all()
+        assert (found.lower <= found.value).all()
+        assert (found.value <= found.upper).all()
         missed += (exact < found.lower * (1 - 1e-12)) | (
             exact > found.upper * (1 + 1e-12)
         )
@@ -187,7 +186,8 @@ def test_large_networks_refuse_the_exact_error_and_name_the_estimate():
     with pytest.raises(ValueError, match="estimate_mean_square_error"):
         consensus.mean_square_error(values, 5)
     found = consensus.estimate_mean_square_error(values, 5, rng=0)
-    assert (found.upper / found.lower < 1.1).all() and (
+    assert (found.upper / found.lower < 1.1).all()
+    assert (
         found.probes,
         found.confidence,
     ) == (50, 0.99)
@@ -206,9 +206,8 @@ def test_the_estimate_of_a_network_that_agrees_at_once_is_exact():
     )
     found = complete.estimate_mean_square_error(TEN_VALUES[:8], 300, rng=0)
     exact = complete.mean_square_error(TEN_VALUES[:8], 300)
-    assert np.allclose(found.lower[1:], exact[1:], rtol=1e-12) and np.allclose(
-        found.upper[1:], exact[1:], rtol=1e-12
-    )
+    assert np.allclose(found.lower[1:], exact[1:], rtol=1e-12)
+    assert np.allclose(found.upper[1:], exact[1:], rtol=1e-12)
 
 
 @pytest.mark.parametrize("readout", ["states", "Message", None])

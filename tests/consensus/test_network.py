@@ -17,7 +17,8 @@ SQUARE = 0.5 * nx.to_numpy_array(nx.cycle_graph(4))
 
 def test_the_ten_agent_graph_is_the_paper_s():
     network = read_network(ten_agent_graph())
-    assert network.nodes == tuple(range(1, 11)) and network.edges == 14
+    assert network.nodes == tuple(range(1, 11))
+    assert network.edges == 14
     assert network.rate == pytest.approx(0.8256939, abs=5e-8)
     assert (
         sorted(weight for *_, weight in TEN_AGENTS.edges(data="weight")) == [0.25] * 14
@@ -68,9 +69,8 @@ def test_degree_weights_need_no_weights_and_follow_their_formula(weights):
             else max(degree.values())
         )
         assert matrix[i, j] == 1 / (1 + largest)
-    assert (
-        np.allclose(matrix.sum(axis=0), 1, rtol=1e-15) and (np.diag(matrix) > 0).all()
-    )
+    assert np.allclose(matrix.sum(axis=0), 1, rtol=1e-15)
+    assert (np.diag(matrix) > 0).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -89,7 +89,8 @@ def test_slow_modes_do_not_mix_with_the_consensus_mode():
     weak[0, 1] = weak[1, 0] = weak[2, 3] = weak[3, 2] = 0.3
     weak[1, 2] = weak[2, 1] = 1e-14
     values, vectors = read_network(weak).spectrum
-    assert values[-1] == 1 and np.allclose(vectors.T @ vectors, np.eye(4), atol=1e-12)
+    assert values[-1] == 1
+    assert np.allclose(vectors.T @ vectors, np.eye(4), atol=1e-12)
 
 
 REFUSED = {

@@ -66,9 +66,8 @@ def test_two_runs_on_one_figure_are_told_apart_by_name_and_their_readouts_by_the
         lines[f"gaussian: {name}"].get_linestyle()
         for name in ("message readout", "state readout")
     }
-    assert (
-        styles == {"-", "--"} and lines["gaussian: state readout"].get_color() == "C0"
-    )
+    assert styles == {"-", "--"}
+    assert lines["gaussian: state readout"].get_color() == "C0"
 
 
 def test_the_legend_of_a_figure_of_its_own_stands_below_the_axes():
@@ -79,7 +78,7 @@ def test_the_legend_of_a_figure_of_its_own_stands_below_the_axes():
 
 
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
-    monkeypatch.setattr("privcontrol.consensus.design.DENSE_NODES", 20)
+    monkeypatch.setattr("privcontrol.consensus.message_design.DENSE_NODES", 20)
     consensus = private_consensus(
         random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis"
     )

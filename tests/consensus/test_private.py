@@ -149,7 +149,8 @@ def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many
     """The docstring's numbers for (1, 1e-3): Laplace noise of the Gaussian's variance is within it up to three runs."""
     gaussian, pure = gaussian_std(1.0, 1e-3, 1.0) ** 2, PrivacyBudget(epsilon=1.0)
     laplace = private_consensus(TEN_AGENTS, pure, 1.0, family="laplace")
-    assert laplace.noise.variance[0] == pytest.approx(2) and round(gaussian, 2) == 6.63
+    assert laplace.noise.variance[0] == pytest.approx(2)
+    assert round(gaussian, 2) == 6.63
     assert gaussian_std(1.0, 0.04, 1.0) ** 2 < 2 < gaussian_std(1.0, 0.039, 1.0) ** 2
 
     def spent(runs, variance):

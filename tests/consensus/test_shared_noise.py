@@ -18,7 +18,7 @@ from privcontrol.consensus import (
     read_network,
     worst_coalition,
 )
-from privcontrol.consensus.noise import exposure_to
+from privcontrol.consensus.message_noise import exposure_to
 from privcontrol.core import (
     DirectionAdjacency,
     GaussianNoise,
@@ -61,7 +61,7 @@ def seen(graph, scales, pairwise_std, members):
     for e, (i, j) in enumerate(edges):
         factor[i, n + e] = pairwise_std
         factor[j, n + e] = -pairwise_std
-    known = [i for i in members]
+    known = list(members)
     known += [n + e for e, edge in enumerate(edges) if set(edge) & set(members)]
     H = np.vstack([np.eye(n), np.zeros((len(known), n))])
     F = np.vstack([factor, np.eye(factor.shape[1])[known]])
@@ -238,7 +238,8 @@ def test_more_colluders_learn_more_and_a_neighbourhood_learns_all_but_the_own_no
     for count in range(4):
         guarantee = group.guarantee_for(node=0, coalition=around[:count])
         sizes.append(guarantee.gdp)
-    assert sizes == sorted(sizes) and sizes[0] < 0.31
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 0.31
     assert sizes[3] == pytest.approx(1.0, rel=1e-9)  # mu / s: independent noise
 
 
@@ -314,7 +315,7 @@ def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatc
             exact = agents(*options)
             outsider = exact.guarantee_for(coalition=[])
             cases.append((options, sizes(exact), sizes(exact, coalition=[]), outsider))
-    monkeypatch.setattr("privcontrol.consensus.noise.EXACT_WORK", 0.0)
+    monkeypatch.setattr("privcontrol.consensus.message_noise.EXACT_WORK", 0.0)
     gains = []
     for options, to_any, to_outsider, outsider in cases:
         group = agents(*options)
@@ -339,7 +340,8 @@ def test_a_large_network_that_no_coalition_cuts_gains_from_all_honest_agents():
     ratio = alone.limit_mean_square_error() / group.limit_mean_square_error()
     assert 0.98 * 298 < ratio < 298
     some = group.guarantee_for(coalition=[0, 1])
-    assert some.exact and some.gdp < group.guarantee.gdp
+    assert some.exact
+    assert some.gdp < group.guarantee.gdp
     # a given noise: flows as along a path through the 298 who are left
     given = agents(graph, 1.0, 300.0, 2)
     left_out = np.arange(1, 298) / 298
@@ -403,7 +405,8 @@ def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
     short = nx.convert_node_labels_to_integers(graph)
     planes = private_consensus(short, BUDGET, 0.5, dimension=2, **options)
     hides = str(planes.guarantee_for(coalition=[3, 5])).splitlines()[2]
-    assert "with the agents 3, 5, the" in hides and "at most 0.5 (2-norm)" in hides
+    assert "with the agents 3, 5, the" in hides
+    assert "at most 0.5 (2-norm)" in hides
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
@@ -452,7 +455,8 @@ def test_simulated_noise_has_the_covariance_and_errors_that_are_promised():
     mean, error = response.mean_square_error()
     assert (np.abs(mean - exact) < 5 * error).all()
     estimate = group.estimate_mean_square_error(TEN_VALUES, 30, rng=1)
-    assert (estimate.lower <= exact).all() and (exact <= estimate.upper).all()
+    assert (estimate.lower <= exact).all()
+    assert (exact <= estimate.upper).all()
 
 
 def test_trials_are_runs_of_the_state_space_model_and_prefixes_of_each_other():
@@ -471,7 +475,7 @@ def test_trials_are_runs_of_the_state_space_model_and_prefixes_of_each_other():
 def test_the_numbers_of_many_edges_come_in_parts(monkeypatch):
     """Parts of 40 numbers: what each edge draws is added to one end and taken from the other."""
     group = agents(nx.random_regular_graph(4, 50, seed=0), 1e-8, 2.0, 0)
-    monkeypatch.setattr("privcontrol.consensus.noise._PART_NUMBERS", 40)
+    monkeypatch.setattr("privcontrol.consensus.message_noise._PART_NUMBERS", 40)
     noise, entries = group.noise.draw(np.random.default_rng(0), 7, keep=True)
     assert entries.shape == (7, 50 + 100)
     first, second = group.network.links
@@ -571,8 +575,8 @@ def test_noise_that_a_coalition_takes_out_warns():
         ring = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, **options)
     alone = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, weights="metropolis")
     assert ring.scales == pytest.approx(alone.scales, rel=1e-9)
+    few = options | {"pairwise_std": 1e-3}
     with pytest.warns(PrivacyWarning, match="more pairwise_std"):
-        few = options | {"pairwise_std": 1e-3}
         private_consensus(nx.complete_graph(7), BUDGET, 1.0, **few)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -27,7 +27,8 @@ def test_outputs_are_the_messages_and_states_are_beside_them_by_agent_name():
     assert response.output_labels == [str(node) for node in range(1, 11)]
     noise = response.outputs["3"] - response.states["3"]
     assert np.allclose(noise, noise[:, :1], atol=1e-12)  # one draw, kept
-    assert response.guarantee == GAUSSIAN.guarantee and response.time[-1] == 20
+    assert response.guarantee == GAUSSIAN.guarantee
+    assert response.time[-1] == 20
     assert np.allclose(response.states[:, :, 0].T, TEN_VALUES, atol=1e-12)
 
 
@@ -73,10 +74,8 @@ def test_a_trial_is_the_forced_response_of_the_state_space_model(family):
         consensus.simulate(TEN_VALUES, 25, trials=4, rng=0),
         consensus.to_statespace(),
     )
-    assert (
-        system.output_labels == response.output_labels
-        and system.input_labels == response.input_labels
-    )
+    assert system.output_labels == response.output_labels
+    assert system.input_labels == response.input_labels
     for k in range(4):
         direct = ct.forced_response(
             system,
@@ -111,11 +110,9 @@ def test_the_numbers_depend_on_the_seed_alone(keep_states):
 def test_keeping_the_states_changes_no_number():
     kept = GAUSSIAN.simulate(TEN_VALUES, 9, trials=40, rng=2)
     light = GAUSSIAN.simulate(TEN_VALUES, 9, trials=40, rng=2, keep_states=False)
-    assert (
-        light.outputs.shape == (10, 40, 1)
-        and light.time == [9]
-        and len(light.steps) == 10
-    )
+    assert light.outputs.shape == (10, 40, 1)
+    assert light.time == [9]
+    assert len(light.steps) == 10
     assert np.array_equal(light.outputs[:, :, 0], kept.outputs[:, :, -1])
     assert np.array_equal(light.squared_error(), kept.squared_error())
     with pytest.raises(ValueError, match="keep_states=True"):
@@ -192,9 +189,8 @@ def test_one_trial_of_a_larger_network_keeps_one_trial():
     one = consensus.simulate(values, 40, rng=0)
     two = consensus.simulate(values, 40, trials=2, rng=0)
     assert one.outputs.shape == (3000, 1, 41)
-    assert np.array_equal(one.outputs, two.outputs[:, :1]) and np.array_equal(
-        one.states, two.states[:, :1]
-    )
+    assert np.array_equal(one.outputs, two.outputs[:, :1])
+    assert np.array_equal(one.states, two.states[:, :1])
 
 
 def test_initial_values_may_come_by_node_and_the_seed_by_a_generator():
@@ -212,10 +208,8 @@ def test_consensus_and_responses_pickle():
     )
     response = GAUSSIAN.simulate(TEN_VALUES, 3, trials=4, rng=0)
     again = pickle.loads(pickle.dumps(response))
-    assert (
-        np.array_equal(again.squared_error(), response.squared_error())
-        and again.guarantee == response.guarantee
-    )
+    assert np.array_equal(again.squared_error(), response.squared_error())
+    assert again.guarantee == response.guarantee
 
 
 def test_the_noise_has_its_family_s_law():
@@ -245,7 +239,7 @@ REFUSED = {
         "initial_values: expected shape .10,., one number for each node, got .9,.",
     ),
     "a value missing": (
-        {node: 0.0 for node in range(1, 10)},
+        dict.fromkeys(range(1, 10), 0.0),
         {},
         "initial_values: expected one entry",
     ),
@@ -265,12 +259,14 @@ def test_each_unfit_argument_has_its_own_error_and_shows_no_private_value(
 ):
     with pytest.raises(ValueError, match=message) as caught:
         GAUSSIAN.simulate(values, **({"steps": 3} | options))
-    assert "100" not in str(caught.value) and "80" not in str(caught.value)
+    assert "100" not in str(caught.value)
+    assert "80" not in str(caught.value)
 
 
 def test_the_response_s_text_is_public():
     response = GAUSSIAN.simulate(TEN_VALUES, 3, trials=2, rng=0)
-    assert "2 trials of 4 samples" in repr(response) and repr(GAUSSIAN) == (
+    assert "2 trials of 4 samples" in repr(response)
+    assert repr(GAUSSIAN) == (
         "PrivateConsensus(10 nodes, 14 edges, gaussian noise, 0.5326-GDP)"
     )
 

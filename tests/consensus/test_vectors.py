@@ -70,7 +70,7 @@ def test_independent_noise_hides_a_ball_as_it_hides_a_number():
     assert plane.guarantee.gdp == line.guarantee.gdp
     assert plane.guarantee.gdp == pytest.approx(dense_shift(plane, (), "one"))
     assert "at most 1 (2-norm)" in plane.guarantee.sentence
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="do not add"):
         _ = plane.guarantee + line.guarantee
 
 
@@ -105,7 +105,8 @@ def test_an_estimate_holds_the_exact_error():
     shared = agents(pairwise_std=2.0, coalition=1)
     exact = shared.mean_square_error(VALUES, 5)
     found = shared.estimate_mean_square_error(VALUES, 5, probes=200, rng=1)
-    assert (found.lower <= exact).all() and (exact <= found.upper).all()
+    assert (found.lower <= exact).all()
+    assert (exact <= found.upper).all()
     assert np.allclose(found.value, exact, rtol=0.2)
 
 

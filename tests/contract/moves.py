@@ -180,8 +180,10 @@ def _several(columns: NDArray, starts: NDArray, adjacency) -> NDArray:
         apart = np.diff(np.sort(starts[list(chosen)]))
         if (apart < adjacency.separation).any():
             continue
-        for signs in product((1.0, -1.0), repeat=events):
-            sums.append(columns[:, chosen] @ np.array(signs)[:, None])
+        sums.extend(
+            columns[:, chosen] @ np.array(signs)[:, None]
+            for signs in product((1.0, -1.0), repeat=events)
+        )
     return np.hstack(sums)
 
 

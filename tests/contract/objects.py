@@ -222,7 +222,7 @@ def _core() -> Iterator[tuple[str, object]]:
         pc.ManifoldAdjacency(1.0),
         pc.DirectionAdjacency(np.eye(3)),
         pc.InitialStateAdjacency(1.0),
-        pc.DisturbanceAdjacency(1.0, duration=3, events=2, separation=4),
+        pc.DisturbanceAdjacency(1.0, duration=3, shape="level", events=2, separation=4),
         pc.DisturbanceAdjacency.person(2.0, 8.0, window=5),
     ):
         yield (

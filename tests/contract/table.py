@@ -130,11 +130,11 @@ SECRETS = {
 ENTERING = {
     "impulse": pc.DisturbanceAdjacency(1.0),
     "early": pc.DisturbanceAdjacency(0.5, times=[0, 2]),
-    "lasting": pc.DisturbanceAdjacency(0.3, duration=3),
+    "lasting": pc.DisturbanceAdjacency(0.3, duration=3, shape="level"),
     "shaped": pc.DisturbanceAdjacency(0.4, profiles=[[1.0, -2.0, 0.5], [1.0]]),
     "energy": pc.DisturbanceAdjacency(0.8, norm="l2"),
 }
-APART = pc.DisturbanceAdjacency(0.5, duration=2, events=2, separation=3)
+APART = pc.DisturbanceAdjacency(0.5, duration=2, shape="level", events=2, separation=3)
 JOINT = {
     "state and impulse": [SECRETS["first"], ENTERING["impulse"]],
     "ball and state": [SECRETS["ball"], SECRETS["some"]],
@@ -220,7 +220,7 @@ def _options() -> Iterator[tuple[str, Request]]:
     yield "Definition 4, both states", request(vehicle, both, 3, **exact)
     named = pc.DisturbanceAdjacency({"wall": 0.2})
     yield "impulse into a state", request(PLANTS["room"], named, 6)
-    two = pc.DisturbanceAdjacency({"u[0]": 1.0, "u[1]": 0.2}, duration=2)
+    two = pc.DisturbanceAdjacency({"u[0]": 1.0, "u[1]": 0.2}, duration=2, shape="level")
     yield "two inputs", request(PLANTS["direct"], two, 5)
     yield "named ball", request(three, pc.InitialStateAdjacency({"s2": 3.0}), **exact)
     of_data = {
@@ -304,7 +304,7 @@ def _regions() -> Iterator[tuple[str, Request]]:
     wide = pc.PlantBox(plant, A=[[0.01, 0], [0, 0]], B=[[0.05], [0.0]])
     first, ball, impulse = SECRETS["first"], SECRETS["ball"], ENTERING["impulse"]
     vary = dict(exact=False, varying=True)
-    some = tuple([*box.corners(), *box.sampled(6, rng=0)])
+    some = (*box.corners(), *box.sampled(6, rng=0))
 
     def request(models, adjacency, floor, plants, sys=plant, horizon=6, **options):
         asked = _asked(adjacency, horizon, models=models, floor=floor)
@@ -325,7 +325,7 @@ def _regions() -> Iterator[tuple[str, Request]]:
     yield "box, cheapest floor", request(around, first, "auto", **lag_asked)
     fixed = pc.PlantPolytope([room(0.9), room(0.87), room(0.89, 0.6)], varying=False)
     moving = pc.PlantPolytope([room(0.9), room(0.87), room(0.89, 0.6)])
-    vertices = tuple([room(0.9), room(0.87), room(0.89, 0.6), *fixed.sampled(4, rng=0)])
+    vertices = (room(0.9), room(0.87), room(0.89, 0.6), *fixed.sampled(4, rng=0))
     of = dict(plants=vertices, sys=room(0.89))
     yield "polytope, first", request(fixed, first, 0.5, **of, **still)
     yield "polytope, impulse", request(fixed, impulse, 0.5, **of, **still)

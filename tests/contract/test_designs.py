@@ -65,8 +65,9 @@ def jittered(columns, step, rng):
     if not step:
         return columns
     every = [columns, columns + step * np.sign(columns)]
-    for _ in range(8):
-        every.append(columns + step * rng.choice([-1.0, 1.0], size=columns.shape))
+    every.extend(
+        columns + step * rng.choice([-1.0, 1.0], size=columns.shape) for _ in range(8)
+    )
     return np.hstack(every)
 
 

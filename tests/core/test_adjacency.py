@@ -127,9 +127,8 @@ def test_entries_restrict_the_protection():
         ManifoldAdjacency([2.0], entries=[0]),
     ):
         moves = manifold.kernel @ adjacency.moves(manifold).columns
-        assert np.all(np.abs(moves[0]) > 1.9) and query.sensitivity(
-            adjacency
-        ) == pytest.approx(2 * np.sqrt(2))
+        assert np.all(np.abs(moves[0]) > 1.9)
+        assert query.sensitivity(adjacency) == pytest.approx(2 * np.sqrt(2))
 
 
 LABELLED = pc.AffineManifold(
@@ -256,7 +255,8 @@ def test_a_ball_too_large_to_enumerate_is_covered_and_said_to_be():
     adjacency = BallAdjacency(1.0, norm=np.inf)
     assert adjacency.moves(query.manifold).is_ball
     design = pc.design_gaussian(query, adjacency, cases.BUDGET)
-    assert not design.guarantee.exact and "upper bound" in design.guarantee.sentence
+    assert not design.guarantee.exact
+    assert "upper bound" in design.guarantee.sentence
     corner = np.sign(query.matrix[0])
     assert np.linalg.norm(query.matrix @ corner) <= query.sensitivity(adjacency)
 
@@ -330,5 +330,6 @@ def test_no_statement_names_a_larger_move_than_is_hidden(radius):
     )
     for adjacency in adjacencies:
         named = float(re.search(r"at most ([^ ,]+)", adjacency.statement)[1])
-        assert named <= radius and named == pytest.approx(radius, rel=1e-5)
+        assert named <= radius
+        assert named == pytest.approx(radius, rel=1e-5)
     assert "at most 0.1 " in pc.StateAdjacency(0.1).statement

@@ -54,8 +54,10 @@ def test_noise_ten_percent_too_small_fails(seed):
     mechanism, adjacency, claim = tight(seed)
     weak = pc.Mechanism(mechanism.query, scaled(mechanism.noise, 0.9))
     result = audit(weak, adjacency, claim=claim, trials=1_000_000, rng=seed)
-    assert not result.passed and 1.0 < result.epsilon_lower < 1.2
-    assert result.trials == 1_000_000 and result.confidence == 0.999
+    assert not result.passed
+    assert 1.0 < result.epsilon_lower < 1.2
+    assert result.trials == 1_000_000
+    assert result.confidence == 0.999
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -112,7 +114,8 @@ def test_a_bare_direction_shows_at_once():
         trials=10_000,
         rng=0,
     )
-    assert not result.passed and result.epsilon_lower > 6
+    assert not result.passed
+    assert result.epsilon_lower > 6
     assert audit(
         mechanism,
         pc.DirectionAdjacency([[1.0], [1.0]]),
@@ -137,9 +140,11 @@ def test_example_1_of_dpam(k):
     assert independent.guarantee(adjacency).epsilon(0.0) == pytest.approx(0.5 * g)
     assert correlated.guarantee(adjacency).epsilon(0.0) == pytest.approx(0.5)
     exposed = audit(independent, adjacency, claim=claim, trials=300_000, rng=1)
-    assert not exposed.passed and 0.9 * 0.5 * g < exposed.epsilon_lower < 0.5 * g
+    assert not exposed.passed
+    assert 0.9 * 0.5 * g < exposed.epsilon_lower < 0.5 * g
     hidden = audit(correlated, adjacency, delta=0.0, trials=300_000, rng=1)
-    assert hidden.passed and hidden.epsilon_lower > 0.9 * 0.5
+    assert hidden.passed
+    assert hidden.epsilon_lower > 0.9 * 0.5
 
 
 @pytest.mark.filterwarnings("ignore:delta =")  # large ones are wanted here
@@ -166,7 +171,8 @@ def test_ellipsoids_are_audited_along_their_worst_axis():
     ).max()  # sup of the 1-norm over the ball, by its 8 sign patterns
     mechanism = pc.Mechanism(query, pc.LaplaceNoise(pure * factor))
     result = audit(mechanism, ball, claim=PURE, trials=500_000, rng=0)
-    assert result.passed and result.epsilon_lower > 0.8
+    assert result.passed
+    assert result.epsilon_lower > 0.8
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "laplace"])
@@ -180,11 +186,9 @@ def test_output_noise_and_loops_are_audited_by_what_they_publish(family):
         (cases.vehicle_loop(noise), cases.vehicle_loop(weak)),
     ]:
         sound = audit(true, cases.POSITION, delta=budget.delta, trials=200_000, rng=0)
-        assert (
-            sound.passed
-            and sound.epsilon_claimed == pytest.approx(1.0)
-            and sound.epsilon_lower > 0.75
-        )
+        assert sound.passed
+        assert sound.epsilon_claimed == pytest.approx(1.0)
+        assert sound.epsilon_lower > 0.75
         assert not audit(
             false, cases.POSITION, delta=budget.delta, trials=2_000_000, rng=0
         ).passed
@@ -231,7 +235,8 @@ def test_nonlinear_models_are_audited_at_two_inputs(family, claim):
     sound = audit(
         perturbed(family, scale), inputs=(x, x2), claim=claim, trials=300_000, rng=0
     )
-    assert sound.passed and sound.epsilon_lower > 0.75
+    assert sound.passed
+    assert sound.epsilon_lower > 0.75
     assert not audit(
         perturbed(family, 0.9 * scale),
         inputs=(x, x2),
@@ -324,7 +329,8 @@ def test_inputs_further_apart_than_the_claims_ball_are_refused_without_showing_t
     for claim in (None, model.guarantee):
         with pytest.raises(ValueError, match="by at most 0.5 in the 2-norm") as caught:
             audit(model, inputs=(x, far), claim=claim, trials=1000, rng=0)
-        assert "17." not in str(caught.value) and "0.4" not in str(caught.value)
+        assert "17." not in str(caught.value)
+        assert "0.4" not in str(caught.value)
         assert audit(model, inputs=(x, near), claim=claim, trials=2000, rng=0).passed
     assert audit(model, inputs=(x, far), claim=cases.BUDGET, trials=2000, rng=0).passed
 
@@ -336,7 +342,8 @@ def test_a_private_network_is_audited_by_name_alone(family):
         nx.path_graph(5), cases.BUDGET, 1.0, weights="metropolis", family=family
     )
     found = audit(network, trials=200_000, rng=0)
-    assert found.passed and found.epsilon_lower > 0.8 * found.epsilon_claimed
+    assert found.passed
+    assert found.epsilon_lower > 0.8 * found.epsilon_claimed
     assert found == audit(
         network, network.adjacency, claim=network.guarantee, trials=200_000, rng=0
     )
@@ -361,9 +368,8 @@ def test_a_private_network_is_audited_by_name_alone(family):
 def test_a_guarantee_is_tested_at_the_delta_that_it_quotes(budget):
     design = pc.design_gaussian(SCALAR, LINE, budget)
     found = audit(design, LINE, trials=20_000, rng=0)
-    assert found.delta == budget.delta and found.epsilon_claimed == pytest.approx(
-        budget.epsilon, rel=1e-9
-    )
+    assert found.delta == budget.delta
+    assert found.epsilon_claimed == pytest.approx(budget.epsilon, rel=1e-9)
     assert audit(design, LINE, delta=0.02, trials=20_000, rng=0).delta == 0.02
 
 
@@ -470,7 +476,8 @@ def test_a_claim_in_one_number_is_tested_where_asked():
     budget = pc.PrivacyBudget(gdp=0.5)
     design = pc.design_gaussian(query, adjacency, budget)
     sound = audit(design, adjacency, claim=budget, trials=200_000, rng=0)
-    assert sound.passed and sound.delta == 1e-2
+    assert sound.passed
+    assert sound.delta == 1e-2
     assert pc.core.kappa(sound.epsilon_claimed, 0.5) == pytest.approx(1e-2, rel=1e-6)
     elsewhere = audit(design, adjacency, claim=budget, delta=0.05, trials=2000, rng=0)
     assert elsewhere.delta == 0.05

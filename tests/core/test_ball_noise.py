@@ -24,13 +24,13 @@ from privcontrol.core import (
     truncated_radius,
 )
 from privcontrol.core.ball_noise import _RadialEntry
-from privcontrol.core.release import SeededBits
+from privcontrol.privacy.release import SeededBits
 
 ONE = LinearQuery([[1.0]])
 LAWS = [(1, math.inf), (2, math.inf), (3, math.inf), (1, 2.0), (2, 3.0)]
 
 
-@pytest.mark.parametrize(("r", "bound"), LAWS)
+@pytest.mark.parametrize("r, bound", LAWS)
 def test_draws_have_the_law(r, bound):
     # 20,000 draws against the distribution of the length; 10 % off is rejected
     factor = np.eye(r)
@@ -50,7 +50,7 @@ def test_draws_have_the_law(r, bound):
     assert np.abs(draws.mean(axis=0)).max() < 5 * noise.std[0] / math.sqrt(20_000)
 
 
-@pytest.mark.parametrize(("r", "bound"), LAWS)
+@pytest.mark.parametrize("r, bound", LAWS)
 def test_exact_entries_have_the_law(r, bound):
     noise = BallNoise(np.eye(r), rate=1.5, bound=bound)
     source = SeededBits(np.random.default_rng(3))

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import privcontrol as pc
 from privcontrol import core
-from privcontrol.core.loss import PrivacyLoss
+from privcontrol.privacy.loss import PrivacyLoss
 
 
 def test_numbers_by_position_are_refused():
@@ -26,8 +26,8 @@ def test_numbers_by_position_are_refused():
 
 def test_the_signature_is_that_of_the_contract():
     parameters = inspect.signature(pc.PrivacyBudget).parameters
-    assert list(parameters) == ["epsilon", "delta", "gdp"]
-    assert [p.default for p in parameters.values()] == [None, 0.0, None]
+    assert list(parameters) == ["epsilon", "delta", "gdp", "leak"]
+    assert [p.default for p in parameters.values()] == [None, 0.0, None, 0.0]
     assert {p.kind for p in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -108,7 +108,8 @@ def test_a_budget_is_a_pair_or_one_number():
     budget = pc.PrivacyBudget(gdp=0.5)
     assert (budget.epsilon, budget.delta, budget.shift()) == (None, None, 0.5)
     assert budget == pickle.loads(pickle.dumps(budget)) == copy.copy(budget)
-    assert repr(budget) == "PrivacyBudget(gdp=0.5)" and hash(budget)
+    assert repr(budget) == "PrivacyBudget(gdp=0.5)"
+    assert hash(budget)
     for wrong in ({"epsilon": 1.0}, {"delta": 1e-3}, {"epsilon": 0.0, "delta": 0.1}):
         with pytest.raises(ValueError, match="gdp alone"):
             pc.PrivacyBudget(gdp=0.5, **wrong)
@@ -142,16 +143,16 @@ def test_everything_that_takes_a_budget_takes_one_number(family):
     two = [pc.InputPerturbation(abs, budget, **options)]
     two.append(pc.OutputPerturbation(abs, budget, lipschitz=1.0, **options))
     plant = pc.plants.vehicle()
-    for kind in (family, f"iid-{family}"):
-        designs.append(
-            pc.design_output_noise(
-                plant,
-                horizon=10,
-                budget=budget,
-                adjacency=pc.StateAdjacency({"position": 1.0}),
-                family=kind,
-            )
+    designs.extend(
+        pc.design_output_noise(
+            plant,
+            horizon=10,
+            budget=budget,
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+            family=kind,
         )
+        for kind in (family, f"iid-{family}")
+    )
     agents = pc.private_consensus(
         [[0, 0.5], [0.5, 0]], budget, radius=1.0, family=family
     )
@@ -169,7 +170,8 @@ def test_everything_that_takes_a_budget_takes_one_number(family):
 
 def test_a_foreign_release_may_be_known_by_its_gdp():
     known = pc.PrivacyGuarantee.black_box(pc.PrivacyBudget(gdp=0.4), ADJACENCY)
-    assert known.gdp == 0.4 and known.exact == ()
+    assert known.gdp == 0.4
+    assert known.exact == ()
     assert (known + known).gdp == pytest.approx(0.4 * 2**0.5, rel=1e-15)
     assert known.delta(1.0) == pytest.approx(pc.core.kappa(1.0, 0.4), rel=1e-12)
 

@@ -119,7 +119,8 @@ def test_delta_is_one_where_almost_nothing_is_hidden(epsilon):
     """Also where phi(u) is denormal or underflows: u = epsilon/y - y/2 from -36 to -45."""
     u = -np.linspace(36, 45, 400)
     y = -u + np.sqrt(u**2 + 2 * epsilon)
-    assert (kappa(epsilon, y) == 1).all() and (kappa_upper(epsilon, y) == 1).all()
+    assert (kappa(epsilon, y) == 1).all()
+    assert (kappa_upper(epsilon, y) == 1).all()
     assert all(kappa(epsilon, x) == 1 for x in y.tolist())
 
 
@@ -172,7 +173,8 @@ def test_kappa_is_exact_for_a_neighbour_of_its_argument_and_kappa_upper_never_be
 
 def test_kappa_at_the_ends_of_its_domain():
     assert kappa(0.0, 0.0) == kappa(1e4, 0.0) == kappa_upper(3.0, 0.0) == 0
-    assert kappa(1e4, 1e-320) == 0 and 0 < kappa_upper(1e4, 1e-320) < 1e-300
+    assert kappa(1e4, 1e-320) == 0
+    assert 0 < kappa_upper(1e4, 1e-320) < 1e-300
     np.testing.assert_array_equal(kappa(1.0, [0, 1e-320, 1e300]), [0, 0, 1])
     assert kappa(0.0, 1e-310) == pytest.approx(1e-310 / np.sqrt(2 * np.pi), rel=1e-12)
 
@@ -257,7 +259,8 @@ def test_std_is_proportional_to_the_sensitivity_and_broadcasts():
     np.testing.assert_allclose(
         std, 7 * gaussian_std([[0.5], [2]], [1e-6, 1e-2, 0.3]), rtol=1e-15
     )
-    assert type(gaussian_std(1, 0.01)) is float and type(kappa(1, 2)) is float
+    assert type(gaussian_std(1, 0.01)) is float
+    assert type(kappa(1, 2)) is float
     assert isinstance(gaussian_std(1, 0.01, np.float32(2)), float)
     assert kappa_inverse(np.empty(0), 0.1).shape == (0,)
     assert kappa(np.ones((2, 1)), np.ones(3)).shape == (2, 3)

@@ -32,7 +32,7 @@ from privcontrol.core.manifold import (
     rounded,
     stretched,
 )
-from privcontrol.secrets import manifold as trajectories
+from privcontrol.secrets import trajectory as trajectories
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
 ROTATION = np.array([[np.cos(1), -np.sin(1)], [np.sin(1), np.cos(1)]])
@@ -324,7 +324,8 @@ def test_the_chart_of_two_successive_positions_moves_the_velocity_by_the_inverse
     exact = 1 / Fraction(0.1)
     velocity = np.abs(found.columns[1]).max()
     error = Fraction(found.errors.max())
-    assert velocity == 10.0 and abs(Fraction(velocity) - exact) <= error < 1e-14
+    assert velocity == 10.0
+    assert abs(Fraction(velocity) - exact) <= error < 1e-14
 
 
 @pytest.mark.parametrize("horizon, growth", [(10, 7), (30, 226), (1000, 33174)])
@@ -375,7 +376,8 @@ def test_a_nonzero_minor_far_below_double_precision_is_no_zero():
     unimodular = (
         lower @ upper.T @ last
     )  # exact: integers below 2^53 whose determinant is 1
-    assert np.abs(unimodular).max() < 2**53 and rational(unimodular).det() == 1
+    assert np.abs(unimodular).max() < 2**53
+    assert rational(unimodular).det() == 1
     N = np.vstack([unimodular, unimodular[0] + unimodular[1], rng.integers(-9, 9, 4)])
     check(rational(N), circuit_moves(N, 1.0), np.ones(6))
 
@@ -416,7 +418,8 @@ def test_three_states_over_fifty_samples_take_a_second():
                 sizes += [float(abs(x[m]) / radius[m]) for m in range(3)]
                 x = exact * x
             low = np.sort(sizes)
-            assert low[1] < 1e-9 and low[2] == pytest.approx(1, rel=1e-9)
+            assert low[1] < 1e-9
+            assert low[2] == pytest.approx(1, rel=1e-9)
 
 
 def test_what_takes_too_long_is_refused_before_it_starts():
@@ -442,7 +445,8 @@ def test_responses_to_trajectory_circuits_are_within_their_bounds():
     larger = FiniteMoves(moves.columns, errors=1e-3 * np.abs(moves.columns))
     _, bounds = larger.output_responses(query)
     shifted = np.abs(query.response) @ (1e-3 * np.abs(moves.columns))
-    assert (bounds >= shifted).all() and (bounds <= 1.01 * shifted + 1e-9).all()
+    assert (bounds >= shifted).all()
+    assert (bounds <= 1.01 * shifted + 1e-9).all()
     _, plain = moves.output_responses(query)
     assert (plain < 1e-9 * np.abs(moves.columns).max() * 10).all()
 
@@ -624,7 +628,8 @@ def test_moves_in_doubles_are_exact_ones_within_their_errors(way, monkeypatch):
                 assert error <= value / 2**30
                 low = max(low, (value - error) / abs(want))
                 high = min(high, (value + error) / abs(want))
-            assert low <= high and high >= 1
+            assert low <= high
+            assert high >= 1
             assert support not in found
             found.add(support)
         assert found == truth.keys()
@@ -656,7 +661,8 @@ def test_zeros_of_decimals_and_minors_far_below_double_precision_are_told_apart(
     D = np.vstack([D, D[1] + 2.0**-30 * np.eye(5)[3]])
     found = exact_moves(AffineManifold(D, pinned="keep"), np.ones(5))
     assert found.keys() == minimal_supports(D, np.ones(5)).keys()
-    assert (0, 1) in found and (0, 2) not in found
+    assert (0, 1) in found
+    assert (0, 2) not in found
 
 
 def test_few_constraints_on_many_entries_take_no_more_than_their_moves():
@@ -668,7 +674,8 @@ def test_few_constraints_on_many_entries_take_no_more_than_their_moves():
     tracemalloc.stop()
     sizes = np.linalg.norm(moves.columns, axis=0)
     np.testing.assert_allclose(sizes, 0.05 * np.sqrt(2), rtol=1e-12)
-    assert moves.columns.shape[1] == 11175 and peak < 5 * moves.data.nbytes
+    assert moves.columns.shape[1] == 11175
+    assert peak < 5 * moves.data.nbytes
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from privcontrol.core import (
     compose_sequential,
 )
 from privcontrol.core.adjacency import EllipsoidMoves
-from privcontrol.core.guarantee import Scope
-from privcontrol.core.loss import PrivacyLoss, by_kind
+from privcontrol.privacy.guarantee import Scope
+from privcontrol.privacy.loss import PrivacyLoss, by_kind
 
 NORMS = (1, 2, math.inf)
 
@@ -92,10 +92,8 @@ def test_chaining_an_affine_mechanism_is_evaluating_it_at_the_other_radius(radiu
         mechanism.guarantee(Ball(radius)),
     )
     assert chained.gdp == pytest.approx(direct.gdp, rel=1e-13)
-    assert (
-        chained.scope.adjacency == direct.scope.adjacency
-        and chained.scope.radius == radius
-    )
+    assert chained.scope.adjacency == direct.scope.adjacency
+    assert chained.scope.radius == radius
     assert (chained + direct).releases == 2
     assert chain(chained, 1.0).scope == mechanism.guarantee(Ball(1.0)).scope
 
@@ -110,7 +108,7 @@ def test_chaining_a_laplace_mechanism_scales_its_shifts():
 
 
 @pytest.mark.parametrize(
-    ("radius", "steps"), [(0.5, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.0001, 3), (9.0, 9)]
+    "radius, steps", [(0.5, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.0001, 3), (9.0, 9)]
 )
 def test_chaining_a_black_box_is_the_papers_bound(radius, steps):
     epsilon, delta = 0.4, 1e-5
@@ -182,7 +180,8 @@ def test_no_single_radius_cannot_be_chained():
 def test_sequential_composition_is_at_the_smallest_radius_and_within_the_papers_sum():
     boxes = [foreign(0.3, 1e-6, 1.0), foreign(0.2, 1e-5, 2.0), foreign(0.5, 0.0, 0.5)]
     total = compose_sequential(*boxes)
-    assert total.scope.radius == 0.5 and total.releases == 3
+    assert total.scope.radius == 0.5
+    assert total.releases == 3
     assert total.delta(1.0) <= 1.1e-5
     known = compose_sequential(
         chunk(PrivacyLoss.gaussian(0.6, (0,)), 1.0),
@@ -230,21 +229,23 @@ def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
 
 def test_parallel_black_boxes_keep_the_papers_sum_and_mixed_chunks_are_bounded():
     joint = compose_parallel(foreign(0.3, 1e-6, 1.0), foreign(0.2, 1e-5, 2.0))
-    assert (
-        joint.delta(0.5) <= 1.1e-5 and joint.scope.radius == 1.0 and joint.releases == 2
-    )
+    assert joint.delta(0.5) <= 1.1e-5
+    assert joint.scope.radius == 1.0
+    assert joint.releases == 2
     parts = (
         chunk(PrivacyLoss.gaussian(0.4, (0,))),
         chunk(PrivacyLoss.laplace([[0.3]])),
         foreign(0.2, 1e-6),
     )
     mixed = compose_parallel(*parts, norm=1)
-    assert mixed.delta(0.3) > max(part.delta(0.3) for part in parts) and not mixed.exact
+    assert mixed.delta(0.3) > max(part.delta(0.3) for part in parts)
+    assert not mixed.exact
     rigid = [
         chunk(PrivacyLoss.gaussian(0.4, (0,), proportional=False))
     ] * 2  # at any radius up to one
     joint = compose_parallel(*rigid, norm=1)
-    assert joint.gdp == pytest.approx(0.4 * math.sqrt(2)) and not joint.exact
+    assert joint.gdp == pytest.approx(0.4 * math.sqrt(2))
+    assert not joint.exact
 
 
 def test_moves_of_different_chunks_are_never_taken_for_the_same():
@@ -275,13 +276,10 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
         for i in (0, 1)
     )
     jointly = PrivacyGuarantee(PrivacyLoss.laplace(epsilon * move), scope)
-    assert (
-        one.epsilon(0.0) == two.epsilon(0.0) == epsilon
-        and jointly.epsilon(0.0) == 2 * epsilon
-    )
-    assert (one + two).epsilon(0.0) == 2 * epsilon and (one + two).delta(
-        0.3
-    ) == jointly.delta(0.3) > one.delta(0.3)
+    assert one.epsilon(0.0) == two.epsilon(0.0) == epsilon
+    assert jointly.epsilon(0.0) == 2 * epsilon
+    assert (one + two).epsilon(0.0) == 2 * epsilon
+    assert (one + two).delta(0.3) == jointly.delta(0.3) > one.delta(0.3)
     mechanism = [
         core.Mechanism(core.LinearQuery(row[None], manifold), core.GaussianNoise([2.0]))
         for row in np.eye(2)
@@ -306,7 +304,8 @@ def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_n
     joint = compose_parallel(a, b)
     assert "no public constraint couples the chunks" in joint.sentence
     assert "2-norm" in joint.explain()
-    assert joint.gdp == 0.4 and chain(joint, 2.0).gdp == pytest.approx(0.8, rel=1e-14)
+    assert joint.gdp == 0.4
+    assert chain(joint, 2.0).gdp == pytest.approx(0.8, rel=1e-14)
     assert PrivacyGuarantee.from_dict(joint.to_dict()) == joint
     with pytest.raises(ValueError, match="norm"):
         compose_parallel(a, b, norm=1)
@@ -367,12 +366,11 @@ def rows():
             )
 
 
-@pytest.mark.parametrize(
-    ("name", "row"), [pytest.param(*row, id=row[0]) for row in rows()]
-)
+@pytest.mark.parametrize("name, row", [pytest.param(*row, id=row[0]) for row in rows()])
 def test_knowing_the_mechanism_never_costs(name, row):
     _, box, known, ratio = row
-    assert known <= box * (1 + 1e-12) and ratio <= 1 + 1e-12
+    assert known <= box * (1 + 1e-12)
+    assert ratio <= 1 + 1e-12
 
 
 if __name__ == "__main__":

@@ -84,7 +84,8 @@ def test_with_a_delta_too_the_design_never_costs_more_than_independent_noise(see
     query, adjacency, _ = sums_problem(4 * seed + 1)
     budget = pc.PrivacyBudget(epsilon=0.8, delta=0.02)
     design = design_laplace(query, adjacency, budget)
-    assert design.guarantee.satisfies(budget) and np.isnan(design.gap)
+    assert design.guarantee.satisfies(budget)
+    assert np.isnan(design.gap)
     assert design.cost <= design_iid(
         query, adjacency, budget, family="laplace"
     ).cost * (1 + 5e-6)
@@ -106,4 +107,5 @@ def test_around_a_ball_the_design_never_costs_more_than_independent_noise():
             if weight is None
             else weight @ independent.noise.covariance
         )
-        assert design.cost <= price * (1 + 1e-9) and design.guarantee.satisfies(PURE)
+        assert design.cost <= price * (1 + 1e-9)
+        assert design.guarantee.satisfies(PURE)

@@ -112,7 +112,8 @@ def test_a_delta_above_zero_makes_the_noise_smaller():
         design_laplace(query, adjacency, PURE),
         design_laplace(query, adjacency, loose),
     )
-    assert approximate.cost < pure.cost and approximate.guarantee.satisfies(loose)
+    assert approximate.cost < pure.cost
+    assert approximate.guarantee.satisfies(loose)
     assert not approximate.guarantee.satisfies(PURE)
     thinner = pc.Mechanism(query, pc.LaplaceNoise(0.999 * approximate.noise.factor))
     assert not thinner.guarantee(adjacency).satisfies(loose)
@@ -121,9 +122,8 @@ def test_a_delta_above_zero_makes_the_noise_smaller():
 def test_releases_share_the_budget():
     query, adjacency, _ = cases.random_problem(8)
     design = design_laplace(query, adjacency, PURE, releases=4)
-    assert sum([design.guarantee] * 4).satisfies(PURE) and not sum(
-        [design.guarantee] * 5
-    ).satisfies(PURE)
+    assert sum([design.guarantee] * 4).satisfies(PURE)
+    assert not sum([design.guarantee] * 5).satisfies(PURE)
 
 
 def test_independent_laplace_noise_is_the_1_norm_sensitivity():
@@ -153,9 +153,8 @@ def test_output_noise_of_a_plant_is_pure(family):
     assert np.abs(shifts).sum(axis=0).max() == pytest.approx(
         0.8, rel=1e-6
     )  # the moves span nine decades
-    assert noise.guarantee.satisfies(PURE) and noise.guarantee.sentence.startswith(
-        "Laplace"
-    )
+    assert noise.guarantee.satisfies(PURE)
+    assert noise.guarantee.sentence.startswith("Laplace")
     gamma = noise.sample(trials=100_000, rng=0)
     variance = np.diag(noise.covariance(2))
     # the fourth moment of a Laplace sum is at most 6 times the squared variance

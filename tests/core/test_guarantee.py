@@ -15,10 +15,11 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import privcontrol.core as core
-from privcontrol.core import PrivacyBudget, PrivacyGuarantee, loss as loss_module
-from privcontrol.core._objects import decode, encode
-from privcontrol.core.guarantee import EXACTLY, Scope, released
-from privcontrol.core.loss import (
+from privcontrol.core import PrivacyBudget, PrivacyGuarantee
+from privcontrol.numerics.saved import decode, encode
+from privcontrol.privacy import loss as loss_module
+from privcontrol.privacy.guarantee import EXACTLY, Scope, released
+from privcontrol.privacy.loss import (
     PrivacyLoss,
     attains,
     composed,
@@ -87,7 +88,7 @@ def hockey(epsilon, outcomes):
     return math.fsum(p * max(0.0, 1 - math.exp(epsilon - loss)) for p, loss in outcomes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(losses, losses)
 def test_two_releases_cost_more_than_one(first, second):
     one, two = guarantee(first), guarantee(first) + guarantee(second)
@@ -128,7 +129,7 @@ def test_epsilon_and_delta_are_inverse_on_the_safe_side(loss, delta):
         assert g.delta(epsilon * (1 - 1e-3)) > delta
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(losses)
 def test_everything_is_monotone(loss):
     g = guarantee(loss)
@@ -162,20 +163,19 @@ def test_every_summary_bounds_the_curve(loss):
             assert g.delta(epsilon) <= renyi * (1 + 1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(losses)
 def test_json_round_trip(loss):
     g = replace(guarantee(loss), releases=3, quoted_delta=1e-3)
     text = json.dumps(g.to_dict(), allow_nan=False)
     again = PrivacyGuarantee.from_dict(json.loads(text))
-    assert (
-        again == g
-        and str(again) == str(g)
-        and json.dumps(again.to_dict(), allow_nan=False) == text
-    )
+    assert again == g
+    assert str(again) == str(g)
+    assert json.dumps(again.to_dict(), allow_nan=False) == text
     assert decode(json.loads(json.dumps(encode(loss)))) == loss
     assert pickle.loads(pickle.dumps(g)) == g
-    assert g.scope.statement in g.sentence and "\n" not in g.sentence
+    assert g.scope.statement in g.sentence
+    assert "\n" not in g.sentence
     assert g.sentence.endswith(".")
 
 
@@ -184,15 +184,12 @@ def test_json_round_trip(loss):
 
 def test_gaussian_numbers_are_those_of_the_closed_form():
     g = guarantee(PrivacyLoss.gaussian(1.3))
-    assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13) and g.delta(
-        0.8
-    ) >= kappa(0.8, 1.3) * (1 - 1e-15)
+    assert g.delta(0.8) == pytest.approx(kappa(0.8, 1.3), rel=1e-13)
+    assert g.delta(0.8) >= kappa(0.8, 1.3) * (1 - 1e-15)
     assert (g.gdp, g.zcdp, g.rdp(4.0)) == pytest.approx((1.3, 0.845, 3.38), rel=1e-12)
     assert g.exact == ("delta", "epsilon", "rdp", "zcdp", "gdp")
-    assert (
-        g.epsilon(0.0) == math.inf
-        and guarantee(PrivacyLoss.gaussian(0.0)).epsilon(0.0) == 0.0
-    )
+    assert g.epsilon(0.0) == math.inf
+    assert guarantee(PrivacyLoss.gaussian(0.0)).epsilon(0.0) == 0.0
     far = guarantee(
         PrivacyLoss.gaussian(300.0)
     )  # beyond the range of the curve: still a bound, still finite
@@ -205,8 +202,10 @@ def test_gaussians_are_exact_where_one_move_is_worst_in_both():
         guarantee(PrivacyLoss.gaussian(0.6, active))
         for active in ((0, 1), (1, 2), (0,))
     )
-    assert (a + b).exact and (a + b).gdp == pytest.approx(0.6 * math.sqrt(2), rel=1e-15)
-    assert not (b + c).exact and not (a + b + c).exact
+    assert (a + b).exact
+    assert (a + b).gdp == pytest.approx(0.6 * math.sqrt(2), rel=1e-15)
+    assert not (b + c).exact
+    assert not (a + b + c).exact
 
 
 @pytest.mark.parametrize("releases", [2, 3, 7, 10, 100, 1000])
@@ -217,9 +216,8 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(
     budget = PrivacyBudget(epsilon=budget[0], delta=budget[1])
     query, adjacency = core.LinearQuery([[1.0]]), core.DirectionAdjacency([[0.7]])
     one = core.design_gaussian(query, adjacency, budget, releases=releases).guarantee
-    assert sum([one] * releases).satisfies(budget) and one.released(releases).satisfies(
-        budget
-    )
+    assert sum([one] * releases).satisfies(budget)
+    assert one.released(releases).satisfies(budget)
     assert sum([one] * releases).gdp == one.released(releases).gdp
     assert not one.released(releases + 1).satisfies(budget)
 
@@ -265,13 +263,15 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     both = guarantee(PrivacyLoss.laplace(first)) + guarantee(
         PrivacyLoss.laplace(second)
     )
-    assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15) and both.exact
+    assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15)
+    assert both.exact
     # as if three moves were too many to keep
     monkeypatch.setattr(loss_module, "_KEPT", 2)
     bound = guarantee(PrivacyLoss.laplace(first)) + guarantee(
         PrivacyLoss.laplace(second)
     )
-    assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15) and not bound.exact
+    assert bound.epsilon(0.0) == pytest.approx(2.0, rel=1e-15)
+    assert not bound.exact
     same = guarantee(PrivacyLoss.laplace(first)) + guarantee(
         PrivacyLoss.laplace(np.multiply(first, 0.5))
     )
@@ -292,11 +292,11 @@ def test_what_is_not_kept_is_bounded(monkeypatch):
 def test_the_worst_move_of_a_laplace_release_depends_on_epsilon():
     g = guarantee(PrivacyLoss.laplace([[1.0, 0.51], [0.0, 0.51]]))
     assert g.delta(0.0) == pytest.approx(1 - math.exp(-0.5), rel=1e-14)
-    assert g.epsilon(0.0) == pytest.approx(1.02, rel=1e-15) and worst_moves(g.loss) == (
-        1,
-    )
+    assert g.epsilon(0.0) == pytest.approx(1.02, rel=1e-15)
+    assert worst_moves(g.loss) == (1,)
     assert g.exact == ("rdp", "zcdp")
-    assert attains(g.loss, 0.0) and not attains(g.loss, 1e-3)
+    assert attains(g.loss, 0.0)
+    assert not attains(g.loss, 1e-3)
     single = guarantee(PrivacyLoss.laplace([[1.0, 0.5]]))
     assert single.exact == ("delta", "epsilon", "rdp", "zcdp")
 
@@ -306,12 +306,14 @@ def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
     shifts = np.random.default_rng(5).dirichlet(np.ones(4), 300).T
     few = PrivacyLoss.laplace(shifts)
     truth = max(delta_bounds(0.5, move, points=1 << 12)[0] for move in shifts.T)
-    assert few.attained and few.pure == pytest.approx(1.0, rel=1e-15)
+    assert few.attained
+    assert few.pure == pytest.approx(1.0, rel=1e-15)
     assert truth <= few.delta(0.5) <= 1.4 * truth
     bound = PrivacyLoss.laplace(
         np.random.default_rng(5).dirichlet(np.ones(6), 12_000).T
     )
-    assert bound.rows[0].shifts == ((bound.pure, 1),) and not bound.attained
+    assert bound.rows[0].shifts == ((bound.pure, 1),)
+    assert not bound.attained
     assert bound.pure == pytest.approx(1.0, rel=1e-15)
     assert bound.delta(0.5) == pytest.approx(1 - math.exp(-0.25), rel=1e-12)
     one = PrivacyLoss.laplace([[0.02]])
@@ -329,7 +331,9 @@ def test_moves_in_the_hull_cost_no_more_than_its_corners(seed):
         for epsilon in (0.0, 0.3, 0.9):
             assert delta_bounds(epsilon, inside)[0] <= g.delta(epsilon)
         one = guarantee(PrivacyLoss.laplace(inside[:, None]))
-        assert one.gdp <= g.gdp and one.zcdp <= g.zcdp and one.rdp(4.0) <= g.rdp(4.0)
+        assert one.gdp <= g.gdp
+        assert one.zcdp <= g.zcdp
+        assert one.rdp(4.0) <= g.rdp(4.0)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -483,9 +487,9 @@ def test_decimals_of_foreign_promises_add_as_decimals():
         tenth.released(100).sentence
         + (tenth.released(3) + guarantee(PrivacyLoss.gaussian(1.0))).sentence
     )
-    assert (
-        tenth.epsilon(1e-7) == math.inf and tenth.gdp == math.inf and tenth.exact == ()
-    )
+    assert tenth.epsilon(1e-7) == math.inf
+    assert tenth.gdp == math.inf
+    assert tenth.exact == ()
 
 
 def test_foreign_release_composes_with_its_own_secret_only():
@@ -507,10 +511,8 @@ def test_foreign_release_composes_with_its_own_secret_only():
     ):
         both = ours + foreign
         assert both.delta(0.5) > max(ours.delta(0.5), foreign.delta(0.5))
-        assert (
-            "foreign release" in both.sentence
-            and "optimal composition" in both.sentence
-        )
+        assert "foreign release" in both.sentence
+        assert "optimal composition" in both.sentence
     assert (theirs + theirs).releases == 2
     with pytest.raises(TypeError, match="Adjacency"):
         PrivacyGuarantee.black_box(budget, "salaries")
@@ -530,7 +532,7 @@ def test_other_horizons_adjacencies_and_manifolds_are_refused():
     with pytest.raises(ValueError, match="order above 1"):
         g.rdp(1.0)
     for bad in (-0.1, 1.0, math.nan):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="delta: expected"):
             g.epsilon(bad)
 
 
@@ -554,7 +556,8 @@ def test_the_text_says_which_number_is_exact():
 def test_repr_and_text_show_one_number_rounded_up(y):
     g = guarantee(PrivacyLoss.gaussian(y))
     shown = repr(g).partition("-GDP")[0].rpartition(" ")[2]
-    assert f"({shown}-GDP, exact)" in g.sentence and float(shown) >= y * (1 - 1e-8)
+    assert f"({shown}-GDP, exact)" in g.sentence
+    assert float(shown) >= y * (1 - 1e-8)
 
 
 def test_what_is_no_guarantee_is_refused_with_what_to_write():
@@ -633,10 +636,8 @@ def test_a_single_radius_is_carried_where_there_is_one():
             return ()
 
     manifold = core.AffineManifold.from_kernel(np.eye(2))
-    assert (
-        Scope.of(Radius(2), manifold).radius == 2.0
-        and not Scope.of(Radius(2), manifold).constrained
-    )
+    assert Scope.of(Radius(2), manifold).radius == 2.0
+    assert not Scope.of(Radius(2), manifold).constrained
     for other in ({"position": 1.0}, [1.0, 2.0], None, True, math.inf):
         assert Scope.of(Radius(other), manifold).radius is None
     assert Scope.of(Radius(1), core.AffineManifold([[1.0, 1.0]])).constrained
@@ -688,7 +689,7 @@ LABELS = ["Budget", "Meaning", "Hides", "Not hidden"]
 EXPLAINED = [*LABELS, "Horizon", "Assumes", "Released", "Accounts"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(losses)
 def test_the_text_is_four_lines_of_at_most_120_characters(loss):
     scope = replace(SCOPE, assumptions=("word " * 40,), caveats=("the velocity", "p"))
@@ -696,7 +697,8 @@ def test_the_text_is_four_lines_of_at_most_120_characters(loss):
     lines = str(g).splitlines()
     assert max(map(len, lines)) <= 120
     assert [line.partition(":")[0] for line in lines] == LABELS
-    assert lines[2].endswith(SCOPE.statement) and lines[3].endswith("the velocity; p")
+    assert lines[2].endswith(SCOPE.statement)
+    assert lines[3].endswith("the velocity; p")
     explained = g.explain().splitlines()
     assert max(map(len, explained)) <= 120
     labels = [line.partition(":")[0] for line in explained if line[0] != " "]
@@ -709,12 +711,15 @@ def test_what_does_not_fit_a_line_is_counted_and_explained():
     clauses = tuple(f"the state of the room with number {k}" for k in range(12))
     g = PrivacyGuarantee(PrivacyLoss.gaussian(1.0), replace(SCOPE, caveats=clauses))
     last = str(g).splitlines()[-1]
-    assert len(last) <= 120 and last.endswith("; 10 more in .explain()")
-    assert clauses[1] in last and clauses[2] not in last
+    assert len(last) <= 120
+    assert last.endswith("; 10 more in .explain()")
+    assert clauses[1] in last
+    assert clauses[2] not in last
     assert all(clause in " ".join(g.explain().split()) for clause in clauses)
     long = replace(g, scope=replace(SCOPE, statement="one room or " * 30))
     hides = str(long).splitlines()[2]
-    assert len(hides) <= 120 and hides.endswith("... (all in .explain())")
+    assert len(hides) <= 120
+    assert hides.endswith("... (all in .explain())")
 
 
 @pytest.mark.parametrize("delta", [1.23341e-6, 4.11115e-5, 1.23349e-3, 0.0123401])
@@ -776,7 +781,8 @@ def test_html_escapes_names():
     g = guarantee(PrivacyLoss.gaussian(1.0))
     named = replace(g, scope=replace(SCOPE, statement="<b> & c"))
     html = named._repr_html_()
-    assert html.count("<tr>") == len(EXPLAINED) and "&lt;b&gt; &amp; c" in html
+    assert html.count("<tr>") == len(EXPLAINED)
+    assert "&lt;b&gt; &amp; c" in html
 
 
 def test_a_budget_by_risk_is_met_by_what_is_designed_for_it():

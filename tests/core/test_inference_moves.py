@@ -29,9 +29,11 @@ def widest(radii, p, q, seed=0):
         return -np.linalg.norm(radii * u, q) / size if size > 0 else 0.0
 
     found = [-negative(start) for start in starts]
-    for start in starts[n:]:
-        found.append(-minimize(negative, start, method="Nelder-Mead",
-                               options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 1500}).fun)  # fmt: skip
+    accurate = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 1500}
+    found.extend(
+        -minimize(negative, start, method="Nelder-Mead", options=accurate).fun
+        for start in starts[n:]
+    )
     return max(found)
 
 
@@ -104,7 +106,7 @@ def test_guarantees_about_different_moves_do_not_add():
         made(2.0, norm=np.inf, size=4),
     ]
     for first, second in itertools.combinations(guarantees, 2):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="do not add"):
             first + second
     for guarantee in guarantees:
         assert (guarantee + guarantee).releases == 2

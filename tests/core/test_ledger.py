@@ -66,17 +66,21 @@ def test_ten_tenths_make_one(path):
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
     for _ in range(10):
         ledger.charge(foreign(0.1))
-    assert ledger.remaining == 0.0 and not ledger.can_charge(foreign(1e-15))
+    assert ledger.remaining == 0.0
+    assert not ledger.can_charge(foreign(1e-15))
 
 
 def test_a_charge_counts_its_releases_all_or_none(path):
     ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), path)
     assert (ledger.spent, ledger.remaining, ledger.history) == (None, 1.0, ())
     total = ledger.charge(foreign(0.25), note="first week", count=3)
-    assert total == ledger.spent and total.epsilon(0.0) == 0.75 and total.releases == 3
+    assert total == ledger.spent
+    assert total.epsilon(0.0) == 0.75
+    assert total.releases == 3
     with pytest.raises(BudgetExceededError):
         ledger.charge(foreign(0.125), count=3)
-    assert ledger.spent == total and ledger.remaining == 0.25
+    assert ledger.spent == total
+    assert ledger.remaining == 0.25
     assert [(note, count) for note, count, _ in ledger.history] == [("first week", 3)]
     assert ledger.history[0][2] == foreign(0.25)
 
@@ -103,7 +107,8 @@ def test_families_share_one_budget(path):
         PrivacyGuarantee.black_box(PrivacyBudget(epsilon=0.4, delta=1e-5), half.scope),
     ):
         ledger.charge(release)
-    assert ledger.spent.satisfies(budget) and 0 < ledger.remaining < 2.0
+    assert ledger.spent.satisfies(budget)
+    assert 0 < ledger.remaining < 2.0
     assert ledger.spent.epsilon(1e-3) == pytest.approx(3.0 - ledger.remaining)
     with pytest.raises(BudgetExceededError):
         ledger.charge(PrivacyGuarantee.black_box(PrivacyBudget(gdp=3.0), half.scope))
@@ -123,7 +128,8 @@ def test_one_secret_each(path, tmp_path):
         ValueError, match="manifolds"
     ):  # the same adjacency, but of data that live somewhere
         ledger.charge(gaussian(10))
-    assert len(ledger.history) == 1 and fixed.spent is None
+    assert len(ledger.history) == 1
+    assert fixed.spent is None
 
 
 def test_wrong_arguments_are_refused(path):
@@ -152,7 +158,8 @@ def test_the_repr_shows_the_account_on_the_safe_side(path):
         "spent epsilon = 0.4235 by 2 charges of 4 releases, 0.5765 remaining"
         in repr(ledger)
     )
-    assert 0.4234 < spent < 0.4235 and 0.5765 < left < 0.5766
+    assert 0.4234 < spent < 0.4235
+    assert 0.5765 < left < 0.5766
     ledger.charge(foreign(left))
     assert "spent epsilon = 1 by 3 charges of 5 releases, 0 remaining" in repr(ledger)
 
@@ -186,7 +193,8 @@ def test_a_file_keeps_its_budget_adjacency_and_charges(tmp_path):
     again = PrivacyLedger(
         PrivacyBudget(epsilon=1.0, delta=1e-2), str(path), adjacency=ADJACENCY
     )
-    assert again.history[0][0] == "kept" and again.spent == foreign(0.1, 1e-6)
+    assert again.history[0][0] == "kept"
+    assert again.spent == foreign(0.1, 1e-6)
     assert (
         pickle.loads(pickle.dumps(again)).spent == copy.copy(again).spent == again.spent
     )
@@ -215,7 +223,8 @@ def test_an_existing_file_opens_with_the_budget_that_it_holds(tmp_path):
         PrivacyLedger(str(path))
     PrivacyLedger(BUDGET, path).charge(foreign(0.1))
     again = PrivacyLedger(path=path)
-    assert again.budget == BUDGET and again.spent == foreign(0.1)
+    assert again.budget == BUDGET
+    assert again.spent == foreign(0.1)
     assert pickle.loads(pickle.dumps(again)).budget == BUDGET
     with pytest.raises(BudgetExceededError):
         again.charge(foreign(1.0))
@@ -346,7 +355,8 @@ def test_no_acknowledged_charge_is_lost_and_the_budget_holds_under_kill_9(tmp_pa
     assert found["recorded"] - found["acknowledged"] <= found["processes"]
     assert found["processes"] >= kills
     assert found["kills while charges were going on"] >= kills // 2
-    assert found["within the budget"] and not found["another fits"]
+    assert found["within the budget"]
+    assert not found["another fits"]
     # the square-root law, apart from the ledger's own sums
     y = math.sqrt(charges) * gaussian(charges).gdp
     assert found["gdp"] == pytest.approx(y, rel=1e-13)
@@ -356,7 +366,7 @@ def test_no_acknowledged_charge_is_lost_and_the_budget_holds_under_kill_9(tmp_pa
 def clock(monkeypatch, *times):
     """Let the ledger take these times, its own opening first."""
     left = iter(times)
-    now = "privcontrol.core.ledger._now"
+    now = "privcontrol.privacy.ledger._now"
     monkeypatch.setattr(now, lambda: next(left).isoformat())
 
 

@@ -88,12 +88,10 @@ def oracle(weights, low, high):
 
 def test_a_bound_is_a_float_that_remembers_its_norms():
     bound = LipschitzBound(1.5, p=1, q=np.inf, method="columns")
-    assert (
-        bound == 1.5
-        and isinstance(bound, float)
-        and type(2 * bound) is float
-        and f"{bound:.2f}" == "1.50"
-    )
+    assert bound == 1.5
+    assert isinstance(bound, float)
+    assert type(2 * bound) is float
+    assert f"{bound:.2f}" == "1.50"
     again = pickle.loads(pickle.dumps(bound))
     assert (float(again), again.p, again.q, again.method) == (1.5, 1, np.inf, "columns")
     assert repr(again) == "LipschitzBound(1.5, p=1, q=inf, method='columns')"
@@ -191,7 +189,8 @@ def test_sdp_lies_between_sampled_and_product_bound_on_20_networks():
         ratios.append((sdp / product, sdp / sampled))
     middle = np.median(ratios, axis=0)
     print(f"median of sdp/product {middle[0]:.3f}, of sdp/sampled {middle[1]:.3f}")
-    assert middle[0] < 0.75 and middle[1] < 1.5  # tight enough to be worth its name
+    assert middle[0] < 0.75
+    assert middle[1] < 1.5
 
 
 @pytest.mark.parametrize(
@@ -446,7 +445,8 @@ def test_sll_networks_never_stretch(seed):
     head = rng.standard_normal((3, n))
     network = SLLNetwork(layers, head / np.linalg.norm(head, 2), rng.standard_normal(3))
     for layer in layers:
-        assert 0.99 < layer.certificate() <= 1 and layer.lipschitz == 1
+        assert 0.99 < layer.certificate() <= 1
+        assert layer.lipschitz == 1
         scaled = layer.weight * np.sqrt(layer.inverse_T)
         assert (
             np.linalg.eigvalsh(scaled.T @ scaled)[-1] <= 1 + 1e-12
@@ -467,9 +467,8 @@ def test_sll_certificate_notices_a_smaller_T():
     )  # two equal columns: T is tight
     assert layer.certificate() == pytest.approx(1, abs=1e-12)
     object.__setattr__(layer, "inverse_T", layer.inverse_T / 0.9)
-    assert layer.certificate() == pytest.approx(
-        1 / 0.9
-    ) and layer.lipschitz == pytest.approx(2 / 0.9 - 1)
+    assert layer.certificate() == pytest.approx(1 / 0.9)
+    assert layer.lipschitz == pytest.approx(2 / 0.9 - 1)
     x = np.array([[5.0, 0, 0], [6.0, 0, 0]])
     assert np.ptp(layer(x)[:, 0]) == pytest.approx(
         layer.lipschitz
@@ -498,7 +497,8 @@ def test_sll_zero_columns_extreme_scales_and_pickles():
     layer = SLLLayer([[1.0, 0.0], [2.0, 0.0]], [0.0, 1.0], [1e-12, 1e12])
     again = pickle.loads(pickle.dumps(layer))
     np.testing.assert_array_equal(again([1.0, 2.0]), layer([1.0, 2.0]))
-    assert layer.inverse_T[1] == 0 and again.certificate() == layer.certificate() <= 1
+    assert layer.inverse_T[1] == 0
+    assert again.certificate() == layer.certificate() <= 1
 
 
 @pytest.mark.parametrize(

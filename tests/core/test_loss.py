@@ -18,16 +18,11 @@ from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
-from privcontrol.core import (
-    PrivacyBudget,
-    UncertifiableError,
-    kappa,
-    kappa_inverse,
-    loss as loss_module,
-)
-from privcontrol.core._joint import _is_below_gaussian
-from privcontrol.core._objects import decode, encode
-from privcontrol.core.loss import (
+from privcontrol.core import PrivacyBudget, UncertifiableError, kappa, kappa_inverse
+from privcontrol.numerics.saved import decode, encode
+from privcontrol.privacy import loss as loss_module
+from privcontrol.privacy.joint import _is_below_gaussian
+from privcontrol.privacy.loss import (
     LaplaceShift,
     PrivacyLoss,
     Product,
@@ -263,7 +258,8 @@ def test_pure_epsilon_is_the_sum_rounded_up_and_no_gaussian_is_pure():
     assert laplace(*shifts).epsilon(0.0) == laplace(*shifts).pure == 1.0
     assert laplace(*shifts).delta(1.0) == 0.0
     assert mixed(shifts, 1e-3).epsilon(0.0) == math.inf
-    assert laplace(0.0).epsilon(0.0) == 0.0 and laplace(*shifts).epsilon(0.9) == 0.0
+    assert laplace(0.0).epsilon(0.0) == 0.0
+    assert laplace(*shifts).epsilon(0.9) == 0.0
 
 
 @pytest.mark.parametrize("a", [1e-9, 1e-4, 0.05, 1.0, 6.0, 300.0])
@@ -350,7 +346,7 @@ def response_errors(epsilons):
 
 
 @pytest.mark.parametrize(
-    ("epsilons", "claimed", "by_squares"),
+    "epsilons, claimed, by_squares",
     [
         ((1.0, 2.0), 2.358, 2.660),
         ((0.5,) * 5, 1.169, 1.395),
@@ -579,9 +575,11 @@ def test_too_many_moves_are_one_bound(monkeypatch):
     full = PrivacyLoss.laplace(columns)
     monkeypatch.setattr(loss_module, "_KEPT", 10)
     bound = PrivacyLoss.laplace(columns)
-    assert len(bound.rows) == 1 and exact_measures(bound) == ()
+    assert len(bound.rows) == 1
+    assert exact_measures(bound) == ()
     assert worst_moves(bound) == worst_moves(full)
-    assert bound.pure == full.pure and bound.delta(0.2) >= full.delta(0.2)
+    assert bound.pure == full.pure
+    assert bound.delta(0.2) >= full.delta(0.2)
 
 
 def test_releases_compose_move_by_move():
@@ -593,10 +591,13 @@ def test_releases_compose_move_by_move():
         ((0.4, 1), (0.2, 1)),
         ((0.3, 1), (0.2, 1), (0.1, 1)),
     ]
-    assert both.moves == ((0,), (1,), (2,)) and both.attained and both.aligned
+    assert both.moves == ((0,), (1,), (2,))
+    assert both.attained
+    assert both.aligned
     gaussian = PrivacyLoss.gaussian(0.5, (1, 2))
     for mixed_loss in (composed(both, gaussian), composed(gaussian, both)):
-        assert mixed_loss.kinds == ("Gaussian", "Laplace") and not mixed_loss.attained
+        assert mixed_loss.kinds == ("Gaussian", "Laplace")
+        assert not mixed_loss.attained
         assert [row.shifts for row in mixed_loss.rows] == [r.shifts for r in both.rows]
         assert {row.square for row in mixed_loss.rows} == {Fraction(1, 4)}
         assert mixed_loss.moves == ((), (1,), (2,))
@@ -609,7 +610,9 @@ def test_losses_of_unlike_moves_compose_to_a_bound_of_all_pairs(aligned):
     others = [[0.3, 0.2, 0.5], [0.1, 0.4, 0.0]][: 2 if aligned else 1]
     second = PrivacyLoss.laplace(np.array(others)[:, : 3 if aligned else 2])
     both = composed(first, second)
-    assert len(both.rows) == 1 and both.moves == ((),) and not both.attained
+    assert len(both.rows) == 1
+    assert both.moves == ((),)
+    assert not both.attained
     assert both.pure == pytest.approx(first.pure + second.pure, rel=1e-15)
     for row, other in itertools.product(first.rows, second.rows):
         for epsilon in (0.0, 0.3, 0.9):
@@ -624,9 +627,8 @@ def test_losses_survive_their_dictionaries():
         composed(PrivacyLoss.gaussian(0.3), laplace(0.2)),
     ):
         again = decode(encode(known))
-        assert again == known and scaled(again, Fraction(2)) == scaled(
-            known, Fraction(2)
-        )
+        assert again == known
+        assert scaled(again, Fraction(2)) == scaled(known, Fraction(2))
 
 
 @pytest.mark.parametrize("alarm", [1e-6, 0.01, 0.05, 0.5, 0.99])
@@ -723,7 +725,8 @@ def test_losses_at_the_end_of_the_doubles_are_numbers_or_infinite():
     assert (wide.zcdp, wide.rdp(2.0), wide.epsilon(0.1)) == (math.inf,) * 3
     assert wide.delta(0.1) == 1.0
     many = PrivacyLoss.gaussian(1e308).released(10**9)
-    assert many.gdp == math.inf and many.delta(1.0) == 1.0
+    assert many.gdp == math.inf
+    assert many.delta(1.0) == 1.0
     assert PrivacyLoss.gaussian(1.79e308).delta(1e4) == 1.0
     with pytest.raises(UncertifiableError, match="smaller radius"):
         scaled(wide, Fraction(10**9))

@@ -29,7 +29,8 @@ def test_manifold_has_the_null_space_as_kernel():
         manifold.kernel.T @ manifold.kernel, np.eye(4), atol=1e-12
     )
     point = manifold.origin + manifold.kernel @ np.arange(4.0)
-    assert manifold.contains(point) and manifold.residual(point) < 1e-12
+    assert manifold.contains(point)
+    assert manifold.residual(point) < 1e-12
     assert not manifold.contains(point + D[0])
 
 
@@ -139,7 +140,8 @@ def test_bad_input_says_what_was_expected(make, message):
 
 def test_pinned_entries_can_be_kept():
     manifold = pc.AffineManifold([[1.0, 0, 0]], labels=["a", "b", "c"], pinned="keep")
-    assert manifold.pinned == ("a",) and manifold.dimension == 2
+    assert manifold.pinned == ("a",)
+    assert manifold.dimension == 2
 
 
 def test_directions_off_the_manifold_are_refused_by_column():
@@ -154,7 +156,8 @@ def test_sensitivity_is_the_largest_norm_and_never_below(norm):
     F, moves = rng.normal(size=(4, 5)), rng.normal(size=(5, 30))
     truth = np.linalg.norm(F @ moves, ord=norm, axis=0).max()
     found = pc.LinearQuery(F).sensitivity(pc.DirectionAdjacency(moves), norm)
-    assert truth <= found * (1 + 1e-15) and found == pytest.approx(truth, rel=1e-12)
+    assert truth <= found * (1 + 1e-15)
+    assert found == pytest.approx(truth, rel=1e-12)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -193,7 +196,8 @@ def test_guarantee_is_the_dense_shift(seed):
     adjacency = pc.DirectionAdjacency(rng.normal(size=(k, 10)))
     truth = oracles.shift(noise.covariance, query.response @ adjacency.directions)
     guarantee = pc.Mechanism(query, noise).guarantee(adjacency)
-    assert guarantee.gdp == pytest.approx(truth, rel=1e-8) and guarantee.exact
+    assert guarantee.gdp == pytest.approx(truth, rel=1e-8)
+    assert guarantee.exact
 
 
 def test_scaling_the_noise_factor_scales_the_shift_only():
@@ -394,12 +398,10 @@ def test_std_is_that_of_the_published_entries_and_unit_variance_that_of_one_draw
     noise = law(factor)
     np.testing.assert_allclose(noise.std, np.sqrt(np.diag(noise.covariance)))
     drawn = noise.sample(200_000, rng=0).std(axis=0)
-    assert (np.abs(drawn / noise.std - 1) < 0.03).all() and (
-        np.abs(0.9 * drawn / noise.std - 1) > 0.06
-    ).all()
-    assert noise.unit_variance == (
-        2.0 if law is pc.LaplaceNoise else 1.0
-    ) and not hasattr(noise, "variance")
+    assert (np.abs(drawn / noise.std - 1) < 0.03).all()
+    assert (np.abs(0.9 * drawn / noise.std - 1) > 0.06).all()
+    assert noise.unit_variance == (2.0 if law is pc.LaplaceNoise else 1.0)
+    assert not hasattr(noise, "variance")
 
 
 def test_mechanisms_and_designs_pickle_and_show_no_data():
@@ -582,7 +584,8 @@ def test_what_cancels_in_the_query_is_in_the_guarantee_or_refused():
     F = np.array([[3e29, 1e29]])
     hidden = pc.DirectionAdjacency([[1 / 3], [-1.0]])
     exact = abs(Fraction(3e29) * Fraction(1 / 3) - Fraction(1e29))
-    assert (F @ hidden.directions).item() == 0 and exact > 3e11
+    assert (F @ hidden.directions).item() == 0
+    assert exact > 3e11
     for matrix in (F, scipy.sparse.csr_array(F)):
         mechanism = pc.Mechanism(pc.LinearQuery(matrix), pc.GaussianNoise([1.0]))
         assert exact <= mechanism.guarantee(hidden).gdp <= exact * (1 + Fraction(1e-12))

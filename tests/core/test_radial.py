@@ -9,8 +9,8 @@ from scipy import integrate
 from scipy.special import betainc, gammainc
 
 from privcontrol.core import kappa_inverse
-from privcontrol.core._objects import decode, encode
-from privcontrol.core.loss import (
+from privcontrol.numerics.saved import decode, encode
+from privcontrol.privacy.loss import (
     LaplaceShift,
     PrivacyLoss,
     RadialShift,
@@ -19,7 +19,7 @@ from privcontrol.core.loss import (
     exact_measures,
     scaled,
 )
-from privcontrol.core.radial import ball_delta, ball_rate, leak, truncated_radius
+from privcontrol.privacy.radial import ball_delta, ball_rate, leak, truncated_radius
 
 #: Std of the ball law over that of Gaussian noise, for r = 1 to 6.
 AGAINST_GAUSSIAN = {
@@ -142,7 +142,7 @@ def test_one_dimension_has_a_closed_form():
     assert truncated_radius(1.0, 1e-2, 1) == pytest.approx(math.log1p(e), rel=1e-8)
 
 
-@pytest.mark.parametrize(("r", "std"), [(1, 1.2900), (2, 1.5801)])
+@pytest.mark.parametrize("r, std", [(1, 1.2900), (2, 1.5801)])
 def test_truncated_noise_is_as_small_as_it_was(r, std):
     bound = truncated_radius(1.0, 1e-2, r)
     variance = (r + 1) * gammainc(r + 2, bound) / gammainc(r, bound)
@@ -218,9 +218,7 @@ def test_divergences_are_those_of_draws(r):
     assert one.rdp(1 + 1e-5) == pytest.approx(one.zcdp, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("r", "bound"), [(2, math.inf), (3, math.inf), (1, 3.0), (2, 4.0)]
-)
+@pytest.mark.parametrize("r, bound", [(2, math.inf), (3, math.inf), (1, 3.0), (2, 4.0)])
 def test_releases_cost_no_less_than_draws_of_their_sum(r, bound):
     eta = drawn(r, 4 * 400_000, np.random.default_rng(r))
     eta = eta[np.linalg.norm(eta, axis=1) <= bound]

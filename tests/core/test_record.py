@@ -13,9 +13,11 @@ import yaml
 
 import privcontrol as pc
 from privcontrol.core import DirectionAdjacency, PrivacyGuarantee
-from privcontrol.core.record import Record
+from privcontrol.privacy.record import Record
 
-SCHEMA = json.loads((files("privcontrol.core") / "guarantee.schema.json").read_text())
+SCHEMA = json.loads(
+    (files("privcontrol.privacy") / "guarantee.schema.json").read_text()
+)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 #: The fields of the registry, by section, and those that it demands.
@@ -129,7 +131,8 @@ def test_the_record_of_a_loop_says_what_its_noise_says_and_more():
     assert list(REGISTRY.iter_errors(record)) == []
     assert list(REGISTRY.iter_errors(noise)) == []
     after = record["deployment"]["accounting"].pop("post_processing")
-    assert "published outputs" in after and record == noise
+    assert "published outputs" in after
+    assert record == noise
     assert repr(loop.noise) in noise["deployment"]["implementation"]["mechanisms"]
     for caveat in loop.guarantee.scope.caveats:
         assert caveat in noise["deployment"]["dp_variant"]["unprotected_quantities"]
@@ -163,7 +166,7 @@ def test_a_guarantee_keeps_its_schema(name):
 
 def test_guarantees_of_every_kind_keep_their_schema():
     """Runs of any length, repeated and of any shape."""
-    room = pc.DisturbanceAdjacency(1.0, duration=3)
+    room = pc.DisturbanceAdjacency(1.0, duration=3, shape="level")
     noise = pc.design_output_noise(
         cases.random_plant(1),
         horizon=8,

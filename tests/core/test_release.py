@@ -18,8 +18,8 @@ import scipy.stats
 from release_oracle import FixedBits, correctly_rounded
 
 import privcontrol.core as pc
-from privcontrol.core._linalg import Rational
-from privcontrol.core.release import (
+from privcontrol.numerics.balls import Rational
+from privcontrol.privacy.release import (
     BitSource,
     exact_data,
     exact_release,
@@ -59,7 +59,8 @@ def test_extremes_of_the_uniform_number_and_boundaries_ask_for_more_bits(
     factor = np.array([[1.0], [1.0], [1.0]])
     released = exact_release(exact, factor, family, grid=1, source=[source])
     assert released.tolist() == correctly_rounded(exact, factor, family, 1, [source])
-    assert source.drawn % 64 == 0 and source.drawn >= 128
+    assert source.drawn % 64 == 0
+    assert source.drawn >= 128
     if family == "gaussian" and first == 1 and zeros >= 128:
         assert source.drawn > 128  # 1/2 + eta is undecided until eta differs from 0
 
@@ -89,7 +90,8 @@ def test_numbers_beyond_doubles_and_below_them():
     assert nearest_double(big) == np.finfo(float).max
     assert nearest_double(-big) == -np.finfo(float).max
     assert nearest_double(1 / big) == 0.0
-    assert nearest_double(-1 / big) == 0.0 and not np.signbit(nearest_double(-1 / big))
+    assert nearest_double(-1 / big) == 0.0
+    assert not np.signbit(nearest_double(-1 / big))
 
 
 def test_steps_are_the_decimal_numbers_that_are_printed():
@@ -111,7 +113,8 @@ def test_a_number_is_a_value_whatever_its_type():
     for x in (*same, *arrays, [np.array(24)]):
         for resolution in (None, 0.1):
             values, doubles = exact_data(x, "x", resolution=resolution)
-            assert values == [Rational(24)] and doubles.ravel().tolist() == [24.0]
+            assert values == [Rational(24)]
+            assert doubles.ravel().tolist() == [24.0]
     third, _ = exact_data([Fraction(1, 3), 1], "x")
     assert third == [Rational(1, 3), Rational(1)]
     large, _ = exact_data([2**60 + 1], "x")  # no double
@@ -164,7 +167,8 @@ def test_mechanisms_and_designs_release_exactly_without_rng():
     options = {"size": 4, "grid": "1/8", "resolution": 0.1}
     released = mechanism.release([1, 0.5], **options)
     assert released.shape == (4, 1)
-    assert np.all(released * 8 % 1 == 0) and len(set(released.ravel())) > 1
+    assert np.all(released * 8 % 1 == 0)
+    assert len(set(released.ravel())) > 1
     counted = mechanism.release([10, 5], rng=0, counts=True, **options)
     assert np.array_equal(counted, mechanism.release([1, 0.5], rng=0, **options))
     simulated = mechanism.release([1.0, 0.5], size=4, rng=0, grid=0.125)
@@ -276,7 +280,8 @@ def test_releases_come_from_the_operating_system(monkeypatch):
     )
     mechanism = pc.Mechanism(pc.LinearQuery([[1.0]]), pc.LaplaceNoise([1.0]))
     first, second = mechanism.release([0.0]), mechanism.release([0.0])
-    assert first != second and asked == [128, 128]
+    assert first != second
+    assert asked == [128, 128]
 
 
 def test_errors_show_no_private_value():
@@ -406,13 +411,15 @@ def test_scalar_laplace_at_zero_against_one():
         unlike_sums_with_one(mechanism.release([x], size=200_000, rng=3)[:, 0])
         for x in (0.0, 1.0)
     ]
-    assert rates[0] > 0.3 and rates[1] == 0.0
+    assert rates[0] > 0.3
+    assert rates[1] == 0.0
     rates = []
     for x in (0.0, 1.0):
         values, _ = exact_data(np.full(4000, x), "x")
         released = exact_release(values, np.ones(4000), "laplace")
         rates.append(unlike_sums_with_one(released))
-    assert min(rates) > 0.3 and abs(rates[0] - rates[1]) < 0.2
+    assert min(rates) > 0.3
+    assert abs(rates[0] - rates[1]) < 0.2
 
 
 def no_double_explains(published, x):

@@ -14,7 +14,8 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core import UncertifiableError
-from privcontrol.core.ellipsoid import (
+from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
+from privcontrol.numerics.ellipsoid import (
     cost_above,
     cost_below,
     enclosing_ellipsoid,
@@ -22,7 +23,6 @@ from privcontrol.core.ellipsoid import (
     row_permuted_triangle,
     solution_error,
 )
-from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 
 # -- ellipsoids --------------------------------------------------------------------------
 
@@ -112,9 +112,11 @@ def test_certificate_is_true_in_exact_arithmetic(seed):
 
 def test_one_dimension_is_the_largest_point():
     found = enclosing_ellipsoid([[1.0, -3.0, 2.0, 0.0]], np.array([[2.0, 1.0]]))
-    assert found.factor[0, 0] == pytest.approx(3, rel=1e-12) and found.factor[0, 0] >= 3
+    assert found.factor[0, 0] == pytest.approx(3, rel=1e-12)
+    assert found.factor[0, 0] >= 3
     assert found.cost == pytest.approx(45, rel=1e-12)
-    assert found.support.tolist() == [1] and found.weights.tolist() == [1.0]
+    assert found.support.tolist() == [1]
+    assert found.weights.tolist() == [1.0]
 
 
 def test_a_single_point():
@@ -162,7 +164,8 @@ def test_signs_duplicates_and_zeros_change_nothing():
     busy = enclosing_ellipsoid(
         np.concatenate([points, -points, np.zeros((4, 7)), points], axis=1)
     )
-    assert busy.gap <= 1e-9 and busy.cost == pytest.approx(plain.cost, rel=2e-9)
+    assert busy.gap <= 1e-9
+    assert busy.cost == pytest.approx(plain.cost, rel=2e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-120, 1e120])
@@ -185,12 +188,12 @@ def test_change_of_coordinates_changes_no_cost(seed):
     stretched = enclosing_ellipsoid(
         stretch[:, None] * points, weight_factor / stretch[:, None]
     )
-    assert stretched.gap <= 1e-9 and stretched.cost == pytest.approx(
-        plain.cost, rel=2e-9
-    )
+    assert stretched.gap <= 1e-9
+    assert stretched.cost == pytest.approx(plain.cost, rel=2e-9)
     T = rng.standard_normal((4, 4))
     moved = enclosing_ellipsoid(T @ points, np.linalg.solve(T.T, weight_factor))
-    assert moved.gap <= 1e-9 and moved.cost == pytest.approx(plain.cost, rel=2e-9)
+    assert moved.gap <= 1e-9
+    assert moved.cost == pytest.approx(plain.cost, rel=2e-9)
 
 
 @pytest.mark.parametrize(
@@ -286,13 +289,15 @@ def test_a_loose_tolerance_is_met_with_fewer_steps():
     points = np.random.default_rng(7).standard_normal((6, 300))
     loose, tight = enclosing_ellipsoid(points, tol=1e-2), enclosing_ellipsoid(points)
     assert tight.gap < loose.gap <= 1e-2
-    assert loose.lower_bound <= tight.cost and tight.lower_bound <= loose.cost
+    assert loose.lower_bound <= tight.cost
+    assert tight.lower_bound <= loose.cost
 
 
 def test_weights_are_a_distribution_on_boundary_points():
     points = np.random.default_rng(8).standard_normal((3, 200))
     found = enclosing_ellipsoid(points)
-    assert found.weights.sum() == pytest.approx(1) and found.weights.min() > 0
+    assert found.weights.sum() == pytest.approx(1)
+    assert found.weights.min() > 0
     on = np.linalg.norm(np.linalg.solve(found.factor, points[:, found.support]), axis=0)
     assert on == pytest.approx(1, abs=1e-6)
     assert not found.factor.flags.writeable

@@ -18,9 +18,9 @@ from command import start
 from gateway_cases import endless
 
 import privcontrol as pc
-from privcontrol.core import _objects
 from privcontrol.deploy import Relay, main
 from privcontrol.deploy.command import _lines
+from privcontrol.numerics import saved
 
 STEPS = ("--resolution", "0.001", "--grid", "0.001")
 SECRET = "31.4159"
@@ -74,7 +74,8 @@ def test_names_of_a_file_do_not_steer_the_terminal(tmp_path, capfd, caplog):
     Relay(pc.Gateway(noise, grid=0.001)).run([{"z": 1.0}], print)
     Relay(pc.Gateway(noise, grid=0.001)).run([b"z", b"1"], print)
     said = "".join(capfd.readouterr()) + caplog.text
-    assert "Hides:      x?[2J" in said and "expected y?[8m" in said
+    assert "Hides:      x?[2J" in said
+    assert "expected y?[8m" in said
     assert "a header that names y?[8m" in said
     assert all(letter.isprintable() or letter == "\n" for letter in said)
 
@@ -83,7 +84,8 @@ def test_show_and_check_print_the_guarantee(design, capfd):
     assert main(["show", str(design)]) == 0
     out = capfd.readouterr().out
     assert "OutputNoise(gaussian" in out
-    assert "Budget:" in out and "Assumes:" in out
+    assert "Budget:" in out
+    assert "Assumes:" in out
     assert main(["check", str(design)]) == 0
     assert capfd.readouterr().out.startswith("holds: epsilon = 1 at delta = 0.01")
 
@@ -94,7 +96,8 @@ def test_a_claim_that_does_not_hold_is_refused(design, tmp_path, capfd):
     assert altered.read_text() != design.read_text()
     assert main(["check", str(altered)]) == 1
     out, err = capfd.readouterr()
-    assert out == "" and "altered" in err
+    assert out == ""
+    assert "altered" in err
 
 
 def test_wrong_late_repeated_and_missing_readings(design, tmp_path):
@@ -132,7 +135,9 @@ def test_wrong_late_repeated_and_missing_readings(design, tmp_path):
     refused = [int(n) for n in re.findall(r"line (\d+) refused", err)]
     assert refused == [*range(2, 16), 18, 19]
     assert "samples 1 to 3 were lost" in err
-    assert SECRET not in err and "velocity" not in err and "000000" not in err
+    assert SECRET not in err
+    assert "velocity" not in err
+    assert "000000" not in err
 
 
 def test_csv_in_and_out_and_resumed(design, tmp_path):
@@ -141,28 +146,35 @@ def test_csv_in_and_out_and_resumed(design, tmp_path):
     sink = tmp_path / "published.csv"
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     code, out, err = ran(*arguments, "--source", source, "--sink", sink)
-    assert code == 0 and out == ""
+    assert code == 0
+    assert out == ""
     assert re.findall(r"line (\d+) refused", err) == ["4", "5"]
     header, *rows = sink.read_text().splitlines()
-    assert header == "index,y" and [row.split(",")[0] for row in rows] == [
+    assert header == "index,y"
+    assert [row.split(",")[0] for row in rows] == [
         "0",
         "2",
         "4",
     ]
     # again: all samples were passed, and nothing is drawn twice
     code, _, err = ran(*arguments, "--source", source, "--sink", sink)
-    assert code == 0 and "resumed at sample" in err
+    assert code == 0
+    assert "resumed at sample" in err
     assert sink.read_text().splitlines() == [header, *rows]
     # other options are refused, not ignored
     code, _, err = ran(*arguments[:-1], "0.01")
-    assert code == 1 and "--grid" in err
+    assert code == 1
+    assert "--grid" in err
 
 
 def test_a_table_of_a_spreadsheet_begins_with_a_mark_and_blank_lines(design, tmp_path):
     given = "\ufeff\n\nindex,y\n0,1\n1,2\nindex,y\n2,3\n"
     state = tmp_path / "g"
     code, out, err = ran("publish", design, "--state", state, *STEPS, given=given)
-    assert code == 0 and indices(out) == [0, 1, 2]
+    assert code == 0
+    header, *rows = out.splitlines()
+    assert header == "index,y"
+    assert [row.split(",")[0] for row in rows] == ["0", "1", "2"]
     assert re.findall(r"line (\d+) refused", err) == ["6"]
 
 
@@ -176,11 +188,14 @@ def test_a_parquet_file_is_replayed(design, tmp_path):
     table.to_parquet(source)
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     code, out, err = ran(*arguments, "--source", source)
-    assert code == 0 and indices(out) == [0, 2, 4]
+    assert code == 0
+    assert indices(out) == [0, 2, 4]
     assert re.findall(r"line (\d+) refused", err) == ["3"]
     source.write_bytes(b"PAR1 and nothing more")
     code, out, err = ran(*arguments, "--source", source)
-    assert code == 1 and out == "" and "Traceback" not in err
+    assert code == 1
+    assert out == ""
+    assert "Traceback" not in err
 
 
 def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
@@ -188,9 +203,11 @@ def test_readings_by_time_belong_to_the_nearest_sample(design, tmp_path):
     given = "".join(f'{{"y": 1, "time": {time}}}\n' for time in times)
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS, "--epoch", "100")
     code, out, err = ran(*arguments, given=given)
-    assert code == 0 and indices(out) == [0, 5, 7]
+    assert code == 0
+    assert indices(out) == [0, 5, 7]
     assert re.findall(r"line (\d+) refused", err) == ["2", "4", "5", "6", "8"]
-    assert "samples 1 to 4 were lost" in err and "samples 6 to 6 were lost" in err
+    assert "samples 1 to 4 were lost" in err
+    assert "samples 6 to 6 were lost" in err
 
 
 def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
@@ -214,12 +231,15 @@ def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
         process.stdin = None
         process.communicate(timeout=300)
         assert process.returncode == code
-    assert seen == sorted(set(seen)) and len(seen) == 9
+    assert seen == sorted(set(seen))
+    assert len(seen) == 9
     code, out, _ = ran(*arguments, given='{"y": -20, "index": 59}\n{"y": 1}\n')
-    assert code == 0 and indices(out) == [59]
+    assert code == 0
+    assert indices(out) == [59]
     # over: done, and a supervisor does not start it again
     code, out, _ = ran(*arguments, given='{"y": -20}\n')
-    assert code == 0 and out == ""
+    assert code == 0
+    assert out == ""
     assert len(pc.PrivacyLedger.open(tmp_path / "ledger").history) == 1
 
 
@@ -228,7 +248,8 @@ def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     """A full disk, then a reader that goes away: try again, behind what was drawn."""
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     code, _, err = ran(*arguments, "--sink", "/dev/full", given='{"y": -20}\n')
-    assert code == 75 and "Traceback" not in err
+    assert code == 75
+    assert "Traceback" not in err
     process = command(*arguments)
     process.stdin.write('{"y": -20}\n')
     process.stdin.flush()
@@ -239,7 +260,8 @@ def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     assert process.wait(timeout=300) == 75
     assert "Traceback" not in process.stderr.read()
     code, out, _ = ran(*arguments, given='{"y": -20}\n')
-    assert code == 0 and 0 < first < indices(out)[0] - 1
+    assert code == 0
+    assert 0 < first < indices(out)[0] - 1
 
 
 def test_a_disk_without_space_is_tried_again(design, tmp_path):
@@ -252,8 +274,10 @@ def test_a_disk_without_space_is_tried_again(design, tmp_path):
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     process = command(*arguments, before=short)
     out, err = process.communicate('{"y": -20}\n', timeout=300)
-    assert process.returncode == 75 and out == ""
-    assert "space left on the disk" in err and not list(tmp_path.iterdir())
+    assert process.returncode == 75
+    assert out == ""
+    assert "space left on the disk" in err
+    assert not list(tmp_path.iterdir())
     assert ran(*arguments, given='{"y": -20}\n')[0] == 0
 
 
@@ -334,7 +358,8 @@ def test_a_signal_in_the_first_second_does_not_end_the_command(design, tmp_path)
             process.send_signal(signal.SIGUSR1)
             break
     out, _ = process.communicate('{"y": 1}\n', timeout=120)
-    assert process.returncode == 0 and indices(out) == [0]
+    assert process.returncode == 0
+    assert indices(out) == [0]
 
 
 def test_a_run_for_each_reading_loses_none(design, tmp_path):
@@ -348,7 +373,8 @@ def test_a_run_for_each_reading_loses_none(design, tmp_path):
         seen += indices(out)
     assert seen == [0, 1, 2, 3]
     code, _, err = ran(*arguments, "--known", 5, given='{"y": 1}\n')
-    assert code == 1 and "older copy" in err
+    assert code == 1
+    assert "older copy" in err
 
 
 def test_a_state_that_needs_its_ledger_is_refused_without_it(design, tmp_path):
@@ -357,15 +383,22 @@ def test_a_state_that_needs_its_ledger_is_refused_without_it(design, tmp_path):
     arguments = ("publish", design, "--state", state, *STEPS)
     given = '{"y": 1}\n'
     code, out, _ = ran(*arguments, "--ledger", tmp_path / "ledger", given=given)
-    assert code == 0 and indices(out) == [0]
+    assert code == 0
+    assert indices(out) == [0]
     code, out, err = ran(*arguments, given=given)
-    assert code == 1 and out == "" and "--unguarded" in err
+    assert code == 1
+    assert out == ""
+    assert "--unguarded" in err
     code, out, _ = ran(*arguments, "--unguarded", given=given)
-    assert code == 0 and indices(out) == [1]
+    assert code == 0
+    assert indices(out) == [1]
     state.unlink()
     (tmp_path / "g.lock").unlink()
     code, out, err = ran(*arguments, "--known", 2, given=given)
-    assert code == 1 and out == "" and "--known" in err and not state.exists()
+    assert code == 1
+    assert out == ""
+    assert "--known" in err
+    assert not state.exists()
 
 
 @pytest.mark.parametrize("name", ["sink.jsonl", "sink.csv"])
@@ -407,7 +440,8 @@ def test_the_promise_of_an_endless_design_for_a_resolution(tmp_path, capfd):
         assert main([asked, str(path), "--resolution", "0.5"]) == 0
         out, err = capfd.readouterr()
         assert "rounding" in out or "does not round" in out or "grid" in out
-        assert out != without and "promises less than the noise" in err
+        assert out != without
+        assert "promises less than the noise" in err
 
 
 def test_check_names_all_that_is_not_hidden_beside_a_resolution(tmp_path, capfd):
@@ -431,7 +465,8 @@ def test_wrong_usage_has_a_code_of_its_own(design, tmp_path, wrong, capfd):
     state = tmp_path / "g"
     with pytest.raises(SystemExit) as ended:
         main(["publish", str(design), "--state", str(state), *wrong])
-    assert ended.value.code == 2 and not state.exists()
+    assert ended.value.code == 2
+    assert not state.exists()
 
 
 def test_exit_codes_of_what_is_refused(design, tmp_path, capfd):
@@ -441,7 +476,8 @@ def test_exit_codes_of_what_is_refused(design, tmp_path, capfd):
     assert main(["show", str(tmp_path / "none.json")]) == 1
     begin = ["publish", str(design), "--state", str(state), "--source", str(source)]
     assert main(begin) == 1  # a resolution is missing
-    assert "resolution" in capfd.readouterr().err and not state.exists()
+    assert "resolution" in capfd.readouterr().err
+    assert not state.exists()
     # the budget does not cover the run
     small = tmp_path / "small"
     pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.5, delta=1e-2), small)
@@ -453,7 +489,7 @@ def test_exit_codes_of_what_is_refused(design, tmp_path, capfd):
 def test_what_is_no_design_is_not_read_to_its_end(capfd, tmp_path, monkeypatch):
     assert main(["show", "/dev/zero"]) == 1
     assert "expected a design file" in capfd.readouterr().err
-    monkeypatch.setattr(_objects, "_LARGEST", 1 << 21)
+    monkeypatch.setattr(saved, "_LARGEST", 1 << 21)
     large = tmp_path / "large.json"
     large.write_bytes(b"{" + bytes(1 << 22))
     assert main(["show", str(large)]) == 1
@@ -473,7 +509,7 @@ def test_a_short_file_for_a_long_run_is_refused_before_any_work(tmp_path, capfd)
     noise.save(path)
     data = json.loads(path.read_text().replace(": 1000,", ": 10000000,"))
     del data["digest"]
-    path.write_text(json.dumps({**data, "digest": _objects.digest_of(data)}))
+    path.write_text(json.dumps({**data, "digest": saved.digest_of(data)}))
     began = time.monotonic()
     assert main(["check", str(path)]) == 1
     assert time.monotonic() - began < 2
@@ -506,7 +542,8 @@ def test_no_odd_reading_ends_a_relay_or_repeats_a_sample(design, epoch):
         relay.run((odd_reading(rng) for _ in range(2000)), published.append)
         counts = relay.health()
     passed = [message["index"] for message in published]
-    assert passed == sorted(set(passed)) and len(passed) == counts["published"] > 5
+    assert passed == sorted(set(passed))
+    assert len(passed) == counts["published"] > 5
     assert all(math.isfinite(message["y"]) for message in published)
     assert counts["refused"] > 50
 
@@ -519,7 +556,9 @@ def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
     first.stdin.flush()
     first.stdout.readline()
     code, out, err = ran(*arguments, given='{"y": -20}\n')
-    assert code == 75 and out == "" and "another process" in err
+    assert code == 75
+    assert out == ""
+    assert "another process" in err
     first.communicate(timeout=300)
     other = tmp_path / "other.json"
     pc.design_output_noise(
@@ -531,11 +570,16 @@ def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
         resolution=0.001,
     ).save(other)
     code, out, err = ran("publish", other, "--state", state, given='{"y": -20}\n')
-    assert code == 1 and out == "" and "another noise" in err
+    assert code == 1
+    assert out == ""
+    assert "another noise" in err
     # a lost file does not begin a second noise
     state.unlink()
     code, out, err = ran(*arguments, given='{"y": -20}\n')
-    assert code == 1 and out == "" and not state.exists() and "is gone" in err
+    assert code == 1
+    assert out == ""
+    assert not state.exists()
+    assert "is gone" in err
 
 
 def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
@@ -581,7 +625,8 @@ def test_a_warning_is_one_line_without_a_place_in_our_code(tmp_path):
     code, out, err = ran(
         "publish", path, "--state", state, *STEPS, given='{"y": -20}\n'
     )
-    assert code == 0 and indices(out) == [0]
+    assert code == 0
+    assert indices(out) == [0]
     (line,) = err.splitlines()
     assert line.startswith("privcontrol: resolution: the noise was not designed for")
 
@@ -590,5 +635,6 @@ def test_a_header_without_the_outputs_is_named(design, tmp_path):
     """It was refused as a row of a header that there was not."""
     state = tmp_path / "gateway"
     code, out, err = ran("publish", design, "--state", state, *STEPS, given="z\n1\n")
-    assert code == 0 and out == ""
+    assert code == 0
+    assert out == ""
     assert "line 1 refused: expected a JSON object, or a header that names y" in err

@@ -128,8 +128,10 @@ def test_frames_of_xarray_go_through_pandas(design):
     noise = pc.load(design)
     with pc.Gateway(noise, resolution="0.001") as gateway:
         published = gateway.publish_frame(data[["y"]].to_dataframe()).to_xarray()
-    assert list(published) == ["y"] and published.sizes == {"time": 5}
-    assert (published["time"] == data["time"]).all() and (published["y"] != 20.0).all()
+    assert list(published) == ["y"]
+    assert published.sizes == {"time": 5}
+    assert (published["time"] == data["time"]).all()
+    assert (published["y"] != 20.0).all()
 
 
 def test_the_unit_of_a_co_simulation_adds_the_noise_of_its_seed(design, tmp_path):

@@ -76,9 +76,10 @@ def test_auto_floor_beats_every_floor_of_a_grid_beside_a_resolution():
         resolution=0.02,
     )
     noise = pc.design_output_noise(sys, floor="auto", **request)
-    costs = []
-    for floor in np.geomspace(0.3, 6, 40):
-        costs.append(pc.design_output_noise(sys, floor=floor, **request).design.cost)
+    costs = [
+        pc.design_output_noise(sys, floor=floor, **request).design.cost
+        for floor in np.geomspace(0.3, 6, 40)
+    ]
     assert noise.design.cost < 1.01 * min(costs)
     assert noise.guarantee.satisfies(BUDGET)
 
@@ -99,7 +100,7 @@ def test_auto_floor_saves_and_names_its_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "cause"),
+    "changes, cause",
     [
         ({}, "neither"),
         ({"models": "exact"}, "neither"),
@@ -140,7 +141,7 @@ def test_the_warning_of_exact_models_names_the_call_that_changes_it():
 
 
 STATE = pc.StateAdjacency({"x[0]": 1.0}, times=0)
-GUST = pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3)
+GUST = pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3, shape="level")
 
 
 @pytest.mark.parametrize("secret", [STATE, GUST], ids=["state", "gust"])

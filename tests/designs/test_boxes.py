@@ -60,7 +60,7 @@ def test_several_secrets_are_bounded_by_the_worst_of_them(small):
     plant = cases.random_plant(3, states=2, outputs=2, inputs=1)
     parts = [
         pc.StateAdjacency({"s0": 1.0}, times=0),
-        pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3),
+        pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3, shape="level"),
     ]
     parts[small] = pc.DisturbanceAdjacency({"u[0]": 0.05}, norm="l2")
     noise = pc.design_output_noise(
@@ -87,9 +87,9 @@ def test_what_cannot_be_certified_is_refused():
         cases.vehicle_noise().guarantee_for(box)
     every = pc.StateAdjacency(1.0, charts="all")
     free = pc.ManifoldAdjacency({"position(0)": 1.0, "position(1)": 1.0})
+    # position(1) moves alone if the velocity moves by 1 / A[0, 1]
+    spread = pc.PlantBox(pc.plants.vehicle(), A=[[0, 0.05], [0, 0]])
     with pytest.raises(ValueError, match="do not depend on the plant"):
-        # position(1) moves alone if the velocity moves by 1 / A[0, 1]
-        spread = pc.PlantBox(pc.plants.vehicle(), A=[[0, 0.05], [0, 0]])
         noise.guarantee_for(spread, adjacency=free)
     with pytest.raises(ValueError, match='charts="times"'):
         noise.guarantee_for(box, adjacency=every)
@@ -167,7 +167,9 @@ def test_the_bound_of_a_wide_box_counts_each_entry_in_full():
 
 SECRETS = {
     "single": pc.DisturbanceAdjacency(0.5),
-    "lasting": pc.DisturbanceAdjacency([0.5, 0.2], duration=3, times=range(0, 8, 3)),
+    "lasting": pc.DisturbanceAdjacency(
+        [0.5, 0.2], duration=3, shape="level", times=range(0, 8, 3)
+    ),
     "shaped": pc.DisturbanceAdjacency({"u[1]": 0.3, "s0": 1.0}, profiles=[[1.0, -1.0]]),
     "energy": pc.DisturbanceAdjacency(0.5, norm="l2"),
     "ball": pc.InitialStateAdjacency(1.0),

@@ -11,8 +11,8 @@ import pytest
 import privcontrol as pc
 from privcontrol.designs.endless_design import _leading
 
-STAY = pc.DisturbanceAdjacency(1.0, duration=10)
-PULSE = pc.DisturbanceAdjacency(1.0, duration=5)
+STAY = pc.DisturbanceAdjacency(1.0, duration=10, shape="level")
+PULSE = pc.DisturbanceAdjacency(1.0, duration=5, shape="level")
 
 
 def design(plant, secret, horizon=np.inf, **options):
@@ -129,7 +129,9 @@ def test_independent_noise_is_taken_where_it_is_cheaper(tmp_path):
 @pytest.mark.parametrize("horizon", [np.inf, 24])
 def test_several_changes_far_above_their_bound_are_worth_a_warning(horizon):
     """A gap of 171 % was met with silence."""
-    secret = pc.DisturbanceAdjacency(1.0, duration=4, events=3, separation=8)
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=4, shape="level", events=3, separation=8
+    )
     with pytest.warns(pc.PrivacyWarning, match="more than the lower bound") as warned:
         noise = design(rooms(1), secret, horizon)
     texts = [str(each.message) for each in warned]
@@ -149,7 +151,9 @@ def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor):
     shape = dict(states=int(rng.integers(1, 5)), inputs=int(rng.integers(1, 3)))
     shape |= dict(outputs=int(rng.integers(1, 4)), radius=rng.uniform(0.5, 0.97))
     plant = cases.random_plant(seed, **shape)
-    secret = pc.DisturbanceAdjacency(1.0, duration=4, events=5, separation=6)
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=4, shape="level", events=5, separation=6
+    )
     large = loud(plant, secret, 24, floor=floor).design.cost
     for smaller in (0.0, 0.0069):
         noise = loud(plant, secret, 24, floor=smaller)
@@ -162,7 +166,7 @@ def test_a_region_without_a_horizon_says_what_it_costs():
     """It costs 2.02 above the bound, six times what it does over 60 samples."""
     plant = ct.ss([[0.9, 0.05], [0.1, 0.8]], [[0.5], [0.1]], [[1.0, 0.0]], 0, 300.0)
     box = pc.PlantBox.around(plant, relative=1e-2)
-    people = pc.DisturbanceAdjacency(1.0, duration=4)
+    people = pc.DisturbanceAdjacency(1.0, duration=4, shape="level")
     with pytest.warns(pc.PrivacyWarning, match="every sequence of plants") as warned:
         noise = design(plant, people, models=box)
     assert noise.design.gap > 1

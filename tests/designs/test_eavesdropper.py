@@ -161,10 +161,13 @@ def test_unseen_directions_keep_the_prior_or_are_infinite(family):
         family=family,
     )
     flat = eavesdropper(noise)
-    assert np.isfinite(flat.std[:2]).all() and np.isinf(flat.std[2:]).all()
+    assert np.isfinite(flat.std[:2]).all()
+    assert np.isinf(flat.std[2:]).all()
     covariance = flat.error_covariance(3)
-    assert np.isfinite(covariance[:2, :2]).all() and np.isnan(covariance[0, 2])
-    assert np.isnan(covariance[2, 3]) and np.isinf(np.diag(covariance)[2:]).all()
+    assert np.isfinite(covariance[:2, :2]).all()
+    assert np.isnan(covariance[0, 2])
+    assert np.isnan(covariance[2, 3])
+    assert np.isinf(np.diag(covariance)[2:]).all()
     prior = np.kron(
         [[1.0, 0.5], [0.5, 2.0]], np.diag([4.0, 1.0])
     )  # what is seen tells of the unseen
@@ -393,10 +396,19 @@ def people(pole=0.9, **options):
     )
     asked = dict(
         budget=pc.PrivacyBudget(gdp=0.5),
-        adjacency=pc.DisturbanceAdjacency({"people": 2.0}, duration=3),
+        adjacency=pc.DisturbanceAdjacency({"people": 2.0}, duration=3, shape="level"),
         models="exact",
     )
     return pc.design_output_noise(room, **asked, **options)
+
+
+def dense_covariance(noise, samples):
+    """The covariance of the first samples; without a horizon each lag is asked once."""
+    times = range(samples)
+    if noise.horizon < np.inf:
+        return np.block([[noise.covariance(t, s) for s in times] for t in times])
+    by_lag = {lag: noise.covariance(lag) for lag in range(1 - samples, samples)}
+    return np.block([[by_lag[t - s] for s in times] for t in times])
 
 
 @pytest.mark.parametrize("horizon", [30, np.inf])
@@ -404,16 +416,10 @@ def test_the_size_of_a_change_is_told_as_well_as_by_generalised_least_squares(ho
     """Against the dense covariance of 480 samples, a change at the best beginning."""
     noise = people(horizon=horizon)
     spy = pc.eavesdropper(noise)
-    assert spy.signals == ("people",) and spy.lengths.tolist() == [1, 2, 3]
+    assert spy.signals == ("people",)
+    assert spy.lengths.tolist() == [1, 2, 3]
     samples = 480 if horizon == np.inf else horizon
-    blocks = [
-        [
-            noise.covariance(t - s) if horizon == np.inf else noise.covariance(t, s)
-            for s in range(samples)
-        ]
-        for t in range(samples)
-    ]
-    covariance = np.block(blocks)
+    covariance = dense_covariance(noise, samples)
     plant = noise.plant
     impulse = [
         float((plant.C @ np.linalg.matrix_power(plant.A, t) @ plant.B).item())
@@ -436,7 +442,8 @@ def test_what_is_known_of_a_change_beforehand_adds_to_what_is_published():
     noise = people(horizon=np.inf)
     flat, known = pc.eavesdropper(noise), pc.eavesdropper(noise, prior=9.0)
     np.testing.assert_allclose(known.std**-2, flat.std**-2 + 1 / 9, rtol=1e-12)
-    assert known.prior_std.tolist() == [3.0] and flat.prior_std is None
+    assert known.prior_std.tolist() == [3.0]
+    assert flat.prior_std is None
     # the promise: no change is told better than its radius over the budget's shift
     assert flat.std.min() >= 2.0 / 0.5 * (1 - 1e-9)
     with pytest.raises(ValueError, match="variance of a change's size"):

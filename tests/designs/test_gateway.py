@@ -20,7 +20,9 @@ from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 
 import privcontrol as pc
 from privcontrol.noise import exact
+from privcontrol.noise.drawn import COARSE_BITS, FINE_BITS
 from privcontrol.noise.exact import ExactNoise
+from privcontrol.numerics.balls import Rational
 
 KINDS = list(REQUESTS)
 #: What is published is looked at here in all bits.
@@ -235,7 +237,8 @@ def test_nothing_is_published_beyond_the_budget(path):
     gateway = Gateway(noise("structured"), path=path, ledger=ledger)
     with pytest.raises(pc.BudgetExceededError):
         gateway.publish(0.0)
-    assert gateway.next_index == 0 and ledger.spent is None
+    assert gateway.next_index == 0
+    assert ledger.spent is None
     gateway.close()
 
 
@@ -352,7 +355,8 @@ def test_a_file_that_is_gone_at_a_clean_end_is_left_alone(path, caplog):
     gateway.publish(0.0)
     path.unlink()
     gateway.close()
-    assert not path.exists() and "drawn ahead are lost" in caplog.text
+    assert not path.exists()
+    assert "drawn ahead are lost" in caplog.text
 
 
 def kept(path):
@@ -416,9 +420,11 @@ def test_a_truth_value_is_no_reading(truth):
         with pytest.raises(TypeError, match="y: expected integers, counts of"):
             gateway.publish(24.0, counts=True)
         assert gateway.next_index == 0
-    with pc.Gateway(noise("floored"), grid=0.1) as gateway:
-        with pytest.raises(ValueError, match="counts: expected a resolution"):
-            gateway.publish(24, counts=True)
+    with (
+        pc.Gateway(noise("floored"), grid=0.1) as gateway,
+        pytest.raises(ValueError, match="counts: expected a resolution"),
+    ):
+        gateway.publish(24, counts=True)
 
 
 def test_readings_by_name_and_by_place():
@@ -439,15 +445,17 @@ def test_errors_status_and_logs_show_no_private_value(path, caplog):
         gateway = Gateway(noise("driven"), path=path, block=4)
         published = gateway.publish(secret)
         for wrong in ([secret, secret], {"z": secret}):
-            with pytest.raises(ValueError) as caught:
+            with pytest.raises(ValueError, match="expected") as caught:
                 gateway.publish(wrong)
             assert "98765" not in str(caught.value)
         gateway.close()
     shown = repr(gateway) + str(gateway.status()) + caplog.text
-    assert "98765" not in shown and str(published[0]) not in shown
+    assert "98765" not in shown
+    assert str(published[0]) not in shown
     assert "drew samples" in caplog.text
     bits = [pair for draw in kept(path)[1][1:] for pair in draw["bits"]]
-    assert bits and not any(pair.split("/")[0] in shown for pair in bits)
+    assert bits
+    assert not any(pair.split("/")[0] in shown for pair in bits)
 
 
 def test_the_file_is_for_its_owner_and_for_one_process(path):
@@ -581,7 +589,7 @@ def test_a_full_disk_publishes_nothing_more(path):
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     for missing in (tmp_path / "none" / "gateway.sqlite", Path("/proc/gateway.sqlite")):
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="gateway.sqlite"):
             Gateway(noise("structured"), path=missing)
 
 
@@ -637,7 +645,8 @@ def test_more_bits_are_drawn_kept_and_used_where_a_rounding_is_undecided(
     assert gateway.publish(0.5)[0] == first
     gateway.close()
     entry = gateway._exact.entries[0]
-    assert entry.count > 128 and first in (0.0, 1.0)
+    assert entry.count > 128
+    assert first in (0.0, 1.0)
     assert kept(path)[0]["once"] == [f"{entry.value:x}/{entry.count}"]
     resumed = pc.Gateway.resume(path)
     assert resumed._exact.entries[0].value == entry.value
@@ -718,6 +727,26 @@ def test_states_whose_rounding_could_be_seen_are_refused():
         Gateway(vanishing)
 
 
+def test_a_state_on_the_fine_grid_is_drawn_with_more_bits(monkeypatch, tmp_path):
+    """Where the rounding to the coarse grid could be seen."""
+    design = noise("endless")
+    with Gateway(design, grid=0.001) as gateway:
+        gateway.publish(1.0)
+        counts = {entry.count for entry in gateway._exact.entries.values()}
+        assert counts == {128}
+        (coarse,) = gateway._exact._states
+    monkeypatch.setattr(exact, "_NEGLIGIBLE", 1e-30)
+    path = tmp_path / "g"
+    with Gateway(design, grid=0.001, path=path) as gateway:
+        gateway.publish(1.0)
+    with pc.Gateway.resume(path) as gateway:
+        gateway.publish(1.0)
+        (state,) = gateway._exact._states
+        counts = {entry.count for entry in gateway._exact.entries.values()}
+        assert counts == {256}
+    assert state.grid / coarse.grid == Rational(2) ** (COARSE_BITS - FINE_BITS)
+
+
 @pytest.mark.parametrize("share, is_refused", [(0.97, True), (1.03, False)])
 def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkeypatch):
     """What is left of errors of the states, whitened: C (A - B C)^t for D = 1, side by side."""
@@ -733,10 +762,12 @@ def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkey
         row = row @ left
     gain = np.linalg.norm(dense.reshape(300, -1), 2)
     (state,) = ExactNoise(design)._states
-    error = 2 * gain * np.sqrt(len(left)) * float(state._grid) * 1e9
+    finer = 2.0 ** (COARSE_BITS - FINE_BITS)
+    error = 2 * gain * np.sqrt(len(left)) * float(state.grid) * finer * 1e9
     monkeypatch.setattr(exact, "_NEGLIGIBLE", share * error)
     if not is_refused:
-        ExactNoise(design)
+        (state,) = ExactNoise(design)._states
+        assert state.bits == FINE_BITS
         return
     with pytest.raises(pc.PrivacyError, match="rounding of its state"):
         ExactNoise(design)
@@ -840,7 +871,8 @@ def test_a_gateway_says_that_its_run_begins_anew():
     assert later.guarantee.scope.window == (20, 40)
     with pytest.raises(ValueError, match="block_diag"):
         later.publish(0.0)
-    assert ledger.head == head and later.next_index == 0
+    assert ledger.head == head
+    assert later.next_index == 0
     with pytest.raises(ValueError, match="stationary law"):
         Gateway(noise("endless"), start=20)
     for wrong in (-1, 1.5, True, "20"):
@@ -865,9 +897,7 @@ def test_a_ledger_never_undercharges_declared_windows(seed):
     A[0, 1] = rng.uniform(-0.5, 0.5)
     C = rng.normal(size=(1 + seed % 2, 2))
     plant = ct.ss(A, np.ones((2, 1)), C, 0, 1.0)
-    noises = []
-    for _ in range(2 + seed % 2):
-        noises.append(window_noise(plant, int(rng.integers(3, 9))))
+    noises = [window_noise(plant, int(rng.integers(3, 9))) for _ in range(2 + seed % 2)]
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3))
     published, start = [], 0
     for design in noises:
@@ -993,10 +1023,12 @@ def test_a_frame_is_published_as_values_with_its_index():
     ):
         with pytest.raises(ValueError, match="frame: expected") as caught:
             gateway.publish_frame(wrong)
-        assert caught.value.__context__ is None and "7001" not in str(caught.value)
+        assert caught.value.__context__ is None
+        assert "7001" not in str(caught.value)
     assert gateway.next_index == 0
     published = gateway.publish_frame(pandas.DataFrame({"y": readings}, index=times))
-    assert published.index.equals(times) and list(published.columns) == ["y"]
+    assert published.index.equals(times)
+    assert list(published.columns) == ["y"]
     # 7,000 m, where 7,000 counts would be 7 m
     assert abs(published["y"].to_numpy() - 7000).max() < 10 * design.std.max() + 3
     assert gateway.next_index == 3

@@ -111,7 +111,7 @@ def test_several_runs_count_like_one_long_run():
 
 
 @pytest.mark.parametrize(
-    ("change", "cause"),
+    "change, cause",
     [
         ({"states": np.zeros((3, 50))}, r"expected shape \(2, any\)"),
         ({"states": recorded(20)[0], "inputs": recorded(20)[1]}, "at least 40 steps"),
@@ -430,7 +430,7 @@ def test_an_input_that_starts_late_is_waited_for():
 
 @pytest.mark.parametrize("intervals", [independent_intervals, sequential_intervals])
 @pytest.mark.parametrize(
-    ("regressors", "targets", "cause"),
+    "regressors, targets, cause",
     [
         (np.ones((30, 2)), np.arange(30.0), "do not tell"),
         (

@@ -111,15 +111,15 @@ def test_names_that_do_not_enter_the_jacobian_may_be_left_out():
     box = pc.jacobian_polytope(vehicle(), VEHICLE_REGION, splits=4)
     assert box.low[0, 1] == pytest.approx(math.cos(0.3), abs=0.05)
     assert box.low[0, 0] == box.high[0, 0] == 1.0
+    slow = ct.nlsys(
+        lambda t, x, u, p: [x[0] * x[1], x[1]],
+        None,
+        states=["offset", "heading"],
+        inputs=["steer"],
+        outputs=["offset", "heading"],
+        dt=0.1,
+    )
     with pytest.raises(ValueError, match="bound .*heading"):
-        slow = ct.nlsys(
-            lambda t, x, u, p: [x[0] * x[1], x[1]],
-            None,
-            states=["offset", "heading"],
-            inputs=["steer"],
-            outputs=["offset", "heading"],
-            dt=0.1,
-        )
         pc.jacobian_polytope(slow, {"steer": (0, 1)})
 
 
@@ -130,7 +130,7 @@ def bounded(low, high, **options):
     labels = dict(states=names, inputs=["u"], outputs=["y"])
     sys = ct.nlsys(lambda t, x, u, p: x, lambda t, x, u, p: x[:1], dt=1, **labels)
     fixed = {"B": (0, 0), "C": (np.eye(1, n), np.eye(1, n)), "D": (0, 0)}
-    region = {name: (-1, 1) for name in names}
+    region = dict.fromkeys(names, (-1, 1))
     return pc.jacobian_polytope(
         sys, region, bounds={"A": (low, high), **fixed}, **options
     )
@@ -155,7 +155,8 @@ def test_few_vertices_still_hold_the_whole_box(allowed):
         assert polytope.contains(plant(np.where(draw, low, high)))
     # not much larger than the box itself
     first = [vertex.A[0, 0] for vertex in polytope.vertices]
-    assert len(first) <= allowed and np.ptp(first) <= widths[0, 0] * 1.02
+    assert len(first) <= allowed
+    assert np.ptp(first) <= widths[0, 0] * 1.02
     for corner, step in ((low, -0.05), (high, 0.05)):
         outside = corner.copy()
         outside[0, 0] += step
@@ -306,7 +307,8 @@ def test_plants_of_other_parameters_are_other_plants():
 def test_the_polytope_pickles(tank_box):
     assert "over h1 7.6..18.5 cm, h2" in repr(tank_box)
     again = pickle.loads(pickle.dumps(tank_box))
-    assert again == tank_box and again.plant == tank_box.plant
+    assert again == tank_box
+    assert again.plant == tank_box.plant
     assert again.fingerprint == tank_box.fingerprint
 
 
@@ -411,7 +413,8 @@ def test_a_plant_with_constant_jacobians_is_hidden_as_a_linear_one(floor):
     linear = pc.design_output_noise(box.nominal, models=[box.nominal], **asked)
     assert noise.design.cost == pytest.approx(linear.design.cost, rel=1e-9)
     scope = noise.guarantee.scope
-    assert box.clause in scope.assumptions and scope.caveats
+    assert box.clause in scope.assumptions
+    assert scope.caveats
     # the worst of the differences of simulated runs spends what is promised, no more
     covariance = noise.design.noise.covariance
     z = np.linalg.solve(np.linalg.matrix_power(box.nominal.A, 3), [1.0, 0.0])

@@ -12,9 +12,10 @@ import pytest
 from gateway_cases import noise
 
 import privcontrol as pc
-from privcontrol.core import _progress, _store
-from privcontrol.core.guarantee import EXACTLY, released
 from privcontrol.designs import design, region_design
+from privcontrol.numerics import progress as _progress
+from privcontrol.privacy import store
+from privcontrol.privacy.guarantee import EXACTLY, released
 
 GUST = pc.DisturbanceAdjacency({"velocity": 0.3})
 PACKAGE = Path(pc.__file__).parent
@@ -84,9 +85,12 @@ def test_a_bar_tells_what_is_left_from_the_pieces_that_are_done(
     monkeypatch.setattr(_progress, "monotonic", clock)
     monkeypatch.setattr("tqdm.std.time", lambda: 10.0 * next(ticks))
     monkeypatch.setattr(_progress, "_PERIOD", 0.001)
-    with _progress.timed_bar(True, "design"):
-        with _progress.piece(1, 2), _progress.piece(inner, 2):
-            assert looked.wait(10)
+    with (
+        _progress.timed_bar(True, "design"),
+        _progress.piece(1, 2),
+        _progress.piece(inner, 2),
+    ):
+        assert looked.wait(10)
     assert f"{share}%" in capsys.readouterr().err
     with _progress.piece(1, 2):  # no bar is left that could be told
         pass
@@ -103,7 +107,9 @@ def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
     plant = cases.random_plant(0, outputs=1)
     start = pc.StateAdjacency({"s0": 1.0}, times=0)
     designed(start, plant=plant, floor="auto", models=[plant])
-    assert told[0] == 0 and told == sorted(told) and 0.4 < told[-1] < 2
+    assert told[0] == 0
+    assert told == sorted(told)
+    assert 0.4 < told[-1] < 2
 
 
 # -- interruptions -----------------------------------------------------------------------
@@ -164,11 +170,12 @@ def test_an_interrupted_design_file_is_the_old_one_or_the_new_one(tmp_path):
     old, new = designed(), designed(floor=1.0)
     old.save(path)
     lines = 0
-    for _ in interruptions(lambda line: new.save(path), "core/_objects.py", every=7):
+    for _ in interruptions(lambda line: new.save(path), "numerics/saved.py", every=7):
         lines += 1
         assert list(tmp_path.iterdir()) == [path]
         assert pc.load(path) in (old, new)
-    assert lines > 20 and pc.load(path) == new
+    assert lines > 20
+    assert pc.load(path) == new
 
 
 @pytest.mark.parametrize("is_written", [False, True])
@@ -178,7 +185,7 @@ def test_an_interrupted_charge_is_not_made(is_written, tmp_path, monkeypatch):
     promise = released(noise("floored").guarantee, EXACTLY)
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1e3), path)
     ledger.charge(promise)
-    write = _store._write
+    write = store._write
 
     def interrupted(*entry):
         if is_written:
@@ -186,7 +193,7 @@ def test_an_interrupted_charge_is_not_made(is_written, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(_store, "_write", interrupted)
+        patched.setattr(store, "_write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ledger.charge(promise)
     assert list(tmp_path.iterdir()) == [path]
@@ -200,7 +207,7 @@ def test_an_interrupted_gateway_publishes_no_sample_twice(tmp_path):
     design_of_gust = noise("driven")
     published = []
     gateways = []
-    files = ("deploy/gateway.py", "core/_store.py")
+    files = ("deploy/gateway.py", "deploy/publisher.py", "privacy/store.py")
 
     def publish(line):
         path = tmp_path / f"gateway {line}"

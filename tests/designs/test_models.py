@@ -76,13 +76,10 @@ def test_a_design_for_models_meets_the_budget_under_each():
     for model in (vehicle(), *models):
         images = state_images(model, cases.POSITION, 100)
         truth = oracles.shift(covariance, images)
-        assert (
-            truth <= noise.guarantee.gdp * (1 + 1e-9) and noise.guarantee.gdp <= ALLOWED
-        )
-    assert (
-        noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6)
-        and noise.design.gap < 1e-6
-    )
+        assert truth <= noise.guarantee.gdp * (1 + 1e-9)
+        assert noise.guarantee.gdp <= ALLOWED
+    assert noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6)
+    assert noise.design.gap < 1e-6
     assert noise.design.cost > cases.vehicle_noise(floor=1.0).design.cost
     with pytest.raises(pc.PrivacyError, match="raise the floor"):
         cases.vehicle_noise(floor=1e-3, models=models)
@@ -133,10 +130,8 @@ def test_a_model_that_scales_its_output_needs_more_noise_of_the_same_space():
         2 * noise.guarantee.gdp, rel=1e-12
     )
     enlarged = cases.vehicle_noise(pc.StateAdjacency(1.0), models=[double])
-    assert (
-        enlarged.guarantee_for([double]).gdp == pytest.approx(ALLOWED, rel=1e-9)
-        and enlarged.guarantee.gdp <= ALLOWED
-    )
+    assert enlarged.guarantee_for([double]).gdp == pytest.approx(ALLOWED, rel=1e-9)
+    assert enlarged.guarantee.gdp <= ALLOWED
     assert enlarged.design.cost == pytest.approx(4 * noise.design.cost, rel=1e-9)
 
 

@@ -81,7 +81,8 @@ def test_noise_system_driven_by_eta_makes_the_samples():
         noise.sample(rng=3)[:, 0],
         atol=1e-12 * np.abs(response.outputs).max(),
     )
-    assert system.output_labels == ["gamma[0]", "gamma[1]"] and system.dt == MIMO.dt
+    assert system.output_labels == ["gamma[0]", "gamma[1]"]
+    assert system.dt == MIMO.dt
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
@@ -98,7 +99,8 @@ def test_the_gate_adds_the_noise_to_the_measurement(family):
     np.testing.assert_allclose(
         published, y + noise.sample(rng=3)[:, 0], atol=1e-12 * np.abs(published).max()
     )
-    assert gate.input_labels[:2] == MIMO.output_labels and gate.output_labels == [
+    assert gate.input_labels[:2] == MIMO.output_labels
+    assert gate.output_labels == [
         "yhat[0]",
         "yhat[1]",
     ]

@@ -33,7 +33,9 @@ def test_it_goes_into_python_control(of):
     plant = of()
     assert isinstance(plant, ct.StateSpace)
     assert np.abs(ct.poles(plant)).max() < 1
-    assert plant.state_labels and plant.input_labels and plant.output_labels
+    assert plant.state_labels
+    assert plant.input_labels
+    assert plant.output_labels
 
 
 def test_the_nominal_plant_of_a_polytope_is_the_mean_unless_it_is_given():

@@ -20,8 +20,8 @@ from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol.core import AdaptiveReleases, AffineManifold, GaussianNoise
-from privcontrol.core._store import FileStore
-from privcontrol.core.guarantee import EXACTLY, released
+from privcontrol.privacy.guarantee import EXACTLY, released
+from privcontrol.privacy.store import FileStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
@@ -240,7 +240,8 @@ def test_a_handler_may_not_close_the_gateway_that_it_interrupts(monkeypatch):
         gateway.publish(0.0)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert refused and gateway.next_index == 1
+    assert refused
+    assert gateway.next_index == 1
     gateway.close()
 
 
@@ -274,7 +275,8 @@ def test_a_thread_that_outlives_the_main_one_gets_our_error(path):
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
     assert "the main thread has ended" in done.stdout
     pc.Gateway.resume(path).close()
 
@@ -360,7 +362,8 @@ def test_nothing_is_made_beside_a_journal(path, tmp_path):
     ledger.unlink()
     with pytest.raises(OSError, match="no journal of another file"):
         pc.PrivacyLedger(pc.PrivacyBudget(epsilon=0.2), ledger)
-    assert not path.exists() and not ledger.exists()
+    assert not path.exists()
+    assert not ledger.exists()
     journal.unlink()
     Gateway(noise("structured"), path=path).close()
 
@@ -394,9 +397,11 @@ def test_the_lock_survives_a_look_at_the_file(path):
 
 
 def test_a_gateway_that_is_open_here_is_not_said_to_be_elsewhere(path):
-    with Gateway(noise("structured"), path=path, block=4):
-        with pytest.raises(OSError, match="or in this one a second time: close it"):
-            pc.Gateway.resume(path)
+    with (
+        Gateway(noise("structured"), path=path, block=4),
+        pytest.raises(OSError, match="or in this one a second time: close it"),
+    ):
+        pc.Gateway.resume(path)
     pc.Gateway.resume(path).close()
 
 
@@ -414,7 +419,8 @@ def test_two_holders_cannot_publish_the_same_samples(path):
             except pc.PrivacyError as error:
                 assert "written by somebody else" in str(error)
                 refused += 1
-    assert refused and len(taken) == len(set(taken))
+    assert refused
+    assert len(taken) == len(set(taken))
     for gateway in (first, second):
         gateway.close()
 
@@ -519,7 +525,8 @@ def test_a_copy_in_use_beside_its_original_is_noticed_by_the_ledger(path, tmp_pa
                 taken.append(published_by(gateway))
             except pc.PrivacyError:
                 refused += 1
-    assert refused and len(taken) == len(set(taken))
+    assert refused
+    assert len(taken) == len(set(taken))
     for gateway in pair:
         gateway.close()
 
@@ -558,8 +565,8 @@ def test_a_gateway_notices_that_its_file_is_gone(path):
 
 @pytest.mark.slow
 def test_flipped_bits_are_never_believed():
-    """2,000 bits of the first two pages of both stores; the script flips all of them."""
-    assert flip_stores.run(1000, report=lambda line: None) == 0
+    """500 bits of the first two pages of both stores; the script flips all of them."""
+    assert flip_stores.run(250, report=lambda line: None) == 0
 
 
 # -- jumps ------------------------------------------------------------------------------
@@ -597,9 +604,9 @@ def test_jumps_over_noise_that_remembers_are_bounded():
     with pytest.raises(ValueError, match="in several jumps"):
         gateway.publish(0.0, index=10**6)
     started = time.process_time()
-    gateway.publish(0.0, index=50_000)
-    assert time.process_time() - started < 20.0
-    assert gateway.next_index == 50_001
+    gateway.publish(0.0, index=10_000)
+    assert time.process_time() - started < 4.0
+    assert gateway.next_index == 10_001
     gateway.close()
 
 
@@ -676,11 +683,13 @@ def test_saving_follows_no_planted_link(tmp_path):
     path = tmp_path / "noise.json"
     path.with_name(".noise.json.part").symlink_to(victim)
     noise("structured").save(path)
-    assert victim.read_text() == "untouched" and not path.is_symlink()
+    assert victim.read_text() == "untouched"
+    assert not path.is_symlink()
     path.unlink()
     path.symlink_to(victim)
     noise("structured").save(path)
-    assert victim.read_text() == "untouched" and not path.is_symlink()
+    assert victim.read_text() == "untouched"
+    assert not path.is_symlink()
 
 
 def test_concurrent_saves_leave_one_whole_file(tmp_path):

@@ -11,7 +11,7 @@ Y = pc.core.kappa_inverse(1.0, 1e-2)
 T = 8
 VEHICLE = pc.plants.vehicle()
 POSITION = pc.StateAdjacency({"position": 1.0})
-PUSH = pc.DisturbanceAdjacency(0.5, duration=2)
+PUSH = pc.DisturbanceAdjacency(0.5, duration=2, shape="level")
 RNG = np.random.default_rng(0)
 FULL = RNG.normal(size=(T, T + 3)) + 3 * np.eye(T, T + 3)
 

@@ -143,7 +143,7 @@ def test_an_own_factor_beside_a_floor_just_meets_the_budget():
 
 
 KEPT = pc.StateAdjacency(1.0, times=range(3))
-GUST = pc.DisturbanceAdjacency(1.0, duration=2)
+GUST = pc.DisturbanceAdjacency(1.0, duration=2, shape="level")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_the_effect_of_a_secret_is_the_largest_one_over_the_run():
         (pc.StateAdjacency({"position": 2.0}), 2.0),
         (pc.StateAdjacency({"velocity": 2.0}), 3.8),
         (pc.InitialStateAdjacency({"position": 3.0, "velocity": 20.0}), 38.12),
-        (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4), pushed),
+        (pc.DisturbanceAdjacency({"velocity": 1.0}, duration=4, shape="level"), pushed),
     ]
     for secret, size in effects:
         tiny = pc.PrivacyBudget(gdp=1e-6)  # the refusal says what the secret does
@@ -383,7 +383,8 @@ def messages(**options):
 
 def test_structured_noise_warns_that_it_holds_for_the_exact_model_only():
     (text,) = messages()
-    assert 'models="exact"' in text and "floor" in text
+    assert 'models="exact"' in text
+    assert "floor" in text
     assert not messages(models="exact")
     assert not messages(floor=1.0)
     assert not messages(family="iid-gaussian")
@@ -496,6 +497,7 @@ def test_the_standard_deviation_is_the_largest_over_the_run(options):
 def test_the_plot_shows_each_output():
     noise = design(cases.random_plant(1, states=2), pc.InitialStateAdjacency(1.0))
     shown = noise.plot(samples=3)
-    assert shown.axes.shape == (2, 1) and len(shown.lines[0, 0]) == 3
+    assert shown.axes.shape == (2, 1)
+    assert len(shown.lines[0, 0]) == 3
     with pytest.raises(ValueError, match="expected 2 x 1 axes"):
         noise.plot(ax=shown.axes[:1])

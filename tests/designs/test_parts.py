@@ -83,9 +83,8 @@ def test_its_signal_is_the_sum_of_its_responses_and_its_white_entries(part):
 def test_its_stream_is_its_signal_in_pieces(part):
     first, fresh = drawn(part)
     going_on = part.stream(first[0])
-    pieces = []
-    for samples in (slice(0, 3), slice(3, 4), slice(4, HORIZON)):
-        pieces.append(going_on(fresh[0, samples]))
+    windows = (slice(0, 3), slice(3, 4), slice(4, HORIZON))
+    pieces = [going_on(fresh[0, samples]) for samples in windows]
     expected = part.signal(first, fresh)[0]
     np.testing.assert_allclose(np.vstack(pieces), expected, atol=1e-12)
 
@@ -108,7 +107,9 @@ def test_it_scales(part):
 
 def test_it_is_a_value_that_cannot_be_changed(part):
     again = pickle.loads(pickle.dumps(part))
-    assert part == again and hash(part) == hash(again) and part != part.scaled(2.0)
+    assert part == again
+    assert hash(part) == hash(again)
+    assert part != part.scaled(2.0)
     assert len({*parts(), part}) == len(SECRETS)
     (name,) = {"factor", "sizes", "root", "scale", "shaping"} & set(vars(part))
     array = part.shaping.A if name == "shaping" else getattr(part, name)
@@ -120,7 +121,8 @@ def test_it_is_a_value_that_cannot_be_changed(part):
 
 def test_noise_is_equal_to_noise_of_the_same_design():
     noise, again = cases.vehicle_noise(), cases.vehicle_noise()
-    assert noise == again and hash(noise) == hash(again)
+    assert noise == again
+    assert hash(noise) == hash(again)
     assert noise == pickle.loads(pickle.dumps(noise))
     assert noise != cases.vehicle_noise(horizon=99)
     parts = tuple(x.scaled(2.0) for x in noise.parts)

@@ -20,7 +20,7 @@ from privcontrol.noise import _varying
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
 
-PROGRESS = "privcontrol.core._progress.PATIENCE"
+PROGRESS = "privcontrol.numerics.progress.PATIENCE"
 
 
 def designed(horizon):
@@ -55,7 +55,7 @@ GUST = pc.DisturbanceAdjacency(0.1)
 STILL = pc.StateAdjacency({"position": 1.0}, times=0)
 BOX = pc.PlantBox(pc.plants.vehicle(), A=[[1e-3, 1e-3], [0, 1e-3]])
 FADING = ct.ss(0.8713, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
-LASTING = pc.DisturbanceAdjacency(0.1, duration=3)
+LASTING = pc.DisturbanceAdjacency(0.1, duration=3, shape="level")
 BOTH = pc.StateAdjacency(1.0)
 OTHER = ct.ss(0.8, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
 VARYING = pc.PlantPolytope([FADING, OTHER])
@@ -91,7 +91,8 @@ def test_the_share_of_a_long_design_grows_and_almost_reaches_the_end(
 ):
     shares = shares_of(pc.design_output_noise, plant, asked, monkeypatch)
     steps = np.diff(shares)
-    assert (steps >= 0).all() and steps.max() <= 0.5
+    assert (steps >= 0).all()
+    assert steps.max() <= 0.5
     assert 0.5 <= shares[-1] <= 1
     assert len(set(shares)) >= 3  # inside one call of a solver only time passes
 
@@ -109,7 +110,7 @@ def test_the_bar_of_a_design_that_ends_early_is_full_at_its_end(monkeypatch):
             super().update(count + 1)
 
     monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    monkeypatch.setattr("privcontrol.core._progress._PERIOD", 1e-3)
+    monkeypatch.setattr("privcontrol.numerics.progress._PERIOD", 1e-3)
     asked = dict(adjacency=STILL, horizon=20, models=BOX, floor=0.3, budget=BUDGET)
     pc.design_output_noise(pc.plants.vehicle(), progress=True, **asked)
     done, total = bars[0]
@@ -153,7 +154,7 @@ def shares_of(design, plant, asked, monkeypatch):
         shares.append(done[0])
         return SimpleNamespace(start=start, length=length, done=done)
 
-    monkeypatch.setattr("privcontrol.core._progress._Stretch", stretch)
+    monkeypatch.setattr("privcontrol.numerics.progress._Stretch", stretch)
     plant = plant or pc.plants.vehicle()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pc.PrivacyWarning)
@@ -176,7 +177,7 @@ def test_a_short_design_says_nothing(monkeypatch):
 def test_a_design_beyond_the_memory_says_what_it_needs_before_it_starts(
     family, monkeypatch
 ):
-    monkeypatch.setattr("privcontrol.core._linalg._free_bytes", lambda: 1e6)
+    monkeypatch.setattr("privcontrol.numerics.checks._free_bytes", lambda: 1e6)
     asked = dict(horizon=400, budget=BUDGET, family=family)
     secret = pc.DisturbanceAdjacency(0.1)
     with pytest.raises(MemoryError, match=r"needs about 0\.0\d+ GB .* 0\.001 GB"):
@@ -196,7 +197,7 @@ def test_a_design_beyond_the_memory_says_what_it_needs_before_it_starts(
     ],
 )
 def test_no_design_begins_what_the_memory_does_not_hold(asked, needs, monkeypatch):
-    monkeypatch.setattr("privcontrol.core._linalg._free_bytes", lambda: 1e7)
+    monkeypatch.setattr("privcontrol.numerics.checks._free_bytes", lambda: 1e7)
     plant = pc.plants.vehicle()
     start = time.process_time()
     with pytest.raises(

@@ -19,7 +19,8 @@ def test_a_polytope_holds_its_vertices_and_their_mean():
     polytope = pc.PlantPolytope([room(0.8), room(0.9)])
     assert [float(plant.A[0, 0]) for plant in polytope.vertices] == [0.8, 0.9]
     assert polytope.nominal.A[0, 0] == pytest.approx(0.85)
-    assert polytope.varying and not polytope.assumptions
+    assert polytope.varying
+    assert not polytope.assumptions
     assert repr(polytope) == "PlantPolytope(2 vertices, varying)"
     assert pickle.loads(pickle.dumps(polytope)) == polytope
     chosen = pc.PlantPolytope([room(0.8), room(0.9)], nominal=room(0.82))

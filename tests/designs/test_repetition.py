@@ -4,6 +4,8 @@ import copy
 import itertools
 import json
 import pickle
+import runpy
+from pathlib import Path
 
 import control as ct
 import numpy as np
@@ -16,22 +18,9 @@ from privcontrol.core import PrivacyGuarantee
 from privcontrol.noise._patterns import largest_pattern
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "two_offices.py"
 #: Samples in which README's rooms forget a person to 1e-13.
 FORGOTTEN = 1500
-
-
-def offices():
-    """README's two offices, sampled every quarter of an hour."""
-    room, door = [[-3.1, 2.7], [0.18, -0.19]], [[0.5, 0], [0, 0]]
-    return ct.ss(
-        np.kron(np.eye(2), room) - np.kron([[1, -1], [-1, 1]], door),
-        np.kron(np.eye(2), [[1.7, 0.17], [0, 0]]),
-        [[1, 0, 0, 0], [0, 0, 1, 0]],
-        0,
-        states=["east", "east walls", "west", "west walls"],
-        inputs=["heat east", "people east", "heat west", "people west"],
-        outputs=["T east", "T west"],
-    ).sample(0.25)
 
 
 PEOPLE = {"people east": 1.0, "people west": 1.0}
@@ -53,18 +42,14 @@ def designed(plant, secret, horizon=np.inf, **options):
 
 
 @pytest.fixture(scope="module")
-def readme():
-    plant = offices()
-    lqg = {
-        "Q": np.diag([1, 0, 1, 0]),
-        "R": 0.02,
-        "QN": np.diag([1, 0.01, 1, 0.01]) / 100,
-        "RN": 0.01,
-        "controls": ["heat east", "heat west"],
-    }
-    public = pc.private_lqg(plant, **lqg)
-    secret = pc.DisturbanceAdjacency(PEOPLE, duration=12)
-    return designed(plant, secret, weight=public)
+def readme(tmp_path_factory):
+    """Noise for one level in README's offices, whose script is the shipped example."""
+    folder = tmp_path_factory.mktemp("figure")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        script = runpy.run_path(str(EXAMPLE))
+    secret = pc.DisturbanceAdjacency(PEOPLE, duration=12, shape="level")
+    return designed(script["offices"], secret, weight=script["public"])
 
 
 def impulse(system, samples):
@@ -222,7 +207,8 @@ def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
     readme.save(tmp_path / "noise.json")
     copies.append(pc.load(tmp_path / "noise.json").guarantee)
     for other in copies:
-        assert other == g and str(other) == str(g)
+        assert other == g
+        assert str(other) == str(g)
         assert other.repeated(20, separation=96).gdp == far
         assert other.any_shape().gdp == g.any_shape().gdp
     assert "undone" not in (tmp_path / "noise.json").read_text()
@@ -263,7 +249,9 @@ def test_other_secrets_are_released_and_not_repeated():
 
 
 def test_a_design_for_several_changes_goes_on_from_them():
-    secret = pc.DisturbanceAdjacency({"w": 1.0}, events=5, separation=24, duration=3)
+    secret = pc.DisturbanceAdjacency(
+        {"w": 1.0}, events=5, separation=24, duration=3, shape="level"
+    )
     noise = designed(lag(0.9), secret)
     g = noise.guarantee
     assert g.repeated(5, separation=24).gdp == g.gdp
@@ -273,7 +261,9 @@ def test_a_design_for_several_changes_goes_on_from_them():
     assert g.repeated(5).gdp == pytest.approx(5 * g.gdp, rel=1e-12)
     text = str(g).splitlines()[3]
     assert "repetition (10, 35, 100 changes 24 apart" in text
-    one = designed(lag(0.9), pc.DisturbanceAdjacency({"w": 1.0}, duration=3))
+    one = designed(
+        lag(0.9), pc.DisturbanceAdjacency({"w": 1.0}, duration=3, shape="level")
+    )
     # a design for several changes is never dearer than one change's, scaled to them
     growth = one.guarantee.repeated(5, separation=24).gdp / one.guarantee.gdp
     assert noise.std <= one.std * growth * 1.011
@@ -330,7 +320,8 @@ def test_a_change_of_any_shape_shows_as_its_worst_pattern_of_signs(readme):
     )
     assert found.worst.shape == (12,)
     back = PrivacyGuarantee.from_dict(found.to_dict())
-    assert back == found and np.array_equal(back.worst, found.worst)
+    assert back == found
+    assert np.array_equal(back.worst, found.worst)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 10])
@@ -373,7 +364,7 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
 ):
     """By brute force over all starts, lengths, signs of two changes, and by chains of more."""
     plant, horizon = lag(0.9), 16
-    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=3)
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=3, shape="level")
     noise = designed(plant, secret, horizon=horizon, floor=0.3)
     g = noise.guarantee
     bound = g.repeated(count, separation=apart).gdp
@@ -412,13 +403,15 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     assert worst <= shape.gdp <= worst * (1 + 1e-6)
     back = PrivacyGuarantee.from_dict(json.loads(json.dumps(g.to_dict())))
     assert back.repeated(count, separation=apart).gdp == bound
-    assert back.any_shape().gdp == shape.gdp and len(json.dumps(g.to_dict())) < 6000
+    assert back.any_shape().gdp == shape.gdp
+    assert len(json.dumps(g.to_dict())) < 6000
     noise.save(tmp_path / "noise.json")
     again = pc.load(tmp_path / "noise.json").guarantee
     assert again.repeated(count, separation=apart).gdp == pytest.approx(bound, rel=1e-9)
     # room for six changes one after the other, and for one at eight durations
     assert "repetition (2 changes 3 apart: found in up to" in str(g)
-    assert "5:" in g.explain() and "20:" not in g.explain()
+    assert "5:" in g.explain()
+    assert "20:" not in g.explain()
 
 
 @pytest.mark.parametrize("family, is_known", [("gaussian", True), ("laplace", False)])

@@ -170,7 +170,8 @@ def test_a_laplace_ball_in_a_list_is_called_a_ball():
 
 def test_a_lone_ball_has_structured_noise():
     noise = cases.vehicle_noise(pc.InitialStateAdjacency(1.0))
-    assert noise.factor is not None and "A and C exact" in noise.guarantee.sentence
+    assert noise.factor is not None
+    assert "A and C exact" in noise.guarantee.sentence
 
 
 @pytest.mark.parametrize(

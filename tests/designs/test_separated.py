@@ -245,7 +245,11 @@ def test_no_placement_exceeds_the_claim_over_a_horizon(seed):
     plant = random_plant(rng, inputs=1 + seed % 2, outputs=1)
     options = ({}, {"floor": 0.5}, {"family": "iid-gaussian"})[seed % 3]
     secret = pc.DisturbanceAdjacency(
-        1.0, duration=1 + seed % 4, events=4, separation=int(rng.integers(1, 9))
+        1.0,
+        duration=1 + seed % 4,
+        shape="level",
+        events=4,
+        separation=int(rng.integers(1, 9)),
     )
     noise = designed(plant, secret, horizon=20, **options)
     worst = max(horizon_shifts(noise, plant, secret, rng))
@@ -279,7 +283,11 @@ def test_only_as_many_events_count_as_the_horizon_has_room_for():
 
 
 def test_one_event_and_no_distance_are_what_they_were():
-    for options in ({"duration": 3}, {"events": 3}, {"profiles": [[1.0, -1.0]]}):
+    for options in (
+        {"duration": 3, "shape": "level"},
+        {"events": 3},
+        {"profiles": [[1.0, -1.0]]},
+    ):
         before = designed(lag(0.9), pc.DisturbanceAdjacency(1.0, **options))
         same = designed(lag(0.9), pc.DisturbanceAdjacency(1.0, **options, separation=0))
         assert (same.std == before.std).all()
@@ -308,8 +316,10 @@ def test_the_distance_is_kept_across_signals():
 
 
 def test_many_shapes_count_as_if_nothing_were_known_of_the_distance():
-    lasting = pc.DisturbanceAdjacency(1.0, duration=250, events=3, separation=300)
-    alone = pc.DisturbanceAdjacency(1.0, duration=250)
+    lasting = pc.DisturbanceAdjacency(
+        1.0, duration=250, shape="level", events=3, separation=300
+    )
+    alone = pc.DisturbanceAdjacency(1.0, duration=250, shape="level")
     white = dict(family="iid-gaussian")
     sizes = [designed(lag(0.5), secret, **white).std for secret in (lasting, alone)]
     assert sizes[0] == pytest.approx(3 * sizes[1], rel=1e-9)
@@ -338,9 +348,9 @@ def test_no_noise_for_events_is_cheaper_than_the_bound(through, separation, floo
     secret = pc.DisturbanceAdjacency(1.0, events=2, separation=separation)
     noise = designed(plant, secret, horizon=steps, floor=floor)
     (left,) = pulses(impulse_of(plant, steps), [[1.0]]).transpose(2, 0, 1)[:, :, 0:1]
-    changes = []
-    for start in range(steps):
-        changes.append(np.append(np.zeros(start), left[: steps - start, 0]))
+    changes = [
+        np.append(np.zeros(start), left[: steps - start, 0]) for start in range(steps)
+    ]
     sums = list(changes)
     for one, other in itertools.combinations(range(steps), 2):
         if other - one >= separation:
@@ -366,7 +376,9 @@ def test_several_changes_are_not_a_list_of_moves():
 
 
 def test_the_text_says_how_often_and_how_far_apart():
-    secret = pc.DisturbanceAdjacency({"w": 1.0}, events=7, separation=96, duration=4)
+    secret = pc.DisturbanceAdjacency(
+        {"w": 1.0}, events=7, separation=96, duration=4, shape="level"
+    )
     assert secret.statement == (
         "7 changes per run, starts >= 96 samples apart: w, a level within 1 each, kept "
         "for 1 to 4 samples"
@@ -395,7 +407,7 @@ def test_a_distance_that_means_nothing_is_refused(options, message):
 def test_rides_on_a_bus_take_the_noise_of_the_study(stops, correlated, white):
     bus = ct.ss(0, 0, 0, 1, 1)
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
-    ride = pc.DisturbanceAdjacency(1.0, duration=stops)
+    ride = pc.DisturbanceAdjacency(1.0, duration=stops, shape="level")
     request = {"horizon": np.inf, "budget": budget, "adjacency": ride}
     noise = pc.design_output_noise(bus, **request)
     assert noise.std == pytest.approx(correlated, abs=0.005)
@@ -409,14 +421,18 @@ def test_rides_on_a_bus_take_the_noise_of_the_study(stops, correlated, white):
 @pytest.mark.parametrize("options", [{}, {"floor": 0.2}])
 def test_a_horizon_costs_hardly_more_than_none(options):
     """The best shape for single changes alone would cost 1.4 times as much, and more."""
-    secret = pc.DisturbanceAdjacency(1.0, duration=4, events=7, separation=12)
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=4, shape="level", events=7, separation=12
+    )
     endless = designed(lag(0.9), secret)
     noise = designed(lag(0.9), secret, horizon=100, **options)
     assert noise.design.cost <= 1.2 * 100 * endless.std[0] ** 2
 
 
 def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
-    secret = pc.DisturbanceAdjacency(1.0, duration=12, events=5, separation=20)
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=12, shape="level", events=5, separation=20
+    )
     one = designed(lag(0.9), secret, order=1)
     for options in ({}, {"order": 8}):
         noise = designed(lag(0.9), secret, **options)
@@ -428,6 +444,8 @@ def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
 def test_events_beside_a_floor_that_doubles_do_not_carry_are_refused(T, floor):
     """Scales went on to where their squares are no doubles."""
     plant = ct.ss(0.5, 1, [[1e8], [1e-2], [-3e8]], [[1e7], [1.0], [1e2]], 1)
-    secret = pc.DisturbanceAdjacency(3e8, events=2, separation=1, duration=2)
+    secret = pc.DisturbanceAdjacency(
+        3e8, events=2, separation=1, duration=2, shape="level"
+    )
     with pytest.raises(pc.UncertifiableError):
         designed(plant, secret, T, floor=floor)

@@ -8,12 +8,14 @@ import pytest
 import privcontrol as pc
 
 GAINS = np.array([[1.0, 0.5], [0.0, 1.0]])
-STAY = pc.DisturbanceAdjacency({"load": 1.0}, duration=3)
+STAY = pc.DisturbanceAdjacency({"load": 1.0}, duration=3, shape="level")
 SECRETS = {
     "pulse": pc.DisturbanceAdjacency(1.0),
     "stay": STAY,
     "energy": pc.DisturbanceAdjacency(1.0, norm="l2"),
-    "events": pc.DisturbanceAdjacency(1.0, duration=2, events=2, separation=3),
+    "events": pc.DisturbanceAdjacency(
+        1.0, duration=2, shape="level", events=2, separation=3
+    ),
 }
 
 

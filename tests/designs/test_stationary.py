@@ -22,7 +22,7 @@ ROOM = ct.ss(
     inputs=["people"],
     outputs=["temperature"],
 )
-PEOPLE = pc.DisturbanceAdjacency({"people": 0.3}, duration=4)
+PEOPLE = pc.DisturbanceAdjacency({"people": 0.3}, duration=4, shape="level")
 
 
 def design(sys=ROOM, adjacency=PEOPLE, **options):
@@ -235,7 +235,9 @@ def test_the_plot_has_a_curve_for_noise_secret_and_loop(noise):
 
 def test_the_plot_draws_a_stay_at_its_full_length():
     """At frequency zero a change of twelve samples is twelve times one of a single sample."""
-    secret = pc.DisturbanceAdjacency({ROOM.input_labels[0]: 0.3}, duration=12)
+    secret = pc.DisturbanceAdjacency(
+        {ROOM.input_labels[0]: 0.3}, duration=12, shape="level"
+    )
     stay = pc.design_output_noise(
         ROOM, horizon=np.inf, budget=BUDGET, adjacency=secret, models="exact"
     )
@@ -306,11 +308,12 @@ def test_long_runs_get_noise_of_low_order_within_the_gap():
     asked = {
         "horizon": 400,
         "budget": BUDGET,
-        "adjacency": pc.DisturbanceAdjacency(1.0, duration=2),
+        "adjacency": pc.DisturbanceAdjacency(1.0, duration=2, shape="level"),
     }
     low = pc.design_output_noise(lag, **asked, gap=0.02)
     dense = pc.design_output_noise(lag, **asked, gap=1e-9)
-    assert "filtered" in repr(low) and "correlated" in repr(dense)
+    assert "filtered" in repr(low)
+    assert "correlated" in repr(dense)
     assert low.design.lower_bound <= dense.design.cost * (1 + 1e-9)
     assert dense.design.cost <= low.design.cost <= 1.02 * dense.design.cost
     root = low.responses.reshape(400, -1)
@@ -390,7 +393,7 @@ def test_finite_designs_point_to_noise_without_a_horizon():
 
 
 @pytest.mark.parametrize(
-    ("floor", "claimed"), [(1.0, 0.5), (10.0, 0.229416), (40.0, 0.0573539)]
+    "floor, claimed", [(1.0, 0.5), (10.0, 0.229416), (40.0, 0.0573539)]
 )
 def test_a_floor_counts_towards_the_budget(floor, claimed):
     """It was added on top: a floor of 10, which is enough alone, came with noise of .5."""
@@ -464,7 +467,8 @@ def test_a_claim_without_a_horizon_is_exact_if_late_changes_attain_it(secret, ex
     """A state at the start was said to attain what 200 samples show 5 % less of."""
     T = 200
     noise = design(adjacency=secret)
-    covariance = [[noise.covariance(t, s).item() for s in range(T)] for t in range(T)]
+    responses = noise.over(T).responses.reshape(T, -1)
+    covariance = responses @ responses.T
     free = [ROOM.C @ np.linalg.matrix_power(ROOM.A, t) for t in range(T)]
     change = np.array(free)[:, 0, 0]
     if exact:  # people who come half way

@@ -207,7 +207,7 @@ def test_the_design_is_that_of_the_dense_problem_in_mid_run(norm):
 
 
 def test_a_lasting_change_is_hidden_at_every_length():
-    noise = design(lag(0.9), pc.DisturbanceAdjacency(1.0, duration=6))
+    noise = design(lag(0.9), pc.DisturbanceAdjacency(1.0, duration=6, shape="level"))
     lengths = [np.ones(length) for length in range(1, 7)]
     shifts = shifts_of(noise.output, lag(0.9), 400, *lengths)
     assert shifts.max() == pytest.approx(noise.shift, rel=1e-9)
@@ -218,7 +218,7 @@ def test_the_longest_pulse_alone_leaves_shorter_ones_bare():
     longest = design(lag(0.9), pc.DisturbanceAdjacency(1.0, profiles=[np.ones(20)]))
     shorter = shifts_of(longest.output, lag(0.9), 400, np.ones(10))
     assert shorter.max() > 1.1 * longest.shift
-    lasting = design(lag(0.9), pc.DisturbanceAdjacency(1.0, duration=20))
+    lasting = design(lag(0.9), pc.DisturbanceAdjacency(1.0, duration=20, shape="level"))
     assert lasting.cost > longest.cost
 
 
@@ -268,7 +268,7 @@ def test_an_initial_state_is_hidden_in_its_ball(norm):
 
 def test_a_list_of_secrets_hides_each_of_them():
     parts = [
-        pc.DisturbanceAdjacency(0.5, duration=3),
+        pc.DisturbanceAdjacency(0.5, duration=3, shape="level"),
         pc.InitialStateAdjacency(1.0),
     ]
     both = design(lag(0.9), parts)
@@ -351,7 +351,7 @@ def test_modes_that_the_secret_does_not_reach_may_be_anything():
 def test_a_long_run_costs_at_least_its_bound(duration, share):
     """Against the least ellipsoid around all changes of the run, by dense updates."""
     samples = 150
-    secret = pc.DisturbanceAdjacency(1.0, duration=duration)
+    secret = pc.DisturbanceAdjacency(1.0, duration=duration, shape="level")
     asked = dict(horizon=samples, budget=BUDGET, adjacency=secret)
     low = pc.design_output_noise(lag(0.9), gap=0.02, **asked)
     assert "filtered" in repr(low)

@@ -467,6 +467,13 @@ def loop_doors() -> Iterator[Door]:
     yield _of(loop, "with_noise", noise)
     yield _of(loop, "noise_weight", T)
     yield _public("LoopCost", 1.0, 1.0, 1.0)
+    yield _public(
+        "options",
+        sys,
+        horizon=T,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"a": 1.0}),
+    )
     yield _public("horizon_growth", sys, pc.StateAdjacency({"a": 1.0}), [2, 4])
     yield _public(
         "tradeoff",

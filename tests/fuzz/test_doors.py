@@ -145,6 +145,33 @@ FOUND = {
         lambda: pc.Gateway(designed(), grid=0.1).publish_frame(set()),
         "frame: expected a pandas.DataFrame",
     ),
+    "digits of an entry's label": (
+        lambda: pc.AffineManifold([[1.0, -1.0]], labels=["a", HUGE]),
+        "labels: expected names, got a huge int",
+    ),
+    "a floor that leaves double precision": (
+        lambda: designed(floor=1e308),
+        "floor: expected sizes up to",
+    ),
+    "a gap below rounding": (lambda: designed(gap=5e-324), "gap: expected at least"),
+    "a class as a controller": (
+        lambda: pc.private_lqg(PLANT, 1, 1, 1, 1, designed()).simulate(
+            controller=int, rng=0
+        ),
+        "controller: expected a function",
+    ),
+    "a family of noise that is an array": (
+        lambda: replace(designed(), family=np.eye(3)),
+        "family: expected a str",
+    ),
+    "a promise that is an array": (
+        lambda: replace(designed(), promised=(np.zeros(0), None)),
+        "promised: expected none",
+    ),
+    "an epsilon that leaves double precision": (
+        lambda: core.truncated_radius(5e-324, 1e-2, 1),
+        "epsilon: expected 0, or",
+    ),
     "weights that leave double precision": (
         lambda: pc.design_output_noise(
             ct.ss(0.5, 1.0, 1.0, 0, 1.0),
@@ -162,7 +189,7 @@ FOUND = {
 @pytest.mark.parametrize("case", FOUND)
 def test_what_fuzzing_found_meets_an_error_of_the_library(case):
     call, said = FOUND[case]
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its origin and words follow
         call()
     assert raised_here(caught.value), caught.value
     assert said in str(caught.value)

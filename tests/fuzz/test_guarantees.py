@@ -18,7 +18,7 @@ from privcontrol.core import (
     PrivacyLedger,
     UncertifiableError,
 )
-from privcontrol.core.loss import PrivacyLoss, composed
+from privcontrol.privacy.loss import PrivacyLoss, composed
 
 ADJACENCY = DirectionAdjacency([[1.0]])
 MANY = 2000

@@ -132,6 +132,5 @@ def test_the_radii_of_an_adjacency_do_not_change_behind_a_guarantee():
     ):
         with pytest.raises(TypeError, match="make another adjacency"):
             change(adjacency.radius)
-    assert pickle.loads(pickle.dumps(adjacency)) == adjacency and adjacency.to_dict()[
-        "radius"
-    ] == {"position": 1.0}
+    assert pickle.loads(pickle.dumps(adjacency)) == adjacency
+    assert adjacency.to_dict()["radius"] == {"position": 1.0}

@@ -78,7 +78,8 @@ def test_sensitivity_and_shift_do_not_vanish_or_overflow(size):
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
 def test_moves_and_data_off_the_manifold_are_refused_at_any_size(size):
     manifold = pc.AffineManifold([[1.0, 1.0]])
-    assert manifold.contains([size, -size]) and not manifold.contains([size, size])
+    assert manifold.contains([size, -size])
+    assert not manifold.contains([size, size])
     with pytest.raises(ValueError, match="not a move along the manifold"):
         pc.LinearQuery(np.eye(2), manifold).sensitivity(
             pc.DirectionAdjacency([[size], [size]])
@@ -102,7 +103,8 @@ def test_cancellation_in_a_query_is_never_on_the_unsafe_side():
                 .guarantee(pc.DirectionAdjacency(move))
                 .gdp
             )
-            assert truth <= found <= truth + 1e-13 and truth <= shift <= truth + 1e-13
+            assert truth <= found <= truth + 1e-13
+            assert truth <= shift <= truth + 1e-13
 
 
 def test_given_directions_are_taken_as_they_are_given():
@@ -413,7 +415,8 @@ def test_entries_of_an_array_are_protected_like_those_of_a_list():
     query = pc.LinearQuery(np.eye(3), pc.AffineManifold([[1.0, 1.0, 1.0]]))
     listed = pc.ManifoldAdjacency(1.0, entries=[0, 1])
     counted = pc.ManifoldAdjacency(1.0, entries=np.array([0, 1]))
-    assert counted == listed and hash(counted) == hash(listed)
+    assert counted == listed
+    assert hash(counted) == hash(listed)
     assert pc.design_gaussian(query, counted, BUDGET).guarantee.to_dict()
 
 
@@ -459,7 +462,8 @@ def test_a_constraint_in_small_units_is_a_constraint(unit):
     """A second constraint in units far below the first was met by any point, and by none."""
     D = np.array([[1.0, 1.0, 0.0], [0.0, unit, -unit]])
     manifold = pc.AffineManifold(D, [0.0, 3.0 * unit])
-    assert manifold.contains(manifold.origin) and manifold.contains([1.0, -1.0, 2.0])
+    assert manifold.contains(manifold.origin)
+    assert manifold.contains([1.0, -1.0, 2.0])
     assert not manifold.contains([1.0, -1.0, 5.0])
     assert not manifold.contains([1.0, 1.0, 4.0])
     with pytest.raises(ValueError, match="contradict"):

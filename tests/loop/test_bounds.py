@@ -41,9 +41,7 @@ def test_epochs_of_a_growth_take_the_reflection_principle_each():
     epoch may not take the tail of its end alone.
     """
     growing = [read(np.array([[value]])) for value in np.geomspace(2, 32, 2001)]
-    found = dict(
-        (round(tails / 2), growth) for growth, tails in moments._epochs(growing)
-    )
+    found = {round(tails / 2): growth for growth, tails in moments._epochs(growing)}
     assert sorted(found) == list(range(1, 13))
     for count, growth in found.items():
         assert growth == pytest.approx(16 ** (1 / count), rel=3e-3)

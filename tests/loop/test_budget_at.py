@@ -92,7 +92,8 @@ def test_errors_and_a_cost_are_met_together_and_impossible_ones_are_refused():
         "trace", result.budget_at(rms=limits, design="trace"), rms=limits
     )
     mine = np.sqrt(loop.mean_square_error(**DRAWN).max(axis=1))
-    assert mine[0] <= position and mine[1] <= velocity
+    assert mine[0] <= position
+    assert mine[1] <= velocity
     with pytest.raises(
         ValueError, match=r"rms: no loop .* the least here are position 0.4"
     ):
@@ -161,7 +162,7 @@ def with_independent_noise(loop):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "designs", "options"),
+    "spoil, designs, options",
     [
         (with_other_gains, ("iid", "trace", "loop"), {"P0": np.zeros((2, 2))}),
         (with_independent_noise, ("loop", "codesign"), {"P0": np.eye(2)}),

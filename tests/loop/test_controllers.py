@@ -218,7 +218,8 @@ def test_integral_action_holds_its_outputs_at_their_references():
     system = quiet.closed_loop
     levels = system.dcgain()[:2, :2]  # from references to published levels
     np.testing.assert_allclose(levels, np.eye(2), atol=1e-9)
-    assert loop.K.shape == (2, 6) and loop.law.tracked == (0, 1)
+    assert loop.K.shape == (2, 6)
+    assert loop.law.tracked == (0, 1)
 
 
 def test_private_feedback_is_the_feedback_of_python_control():
@@ -286,7 +287,8 @@ def test_exogenous_inputs_enter_by_name_and_are_not_published():
     each = np.stack([load, 2 * load, 0 * load])
     many = loop.simulate(exogenous={"load": each}, trials=3, rng=0)
     np.testing.assert_array_equal(many.states[:, 0], by_name.states[:, 0])
-    assert loop.K.shape == (1, 2) and loop.R.shape == (1, 1)
+    assert loop.K.shape == (1, 2)
+    assert loop.R.shape == (1, 1)
 
 
 def test_saturated_inputs_are_published_and_an_observer_knows_them():
@@ -458,7 +460,8 @@ def test_names_that_do_not_fit_are_refused_with_what_to_do():
     pc.private_feedback(vehicle, unnamed(inputs="e"))
     scalar = ct.ss(0.9, 1, 1, 0, 0.1, inputs="u", outputs="y", states="x")
     _, estimator = estimated(scalar, np.array([[0.1]]))
-    assert estimator.input_labels == ["y", "u"] and estimator.noutputs == 1
+    assert estimator.input_labels == ["y", "u"]
+    assert estimator.noutputs == 1
     with pytest.raises(ct.ControlArgument, match="u is what the controller drives"):
         pc.private_loop(scalar, controller=estimator)
     two = ct.ss(0.9, [[1, 1]], 1, 0, 0.1, inputs=["left", "right"], outputs="y")
@@ -628,7 +631,8 @@ def test_a_report_is_one_page_with_guarantee_noise_cost_and_eavesdropper(tmp_pat
     noise = cases.vehicle_noise(horizon=30)
     loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)
     page = loop.report(tmp_path / "loop.html").read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>") and page.count("data:image/png") == 1
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.count("data:image/png") == 1
     for text in (
         "position",
         f"{noise.std[0]:.4g}",
@@ -643,7 +647,7 @@ def test_a_report_is_one_page_with_guarantee_noise_cost_and_eavesdropper(tmp_pat
 
 def test_a_report_on_a_hidden_disturbance_says_how_often_it_is_detected(tmp_path):
     room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"], outputs=["T"])
-    secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=2)
+    secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=2, shape="level")
     noise = noise_for(room, secret, 60)
     loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
     page = loop.report(tmp_path / "room.html").read_text(encoding="utf-8")
@@ -661,7 +665,7 @@ def test_a_report_on_noise_without_a_horizon_is_about_the_steady_state(
     noise = pc.design_output_noise(
         room,
         horizon=np.inf,
-        adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=2),
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=2, shape="level"),
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
         **options,
     )
@@ -678,7 +682,8 @@ def test_a_report_on_noise_without_a_horizon_is_about_the_steady_state(
     printed = re.search("<td>5%</td><td>(.*?)%</td>", page).group(1)
     detected = 100 * noise.guarantee.detection(0.05)
     assert 0 <= float(printed) - detected < 1e-3 * detected
-    assert "a sample every 1" in page and "inf" not in page.split("</style>")[1]
+    assert "a sample every 1" in page
+    assert "inf" not in page.split("</style>")[1]
 
 
 MODELS = {
@@ -734,7 +739,8 @@ def test_published_signals_alone_are_a_plain_response(tmp_path):
     assert type(published) is ct.TimeResponseData
     np.testing.assert_array_equal(published.y, response.outputs)
     assert list(published.output_labels) == ["yhat[0]", "u"]
-    assert published.nstates == 0 and published.ninputs == 0
+    assert published.nstates == 0
+    assert published.ninputs == 0
     assert b"position" not in pickle.dumps(response.published)
 
 

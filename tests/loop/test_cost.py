@@ -99,7 +99,8 @@ def test_given_disturbances_belong_to_the_disturbance_part():
     loop = noisy_loop()
     given, w = signals(loop), np.random.default_rng(5).normal(size=(4, 20))
     cost, base = loop.cost(**given, disturbance=w), loop.cost(**given)
-    assert cost.regulation == base.regulation and cost.privacy == base.privacy
+    assert cost.regulation == base.regulation
+    assert cost.privacy == base.privacy
     trial = loop.with_noise(None)
     both = trial.cost(loop.noise.timepts, **given, disturbance=w)
     assert cost.disturbance == pytest.approx(both.total - base.regulation, rel=1e-10)

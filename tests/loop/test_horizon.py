@@ -37,7 +37,8 @@ def only(growth):
 
 def test_the_vehicles_position_is_hidden_at_any_horizon_by_the_same_noise():
     growth = pc.horizon_growth(pc.plants.vehicle(), POSITION, [2, 20, 200, 2000])
-    assert only(growth).kind == "bounded" and not growth.explanations
+    assert only(growth).kind == "bounded"
+    assert not growth.explanations
     np.testing.assert_allclose(only(growth).sizes, 1, rtol=1e-9)
     np.testing.assert_allclose(growth.least_noise, 1, rtol=1e-9)
 
@@ -45,7 +46,8 @@ def test_the_vehicles_position_is_hidden_at_any_horizon_by_the_same_noise():
 def test_the_vehicles_velocity_grows_along_the_chain_of_its_double_pole():
     growth = pc.horizon_growth(pc.plants.vehicle(), VELOCITY, [2, 20, 200, 2000])
     mode = only(growth)
-    assert mode.kind == "chain" and mode.name == "1 (position, velocity)"
+    assert mode.kind == "chain"
+    assert mode.name == "1 (position, velocity)"
     np.testing.assert_allclose(
         mode.sizes, 0.1 * (np.array([2, 20, 200, 2000]) - 1), rtol=1e-6
     )
@@ -60,7 +62,8 @@ def test_contracting_modes_cost_their_inverse_powers_and_only_where_late_times_a
     assert (fast.name, slow.name) == (
         "0.5 (s0)",
         "0.9 (s1)",
-    ) and fast.kind == slow.kind == "contracting"
+    )
+    assert fast.kind == slow.kind == "contracting"
     np.testing.assert_allclose(fast.sizes, 3.0 * 0.5 ** -(horizons - 1.0), rtol=1e-9)
     np.testing.assert_allclose(slow.sizes, 0.9 ** -(horizons - 1.0), rtol=1e-9)
     early = pc.horizon_growth(plant, pc.StateAdjacency({"s0": 3.0}, times=0), horizons)
@@ -103,9 +106,8 @@ def test_rotations_are_bounded_and_units_do_not_matter():
         mode = only(
             pc.horizon_growth(plant, pc.StateAdjacency(np.diag(units)), [10, 1000])
         )
-        assert mode.kind == "bounded" and mode.name.startswith(
-            "0.5403±0.8415i (x[0], x[1])"
-        )
+        assert mode.kind == "bounded"
+        assert mode.name.startswith("0.5403±0.8415i (x[0], x[1])")
         assert mode.sizes[-1] == pytest.approx(1, rel=1e-3)
 
 
@@ -134,9 +136,8 @@ def test_no_design_has_less_noise_than_the_least(adjacency):
 
 def test_beyond_double_precision_the_least_noise_is_infinite_not_wrong():
     growth = pc.horizon_growth(lags(0.01), pc.StateAdjacency(1.0), [10, 1000])
-    assert growth.least_noise[1] == np.inf == only(growth).sizes[1] and np.isfinite(
-        growth.least_noise[0]
-    )
+    assert growth.least_noise[1] == np.inf == only(growth).sizes[1]
+    assert np.isfinite(growth.least_noise[0])
     growth.plot()
     plt.close("all")
 
@@ -145,7 +146,8 @@ def test_a_horizon_is_drawn_in_the_users_units():
     room = ct.ss(0.9, 0.1, 1, 0, 0.25, states=["air"], outputs=["y"])
     growth = pc.horizon_growth(room, pc.StateAdjacency(1.0), [4, 40])
     axes = growth.plot(time_unit="h", units={"y": "K"}).axes[0, 0]
-    assert axes.get_xlabel() == "Horizon T [h]" and "[K]" in axes.get_ylabel()
+    assert axes.get_xlabel() == "Horizon T [h]"
+    assert "[K]" in axes.get_ylabel()
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [1.0, 10.0])
     with pytest.raises(ValueError, match="units: expected names among y, got wall"):
         growth.plot(units={"wall": "K"})
@@ -159,7 +161,8 @@ def test_an_unstable_mode_makes_the_true_error_grow_whatever_the_controller():
     adjacency = pc.InitialStateAdjacency({"tilt": 1.0})
     growth = pc.horizon_growth(plant, adjacency, [5, 40])
     mode = only(growth)
-    assert mode.kind == "unstable" and "in conflict" in growth.explanations[0]
+    assert mode.kind == "unstable"
+    assert "in conflict" in growth.explanations[0]
     noise = pc.design_output_noise(
         plant, horizon=40, budget=cases.BUDGET, adjacency=adjacency
     )
@@ -243,15 +246,15 @@ def test_one_horizon_may_be_a_number_and_short_spans_have_plain_ticks():
         text.get_text()
         for text in axis.get_ticklabels() + axis.get_ticklabels(minor=True)
     }
-    assert {"2", "3", "4"} <= labels and not any("^" in label for label in labels)
+    assert {"2", "3", "4"} <= labels
+    assert not any("^" in label for label in labels)
     plt.close("all")
 
 
 def test_each_growing_mode_is_explained_as_a_part_of_the_noise():
     growth = pc.horizon_growth(lags(0.5, 0.8), pc.StateAdjacency(1.0), 20)
-    assert len(growth.explanations) == 2 and not any(
-        "dominates" in text for text in growth.explanations
-    )
+    assert len(growth.explanations) == 2
+    assert not any("dominates" in text for text in growth.explanations)
 
 
 def test_a_secret_disturbance_is_refused_with_another_way():

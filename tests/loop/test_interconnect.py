@@ -95,7 +95,8 @@ def test_the_loops_systems_take_pythoncontrols_tools():
     loop = pc.private_lqg(
         pc.plants.vehicle(), 20, 1, 2, 1, cases.vehicle_noise(), form="filter"
     )
-    assert type(loop.system) is ct.StateSpace and loop.system.dt == 0.1
+    assert type(loop.system) is ct.StateSpace
+    assert loop.system.dt == 0.1
     assert np.abs(loop.closed_loop.poles()).max() < 1
     assert np.abs(loop.system.poles()).max() == pytest.approx(
         1

@@ -150,7 +150,8 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivacyWarning)
         inside = loop.simulate(trials=50, rng=0, saturation=LIMITS)
-    assert box.invariant and not inside.left_region.any()
+    assert box.invariant
+    assert not inside.left_region.any()
     with pytest.warns(pc.PrivacyWarning, match="trials left the region"):
         free = loop.simulate(reference=[0.5, 0.5], trials=50, rng=0)
     low, high = box.region.low[:, None, None], box.region.high[:, None, None]

@@ -299,7 +299,8 @@ def test_what_a_function_has_not_is_refused_with_the_reason(what):
 def test_a_loop_of_a_function_is_shown_but_not_saved(tmp_path):
     noise = cases.vehicle_noise(horizon=5)
     loop = pc.private_loop(pc.plants.vehicle(), controller=proportional, noise=noise)
-    assert "Poles" not in loop._repr_html_() and "position" in loop._repr_html_()
+    assert "Poles" not in loop._repr_html_()
+    assert "position" in loop._repr_html_()
     with pytest.raises(ValueError, match=r"^controller: .*loop\.online\(\) runs it"):
         _ = loop.controller
     with pytest.raises(ValueError, match=r"functions cannot be written to a file"):

@@ -185,10 +185,8 @@ def test_laplace_noise_promises_epsilon_without_a_delta():
     )
     for epsilon, cost in zip((0.5, 2.0), found.costs["laplace"]):
         loop = found.loop("laplace", epsilon)
-        assert (
-            loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9)
-            and loop.noise.family == "laplace"
-        )
+        assert loop.guarantee.epsilon(0.0) == pytest.approx(epsilon, rel=1e-9)
+        assert loop.noise.family == "laplace"
         assert loop.cost(
             disturbance="design", measurement_noise="design"
         ).privacy == pytest.approx(cost.privacy)
@@ -262,10 +260,8 @@ def test_table_and_plot(result):
         table.total, table.regulation + table.disturbance + table.privacy
     )
     axes = result.plot().axes[0, 0]
-    assert (
-        axes.get_xscale() == axes.get_yscale() == "log"
-        and "30 samples" in axes.get_xlabel()
-    )
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert "30 samples" in axes.get_xlabel()
     np.testing.assert_array_equal(axes.lines[1].get_ydata(), result.total("loop"))
     plot = result.plot()
     plot.figure.canvas.draw()

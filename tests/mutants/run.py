@@ -13,7 +13,7 @@ through, each of which stands in one of the two other lists.
     python tests/mutants/run.py --list
     python tests/mutants/run.py --by-hand
     python tests/mutants/run.py --claim PrivacyGuarantee.gdp --share .2
-    python tests/mutants/run.py --only core.ledger
+    python tests/mutants/run.py --only privacy.ledger
     python tests/mutants/run.py --operator comparison --share .1 --seed 3
 """
 
@@ -275,8 +275,10 @@ def read_mutants(operators: list[str], chosen: Callable[[str], bool]) -> list[Mu
         text = module_path(ROOT, function).read_text(encoding="utf8")
         tree = found(ast.parse(text), function.partition(":")[2])
         for operator in operators:
-            for place in range(len(places(tree, operator))):
-                mutants.append(Mutant(function, operator, place, tuple(tests)))
+            mutants.extend(
+                Mutant(function, operator, place, tuple(tests))
+                for place in range(len(places(tree, operator)))
+            )
     return mutants
 
 

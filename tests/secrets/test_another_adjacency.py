@@ -102,7 +102,8 @@ def test_every_design_hides_it_and_every_file_holds_it(secret, options, tmp_path
     assert secret.statement in noise.guarantee.explain()
     noise.save(tmp_path / "noise.json")
     again = pc.load(tmp_path / "noise.json")
-    assert again == noise and again.request.adjacency == secret
+    assert again == noise
+    assert again.request.adjacency == secret
 
 
 @pytest.mark.parametrize("secret", [PAIR, SPIKE], ids=["states", "signal"])

@@ -93,8 +93,10 @@ def test_secrets_of_singular_plants_match_the_dense_map(kind):
     else:
         adjacency = pc.DisturbanceAdjacency(0.7, inputs=["rain"])
         markov = [late.D[:, [1]]]
-        for t in range(horizon - 1):
-            markov.append(late.C @ np.linalg.matrix_power(late.A, t) @ late.B[:, [1]])
+        markov.extend(
+            late.C @ np.linalg.matrix_power(late.A, t) @ late.B[:, [1]]
+            for t in range(horizon - 1)
+        )
         responses = 0.7 * np.array(
             [
                 [markov[t - s][0, 0] if t >= s else 0.0 for s in range(horizon)]
@@ -309,7 +311,7 @@ def test_models_of_a_delayed_plant_are_covered():
 
 
 @pytest.mark.parametrize(
-    ("delays", "cause"),
+    "delays, cause",
     [
         ({"valve": 1}, "known names: pump, rain, sensor"),
         ({"pump": 1.5}, "whole number"),

@@ -102,9 +102,8 @@ def test_guarantee_equals_the_dense_computation(norm, family, seed):
         root = np.linalg.pinv(covariance, rcond=1e-13, hermitian=True)
         truth = np.sqrt(np.linalg.norm(moved.T @ root @ moved, 2))
     assert truth == pytest.approx(noise.guarantee.gdp, rel=1e-6)
-    assert noise.guarantee.gdp <= ALLOWED and noise.guarantee.gdp == pytest.approx(
-        ALLOWED, rel=1e-6
-    )
+    assert noise.guarantee.gdp <= ALLOWED
+    assert noise.guarantee.gdp == pytest.approx(ALLOWED, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -112,9 +111,8 @@ def test_the_optimal_noise_matches_cvxpy(seed):
     plant = cases.random_plant(seed, states=3, inputs=1, outputs=1)
     noise = design(plant, pc.DisturbanceAdjacency(1.0), horizon=6)
     best = oracles.least_cost(images(plant, plant.B, 6), ALLOWED)
-    assert (
-        noise.design.cost == pytest.approx(best, rel=1e-5) and noise.design.gap < 1e-8
-    )
+    assert noise.design.cost == pytest.approx(best, rel=1e-5)
+    assert noise.design.gap < 1e-8
     assert noise.design.cost == pytest.approx(
         np.trace(oracles.stacked_covariance(noise)), rel=1e-9
     )
@@ -129,7 +127,8 @@ def test_an_l2_ball_is_hidden_by_the_plants_response_to_white_disturbances_and_b
         oracles.stacked_covariance(noise), moved @ moved.T / ALLOWED**2, atol=1e-12
     )
     system = pc.create_noise_iosystem(noise)
-    assert system.nstates == 2 and noise.design.gap < 1e-11
+    assert system.nstates == 2
+    assert noise.design.gap < 1e-11
     eta = noise.draw(np.random.default_rng(3), 1)
     response = ct.forced_response(system, noise.timepts, noise.inputs(eta)[0].T)
     np.testing.assert_allclose(response.outputs, noise.sample(rng=3)[0, 0], atol=1e-12)
@@ -182,13 +181,12 @@ def test_initial_state_and_disturbance_are_protected_jointly():
     assert oracles.shift(oracles.stacked_covariance(joint), moved) == pytest.approx(
         joint.guarantee.gdp, rel=1e-6
     )
-    assert joint.guarantee.gdp <= ALLOWED and joint.design.gap < 1e-8
+    assert joint.guarantee.gdp <= ALLOWED
+    assert joint.design.gap < 1e-8
     assert joint.design.cost >= design(adjacency=parts[1]).design.cost
     text = joint.guarantee.sentence
-    assert (
-        "either air by at most 1" in text
-        and "or one change per run: occupancy by at most 0.5" in text
-    )
+    assert "either air by at most 1" in text
+    assert "or one change per run: occupancy by at most 0.5" in text
     assert "the initial state" not in text
     alone = design(adjacency=parts[1])
     named = "longer ones, changes of another signal, the initial state"
@@ -207,17 +205,16 @@ def test_balls_beside_single_moves_are_covered(floor):
     inverse = np.linalg.inv(covariance)
     y = max(np.sqrt(np.linalg.norm(ball.T @ inverse @ ball, 2)),
             oracles.shift(covariance, 0.5 * images(zone(), zone().B[:, 1:], 8)))  # fmt: skip
-    assert (
-        y == pytest.approx(joint.guarantee.gdp, rel=1e-6)
-        and joint.guarantee.gdp <= ALLOWED
-    )
+    assert y == pytest.approx(joint.guarantee.gdp, rel=1e-6)
+    assert joint.guarantee.gdp <= ALLOWED
     assert joint.design.gap < 1e-4
 
 
 def test_adjacencies_of_states_are_joined_without_a_disturbance():
     parts = [pc.StateAdjacency({"air": 1.0}), pc.StateAdjacency({"wall": 0.5}, times=0)]
     noise = design(adjacency=parts)
-    assert noise.factor is not None and noise.guarantee.gdp <= ALLOWED
+    assert noise.factor is not None
+    assert noise.guarantee.gdp <= ALLOWED
     stack = oracles.dense_observability(zone().A, zone().C, 12)
     back = np.linalg.inv(zone().A)
     moves = [np.linalg.matrix_power(back, t)[:, 0] for t in range(12)] + [[0, 0.5]]
@@ -282,7 +279,8 @@ def test_only_the_protected_times_move():
             if norm == "l2"
             else np.linalg.norm(shifts, axis=0).max()
         )
-        assert y == pytest.approx(ALLOWED, rel=1e-6) and noise.guarantee.gdp <= ALLOWED
+        assert y == pytest.approx(ALLOWED, rel=1e-6)
+        assert noise.guarantee.gdp <= ALLOWED
         assert (
             noise.design.cost
             < design(adjacency=replace(early, times=None, norm=norm)).design.cost
@@ -316,9 +314,8 @@ def test_guarantees_name_their_secret_and_survive_json():
         pc.PrivacyGuarantee.from_dict(json.loads(json.dumps(noise.guarantee.to_dict())))
         == noise.guarantee
     )
-    assert (
-        "A, B and C exact" in noise.guarantee.sentence and noise.guarantee.horizon == 12
-    )
+    assert "A, B and C exact" in noise.guarantee.sentence
+    assert noise.guarantee.horizon == 12
     with pytest.raises(ValueError, match="different adjacencies"):
         (
             noise.guarantee

@@ -38,7 +38,7 @@ def dense_responses(shapes, horizon):
 @pytest.mark.parametrize(
     "options, shapes",
     [
-        ({"duration": 4}, [np.ones(k) for k in range(1, 5)]),
+        ({"duration": 4, "shape": "level"}, [np.ones(k) for k in range(1, 5)]),
         ({"profiles": [[1.0, -0.5, 0.25], [2.0]]}, [[1.0, -0.5, 0.25], [2.0]]),
     ],
 )
@@ -62,7 +62,7 @@ def test_longer_changes_cost_more():
             ROOM,
             horizon=10,
             budget=BUDGET,
-            adjacency=pc.DisturbanceAdjacency(0.3, duration=duration),
+            adjacency=pc.DisturbanceAdjacency(0.3, duration=duration, shape="level"),
         ).design.cost
         for duration in (1, 2, 5)
     ]
@@ -71,18 +71,20 @@ def test_longer_changes_cost_more():
 
 
 def test_the_text_says_how_long_a_change_lasts():
-    adjacency = pc.DisturbanceAdjacency(0.3, duration=4, events=2)
+    adjacency = pc.DisturbanceAdjacency(0.3, duration=4, shape="level", events=2)
     assert adjacency.statement == (
         "2 changes per run, whenever they start: any input, a level within 0.3 each, "
         "kept for 1 to 4 samples"
     )
     left = adjacency.caveats(None)
     assert left[0] == "longer ones"
-    once = pc.DisturbanceAdjacency({"a": 1.0, "b": 1.0}, duration=12)
+    once = pc.DisturbanceAdjacency({"a": 1.0, "b": 1.0}, duration=12, shape="level")
     assert once.statement == (
         "one change per run: a or b, to one other level within 1, kept for 1 to 12 samples"
     )
-    several = pc.DisturbanceAdjacency({"a": 1.0, "b": 2.0}, duration=3, times=[2, 5])
+    several = pc.DisturbanceAdjacency(
+        {"a": 1.0, "b": 2.0}, duration=3, shape="level", times=[2, 5]
+    )
     assert several.statement == (
         "one change per run, starting at one of t = 2, 5: a (within 1) or b (within 2), "
         "to one other level, kept for 1 to 3 samples"

@@ -97,7 +97,7 @@ def test_monotone_functions_are_enclosed_tightly():
 
 
 @pytest.mark.parametrize(
-    ("function", "truth"),
+    "function, truth",
     [
         (np.exp, mpmath.exp),
         (np.log, mpmath.log),

@@ -124,7 +124,8 @@ def test_l1_waits_for_what_comes_late():
 def test_l1_sums_rows_not_columns():
     tall = ct.ss([], [], [], [[1.0], [2.0]], True)
     wide = ct.ss([], [], [], [[1.0, 2.0]], True)
-    assert system_gain(tall, norm="l1") == 2 and system_gain(wide, norm="l1") == 3
+    assert system_gain(tall, norm="l1") == 2
+    assert system_gain(wide, norm="l1") == 3
 
 
 def test_l1_is_attained_by_a_signal_of_signs():
@@ -147,9 +148,8 @@ def test_unreachable_modes_do_not_count():
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_h2_is_a_plain_float_and_no_l2_gain(k):
     energy = system_gain(SYSTEMS[k], norm="h2")
-    assert type(energy) is float and energy == pytest.approx(
-        ct.norm(SYSTEMS[k], 2), rel=1e-9
-    )
+    assert type(energy) is float
+    assert energy == pytest.approx(ct.norm(SYSTEMS[k], 2), rel=1e-9)
     lag = ct.ss(0.9, 1, 1, 0, True)
     assert system_gain(lag, norm="h2") < 0.25 * system_gain(lag)
 

@@ -117,7 +117,8 @@ def test_a_transfer_function_is_taken_and_structural_zeros_stay():
     lead = ct.tf([-6.0, 5.6], [1.0, -0.6], DT, inputs=["y"], outputs=["u"])
     plant = pc.with_local_loop(vehicle(), lead)
     assert plant.input_labels == ["u", "push"]
-    assert plant.A[0, 0] == 1 - 0.005 * 6 and plant.C[0].tolist() == [1, 0, 0]
+    assert plant.A[0, 0] == 1 - 0.005 * 6
+    assert plant.C[0].tolist() == [1, 0, 0]
 
 
 def test_a_change_of_the_setpoint_is_hidden_and_a_longer_one_is_not():
@@ -125,7 +126,7 @@ def test_a_change_of_the_setpoint_is_hidden_and_a_longer_one_is_not():
     horizon, radius, lasting = 40, 0.5, 6
     sys, law = vehicle(), follower()
     plant = pc.with_local_loop(sys, law)
-    secret = pc.DisturbanceAdjacency({"r": radius}, duration=lasting)
+    secret = pc.DisturbanceAdjacency({"r": radius}, duration=lasting, shape="level")
     noise = pc.design_output_noise(
         plant, horizon=horizon, budget=BUDGET, adjacency=secret
     )
@@ -206,7 +207,7 @@ def hidden_change(noise, radius, horizon, **how):
 @pytest.fixture(scope="module")
 def noise():
     plant = pc.with_local_loop(vehicle(), follower())
-    secret = pc.DisturbanceAdjacency({"r": 0.5}, duration=4)
+    secret = pc.DisturbanceAdjacency({"r": 0.5}, duration=4, shape="level")
     return pc.design_output_noise(plant, horizon=60, budget=BUDGET, adjacency=secret)
 
 

@@ -32,11 +32,9 @@ def test_trajectories_lie_on_their_manifold():
         manifold.origin + manifold.kernel @ [1.0, -2.0, 0.5], trajectory, atol=1e-12
     )
     assert not manifold.contains(trajectory + 1e-3 * np.eye(24)[5])
-    assert (
-        manifold.labels[3] == "s0(1)"
-        and manifold.size == 24
-        and manifold.dimension == 3
-    )
+    assert manifold.labels[3] == "s0(1)"
+    assert manifold.size == 24
+    assert manifold.dimension == 3
 
 
 def test_output_query_publishes_the_outputs_of_the_free_response():

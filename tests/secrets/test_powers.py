@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import UncertifiableError
-from privcontrol.core._linalg import midpoints, upper_bounds
+from privcontrol.numerics.balls import midpoints, upper_bounds
 from privcontrol.secrets import hiding
 from privcontrol.systems import powers
 from privcontrol.systems.powers import FreeResponse
@@ -60,7 +60,7 @@ def test_a_horizon_beyond_all_digits_is_refused_at_once_and_the_one_named_is_wit
     monkeypatch,
 ):
     monkeypatch.setattr(powers, "_TELLING_BITS", 1 << 10)
-    monkeypatch.setattr(powers, "_MOST_BITS", 320 << 4)
+    monkeypatch.setattr(powers, "MOST_BITS", 320 << 4)
     with pytest.raises(
         UncertifiableError, match=r"t = \+1 .. \+1000000 .* the horizon is too long"
     ) as caught:
@@ -93,7 +93,7 @@ def test_states_that_took_many_digits_are_kept_with_few():
 def test_a_long_horizon_takes_no_more_digits_than_its_modes_differ_by():
     """Interval bounds of step after step once grew with every sample."""
     A = np.asarray(cases.random_plant(0, states=3).A)
-    assert FreeResponse(A, np.eye(3)[:, :1], 0, 3000).bits == powers._FIRST_BITS
+    assert FreeResponse(A, np.eye(3)[:, :1], 0, 3000).bits == powers.FIRST_BITS
 
 
 def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
@@ -116,6 +116,7 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
         max_std=np.inf,
         models="exact",
     )
-    assert len(solves) == 1 and solves[0] <= 10
+    assert len(solves) == 1
+    assert solves[0] <= 10
     assert noise.design.gap < 1e-6
     assert noise.guarantee.satisfies(cases.BUDGET)

@@ -6,10 +6,11 @@
 One number of the noise, the plant, the request or the claim of a file is changed: it grows,
 shrinks or changes its sign, by a little or by much. Every altered file that
 `privcontrol.verify` accepts is then read by the library, which certifies its noise anew. The
-exit status is 1 if the library refuses one of them for its size.
+exit status is 1 if one of them claims less than its noise costs.
 """
 
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,8 @@ from verified_cases import KINDS, design
 
 import privcontrol as pc
 from privcontrol import verify
+from privcontrol.noise.shift import certify
+from privcontrol.numerics.saved import read
 
 FACTORS = (0.5, 0.99, 0.99999, 1.00001, 1.01, 2.0, -1.0)
 
@@ -31,15 +34,20 @@ def numbers(item, place=()):
     """The places of all numbers in the JSON of a file but those of the digest."""
     if isinstance(item, dict):
         for name, part in item.items():
-            yield from numbers(part, (*place, name))
+            if (
+                name != "shape" or item["floats"]
+            ):  # without numbers a shape says nothing
+                yield from numbers(part, (*place, name))
     elif isinstance(item, list):
         for k, part in enumerate(item):
             yield from numbers(part, (*place, k))
     elif isinstance(item, bool) or item is None:
         return
-    elif isinstance(item, int) or place[-1] in ("float", "square"):
-        yield place
-    elif len(place) > 1 and place[-2] == "floats":
+    elif (
+        isinstance(item, int)
+        or place[-1] in ("float", "square")
+        or "floats" in place[-2:-1]
+    ):
         yield place
 
 
@@ -60,15 +68,25 @@ def altered(data, place, factor):
         data[last] = (float.fromhex(old) * factor).hex()
 
 
-def is_refused(path):
-    """Whether the library refuses a file for another reason than words or names."""
+def claims_too_little(path):
+    """Whether the noise of a file costs more than the file claims, as the library certifies.
+
+    `load` refuses more, such as claims of moves that do not attain them.
+    """
     try:
-        pc.load(path)
+        noise = read(path)
+        if isinstance(noise, pc.PrivateLoop):
+            noise = noise.noise
+        world = noise.request.world(noise.plant_data)
+        loss = certify(noise.parts, noise.request.adjacency, world, noise.family)
     except pc.PrivacyError:
         return True
     except ValueError:
         return False  # such as of a plant whose fingerprint is another
-    return False
+    claimed = noise.guarantee.loss
+    if loss.pure < math.inf:
+        return loss.pure > claimed.pure * (1 + 2e-9)
+    return loss.gdp > claimed.gdp * (1 + 2e-9)
 
 
 def main(count=300):
@@ -100,14 +118,14 @@ def main(count=300):
             status = verify.checked(path)["status"]
             statuses[status] += 1
             done += 1
-            if status == 0 and is_refused(path):
+            if status == 0 and claims_too_little(path):
                 bad += 1
                 print(
                     kind, place, factor, verify.line(verify.checked(path)), flush=True
                 )
     print(
         f"{done} files: {statuses[0]} accepted, {statuses[1]} do not hold, {statuses[2]} "
-        f"not covered, {statuses[3]} no design files; {bad} accepted that the library refuses"
+        f"not covered, {statuses[3]} no design files; {bad} accepted that claim too little"
     )
     return bad
 

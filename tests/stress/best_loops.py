@@ -128,7 +128,7 @@ def random_loop(seed):
     horizon = int(rng.integers(5, 60))
     secrets = (
         pc.StateAdjacency({"s0": 1.0}, times=0),
-        pc.StateAdjacency({name: 0.5 for name in names}, times=0),
+        pc.StateAdjacency(dict.fromkeys(names, 0.5), times=0),
         pc.DisturbanceAdjacency({"u0": 1.0}),
         pc.DisturbanceAdjacency({"u0": 1.0}, norm="l2"),
     )

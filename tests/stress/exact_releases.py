@@ -15,7 +15,7 @@ import numpy as np
 import scipy.stats
 from release_oracle import FixedBits, correctly_rounded
 
-from privcontrol.core.release import exact_data, exact_release
+from privcontrol.privacy.release import exact_data, exact_release
 
 
 def rounding(count):

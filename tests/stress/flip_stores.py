@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from gateway_cases import noise
 
 import privcontrol as pc
-from privcontrol.core.guarantee import EXACTLY, released
+from privcontrol.privacy.guarantee import EXACTLY, released
 
 PAGES = 2
 PAGE = 4096

@@ -46,7 +46,9 @@ def drawn_secret(rng, plant):
     if kind == 3:
         return pc.DisturbanceAdjacency(entered)
     if kind == 4:
-        return pc.DisturbanceAdjacency(entered, duration=int(rng.integers(2, 12)))
+        return pc.DisturbanceAdjacency(
+            entered, duration=int(rng.integers(2, 12)), shape="level"
+        )
     return pc.DisturbanceAdjacency(entered, norm="l2")
 
 

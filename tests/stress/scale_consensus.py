@@ -25,7 +25,7 @@ from benchmarks.bench_consensus import random_network
 from benchmarks.measure import peak_gigabytes
 
 import privcontrol as pc
-from privcontrol.consensus.simulation import trial_block
+from privcontrol.consensus.runs import trial_block
 
 
 @contextmanager
@@ -40,11 +40,14 @@ def workers(kind, count):
     else:
         from distributed import Client, LocalCluster
 
-        with LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address=None
-        ) as cluster:
-            with Client(cluster) as client, client.get_executor() as pool:
-                yield pool
+        with (
+            LocalCluster(
+                n_workers=count, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as client,
+            client.get_executor() as pool,
+        ):
+            yield pool
 
 
 def measured(name, run, executor=None):

@@ -91,7 +91,7 @@ def random_loop(seed):
     noise = pc.design_output_noise(
         plant,
         horizon=horizon,
-        adjacency=pc.StateAdjacency({name: 0.5 for name in some}, times=0),
+        adjacency=pc.StateAdjacency(dict.fromkeys(some, 0.5), times=0),
         budget=BUDGET,
         models="exact",
         max_std=np.inf,

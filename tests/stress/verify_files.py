@@ -1,6 +1,6 @@
 """Design files of every kind are checked by `privcontrol.verify`, and altered ones as well.
 
-    python tests/stress/verify_files.py            # 7 designs of each of 58 kinds
+    python tests/stress/verify_files.py            # 7 designs of each of 63 kinds
     python tests/stress/verify_files.py 2 40       # 2 of each, and 40 altered files
 
 It prints, by kind, how far its bound of y^2 is from the library's, and the longest time. It

@@ -1,0 +1,718 @@
+"""Find the least noise that meets all budgets, and weigh accuracy against privacy.
+
+Each figure is drawn on one pair of axes, its own or the given ones, which are returned.
+A figure of errors shows private values. It is for the experimenter, not for publication.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from .._figures import COLORS as OKABE_ITO, finished_plot, own_axes
+from ..core.noise import Noise, delta_to_quote, family_of
+from ..numerics.arguments import helpful_arguments
+from ..numerics.checks import (
+    instance_of,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from ..numerics.errors import warn_user
+from ..numerics.linalg import EPS, float_above
+from ..privacy.budget import PrivacyBudget, checked_budget
+from ..privacy.guarantee import shown
+from ..privacy.loss import checked_delta
+from ..privacy.radial import ball_rate
+from .message_noise import (
+    MOVES,
+    READOUTS,
+    AgentNoise,
+    NodeAdjacency,
+    ample_pairwise_std,
+    exposure_to_any,
+)
+from .network import DENSE_NODES, WEIGHTS, Network, Values, read_network
+from .private import DENSE_MODEL, PrivateConsensus
+from .runs import ConsensusResponse, step_count
+
+_CONSENSUS = "private_consensus(graph, budget, radius)"
+
+#: Names of more nodes than this would cover each other and the links.
+NAMED_NODES = 30
+
+#: A readout keeps its colour in all figures.
+COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
+
+#: Whose loss is to be least: the worst node's, or that of all nodes together.
+OBJECTIVES = ("worst", "total")
+
+#: Relative accuracy of the noise of agents that share noise.
+_TOLERANCE = 1e-12
+
+#: Share of independent noise that agents draw alone from which on a user is warned.
+_OF_NO_USE = 0.99
+
+#: Logarithm of the least noise that agents draw alone, over that of independent noise,
+#: which hides the sum of 1e12 agents.
+_LEAST_OWN = -14.0
+
+
+@helpful_arguments
+def private_consensus(
+    graph: object,
+    budget: PrivacyBudget | Sequence[PrivacyBudget] | Mapping,
+    radius: ArrayLike | Mapping,
+    *,
+    family: str = "gaussian",
+    weights: str = "given",
+    weight: str = "weight",
+    moves: str = "one",
+    pairwise_std: float | str = 0.0,
+    coalition: int | None = None,
+    dimension: int = 1,
+) -> PrivateConsensus:
+    """Average consensus that hides the initial values (DPAM eq. (25) with Theorem 4).
+
+    x(t+1) = x(t) - L y(t), y(t) = x(t) + gamma, with gamma_i = sigma_i eta_i drawn
+    once. sigma_i is the least that meets node i's budget, radius / kappa_eps^-1(delta)
+    (Gaussian, eq. (30)) or radius / epsilon (Laplace, eq. (31)).
+
+    With ``pairwise_std`` neighbours also share noise, which one adds and the other
+    subtracts, so it hides values and leaves the average alone (Sabater, Bellet, Ramon
+    2022). Without a coalition and with much shared noise the average is as accurate as
+    that of a trusted curator with the same guarantee, which is n times less variance
+    than independent noise has.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, array_like (n, n), sparse matrix (n, n) or Network
+        Connected and undirected, with positive weights w_ij.
+    budget : PrivacyBudget, sequence of n, or mapping from node to PrivacyBudget
+        One for all nodes, or each node's own. Laplace noise meets (epsilon, 0) and
+        makes no use of a delta.
+    radius : float, array_like (n,) or mapping from node to float
+        How far a node's initial value may move, in its unit.
+    family : {"gaussian", "laplace", "ball", "auto"}, optional
+        "ball" is the radial law of one number, Laplace noise that makes use of a delta (see
+        `core.ball_rate`): at (1, 1e-5) the limit error is 6.9 times smaller than with
+        Gaussian noise. It is for ``moves="one"`` and numbers, and "auto" is the smaller of
+        it and Gaussian noise, or Gaussian noise for everything else.
+        For one release Laplace noise is often the smaller one, and needs no delta: at
+        epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta
+        = 1e-3. Where the same values are released again and again Gaussian noise wins.
+    weights, weight : str, optional
+        See `read_network`.
+    moves : {"one", "pair", "known-total"}, optional
+        Which initial values differ, see `NodeAdjacency`; the last two need one budget
+        for all nodes.
+    pairwise_std : float or "auto", optional
+        Standard deviation of the Gaussian noise that every two neighbours share, in the
+        unit of the values; 0 for independent noise. ``"auto"`` takes so much that the
+        variance is within 1 % of its limit. The values need more steps to settle the
+        more noise is shared.
+    coalition : int, optional
+        How many agents may pool what they know with the eavesdropper. To be given with
+        ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves
+        make it 1 at least. Where so many surround an agent, shared noise is of no use,
+        and warns.
+    dimension : int, optional
+        d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
+        noise of its own and of the same size, which hides the ball as it hides a
+        number.
+
+    Returns
+    -------
+    PrivateConsensus
+        With one draw of noise for each agent and run.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `read_network` refuses the graph; if budgets or radii are of another kind or
+        number; if Gaussian noise is asked for with delta = 0; if shared noise comes
+        without a coalition or with Laplace noise, or vectors with Laplace noise.
+
+    Examples
+    --------
+    >>> import numpy as np, privcontrol as pc
+    >>> ring = np.roll(np.eye(6), 1, axis=0) / 3 + np.roll(np.eye(6), -1, axis=0) / 3
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> consensus = private_consensus(ring, budget, radius=1.0)
+    >>> round(consensus.rate, 4), consensus.scales.round(4)[0]
+    (0.6667, np.float64(1.8779))
+    >>> shared = private_consensus(ring, budget, 1.0, pairwise_std="auto", coalition=0)
+    >>> errors = [agents.limit_mean_square_error() for agents in (consensus, shared)]
+    >>> round(errors[0] / errors[1], 2)
+    5.98
+    """
+    if not (isinstance(family, str) and family in ("ball", "auto")):
+        family_of(family)
+    one_of(moves, "moves", MOVES)
+    if not isinstance(weights, str):
+        options = ", ".join(map(repr, WEIGHTS))
+        raise TypeError(
+            f"weights: expected one of {options}, got {type(weights).__name__}; pass a "
+            "matrix of weights as the graph"
+        )
+    network = read_network(graph, weights=weights, weight=weight)
+    n = len(network)
+    radii = network.per_node(radius, "radius")
+    adjacency = NodeAdjacency(radii, moves=moves, dimension=dimension)
+    adjacency.radii(n)
+    budgets = _budgets(network, budget, moves)
+    is_alone = moves == "one" and dimension == 1 and pairwise_std == 0
+    rates = None
+    if family in ("ball", "auto"):
+        rates = _radial_rates(family, budgets, is_alone)
+        family = "gaussian" if rates is None else "laplace"
+    law = family_of(family)
+    per_budget = rates or {}
+    if rates is None:
+        for entry in dict.fromkeys(budgets):
+            per_budget[entry] = law.allowed_shift(entry)
+    allowed = np.array([per_budget[entry] for entry in budgets])
+    scales = _independent_scales(adjacency, allowed, n, law)
+    if isinstance(pairwise_std, str):
+        one_of(pairwise_std, "pairwise_std", ("auto",))
+        shared = float(scales.max())  # checked, then sized
+    else:
+        shared = pairwise_std
+    made = PrivateConsensus(
+        network,
+        scales,
+        adjacency,
+        family=family,
+        quoted_delta=_quoted(law, budgets, rates is not None),
+        pairwise_std=shared,
+        coalition=coalition,
+    )
+    if not made.pairwise_std:
+        return made
+    noise = _shared_noise(made, allowed, pairwise_std == "auto")
+    share = noise.scales.max() / scales.max()
+    if share > _OF_NO_USE:
+        warn_user(
+            f"what neighbours share is of no use towards a coalition of {coalition}: "
+            f"beside it the agents draw {share:.1%} of independent noise, and the "
+            "average takes more steps. Take a network whose agents have more neighbours than "
+            "the coalition has members, more pairwise_std, or pairwise_std=0"
+        )
+    return PrivateConsensus(
+        network,
+        noise.scales,
+        adjacency,
+        quoted_delta=made.quoted_delta,
+        pairwise_std=noise.pairwise_std,
+        coalition=coalition,
+    )
+
+
+def _radial_rates(
+    family: str, budgets: Sequence[PrivacyBudget], is_alone: bool
+) -> dict[PrivacyBudget, float] | None:
+    """Return the rate of one number's radial noise for each budget, None for Gaussian.
+
+    "auto" takes it where it has less variance in the sum over the budgets.
+    """
+    covered = is_alone and all(entry.epsilon for entry in budgets)
+    if not covered:
+        if family == "auto":
+            return None
+        raise ValueError(
+            'family: "ball" hides one number of one agent at a time, by an epsilon above '
+            "0; leave moves, dimension, pairwise_std and gdp out, or pass "
+            'family="gaussian"'
+        )
+    rates = {entry: ball_rate(*entry.pair, 1) for entry in dict.fromkeys(budgets)}
+    if family == "ball" or any(entry.pure for entry in budgets):
+        return rates
+    radial = sum(2 / rates[entry] ** 2 for entry in budgets)
+    gaussian = sum(1 / entry.shift() ** 2 for entry in budgets)
+    return rates if radial < gaussian else None
+
+
+def _quoted(
+    law: type[Noise], budgets: Sequence[PrivacyBudget], is_radial: bool
+) -> float:
+    """Return the delta at which a guarantee is quoted."""
+    if is_radial:  # which makes use of it
+        return min(entry.delta or 0.0 for entry in budgets)
+    return delta_to_quote(law, budgets)
+
+
+def _budgets(network: Network, budget: object, moves: str) -> list[PrivacyBudget]:
+    """One budget, or one for each node."""
+    budgets = network.per_node(budget, "budget")
+    if not isinstance(budgets, list | tuple):
+        budgets = [budgets]
+    budgets = [checked_budget(entry) for entry in budgets]
+    if len(budgets) not in (1, len(network)):
+        raise ValueError(
+            f"budget: expected one or {len(network)}, one for each node, got "
+            f"{len(budgets)}"
+        )
+    if moves != "one" and len(set(budgets)) > 1:
+        raise ValueError(
+            f"budget: expected one for all nodes with moves={moves!r}, got "
+            f"{len(set(budgets))} different ones"
+        )
+    return budgets
+
+
+def _independent_scales(
+    adjacency: NodeAdjacency, allowed: NDArray, nodes: int, law: type[Noise]
+) -> NDArray:
+    """Least noise with which every move, rounded up, stays within what is allowed."""
+    radii = adjacency.radii(nodes)
+    allowed = allowed * (1 - 8 * EPS)  # for rounding
+    if adjacency.kind != "one":
+        # shifts of two nodes add in the norm of the family
+        allowed = allowed[:1] * 2 ** (-1 / law.shift_norm)
+    if adjacency.kind == "known-total":
+        # another node's larger radius may have to hide behind this node's noise
+        radii = np.full(nodes, radii.max())
+    return radii / allowed
+
+
+def _shared_noise(
+    independent: PrivateConsensus, allowed: NDArray, is_auto: bool
+) -> AgentNoise:
+    """Noise with the least share of `noise.scales` that the agents need to draw alone.
+
+    The ``independent`` agents have the scales of independent noise. What they share is
+    kept, or as much as makes no difference beyond 1 % of the variance.
+    """
+    noise = independent.noise
+    adjacency = independent.adjacency
+    coalition = independent.coalition or 0
+
+    def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
+        sizes = exposure_to_any(scaled, coalition, among).sizes(adjacency)
+        return math.log((sizes / allowed).max())
+
+    def with_share(log_share: float) -> AgentNoise:
+        return replace(noise, scales=noise.scales * math.exp(log_share))
+
+    def least_towards(coalitions: Sequence[tuple]) -> AgentNoise:
+        # bounds of pairs may ask for more than independent noise
+        share = brentq(
+            lambda share: excess(with_share(share), coalitions),
+            _LEAST_OWN,
+            1.0,
+            xtol=_TOLERANCE,
+        )
+        return with_share(share)
+
+    if is_auto:
+        ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
+        size = math.exp(excess(ample))
+        found = replace(
+            ample, scales=noise.scales * size, pairwise_std=ample.pairwise_std * size
+        )
+    else:
+        # what meets the budget towards some coalitions, until no other one is worse
+        among: set[tuple] = set()
+        worst: set[tuple] = {()}
+        while not worst <= among:
+            among |= worst
+            found = least_towards(tuple(among))
+            exposure = exposure_to_any(found, coalition)
+            most_exposed = np.argsort(exposure.sizes(adjacency))[-2:]
+            worst = {exposure.coalition(node) for node in most_exposed.tolist()}
+    step = _TOLERANCE
+    while excess(found) > 0:
+        found = replace(found, scales=found.scales * (1 + step))
+        step *= 4
+    return found
+
+
+def _error_per_variance(nodes: int, readout: str) -> float:
+    """Limit of the total error over the sum of all nodes' noise variances."""
+    one_of(readout, "readout", READOUTS)
+    if positive_integer(nodes, "nodes") < 2:
+        raise ValueError(f"nodes: expected at least two, got {nodes}")
+    if readout == "message":
+        return 1 / nodes
+    return 1 - 1 / nodes
+
+
+def optimal_consensus_epsilon(
+    mse: float,
+    nodes: int,
+    radius: float,
+    *,
+    delta: float = 0.0,
+    family: str = "gaussian",
+    readout: str = "message",
+) -> float:
+    """Return the least epsilon with which private consensus reaches an accuracy.
+
+    With equal noise sigma the total error in the limit is v sigma^2 (message readout)
+    or v (n-1) sigma^2 (state readout), v = 1 (Gaussian) or 2 (Laplace). The privacy
+    shift, epsilon of Laplace noise, is mu / sigma.
+
+    Parameters
+    ----------
+    mse : float
+        Accepted mean-square error, total over the nodes, in squared units of the
+        initial values.
+    nodes : int
+        n, at least 2.
+    radius : float
+        mu: how far one node's initial value may move.
+    delta : float, optional
+        In [0, 1); Gaussian noise needs delta > 0.
+    family : {"gaussian", "laplace"}, optional
+    readout : {"message", "state"}, optional
+        What each agent uses: its message, or its state, which is n - 1 times less
+        accurate.
+
+    Returns
+    -------
+    float
+        Rounded up (DPAM section 6.2, whose epsilon_op has n for the n - 1 of the state
+        readout).
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range, or Gaussian noise is asked for with delta = 0.
+
+    Examples
+    --------
+    >>> round(optimal_consensus_epsilon(2.0, 10, 1.0, family="laplace"), 12)
+    1.0
+    >>> round(optimal_consensus_epsilon(3.5263, 10, 1.0, delta=1e-2), 3)
+    1.0
+    """
+    mse = positive_number(mse, "mse")
+    radius = positive_number(radius, "radius")
+    per_variance = _error_per_variance(nodes, readout)
+    law = family_of(family)
+    delta = checked_delta(delta)
+    if law.needs_delta and delta == 0:
+        raise ValueError(
+            "delta: Gaussian noise needs delta > 0, got 0; pass delta=..., or "
+            "family='laplace'"
+        )
+    variance = mse / (nodes * per_variance)
+    shift = radius / math.sqrt(variance / law.unit_variance)
+    if not math.isfinite(shift):
+        raise ValueError(
+            "radius: expected one that floats can compare with the error, got one more "
+            "than 1e308 times as large"
+        )
+    return law.loss_of_size(float_above(shift, 4)).epsilon(delta)
+
+
+def optimal_consensus_error(
+    budget: PrivacyBudget,
+    nodes: int,
+    radius: float,
+    *,
+    family: str = "gaussian",
+    readout: str = "message",
+) -> float:
+    """Return the least total mean-square error in the limit that a budget allows.
+
+    It is the inverse of `optimal_consensus_epsilon`.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        Laplace noise meets (epsilon, 0) and makes no use of a delta.
+    nodes, radius, family, readout
+        As for `optimal_consensus_epsilon`, which names the errors too.
+
+    Returns
+    -------
+    float
+        In squared units of the initial values.
+
+    Examples
+    --------
+    >>> from privcontrol.core import PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+    >>> round(optimal_consensus_error(budget, 10, 1.0), 4)
+    3.5264
+    """
+    checked_budget(budget)
+    per_variance = _error_per_variance(nodes, readout)
+    radius = positive_number(radius, "radius")
+    law = family_of(family)
+    scale = float_above(radius / law.allowed_shift(budget))
+    return float(per_variance * law.unit_variance * nodes * scale * scale)
+
+
+def optimal_consensus_scales(
+    mse: float,
+    radii: ArrayLike,
+    *,
+    objective: str = "worst",
+    family: str = "gaussian",
+    readout: str = "message",
+) -> NDArray:
+    """Return noise scales of unequal nodes that reach an accuracy at the least loss.
+
+    That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving
+    together: sum (mu_i / sigma_i)^2 (Gaussian, twice the zCDP parameter) or sum
+    mu_i / sigma_i (Laplace, epsilon). By the stationarity of the Lagrangian sigma_i is
+    in proportion to mu_i^p with p = 1 (worst), 1/2 (Gaussian total), 1/3 (Laplace
+    total).
+
+    Parameters
+    ----------
+    mse : float
+        Total mean-square error in the limit, in squared units of the initial values.
+    radii : array_like, shape (n,)
+        mu_i: how far each node's initial value may move.
+    objective : {"worst", "total"}, optional
+    family, readout
+        As for `optimal_consensus_epsilon`, which names the errors too.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        For ``PrivateConsensus(network, scales, adjacency, family=family)``.
+
+    Examples
+    --------
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="worst").round(3)
+    array([1.291, 1.291, 5.164])
+    >>> optimal_consensus_scales(10.0, [1.0, 1.0, 4.0], objective="total").round(3)
+    array([2.236, 2.236, 4.472])
+    """
+    mse = positive_number(mse, "mse")
+    moves = real_array(radii, "radii", ndim=1)
+    n = len(moves)
+    law = family_of(family)
+    factor = law.unit_variance * _error_per_variance(n, readout)
+    if not (moves > 0).all():
+        raise ValueError(
+            f"radii: expected {n} positive numbers, got {int((moves <= 0).sum())} that "
+            "are not"
+        )
+    power = 1.0
+    if one_of(objective, "objective", OBJECTIVES) == "total":
+        power = law.shift_norm / (law.shift_norm + 2)
+    scales = (moves / moves.max()) ** power
+    return scales * math.sqrt(mse / factor / float(scales @ scales))
+
+
+# -- figures ----------------------------------------------------------------------------
+
+
+def plot_error(
+    consensus: PrivateConsensus,
+    initial_values: Values,
+    steps: int,
+    *,
+    response: ConsensusResponse | None = None,
+    readouts: Sequence[str] = READOUTS,
+    label: str = "",
+    color: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    r"""Plot the total mean-square error over the agents against the steps.
+
+    Solid lines are messages, dashed ones states beside them. Beyond 4000 nodes an
+    estimate with its 99 % confidence band replaces the exact curve.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+    initial_values
+        As for `PrivateConsensus.simulate`.
+    steps : int
+    response : ConsensusResponse, optional
+        Its mean squared errors are drawn as points with bars of two standard errors.
+    readouts : sequence of {"message", "state"}, optional
+        With states the bound of their limit is drawn, DPAM Proposition 1 (iii).
+    label : str, optional
+        Name of the run in the legend, before each curve's.
+    color : str, optional
+        One colour for all readouts, to tell runs on the same axes apart.
+    ax : Axes, optional
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> budget = pc.PrivacyBudget(epsilon=1, delta=1e-2)
+    >>> agents = pc.private_consensus(pc.plants.ten_agent_graph(), budget, 1.0)
+    >>> pc.consensus.plot_error(agents, pc.plants.ten_agent_values(), 20).get_ylabel()
+    'Total mean-square error\n[squared units of the values]'
+    """
+    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
+    if response is not None:
+        instance_of(response, ConsensusResponse, "response", "consensus.simulate(..)")
+    if isinstance(readouts, str) or not isinstance(readouts, Sequence):
+        raise TypeError(
+            "readouts: expected a sequence such as ('message', 'state'), got "
+            f"{type(readouts).__name__}"
+        )
+    readouts = [one_of(readout, "readouts", READOUTS) for readout in readouts]
+    values = consensus.network.initial_values(initial_values, consensus.dimension)
+    time = np.arange(step_count(steps) + 1)
+    shown = slice(0, steps + 1, max(1, steps // 20))
+    ax = own_axes(ax)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    prefix = f"{label}: " if label else ""
+    for readout in readouts:
+        shade = color or COLORS[readout]
+        is_beside = len(readouts) > 1 and readout == "state"
+        options: dict[str, Any] = {"readout": readout}
+        if len(consensus.network) <= DENSE_NODES:
+            curve = consensus.mean_square_error(values, steps, **options)
+        else:
+            found = consensus.estimate_mean_square_error(
+                values, steps, rng=0, **options
+            )
+            curve = found.value
+            band = (_positive(found.lower), _positive(found.upper))
+            ax.fill_between(time, *band, color=shade, alpha=0.25, lw=0)
+        ax.plot(
+            time,
+            _positive(curve),
+            color=shade,
+            linestyle="dashed" if is_beside else "solid",
+            linewidth=1.4,
+            label=f"{prefix}{readout} readout",
+        )
+        if response is not None:
+            mean, error = response.mean_square_error(readout)
+            points = ax.errorbar(
+                response.steps[shown],
+                _positive(mean[shown]),
+                2 * error[shown],
+                color=shade,
+                fmt="o",
+                markersize=3,
+                linewidth=0.8,
+                markerfacecolor="white",
+            )
+            if readout == readouts[-1]:
+                plural = "s" * (response.ntraces != 1)
+                points.set_label(f"{prefix}over {response.ntraces} trial{plural}")
+    if "state" in readouts:
+        ax.axhline(
+            consensus.dimension * consensus.noise.variance.sum(),
+            color=color or COLORS["state"],
+            linestyle="dotted",
+            linewidth=1,
+            label=f"{prefix}bound of the limit (states)",
+        )
+    quantity = "Total mean-square error\n[squared units of the values]"
+    ax.set(yscale="log", xlabel="Step $t$", ylabel=quantity)
+    ax.margins(x=0)
+    finished_plot(ax, list(ax.lines))
+    return ax
+
+
+def _positive(curve: NDArray) -> NDArray:
+    """NaN for zeros, which a logarithmic axis cannot show."""
+    return np.where(curve > 0, curve, np.nan)
+
+
+def plot_network(
+    consensus: PrivateConsensus,
+    *,
+    pos: ArrayLike | Mapping | None = None,
+    coalition: Sequence[Hashable] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the network with the epsilon of each node as its colour.
+
+    It is read at the delta that the guarantee quotes, ``consensus.quoted_delta``. The
+    width of a link is its weight. Up to 30 nodes bear their names.
+
+    Parameters
+    ----------
+    consensus : PrivateConsensus
+        Of at most 500 nodes.
+    pos : mapping from node to (x, y), or array_like, shape (n, 2), optional
+        Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
+        networkx' Kamada-Kawai layout by default.
+    coalition : sequence of nodes, optional
+        Agents who pool what they know, drawn as white squares; the colours then say
+        what they learn of each of the others.
+    ax : Axes, optional
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> graph = pc.plants.ten_agent_graph()
+    >>> budgets = {k: pc.PrivacyBudget(epsilon=0.1 * k, delta=1e-2) for k in graph}
+    >>> ax = pc.consensus.plot_network(pc.private_consensus(graph, budgets, radius=1.0))
+    """
+    instance_of(consensus, PrivateConsensus, "consensus", _CONSENSUS)
+    network = consensus.network
+    if len(network) > DENSE_MODEL:
+        raise ValueError(
+            f"expected at most {DENSE_MODEL} nodes to draw, got {len(network)}"
+        )
+    delta = consensus.quoted_delta
+    members: list[int] = []
+    if coalition is not None:
+        consensus.guarantee_for(coalition=coalition)
+        members = [network.index[node] for node in coalition]
+    honest = [i for i in range(len(network)) if i not in members]
+    losses = []
+    for i in honest:
+        guarantee = consensus.guarantee_for(node=network.nodes[i], coalition=coalition)
+        losses.append(guarantee.epsilon(delta))
+    epsilon = np.array(losses)
+    is_equal = np.ptp(epsilon) < 1e-9 * epsilon.max()
+    import networkx as nx
+
+    graph = nx.from_scipy_sparse_array(network.iteration)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    if pos is None:
+        places = nx.kamada_kawai_layout(graph, weight=None)
+    else:
+        given = network.per_node(pos, "pos")
+        places = dict(enumerate(real_array(given, "pos", shape=(len(network), 2))))
+    weights = np.array([weight for *_, weight in graph.edges(data="weight")])
+    ax = own_axes(ax)
+    nodes: dict[str, Any] = dict(ax=ax, edgecolors="black", linewidths=0.8)
+    nodes["node_size"] = min(420.0, 12000.0 / len(network))
+    width = 0.6 + 2.0 * weights / weights.max()
+    nx.draw_networkx_edges(graph, places, ax=ax, edge_color="0.6", width=width)
+    colors = ("#BBD9EE", None) if is_equal else (epsilon, "cividis")
+    points = nx.draw_networkx_nodes(
+        graph, places, honest, node_color=colors[0], cmap=colors[1], **nodes
+    )
+    if is_equal:
+        size = rf"$\varepsilon$ = {shown(epsilon[0])} at $\delta$ = {delta:g}"
+        ax.set_title(f"{size} for every node", fontsize="medium")
+    else:
+        meaning = rf"$\varepsilon$ of the node at $\delta$ = {delta:g}"
+        ax.figure.colorbar(points, ax=ax, label=meaning, shrink=0.8)
+    if members:
+        squares = nx.draw_networkx_nodes(
+            graph, places, members, node_shape="s", node_color="white", **nodes
+        )
+        squares.set(linewidths=2.5, label="coalition")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.08), frameon=False)
+    if len(network) <= NAMED_NODES:
+        names = dict(enumerate(network.labels))
+        texts = nx.draw_networkx_labels(
+            graph, places, names, font_size=9, ax=ax, clip_on=False
+        )
+        halo = withStroke(linewidth=2, foreground="white")
+        for text in texts.values():
+            text.set_path_effects([halo])
+    ax.set_aspect("equal")
+    ax.margins(0.12)
+    ax.set_axis_off()
+    return ax

@@ -1,0 +1,222 @@
+"""Size noise that never leaves a bound: its shift and its leak keep the budget together.
+
+Larger noise hides more, and leaves its bound more often. So a bound has a size of noise
+that is just enough, or none. What a move does to the walls is known for one size and
+follows for all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..noise.shift import certified_shift
+from ..noise.within import Bound, walls_of
+from ..numerics.checks import positive_integer, real_array
+from ..numerics.errors import PrivacyError
+from ..privacy.budget import PrivacyBudget, kappa_upper
+from ..privacy.walls import Wall
+from ..systems.linear import Plant
+from .problem import DesignProblem, Proposal
+from .request import Request
+
+#: A limit of the noise at an output, or that and one of its change in a sample.
+Limit = float | tuple[float, float]
+
+#: Sizes of noise that are tried, relative to the next one, and how far they go.
+_STEP = 0.98
+_SIZES = 150
+#: Bisections of the size, and of the least bound.
+_HALVINGS = 40
+#: Part of a size that rounding may take.
+_ROUNDING = 1e-9
+#: Largest factor of a bound that is looked for.
+_LARGEST = 1e6
+
+
+def checked_bound(
+    bound: ArrayLike | Mapping[str, Limit] | None,
+    life: int | None,
+    plant: Plant,
+    request: Request,
+) -> Bound | None:
+    """Return limits of each output, and the samples that are drawn ahead as one."""
+    if life is not None:
+        life = positive_integer(life, "life")
+    if bound is None:
+        if life is not None:
+            raise ValueError(
+                "life: it is about noise within a bound, which is drawn ahead as one; "
+                "pass bound=, or leave life out"
+            )
+        if request.budget.leak:
+            raise ValueError(
+                "budget: a leak is for noise that never leaves a bound; pass bound=, or "
+                "PrivacyBudget(gdp=) without a leak"
+            )
+        return None
+    samples = request.horizon
+    if life is not None and samples != math.inf and life != samples:
+        raise ValueError(
+            f"life: over a horizon the run is drawn ahead as one, of {samples} samples, "
+            f"got {life}; leave life out, or pass horizon=np.inf"
+        )
+    budget = request.budget
+    if budget.pure or (budget.gdp is not None and not budget.leak):
+        raise PrivacyError(
+            "budget: noise within a bound leaks, expected a delta > 0 or "
+            "PrivacyBudget(gdp=..., leak=...)"
+        )
+    limits, changes = _limits(bound, plant)
+    ahead = samples if life is None else life
+    return Bound(limits, changes, math.inf if ahead == math.inf else int(ahead))
+
+
+def _limits(
+    bound: ArrayLike | Mapping[str, Limit], plant: Plant
+) -> tuple[NDArray, NDArray]:
+    """Return limits (p,) of the noise and of its change in a sample."""
+    outputs = plant.outputs
+    changes = np.full(len(outputs), math.inf)
+    if not isinstance(bound, Mapping):
+        given = real_array(bound, "bound")
+        if given.ndim > 1 or given.size not in (1, len(outputs)):
+            raise ValueError(
+                f"bound: expected a number, {len(outputs)} of them, one for each output, or "
+                f"a mapping by output name, got shape {given.shape}"
+            )
+        limits = np.broadcast_to(given, (len(outputs),)).copy()
+    else:
+        limits = np.full(len(outputs), math.inf)
+        unknown = [str(name) for name in bound if name not in outputs]
+        if unknown:
+            raise ValueError(
+                f"bound: {', '.join(unknown)} is no output of the plant; known outputs: "
+                f"{', '.join(outputs)}{plant.elsewhere(unknown[0])}"
+            )
+        for name, limit in bound.items():
+            k = outputs.index(name)
+            pair = np.atleast_1d(real_array(limit, "bound"))
+            if pair.shape not in ((1,), (2,)):
+                raise ValueError(
+                    "bound: expected a limit of the noise, or that and one of its change "
+                    f"from one sample to the next, got {pair.size} numbers at {name}"
+                )
+            limits[k] = pair[0]
+            changes[k] = pair[1] if pair.size == 2 else math.inf
+    finite = np.concatenate([limits, changes])
+    if not (finite > 0).all() or not np.isfinite(limits).any():
+        raise ValueError("bound: expected numbers > 0, at least one of them finite")
+    return limits, changes
+
+
+def gain_within(problem: DesignProblem, found: Proposal, request: Request) -> float:
+    """Return how many times as large noise just keeps the budget within its bound.
+
+    Raises
+    ------
+    PrivacyError
+        If none does; it says the least bound.
+    """
+    bound = request.bound
+    if bound is None:
+        raise ValueError("bound: expected limits of the noise, got none")
+    plants = request.plants(problem.plant)
+    horizon = problem.request.horizon
+    shift = certified_shift(found.parts, request.adjacency, plants, horizon).value
+    walls = walls_of(found.parts, request.adjacency, plants, bound, shift)
+    keeps = _Keeping(request.budget_left, request.releases, shift)
+    gain = keeps.largest(walls)
+    if gain is not None:
+        return (1 + _ROUNDING) / gain
+    least = _least_factor(keeps, walls)
+    names = []
+    if least is not None:
+        for name, limit in zip(
+            problem.plant.outputs, bound.limits.tolist(), strict=True
+        ):
+            if limit < math.inf:
+                names.append(f"{name}: {limit * least:.4g}")
+    hint = f"the least one in these proportions is {', '.join(names)}" if names else ""
+    raise PrivacyError(
+        f"bound: no size of this noise keeps {request.budget} within it; "
+        f"{hint or 'a hidden move goes beyond it'}. Raise the bound or the budget, or "
+        "protect a smaller radius"
+    )
+
+
+class _Keeping:
+    """Whether noise of a size keeps a budget together with its leak."""
+
+    def __init__(self, budget: PrivacyBudget, releases: int, shift: float) -> None:
+        self._budget = budget
+        self._releases = releases
+        self._shift = shift
+
+    def holds(self, walls: Sequence[Wall], gain: float) -> bool:
+        """Return whether noise ``gain`` times as small keeps it."""
+        budget = self._budget
+        most = budget.leak if budget.gdp is not None else budget.pair[1]
+        leak = 0.0
+        for wall in walls:  # the nearest come first
+            leak += wall.beside(gain).leak
+            if leak >= most:
+                return False
+        leak = min(leak * (1 + _ROUNDING), 1.0)
+        leak = -math.expm1(self._releases * math.log1p(-min(leak, 1 - 1e-15)))
+        y = self._shift * gain * math.sqrt(self._releases) * (1 + _ROUNDING)
+        if budget.gdp is not None:
+            return leak * (1 + _ROUNDING) <= budget.leak and y <= budget.gdp * (
+                1 + 2 * _ROUNDING
+            )
+        epsilon, delta = budget.pair
+        if leak >= delta:
+            return False
+        total = leak + (1 - leak) * float(kappa_upper(epsilon, y))
+        return total * (1 + _ROUNDING) <= delta
+
+    def largest(self, walls: Sequence[Wall]) -> float | None:
+        """Return the largest gain that keeps it, at most one, None if there is none."""
+        gain = 1.0
+        for _ in range(_SIZES):
+            if self.holds(walls, gain):
+                break
+            gain *= _STEP
+        else:
+            return None
+        if gain == 1.0:
+            return gain
+        low, high = gain, gain / _STEP
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            if self.holds(walls, middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def _least_factor(keeps: _Keeping, walls: Sequence[Wall]) -> float | None:
+    """Return by how much walls must be farther, None where that is not found."""
+
+    def farther(factor: float) -> list[Wall]:
+        return [
+            Wall(wall.radius * factor, wall.move, wall.count, wall.dimension)
+            for wall in walls
+        ]
+
+    low, high = 1.0, 2.0
+    while keeps.largest(farther(high)) is None:
+        low, high = high, 2 * high
+        if high > _LARGEST:
+            return None
+    for _ in range(14):
+        middle = math.sqrt(low * high)
+        if keeps.largest(farther(middle)) is None:
+            low = middle
+        else:
+            high = middle
+    return high

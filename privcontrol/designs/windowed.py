@@ -1,0 +1,437 @@
+"""Spectra of least cost for changes of any shape, over a number of samples in a row.
+
+With g the response to an impulse of the radius and w the change's values, noise of spectrum S
+leaves w^T R w, where R is the Toeplitz matrix of the means of g^* S^-1 g z^t. For a matrix
+X >= 0 of weights of changes, and Q(z) = sum X[j, l] z^(l - j), the cost is at least
+
+    (mean tr K^(1/2))^2,   K = W^(1/2) g Q g^* W^(1/2),
+
+if X is a mean of w w^T over signs w. The largest value over all X of trace k is that of the
+ball |w|^2 <= k around all changes, and S of it hides them. Where that leaves a gap, X is a
+mean over some signs, and those that show most are added one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise._patterns import largest_signs
+from ..numerics.progress import piece
+
+#: Updates of the weights of a ball, and of those of some signs.
+_OF_BALLS = 60
+_OF_SIGNS = 40
+#: Times that signs are added, and how many at once.
+_ROUNDS = 25
+_ADDED = 6
+#: Signs drawn from the weights of the ball, for each value of a change.
+_DRAWN = 2
+#: Weight of a sign that is added, and one below which it is left out.
+_NEW = 1e-3
+_LEAST = 1e-9
+#: Eigenvalues of a kernel below this part of the largest one count as that.
+_NOTHING = 1e-13
+#: Exponents of updates, the fast one first, and the safe one.
+_FAST = 0.95
+_SAFE = 0.5
+#: Share of the asked gap at which a search ends.
+_SHARE = 0.3
+
+
+class Circle(Protocol):
+    """Frequencies at which responses are known."""
+
+    @property
+    def points(self) -> NDArray: ...
+
+    @property
+    def weights(self) -> NDArray: ...
+
+    def mean(self, values: NDArray) -> NDArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class WindowResponse:
+    """Responses to impulses of the radius at some inputs, of which k in a row may come.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (N, r, q)
+        At each frequency.
+    powers : ndarray, shape (N, k)
+        z^-t.
+    """
+
+    columns: NDArray
+    powers: NDArray
+
+    @property
+    def size(self) -> int:
+        """Number k q of values of a change."""
+        return self.powers.shape[1] * self.columns.shape[2]
+
+    def _means(self, circle: Circle) -> NDArray:
+        """Return the map (k, N) from values to their means with z^t."""
+        return self.powers.conj().T * circle.weights
+
+    def through(self, stack: NDArray) -> WindowResponse:
+        """Return the responses behind matrices (N, r, r)."""
+        return replace(self, columns=stack @ self.columns)
+
+    def kernel(self, weights: NDArray) -> NDArray:
+        """Return g Q g^* (N, r, r) of weights X (k q, k q) of changes."""
+        count, inputs = self.powers.shape[1], self.columns.shape[2]
+        blocks = weights.reshape(count, inputs, count, inputs)
+        sums = np.stack(
+            [np.trace(blocks, t, 2, 0) for t in range(count)]
+        )  # of X[j, l] at l = j - t, as [signal of l, signal of j]
+        series = (self.powers @ sums.reshape(count, -1)).reshape(-1, inputs, inputs)
+        series = _turned(series)
+        Q = series + _adjoint(series) - sums[0].T
+        return self.columns @ Q @ _adjoint(self.columns)
+
+    def products(self, circle: Circle) -> NDArray:
+        """Return R (k q, k q) of responses that are whitened already."""
+        count, inputs = self.powers.shape[1], self.columns.shape[2]
+        energy = _adjoint(self.columns) @ self.columns
+        series = energy.reshape(len(energy), -1)
+        values = (self._means(circle) @ series).real.reshape(count, inputs, inputs)
+        lag = np.subtract.outer(np.arange(count), np.arange(count))
+        earlier = values[np.abs(lag)]
+        blocks = np.where((lag >= 0)[:, :, None, None], earlier, _turned(earlier))
+        matrix = blocks.swapaxes(1, 2).reshape(self.size, self.size)
+        return (matrix + matrix.T) / 2
+
+
+def _adjoint(stack: NDArray) -> NDArray:
+    return stack.conj().swapaxes(-1, -2)
+
+
+def _turned(stack: NDArray) -> NDArray:
+    return stack.swapaxes(-1, -2)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowOfRun:
+    """Responses (1, m, N) to the impulses of one window of a run."""
+
+    columns: NDArray
+
+    @property
+    def size(self) -> int:
+        """Number of values of a change."""
+        return self.columns.shape[2]
+
+    def through(self, stack: NDArray) -> WindowOfRun:
+        """Return the responses behind a matrix (1, m, m)."""
+        return WindowOfRun(stack @ self.columns)
+
+    def kernel(self, weights: NDArray) -> NDArray:
+        """Return G X G^T of weights X of changes."""
+        return self.columns @ weights @ _turned(self.columns)
+
+    def products(self, circle: Circle) -> NDArray:
+        """Return R of responses that are whitened already."""
+        (columns,) = self.columns
+        return columns.T @ columns
+
+
+class Run:
+    """One run as a circle of one frequency, on which a response is all of its samples."""
+
+    points = np.ones(1)
+    weights = np.ones(1)
+
+    def mean(self, values: NDArray) -> NDArray:
+        return values[0]
+
+
+class Weighted(NamedTuple):
+    """Weights of single moves (K,), and matrices of those of each window and each ball.
+
+    Their sum is one, in which a window counts with its trace over its number of values, and
+    a ball with its trace.
+    """
+
+    singles: NDArray
+    windows: tuple[NDArray, ...]
+    balls: tuple[NDArray, ...] = ()
+
+    def scaled(self, total: float) -> Weighted:
+        """Return all weights divided by a number."""
+        return Weighted(
+            self.singles / total,
+            tuple(own / total for own in self.windows),
+            tuple(own / total for own in self.balls),
+        )
+
+    @property
+    def total(self) -> float:
+        """The sum of all."""
+        of_windows = sum(own.trace() / len(own) for own in self.windows)
+        return float(self.singles.sum() + of_windows + self.of_balls)
+
+    @property
+    def of_balls(self) -> float:
+        """The sum of the balls' weights."""
+        return float(sum(own.trace() for own in self.balls))
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A spectrum in prices of one, with what it leaves of all changes."""
+
+    roots: NDArray  # K^(1/2) (N, r, r)
+    cost: float  # mean of its trace, whose square is the bound of its weights
+    squares: NDArray  # (K,) of single moves
+    products: tuple[NDArray, ...]  # R of each window
+    forms: tuple[NDArray, ...]  # the Gram matrix of each ball
+
+    @property
+    def fixed(self) -> float:
+        """The largest square that is left of a single move, or of a ball."""
+        largest = [np.linalg.eigvalsh(form)[-1] for form in self.forms]
+        return float(max([*self.squares, *largest], default=0.0))
+
+
+class _Shares(NamedTuple):
+    """Weights of single moves, of all signs of the windows in turn, and of the balls."""
+
+    singles: NDArray
+    signs: NDArray
+    balls: tuple[NDArray, ...]
+
+    def normalised(self) -> _Shares:
+        """Return the same with a sum of one."""
+        total = self.singles.sum() + self.signs.sum()
+        total += sum(own.trace() for own in self.balls)
+        balls = tuple(own / total for own in self.balls)
+        return _Shares(self.singles / total, self.signs / total, balls)
+
+    def weights(self, active: Sequence[NDArray]) -> Weighted:
+        """Return the weights as matrices, from the signs (S, N) of each window."""
+        ends = np.cumsum([len(signs) for signs in active])[:-1]
+        matrices = []
+        # of no window, np.split makes one empty part
+        for signs, own in zip(active, np.split(self.signs, ends), strict=False):
+            matrices.append((signs.T * own) @ signs)
+        return Weighted(self.singles, tuple(matrices), self.balls)
+
+
+class Spectrum(NamedTuple):
+    """The cheapest spectrum found, in prices of one, and the weights that bound its cost."""
+
+    middle: NDArray
+    weights: Weighted
+
+
+@dataclass(frozen=True, eq=False)
+class WindowProblem:
+    """Single moves and windows that a spectrum must hide with a shift of one.
+
+    The responses are in units in which all noise costs the same.
+    """
+
+    circle: Circle
+    columns: NDArray  # (N, r, K)
+    windows: tuple[WindowResponse | WindowOfRun, ...]
+    balls: tuple[NDArray, ...] = ()  # axes (N, r, q)
+
+    def solve(self, gap: float, enough: float = np.inf) -> Spectrum:
+        """Return a spectrum within about a relative gap of the cheapest one.
+
+        The search ends as well at a bound of ``enough``.
+        """
+        tol = _SHARE * gap
+        ball, weights = self._of_balls(tol)
+        worst, signs = self._worst(ball)
+        best = ball.roots * worst
+        least = ball.cost * worst
+        active = self._drawn(weights, ball, signs)
+        own = 1 - weights.singles.sum() - weights.of_balls
+        count = sum(map(len, active))
+        known = _Shares(weights.singles, np.full(count, own / count), weights.balls)
+        bound = 0.0
+        bounding = weights
+        for update in range(_ROUNDS):
+            with piece(update, _ROUNDS):
+                known, step = self._of_signs(known, active, tol / 4)
+            if step.cost**2 > bound:
+                bound = step.cost**2
+                bounding = known.weights(active)
+            worst, signs = self._worst(step, active)
+            if step.cost * worst < least:
+                least = step.cost * worst
+                best = step.roots * worst
+            if least <= bound * (1 + tol) or bound >= enough:
+                break
+            active, shares = _with_more(active, known.signs, signs)
+            known = known._replace(signs=shares).normalised()
+        return Spectrum(best, bounding)
+
+    def bound(self, weights: Weighted, lowered: NDArray) -> float:
+        """Return the bound of weights, at prices that are ``lowered`` (N, r, r)."""
+        kernel = lowered @ self._kernel(weights) @ _adjoint(lowered)
+        values = np.linalg.eigvalsh(kernel)
+        roots = np.sqrt(np.maximum(values, 0.0))
+        return float(self.circle.mean(roots.sum(axis=1))) ** 2
+
+    def _kernel(self, weights: Weighted) -> NDArray:
+        kernel = (self.columns * weights.singles) @ _adjoint(self.columns)
+        for window, own in zip(self.windows, weights.windows, strict=True):
+            kernel = kernel + window.kernel(own)
+        for ball, own in zip(self.balls, weights.balls, strict=True):
+            kernel = kernel + ball @ own @ _adjoint(ball)
+        return kernel
+
+    def _step(self, weights: Weighted) -> _Step:
+        """Return the spectrum that is the best for some weights."""
+        values, vectors = np.linalg.eigh(self._kernel(weights))
+        sizes = np.sqrt(np.maximum(values, 0.0))
+        cost = float(self.circle.mean(sizes.sum(axis=1)))
+        sizes = np.maximum(sizes, _NOTHING * sizes.max())
+        roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
+        whitening = _adjoint(vectors / np.sqrt(sizes)[:, None, :])
+        left = whitening @ self.columns
+        squares = self.circle.mean(np.sum(np.abs(left) ** 2, axis=1))
+        products = [w.through(whitening).products(self.circle) for w in self.windows]
+        forms = []
+        for ball in self.balls:
+            axes = whitening @ ball
+            forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
+        return _Step(roots, cost, squares, tuple(products), tuple(forms))
+
+    def _of_balls(self, tol: float) -> tuple[_Step, Weighted]:
+        """Return the cheapest spectrum for the balls around the windows, and its weights."""
+        parts = self.columns.shape[2] + len(self.windows) + len(self.balls)
+        even = [np.eye(ball.shape[2]) / ball.shape[2] / parts for ball in self.balls]
+        weights = Weighted(
+            np.full(self.columns.shape[2], 1 / parts),
+            tuple(np.eye(window.size) / parts for window in self.windows),
+            tuple(even),
+        )
+        power = _FAST
+        bound = 0.0
+        least = np.inf
+        for update in range(_OF_BALLS):
+            with piece(update, _OF_BALLS):
+                step = self._step(weights)
+            if step.cost < bound:
+                power = _SAFE
+            bound = max(bound, step.cost)
+            sizes = [np.linalg.eigvalsh(R)[-1] * len(R) for R in step.products]
+            worst = float(max([step.fixed, *sizes]))
+            if step.cost * worst < least:
+                least = step.cost * worst
+                best = step, weights
+            if least <= bound**2 * (1 + tol):
+                break
+            matrices = []
+            for own, R in zip(weights.windows, step.products, strict=True):
+                turn = _power(R * (len(R) / worst), power)
+                matrices.append(turn @ own @ turn)
+            weights = Weighted(
+                weights.singles * (step.squares / worst) ** (2 * power),
+                tuple(matrices),
+                _turned_weights(weights.balls, step.forms, worst, power),
+            )
+            weights = weights.scaled(weights.total)
+        return best
+
+    def _of_signs(
+        self, known: _Shares, active: Sequence[NDArray], tol: float
+    ) -> tuple[_Shares, _Step]:
+        """Return the weights of some signs that prove most, and the spectrum of them."""
+        power = _FAST
+        bound = 0.0
+        for _ in range(_OF_SIGNS):
+            step = self._step(known.weights(active))
+            if step.cost < bound:
+                power = _SAFE
+            if step.cost >= bound:
+                bound = step.cost
+                best = known, step
+            squares = []
+            for signs, R in zip(active, step.products, strict=True):
+                squares.append(np.einsum("ij,ij->i", signs @ R, signs))
+            every = np.concatenate(squares)
+            worst = max(float(every.max()), step.fixed)
+            if step.cost * worst <= bound**2 * (1 + tol):
+                break
+            known = _Shares(
+                known.singles * (step.squares / worst) ** (2 * power),
+                known.signs * (every / worst) ** (2 * power),
+                _turned_weights(known.balls, step.forms, worst, power),
+            ).normalised()
+        return best
+
+    def _worst(
+        self, step: _Step, active: Sequence[NDArray] = ()
+    ) -> tuple[float, list[NDArray]]:
+        """Return the largest square that is left, and signs of each window that show most."""
+        worst = step.fixed
+        found = []
+        for k, R in enumerate(step.products):
+            starts = active[k] if active else np.ones((1, len(R)))
+            values, signs = largest_signs(R, starts)
+            worst = max(worst, float(values[0]))
+            found.append(signs[values > 0][:_ADDED])
+        return worst, found
+
+    def _drawn(
+        self, weights: Weighted, step: _Step, signs: Sequence[NDArray]
+    ) -> list[NDArray]:
+        """Return signs of each window, those that show most and some of the ball's weights."""
+        rng = np.random.default_rng(0)  # the same for every design
+        active = []
+        for own, R, first in zip(weights.windows, step.products, signs, strict=True):
+            count = len(R)
+            root = _power(own, 0.5)
+            drawn = np.sign(rng.normal(size=(_DRAWN * count, count)) @ root)
+            drawn[drawn == 0] = 1.0
+            active.append(_distinct(np.vstack([first, np.ones((1, count)), drawn])))
+        return active
+
+
+def _turned_weights(
+    balls: Sequence[NDArray], forms: Sequence[NDArray], worst: float, power: float
+) -> tuple[NDArray, ...]:
+    """Return the weights of balls, larger in the directions in which more is left."""
+    found = []
+    for own, form in zip(balls, forms, strict=True):
+        turn = _power(form / worst, power)
+        found.append(turn @ own @ turn)
+    return tuple(found)
+
+
+def _power(matrix: NDArray, exponent: float) -> NDArray:
+    """Return a power of a symmetric matrix without negative eigenvalues."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 0.0) ** exponent) @ vectors.T
+
+
+def _distinct(signs: NDArray) -> NDArray:
+    """Return different rows of signs, each with one first."""
+    return np.unique(signs * signs[:, :1], axis=0)
+
+
+def _with_more(
+    active: Sequence[NDArray], shares: NDArray, signs: Sequence[NDArray]
+) -> tuple[list[NDArray], NDArray]:
+    """Return signs with weights that are not small, and more of them."""
+    ends = np.cumsum([len(one) for one in active])[:-1]
+    found = []
+    weights = []
+    for known, own, more in zip(active, np.split(shares, ends), signs, strict=False):
+        kept = own > _LEAST * shares.max()
+        rows = {row.tobytes() for row in known[kept]}
+        added = [row for row in _distinct(more) if row.tobytes() not in rows]
+        found.append(np.vstack([known[kept], *added]))
+        weights += [own[kept], np.full(len(added), _NEW)]
+    together = np.concatenate(weights)
+    return found, together

@@ -1,0 +1,303 @@
+"""Changes of any shape within a number of samples in a row, and what noise leaves of them.
+
+A change w of k samples, each within the radius, is a sum of impulses, whose whitened
+responses have the Gram matrix R (k, k). It is shifted by w^T R w, which is convex, so the
+largest shift is that of some signs: the largest w^T R w over w in {-1, 1}^k. Signals that
+change together are more entries of w.
+
+Over a horizon R belongs to the window's first sample. Without one R is a Toeplitz matrix of
+the products rho(m) of responses that begin m samples apart. Up to 24 entries all signs are
+gone through. Of more, any d with diag(d) >= R bounds them by sum d. With the plant's
+Gramian Q that is shown along the window, backwards from P_k = Q,
+
+    S_j = diag(d_j) - B^T P_{j+1} B - D^T D > 0,
+    P_j = A^T P_{j+1} A + C^T C + N S_j^{-1} N^T,   N = A^T P_{j+1} B + C^T D,
+
+since x^T P_j x is then the most by which the energy from sample j on exceeds sum d w^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..numerics.balls import (
+    Ball,
+    BallMatrix,
+    diagonal_balls,
+    enclosure,
+    is_positive_definite,
+    upper_float,
+)
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS, float_above
+from ..secrets.secret import SignalMoves, WindowMoves, Windows
+from ..systems.linear import LinearSystem
+from ._apart import LagBounds, Powers, bounds_apart, several_together
+from ._patterns import (
+    MOST_EXACT,
+    MOST_RELAXED,
+    PatternSearch,
+    largest_pattern,
+    relaxation,
+)
+
+#: By what part the weights d exceed those of the search, one after the other.
+_INFLATED = (1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
+#: What a matrix has to spare when its balls are rounded to numbers, relative to its trace.
+_PADDING = Ball((1, -120))
+#: Part of the largest product that the error of another one may be.
+_PRECISE = 1e-13
+
+
+# -- without a horizon -------------------------------------------------------------------
+
+
+def square_of_window(
+    system: LinearSystem, gramian: BallMatrix, window: WindowMoves
+) -> Ball:
+    """Return a bound of the squared shift of a change of any shape.
+
+    ``system`` is what is left of the secret, in balls, and ``gramian`` its observability
+    Gramian. The bound is the largest value up to `MOST_EXACT` entries. A ball that is not
+    finite says that it takes more digits.
+    """
+    entered = _entered(system, window)
+    values, error = _products(entered, gramian, window.longest)
+    largest = float(np.abs(values).max())
+    if not error <= _PRECISE * largest:
+        return Ball(math.inf) if largest else Ball(0)
+    if window.size > MOST_RELAXED:
+        # |R| summed is no less, and takes no search
+        return Ball(_sum_of_sizes(values, error))
+    gram = _toeplitz(values)
+    if window.size <= MOST_EXACT:
+        return Ball(largest_pattern(gram, error)[0])
+    weights, _ = relaxation(gram)
+    weights += max(float(scipy.linalg.eigvalsh(gram - np.diag(weights))[-1]), 0.0)
+    for excess in _INFLATED:
+        d = weights * (1 + excess)
+        if _is_shown(entered, gramian, d.reshape(window.longest, -1)):
+            return Ball(float_above(math.fsum(d), 2))
+    raise UncertifiableError(
+        "duration: the weights of a change of any shape are not shown to bound it; take a "
+        "shorter duration"
+    )
+
+
+def pattern_of_window(
+    system: LinearSystem, gramian: BallMatrix, window: WindowMoves
+) -> NDArray:
+    """Return the signs (k q,) of the change that shows most, as far as they are known."""
+    entered = _entered(system, window)
+    values, _ = _products(entered, gramian, min(window.longest, MOST_RELAXED))
+    _, signs = largest_pattern(_toeplitz(values))
+    return signs
+
+
+def _entered(system: LinearSystem, window: WindowMoves) -> LinearSystem:
+    """Return the system from the window's signals, in units of their radii."""
+    A, B, C, D = system.entered_by(list(window.columns)).matrices
+    radii = diagonal_balls(np.asarray(window.radii).tolist())
+    return LinearSystem(A, B * radii, C, D * radii)
+
+
+def _products(
+    system: LinearSystem, gramian: BallMatrix, count: int
+) -> tuple[NDArray, float]:
+    """Return products rho (k, q, q) of impulse responses, and the largest error.
+
+    rho(m)[i, j] is the product of the response to signal i with that to signal j that
+    begins m samples earlier: E^T A^(m-1) B with E = A^T Q B + C^T D for m >= 1, and
+    B^T Q B + D^T D for m = 0.
+    """
+    A, B, C, D = system.matrices
+    echo = (A.transpose() * gramian * B + C.transpose() * D).transpose()
+    found = [B.transpose() * gramian * B + D.transpose() * D]
+    powers = Powers(A)
+    found += [echo * powers.times(m, B) for m in range(count - 1)]
+    values, errors = zip(*(enclosure(matrix) for matrix in found), strict=True)
+    return np.stack(values), float(np.max(errors))
+
+
+def _toeplitz(values: NDArray) -> NDArray:
+    """Return the Gram matrix (k q, k q), by time and then by signal."""
+    count, inputs, _ = values.shape
+    lags = np.subtract.outer(np.arange(count), np.arange(count))
+    blocks = np.where(
+        (lags >= 0)[:, :, None, None],
+        values[np.abs(lags)],
+        values[np.abs(lags)].swapaxes(2, 3),
+    )
+    matrix = blocks.swapaxes(1, 2).reshape(count * inputs, count * inputs)
+    return (matrix + matrix.T) / 2
+
+
+def _sum_of_sizes(values: NDArray, error: float) -> float:
+    """Return the sum of |R|, rounded up."""
+    count = len(values)
+    sizes = (np.abs(values) + error).sum(axis=(1, 2))
+    times = 2.0 * np.arange(count, 0, -1)
+    times[0] = count
+    return float_above(float(times @ sizes) * (1 + 8 * count * EPS), 2)
+
+
+def _is_shown(system: LinearSystem, gramian: BallMatrix, weights: NDArray) -> bool:
+    """Return whether diag(d) >= R is certain, by the recursion of the module's head."""
+    A, B, C, D = system.matrices
+    constant = C.transpose() * C
+    through = D.transpose() * D
+    mixed = C.transpose() * D
+    P = _above(gramian)
+    for d in weights[::-1]:
+        later = A.transpose() * P
+        spare = diagonal_balls(d.tolist()) - B.transpose() * P * B - through
+        if not is_positive_definite(spare):
+            return False
+        N = later * B + mixed
+        P = _above(later * A + constant + N * spare.inv() * N.transpose())
+    return True
+
+
+def _above(matrix: BallMatrix) -> BallMatrix:
+    """Return numbers whose symmetric matrix is at least one in balls.
+
+    Without that the balls of a recursion grow until they say nothing.
+    """
+    size = matrix.nrows()
+    half = Ball((1, -1))
+    even = (matrix + matrix.transpose()) * half
+    middle = BallMatrix(size, size, [entry.mid() for entry in even.entries()])
+    radii = [entry.rad() for entry in even.entries()]
+    spread = (
+        sum(radii, Ball(0))
+        + sum((abs(middle[k, k]) for k in range(size)), Ball(0)) * _PADDING
+    )
+    spare = spread.abs_upper()
+    return middle + diagonal_balls([1.0] * size) * spare
+
+
+def square_of_windows(
+    system: LinearSystem,
+    gramian: BallMatrix,
+    windows: Sequence[WindowMoves],
+) -> Ball:
+    """Return a bound of the squared shift of changes of a group that may come together."""
+    squares = [square_of_window(system, gramian, window) for window in windows]
+    for square in squares:
+        if not square.is_finite():
+            return square
+    largest = max(squares, key=lambda square: square.upper())
+    events = max(window.events for window in windows)
+    separation = min(window.separation for window in windows)
+    if events == 1 or not largest > 0:
+        return largest
+    above = upper_float(largest)
+    if not separation:
+        return largest * events**2
+    bounds = WindowBounds(system, gramian, windows, separation)
+    lags = [m * separation for m in range(1, events)]
+    return Ball(several_together(above, bounds.at, lags))
+
+
+class WindowBounds:
+    """Bounds of the inner product of two changes of any shape, by how far apart they start.
+
+    With c(tau) a bound of the product of two impulses that begin tau samples apart or more,
+    it is sum over |m| < k of (k - |m|) c(|tau + m|), times the pairs of signals that change
+    together.
+    """
+
+    def __init__(
+        self,
+        system: LinearSystem,
+        gramian: BallMatrix,
+        windows: Sequence[WindowMoves],
+        first: int,
+    ) -> None:
+        self._longest = max(window.longest for window in windows)
+        self._pairs = max(len(window.columns) for window in windows) ** 2
+        impulses = []
+        energies = []
+        for window in windows:
+            values, error = _products(_entered(system, window), gramian, 1)
+            energies.append(float(np.abs(values).max()) + error)
+            for column, radius in zip(
+                window.columns, window.radii.tolist(), strict=True
+            ):
+                impulses.append(SignalMoves(column, radius))
+        self._energy = max(energies) * (1 + 4 * EPS)
+        self._first = max(first - self._longest + 1, 1)
+        self._bounds: LagBounds = bounds_apart(
+            system, gramian, impulses, self._first, self._energy
+        )
+
+    def at(self, lag: int) -> float:
+        """Return the bound for a lag, no less than the first one, and all later ones."""
+        k = self._longest
+        steps = np.arange(1 - k, k)
+        apart = np.abs(lag + steps)
+        known = self._bounds.all_at(np.maximum(apart, self._first))
+        ones = np.where(apart >= self._first, known, self._energy)
+        total = float((k - np.abs(steps)) @ ones)
+        return total * self._pairs * (1 + 8 * k * EPS)
+
+
+# -- over a horizon ----------------------------------------------------------------------
+
+
+def largest_of_windows(
+    windows: Windows, solved: NDArray, wrong: NDArray | float
+) -> tuple[float, NDArray | None]:
+    """Bound the 2-norm of all changes of any shape over a horizon.
+
+    ``solved`` (m, N) are the responses of ``windows`` whitened, with entries as wrong as
+    ``wrong``. The best signs that were found come second.
+    """
+    error = product_error(solved, wrong)
+    search = search_in(windows, solved, error)
+    square = search.largest
+    if windows.events > 1:
+        later = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
+        step = windows.separation
+        lags = [m * step for m in range(1, windows.events)]
+        square = several_together(square, lambda lag: float(later[lag]), lags)
+    return math.sqrt(square) * (1 + 4 * EPS), search.signs
+
+
+def search_in(windows: Windows, solved: NDArray, error: float) -> PatternSearch:
+    """Return the search for the largest change, whose products are as wrong as ``error``."""
+    search = PatternSearch()
+    for index in windows.index:
+        columns = solved[:, index]
+        search.add(columns.T @ columns, error)
+    return search
+
+
+def product_error(solved: NDArray, wrong: NDArray | float) -> float:
+    """Bound the errors of products of whitened columns."""
+    size = float(np.linalg.norm(solved, axis=0).max())
+    errors = np.broadcast_to(wrong, solved.shape)
+    doubt = float(np.linalg.norm(errors, axis=0).max())
+    return doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2
+
+
+def windows_by_lag(windows: Windows, sizes: NDArray) -> NDArray:
+    """Bound products of two changes for each lag of their starts (T,) and all later ones.
+
+    ``sizes`` (N, N) are the absolute products of impulses.
+    """
+    starts = windows.starts
+    held = np.zeros((len(windows.index), len(sizes)))
+    for row, index in zip(held, windows.index, strict=True):
+        row[index] = 1.0
+    together = held @ sizes @ held.T
+    lags = np.abs(np.subtract.outer(starts, starts))
+    by_lag = np.zeros(int(lags.max()) + 1)
+    np.maximum.at(by_lag, lags.ravel(), together.ravel())
+    rounding = 1 + 4 * len(sizes) * EPS
+    return np.maximum.accumulate(by_lag[::-1])[::-1] * rounding

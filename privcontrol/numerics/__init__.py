@@ -1,0 +1,1 @@
+"""Checks, exact numbers, balls, the enclosing ellipsoid and files of objects; nothing about privacy."""

@@ -1,0 +1,816 @@
+"""The cheapest ellipsoid around a set of points, certified from both sides.
+
+This is the heart of noise design: the covariance of least weighted trace that hides
+every move. A Newton method on a small working set of points proposes. The answer is then
+checked against all points, and against the dual, with bounds on every rounding error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import blas, lapack, qr
+
+from .checks import real_array
+from .errors import UncertifiableError
+from .linalg import EPS, one_thread
+from .progress import piece
+
+#: Points per pass, so a pass stays in cache.
+_CHUNK = 16384
+#: Points that the first, cheap steps look at; 8 r if that is more.
+_PRESELECTED = 1024
+#: Working points to start with; 4 r if that is more.
+_FIRST = 64
+#: Multiplicative updates that choose them.
+_UPDATES = 3
+#: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
+#: must be.
+_MAX_EXPONENT = 900
+#: Condition of the points, after scaling each coordinate.
+_MAX_CONDITION = 1e14
+
+#: Least price of a direction that costs nothing, over that of the dearest.
+_LEAST_PRICE = 1e-20
+_MAX_ROUNDS = 60
+_MAX_STEPS = 60
+#: Newton steps without a tenth of progress after which rounding has the last word, for
+#: gaps below a rough one.
+_MAX_STALLED = 6
+_ROUGH = 1e-6
+#: Relative error of the kernel of Newton steps, and that above `_EXACT_STEPS` dimensions.
+_KERNEL_TOL = 1e-10
+_LOOSE_KERNEL_TOL = 1e-3
+_EXACT_STEPS = 32
+
+#: Multiplicative updates in hundreds of dimensions between two looks at all points, and
+#: how much lighter than the heaviest point one is that rests until then.
+_LOOK_AROUND = 8
+_USUAL_UPDATES = 40
+_REMOTE = 20.0  # in logarithms
+#: Power of a scaling (two is Newton's where no two points share a direction), what is
+#: kept of the last one, and the least logarithm of a weight.
+_POWER = 1.9
+_MOMENTUM = 0.8
+_LEAST_LOG = 60.0
+#: Variance, relative to the largest, of directions in which no point lies.
+_NO_VARIANCE = 1e-16
+
+#: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
+_MAX_ERROR = 1e-2
+
+
+@dataclass(frozen=True)
+class EnclosingEllipsoid:
+    """An ellipsoid that holds every point, and a certificate of how cheap it is.
+
+    ``factor`` (r, r) is S with Sigma = S S^T and ||S^{-1} p||_2 <= 1 for every point,
+    exactly and in floating point. Its rows, suitably permuted, are lower triangular.
+    ``cost`` is tr(W Sigma), rounded up. No feasible Sigma costs less than
+    ``lower_bound``, which points ``support`` (s,) with probability ``weights`` (s,) prove.
+    """
+
+    factor: NDArray
+    cost: float
+    lower_bound: float
+    support: NDArray
+    weights: NDArray
+
+    @property
+    def gap(self) -> float:
+        """Certified relative gap, cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
+
+
+@one_thread
+def enclosing_ellipsoid(
+    points: ArrayLike, weight_factor: NDArray | None = None, *, tol: float = 1e-9
+) -> EnclosingEllipsoid:
+    """The ellipsoid of least weighted trace that holds every point.
+
+    Minimises tr(W Sigma) subject to p_i^T Sigma^{-1} p_i <= 1 for all i. Any probability
+    weights w give the lower bound t(w)^2, t the nuclear norm of L^T P diag(sqrt(w)), W =
+    L L^T, and the best weights attain it. This is the optimal covariance behind the
+    matrix inequality of DPAM Algorithm 1, for a Gaussian mechanism with unit privacy
+    shift. The duality is classical in optimal experiment design (A-optimality).
+
+    The points (r, M) must span all r dimensions; p and -p are the same constraint.
+    ``weight_factor`` (r, q), q >= r, is L, not zero, by default the identity. ``tol`` is
+    the relative gap to reach; rounding, or the iteration limit, may leave a larger one.
+    Points that span so narrowly that double precision cannot
+    certify the factor are an `UncertifiableError`.
+
+    Examples
+    --------
+    >>> found = enclosing_ellipsoid([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0]])
+    >>> (found.factor @ found.factor.T).round(6) + 0.0
+    array([[9., 0.],
+           [0., 4.]])
+    >>> found.gap < 1e-9, found.support.tolist()
+    (True, [0, 1])
+    """
+    points = np.ascontiguousarray(points, float)
+    if weight_factor is None:
+        weight_factor = np.eye(len(points))
+    tallest = np.maximum(points.max(axis=1), -points.min(axis=1))
+    exponent = np.frexp(tallest)[1][:, None]
+    if np.abs(exponent).max() > _MAX_EXPONENT:
+        raise UncertifiableError(
+            "points: expected coordinates between 1e-270 and 1e270, got larger or "
+            "smaller; rescale"
+        )
+    # powers of two change no digit, and keep squares within the range of a double
+    scaled_points = np.ldexp(points, -exponent)
+    scaled_weight = np.ldexp(weight_factor, exponent)
+    with np.errstate(all="ignore"):
+        try:
+            found = _search(scaled_points, scaled_weight, tol)
+        except np.linalg.LinAlgError:
+            raise _narrow(points) from None
+        found.basis = np.ldexp(found.basis, exponent)
+        return _certify(points, weight_factor, found)
+
+
+# -- shapes for the designs ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MoveBasis:
+    """A basis of large volume among the moves, in which all have small coordinates."""
+
+    moves: NDArray  # the basis moves (k, r)
+    responses: NDArray  # the query's responses to them (m, r)
+    coordinates: NDArray  # all moves in that basis (r, M)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A factor (r, r) whose unit ball holds every move, in the coordinates of a basis.
+
+    ``lower_bound`` is the least cost of any such factor.
+    """
+
+    factor: NDArray
+    lower_bound: float
+
+
+def gaussian_shape(
+    basis: MoveBasis, rows: NDArray, tol: float = 1e-9, *, counted: int | None = None
+) -> Shape:
+    """Find the cheapest ellipsoid around the moves of a basis.
+
+    ``rows`` (q, r) is H B for the basis responses B, with H^T H = W, and ``tol`` the gap
+    at which the search ends. The lower bound is for hiding the first ``counted`` moves,
+    all by default. The others are held as well.
+    """
+    triangle = weight_triangle(rows)
+    found = enclosing_ellipsoid(basis.coordinates, triangle, tol=tol)
+    if counted is None:
+        return Shape(found.factor, found.lower_bound)
+    counts = found.support < counted
+    if not counts.any():
+        return Shape(found.factor, 0.0)
+    support = basis.coordinates[:, found.support[counts]]
+    lower_bound = cost_below(triangle, support, found.weights[counts])
+    return Shape(found.factor, lower_bound)
+
+
+def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDArray]:
+    """A function B -> H B with H^T H = W, the identity if W is None.
+
+    The function takes columns (m, r), or a vector (m,) that stands for a diagonal
+    matrix, as in a noise factor. The squares of what it returns sum to the cost.
+    """
+    if weight is None:
+        return lambda columns: columns
+    W = real_array(weight, "weight")
+    if W.ndim == 1:
+        raise ValueError(
+            f"weight: expected shape ({size}, {size}), got {W.shape}; write "
+            "np.diag(weight) for prices of entries"
+        )
+    W = real_array(W, "weight", shape=(size, size))
+    if np.abs(W - W.T).max() > 1e-10 * np.abs(W).max():
+        raise ValueError("weight: expected a symmetric matrix; pass (W + W.T) / 2")
+    values, vectors = scipy.linalg.eigh(W)
+    if values[0] < -1e-10 * max(values[-1], 0.0) or values[-1] <= 0:
+        raise ValueError(
+            "weight: expected a positive semidefinite matrix, got smallest eigenvalue "
+            f"{values[0]:.3g}"
+        )
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+    def rooted(columns: NDArray) -> NDArray:
+        if columns.ndim == 1:
+            return root * columns
+        return root @ columns
+
+    return rooted
+
+
+def weight_triangle(rows: NDArray) -> NDArray:
+    """L (r, r) with L L^T = rows^T rows."""
+    size = rows.shape[1]
+    upper = qr(rows, mode="r")[0][:size]
+    if not upper.any():
+        raise ValueError(
+            "weight: it prices no direction of the noise (W G z = 0 for every hidden "
+            "move); use another weight"
+        )
+    missing = np.zeros((size - len(upper), size))
+    return np.vstack([upper, missing]).T
+
+
+# -- a shape within a percent, in hundreds of dimensions -----------------------------
+
+
+@dataclass(frozen=True)
+class RoughShape:
+    """A factor (r, r) of a covariance around points, and how cheap it is.
+
+    ``cost`` is the trace, and no covariance around the points has less than
+    ``lower_bound``. The factor holds the points up to rounding.
+    """
+
+    factor: NDArray
+    cost: float
+    lower_bound: float
+
+
+def rough_shape(
+    points: NDArray,
+    tol: float,
+    *,
+    floor: float = 0.0,
+    weights: NDArray | None = None,
+    enough: float | None = None,
+    updates: int = 300,
+) -> RoughShape:
+    """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
+
+    It is at least ``floor``^2 in every direction. For weights w_i and K = sum of
+    w_i p_i p_i^T, tr(Sigma) + tr(K Sigma^-1) - sum of w_i has its minimum, a lower bound
+    of every cost, at Sigma = max(floor^2, K^1/2). Times the largest c_i =
+    p_i^T Sigma^-1 p_i that holds all points. At the optimum the c_i of all weights that
+    are not zero are one, so the weights are scaled by powers of the c_i, with momentum.
+    Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
+    of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
+    after ``updates``.
+    """
+    size, count = points.shape
+    logs = np.zeros(count) if weights is None else np.log(weights)
+    step = np.zeros(count)
+    active = np.arange(count)
+    bound = 0.0
+    best = RoughShape(np.zeros((size, 0)), np.inf, 0.0)
+    for update in range(1, updates + 1):
+        near = points[:, active]
+        shares = np.exp(logs[active] - logs[active].max())
+        kernel = (near * (shares / shares.sum())) @ near.T
+        with piece(update, _USUAL_UPDATES):
+            values, vectors = scipy.linalg.eigh(kernel, driver="evd")
+        rounding = gamma(len(active) + 8 * size) * kernel.trace()
+        certain = np.maximum(values - rounding, 0.0)
+        values = np.maximum(values, _NO_VARIANCE * values[-1])
+        total = _best_total(values, floor)
+        bound = max(bound, _bound_of_spread(total * certain, floor) - total)
+        spread = np.maximum(np.sqrt(total * values), floor**2)
+        inverse = (vectors / spread) @ vectors.T
+        limits = np.einsum("ij,ij->j", near, inverse @ near)
+        cost = max(limits.max(), 1.0) * spread.sum()
+        if cost <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
+            limits = np.einsum("ij,ij->j", points, inverse @ points)
+            worst = max(limits.max(), 1.0)
+            cost = float(worst * spread.sum())
+            if cost < best.cost:
+                best = RoughShape(vectors * np.sqrt(spread * worst), cost, 0.0)
+            weighs = logs > logs.max() - _REMOTE
+            active = np.flatnonzero(weighs | (limits > 1))
+            limits = limits[active]
+        if best.cost <= bound * (1 + tol):
+            break
+        if enough is not None and not bound < enough <= best.cost:
+            break
+        slope = np.log(np.maximum(limits, _NO_VARIANCE))
+        onward = step[active]
+        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
+        step[active] += _POWER * slope
+        logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
+    return RoughShape(best.factor, best.cost, bound)
+
+
+def _best_total(values: NDArray, floor: float) -> float:
+    """The sum of weights with the largest bound, from eigenvalues of their mean K.
+
+    Its root solves sum of k / max(floor^2, root k^1/2) = 1. A sum with too many free
+    directions is too large, so these become fewer. It is zero where the floor does.
+    """
+    roots = np.sqrt(values)
+    free = np.ones(len(values), bool)
+    while free.any():
+        held = values[~free].sum() / floor**2 if floor else 0.0
+        root = roots[free].sum() / (1 - held)
+        still = free & (root * roots > floor**2)
+        if still.sum() == free.sum():
+            return float(root**2)
+        free = still
+    return 0.0
+
+
+def _bound_of_spread(values: NDArray, floor: float) -> float:
+    """The least sum of s + k / s, s >= floor^2, for values k, rounded down."""
+    sizes = np.maximum(np.sqrt(values), floor**2)
+    sizes = sizes[sizes > 0]
+    return float(np.sum(sizes + values[-len(sizes) :] / sizes) * (1 - 1e-9))
+
+
+# -- the search over working points --------------------------------------------------
+
+
+@dataclass
+class _Iterate:
+    """Working points in coordinates where Sigma = I and W = diag(cost).
+
+    ``basis`` (r, r) maps the points (r, s) back to the caller's coordinates, ``inverse``
+    is its inverse. ``slack`` (s,) approximates 1 - |q_i|^2, ``multiplier`` (s,) is lam, and
+    ``index`` (s,) numbers the points among all.
+    """
+
+    points: NDArray
+    cost: NDArray
+    basis: NDArray
+    inverse: NDArray
+    multiplier: NDArray
+    slack: NDArray
+    index: NDArray
+
+    def squares(self) -> NDArray:
+        """Squared norms |q_i|^2 = p_i^T Sigma^{-1} p_i."""
+        return np.einsum("ij,ij->j", self.points, self.points)
+
+    def ceiling(self) -> NDArray:
+        """Upper bounds 1 / (q_i^T W^{-1} q_i) on the multipliers, their natural scale.
+
+        They follow from lam_i q_i q_i^T <= W.
+        """
+        inverses = (1 / self.cost) @ self.points**2
+        return np.minimum(self.cost.sum(), 1 / inverses)
+
+    def gap(self, largest: float) -> float:
+        """Relative duality gap, given the largest |q_i|^2 of the points that count.
+
+        The cost is tr(W) times the largest, the dual value tr(W)^2 / sum(lam).
+        """
+        return largest * self.multiplier.sum() / self.cost.sum() - 1
+
+    def balance(self) -> None:
+        """Move to coordinates where Sigma = I solves Sigma W Sigma = M(lam), W diagonal.
+
+        With R = diag(cost)^{1/2} and M = Z Z^T, R Sigma R is the root of (R Z)(R Z)^T.
+        One-sided Jacobi rotations keep the digits of its cheap directions.
+        """
+        root = np.sqrt(self.cost)
+        Z = self.points * np.sqrt(self.multiplier)
+        rows = Z.T * root
+        found = lapack.dgejsv(rows, joba=0, jobu=3, jobv=0)
+        sizes, _, vectors, scales, _, info = found
+        cost = sizes * (scales[0] / scales[1])
+        if info or not cost[-1] > 0:  # also catches NaN
+            raise np.linalg.LinAlgError("the working points do not span")
+        self.cost = cost
+        spread = np.sqrt(cost)
+        forward = (vectors / spread).T * root
+        backward = (vectors * spread) / root[:, None]
+        self.move(forward, backward)
+
+    def move(self, forward: NDArray, backward: NDArray) -> None:
+        """Change coordinates by q -> forward q, where backward = forward^{-1}."""
+        self.points = forward @ self.points
+        self.inverse = forward @ self.inverse
+        self.basis = self.basis @ backward
+
+    def recentre(self, least: float) -> None:
+        """Raise slacks, and multipliers by scale, to at least this, for Newton to move.
+
+        Sigma first grows until it holds all points.
+        """
+        self.balance()
+        largest = self.squares().max()
+        root = np.sqrt(largest)
+        self.multiplier = self.multiplier * largest**2
+        self.cost = self.cost * largest
+        self.points = self.points / root
+        self.inverse = self.inverse / root
+        self.basis = self.basis * root
+        self.slack = np.maximum(1 - self.squares(), least)
+        self.multiplier = np.maximum(self.multiplier, least * self.ceiling())
+        self.balance()
+
+    def add(self, points: NDArray, index: NDArray, least: float) -> None:
+        """Add working points to those chosen among all (r, M)."""
+        if not len(index):
+            return
+        self.points = np.hstack([self.points, self.inverse @ points[:, index]])
+        self.multiplier = np.append(self.multiplier, np.zeros(len(index)))
+        self.index = np.append(self.index, index)
+        self.recentre(least)
+
+
+def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+    """Working points, and the solution up to rounding."""
+    it = _start(points, weight_factor, tol)
+    finest = tol / 8
+    target = max(1e-3, min(1e-2, 30 * finest))
+    for _ in range(_MAX_ROUNDS):
+        _optimise(it, target)
+        squares = _squares(it.inverse, points)
+        gap = it.gap(squares.max())
+        if gap <= tol / 4:
+            break
+        added = _worst_of_each_direction(it, points, squares)
+        if not len(added) and target == finest:
+            break
+        it.add(points, added, min(0.1, gap))
+        target = max(finest, 1e-2 * min(target, gap))
+    return it
+
+
+def _narrow(points: NDArray) -> UncertifiableError:
+    size, count = points.shape
+    return UncertifiableError(
+        f"points: expected columns that span all {size} dimensions, got {count} points "
+        "that double precision cannot tell from a thinner set; drop the directions in "
+        "which nothing moves, or pass points in better separated coordinates"
+    )
+
+
+def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
+    """Lower triangular T with the rows of T^{-1} points orthonormal, and its inverse."""
+    size, count = points.shape
+    if count < size:
+        raise _narrow(points)
+    triangles = []
+    for k in range(0, count, _CHUNK):
+        triangles.append(np.linalg.qr(points[:, k : k + _CHUNK].T, mode="r"))
+    lower = np.asarray(np.linalg.qr(np.vstack(triangles), mode="r")).T
+    inverse, info = lapack.dtrtri(lower, lower=1)
+    # with the rows of T scaled to one, the Frobenius norm of T is sqrt(size)
+    scaled_inverse = inverse * np.linalg.norm(lower, axis=1)
+    condition = np.sqrt(size) * np.linalg.norm(scaled_inverse)
+    if info or not condition < _MAX_CONDITION * size:
+        raise _narrow(points)
+    return lower, inverse
+
+
+def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+    """A first working set, with multipliers from a few multiplicative updates."""
+    size = len(points)
+    lower, inverse = _whitening(points)
+    vectors, roots, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
+    # each price adds its root to the gap, which free directions do not need smaller
+    least = max((min(tol, 1.0) / size) ** 2, _LEAST_PRICE)
+    prices = np.maximum((roots / roots[0]) ** 2, least)
+    inverse = vectors.T @ inverse
+    index = _preselected(inverse, points)
+    it = _Iterate(
+        points=inverse @ points[:, index],
+        cost=prices,
+        basis=lower @ vectors,
+        inverse=inverse,
+        multiplier=np.ones(len(index)),
+        slack=np.ones(len(index)),
+        index=index,
+    )
+    for _ in range(_UPDATES):
+        it.balance()
+        it.multiplier = it.multiplier * it.squares()
+    first = max(_FIRST, 4 * size)
+    if first < len(index):
+        outermost = np.argpartition(-it.squares(), first)[:first]
+        # those alone may lie in a plane
+        span = qr(it.points, mode="r", pivoting=True)[1][:size]
+        chosen = np.union1d(outermost, span)
+        it.points = it.points[:, chosen]
+        it.multiplier = it.multiplier[chosen]
+        it.index = it.index[chosen]
+    it.recentre(1e-2)
+    return it
+
+
+def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
+    """Indices of the points that stick out most and of some others; none is zero."""
+    size, count = points.shape
+    index = np.arange(count)
+    half = max(_PRESELECTED // 2, 4 * size)
+    if count > 2 * half:
+        squares = _squares(inverse, points)
+        outermost = np.argpartition(squares, count - half)[-half:]
+        others = index[:: count // half]
+        index = np.union1d(outermost, others)
+    nonzero = points[:, index].any(axis=0)
+    return index[nonzero]
+
+
+def _squares(inverse: NDArray, points: NDArray) -> NDArray:
+    """|inverse p_i|^2 for every point, in chunks."""
+    count = points.shape[1]
+    squares = np.empty(count)
+    for k in range(0, count, _CHUNK):
+        inside = inverse @ points[:, k : k + _CHUNK]
+        np.einsum("ij,ij->j", inside, inside, out=squares[k : k + _CHUNK])
+    return squares
+
+
+def _worst_of_each_direction(
+    it: _Iterate, points: NDArray, squares: NDArray
+) -> NDArray:
+    """Indices of points that stick out, the farthest of each direction."""
+    size = len(points)
+    squares[it.index] = 0.0
+    outside = np.flatnonzero(squares > 1)
+    most = 4 * _PRESELECTED
+    order = np.argsort(-squares[outside])
+    outside = outside[order[:most]]
+    inside = it.inverse @ points[:, outside]
+    unit = inside / np.sqrt(squares[outside])
+    free = np.ones(len(outside), bool)
+    chosen: list[int] = []
+    limit = max(32, size * (size + 1) // 2)
+    while free.any() and len(chosen) < limit:
+        first = int(np.argmax(free))
+        chosen.append(first)
+        free &= (unit[:, first] @ unit) ** 2 < 0.95
+        free[first] = False
+    return outside[chosen]
+
+
+# -- Newton's method on the working points -------------------------------------------
+#
+# The dual maximises 2 t(lam) - sum(lam) over lam >= 0, where t is the trace of the Sigma
+# that solves Sigma W Sigma = sum_i lam_i p_i p_i^T. Everything happens in coordinates in
+# which that Sigma is the identity and W is diagonal, so directions whose costs
+# differ by twenty decades are treated alike. The results are proposals: nothing here is
+# certified.
+
+
+def _optimise(it: _Iterate, tol: float) -> None:
+    """Newton steps until the gap on the working points is at most `tol`.
+
+    They end as well where the gap no longer falls, and go back to the best then.
+    """
+    best = vars(it).copy()
+    least = np.inf
+    stalled = 0
+    for _ in range(_MAX_STEPS):
+        gap = it.gap(it.squares().max())
+        stalled += 1
+        if gap < 0.9 * least or min(gap, 1e4 * least) > _ROUGH:
+            stalled = 0
+        if gap < least:
+            best = vars(it).copy()
+            least = gap
+        if gap <= tol or stalled > _MAX_STALLED:
+            break
+        _step(it, tol, gap)
+    vars(it).update(best)
+
+
+def _step(it: _Iterate, tol: float, gap: float) -> None:
+    """One predictor-corrector step of Mehrotra's method, from a relative duality gap.
+
+    The linearised conditions are slack_i = 1 - |q_i|^2 and slack_i lam_i = target_i. The
+    targets follow `_Iterate.ceiling`, so points in cheap directions converge like
+    the others.
+    """
+    lam = it.multiplier
+    slack = it.slack
+    ceiling = it.ceiling()
+    mean = np.mean(slack * lam / ceiling)
+    residual = 1 - it.squares() - slack
+    root = np.sqrt(lam)
+    lower = _factorise(_newton_matrix(it))
+
+    def direction(target: NDArray) -> tuple[NDArray, NDArray]:
+        right = target / lam - (slack + residual)
+        d_lam = root * lapack.dpotrs(lower, root * right, lower=1)[0]
+        return target / lam - slack * (1 + d_lam / lam), d_lam
+
+    d_slack, d_lam = direction(np.zeros_like(lam))
+    along = _step_length(slack, d_slack, 1.0)
+    across = _step_length(lam, d_lam, 1.0)
+    next_slack = slack + along * d_slack
+    next_lam = lam + across * d_lam
+    predicted = np.mean(next_slack * next_lam / ceiling)
+    share = min(1.0, max(predicted, 0.0) / mean)
+    least = 0.01 * tol * it.cost.sum() / ceiling.sum()
+    centre = max(mean * share**3, least)
+    bend = along * across * d_slack * d_lam
+    d_slack, d_lam = direction(centre * ceiling - bend)
+    fraction = min(0.999, max(0.9, 1 - gap))
+    along = _step_length(slack, d_slack, fraction)
+    across = _step_length(lam, d_lam, fraction)
+    it.slack = slack + along * d_slack
+    it.multiplier = lam + across * d_lam
+    it.balance()
+
+
+def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
+    """Largest step up to 1 that leaves at least 1 - `fraction` of every positive value."""
+    return min(1.0, fraction / max((-change / value).max(), fraction))
+
+
+def _newton_matrix(it: _Iterate) -> NDArray:
+    """diag(slack) + D H D, D = diag(lam)^{1/2}, with H minus the Hessian.
+
+    H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b).
+    """
+    matrix = np.diag(it.slack)
+    points = it.points * np.sqrt(np.sqrt(it.multiplier))
+    for factor in _cauchy_factors(it.cost):
+        # BLAS computes one triangle only, half of the product
+        scaled = points * np.sqrt(np.abs(factor))[:, None]
+        raised = factor > 0
+        gram = blas.dsyrk(1.0, scaled[raised].T, lower=1)
+        gram = blas.dsyrk(
+            -1.0, scaled[~raised].T, beta=1.0, c=gram, lower=1, overwrite_c=1
+        ).T
+        gram *= gram
+        matrix += gram
+    return matrix
+
+
+def _cauchy_factors(cost: NDArray) -> NDArray:
+    """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), few of them."""
+    tol = _KERNEL_TOL
+    if len(cost) > _EXACT_STEPS:
+        tol = _LOOSE_KERNEL_TOL
+    root = np.sqrt(cost)
+    kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
+    values, vectors = np.linalg.eigh(kernel)
+    large = values > tol
+    factors = vectors[:, large] * np.sqrt(values[large])
+    return factors.T / np.sqrt(2 * cost)
+
+
+def _factorise(matrix: NDArray) -> NDArray:
+    """Lower Cholesky factor of a positive semidefinite matrix, with the least ridge."""
+    size = len(matrix)
+    scale = matrix.trace() / size
+    ridge = 0.0
+    while True:
+        lower, info = lapack.dpotrf(matrix.T, lower=1)  # symmetric, by columns
+        if info == 0:
+            return lower
+        if not (np.isfinite(scale) and ridge < 1e-2):
+            raise np.linalg.LinAlgError("Newton matrix is not positive definite")
+        ridge = max(1e-14, 30 * ridge)
+        matrix = matrix + ridge * scale * np.eye(size)
+
+
+# -- the certificate -----------------------------------------------------------------
+#
+# The computed solution x of a triangular system S x = p solves (S + dS) x = p exactly
+# with |dS| <= gamma(r) |S|, entry by entry and for any scaling of the rows; `gamma`
+# is twice the textbook constant r u / (1 - r u).
+
+
+def _certify(
+    points: NDArray, weight_factor: NDArray, it: _Iterate
+) -> EnclosingEllipsoid:
+    """The result, with every bound rounded outwards and checked on all points."""
+    factor = certified_factor(points, it.basis)
+    squares = it.squares()
+    mean = it.multiplier.sum() / it.cost.sum()
+    share = it.multiplier / (it.ceiling() * mean)
+    carries = share > 1 - squares / squares.max()
+    order = np.argsort(it.index[carries])
+    support = it.index[carries][order]
+    weights = it.multiplier[carries][order]
+    weights = weights / weights.sum()
+    cost = cost_above(weight_factor, factor)
+    lower_bound = cost_below(weight_factor, points[:, support], weights)
+    if not 1e-280 < lower_bound <= cost < np.inf:
+        raise UncertifiableError(
+            "points, weight_factor: expected a cost that a double can hold, got one "
+            "beyond its range; rescale them"
+        )
+    for array in (factor, support, weights):
+        array.flags.writeable = False
+    return EnclosingEllipsoid(factor, cost, lower_bound, support, weights)
+
+
+def gamma(operations: int) -> float:
+    """Relative error bound of a chain of this many operations, in any order.
+
+    It is twice the textbook bound: EPS is two unit roundoffs.
+    """
+    return (operations + 4) * EPS
+
+
+def row_permuted_triangle(basis: NDArray) -> tuple[NDArray, NDArray]:
+    """An order and L, lower triangular of positive diagonal, with L L^T = basis basis^T.
+
+    The rows of basis are taken in that order. Column pivoting sorts them by what each
+    adds: no entry exceeds the diagonal entry of its column, so Gaussian elimination
+    with partial pivoting of the factor is plain substitution in this order.
+    """
+    upper, order = qr(basis.T, mode="r", pivoting=True)
+    signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
+    return order, (upper * signs[:, None]).T
+
+
+def solution_error(lower: NDArray) -> NDArray:
+    """E, nonnegative (r, r), with |x - S^{-1} p| <= E |x| for the computed x of S x = p."""
+    size = len(lower)
+    inverse, info = lapack.dtrtri(lower, lower=1)
+    if info:
+        product = np.full_like(lower, np.inf)
+    else:
+        product = np.abs(inverse) @ np.abs(lower)
+    error = gamma(size) * product
+    if not error.sum(axis=1).max() <= _MAX_ERROR:  # also catches NaN
+        raise UncertifiableError(
+            f"points: expected {size} dimensions that double precision can separate, got "
+            "points whose coordinates in their enclosing ellipsoid are uncertain by more "
+            "than one percent; pass points in coordinates that separate their scales"
+        )
+    # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
+    rounding = gamma(size) * (product + np.eye(size))
+    residual = np.abs(np.eye(size) - inverse @ lower) + rounding
+    return np.linalg.inv(np.eye(size) - residual) @ error * (1 + 1e-6)
+
+
+def certified_factor(points: NDArray, basis: NDArray) -> NDArray:
+    """S with S S^T close to basis basis^T, and ||S^{-1} p||_2 <= 1 for every point.
+
+    It is enlarged by the largest norm within the errors of the computed coordinates.
+    """
+    order, lower = row_permuted_triangle(basis)
+    error = solution_error(lower)
+    largest = 0.0
+    for k in range(0, points.shape[1], _CHUNK):
+        chunk = points[order, k : k + _CHUNK].T
+        solution = blas.dtrsm(1.0, lower, chunk, side=1, lower=1, trans_a=1).T
+        solution = np.abs(solution)
+        bound = solution + error @ solution
+        squares = np.einsum("ij,ij->j", bound, bound)
+        largest = np.maximum(largest, squares.max())  # keeps a NaN
+    if not np.isfinite(largest):
+        raise UncertifiableError(
+            "points: expected sizes that a double can hold, got an overflow; rescale them"
+        )
+    factor = np.empty_like(lower)
+    rounding = 1 + gamma(2 * len(lower) + 8)
+    factor[order] = lower * (math.sqrt(largest) * rounding)
+    return factor
+
+
+def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
+    """||L^T S||_F^2 = tr(W S S^T), rounded up."""
+    product = weight_factor.T @ factor
+    terms = np.abs(weight_factor.T) @ np.abs(factor)
+    error = gamma(len(factor)) * terms
+    largest = np.abs(product) + error
+    cost = np.sum(largest**2)
+    rounding = gamma(product.size)
+    return float(cost * (1 + rounding))
+
+
+def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> float:
+    """||A||_*^2 for A = L^T P diag(sqrt(w)), rounded down.
+
+    It is at least <Y, A>^2 / ||Y||_2^2 for any Y, here one close to the polar factor.
+    """
+    root = np.sqrt(weights)
+    product = weight_factor.T @ points
+    matrix = product * root
+    terms = np.abs(weight_factor.T) @ np.abs(points)
+    error = gamma(len(points) + 2) * terms * root
+    left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    polar = left @ right
+    inner_terms = polar * matrix
+    inner = math.fsum(inner_terms.ravel().tolist())
+    lost = np.sum(np.abs(polar) * error)
+    lost *= 1 + gamma(polar.size)
+    orthonormal = polar
+    if len(polar) > polar.shape[1]:
+        orthonormal = polar.T
+    certain = max(inner * (1 - 4 * EPS) - lost, 0.0)
+    bound = certain**2 / _norm_squared(orthonormal)
+    total = math.fsum((root**2).tolist())
+    return float(bound / total * (1 - 16 * EPS))
+
+
+def _norm_squared(rows: NDArray) -> float:
+    """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
+    gram = rows @ rows.T
+    _, width = rows.shape
+    error = gamma(width) * gram.trace()  # of the Gram matrix, in Frobenius norm
+    sums = np.abs(gram).sum(axis=1)
+    bound = float(sums.max() + error)
+    return bound * (1 + gamma(rows.size))

@@ -1,0 +1,269 @@
+"""Objects on file: exact numbers as JSON, written whole or not at all.
+
+Design files are JSON whose numbers are exact and whose content carries a digest. A number
+with a fraction is ``{"float": "0x1.8p+1"}``, an array
+``{"shape": [2, 1], "floats": [...]}`` in row-major order, and an object of a `Saved` class
+names it as ``kind`` before its fields. The first key of a file is ``schema``, the last one
+``digest``: the SHA-256 sum of everything else as JSON with sorted keys and no spaces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import Field, fields
+from functools import singledispatch
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+SCHEMA = 3
+#: Bytes of a design file at most: dense noise of 3,000 samples and outputs has 230 MB.
+_LARGEST = 1 << 29
+
+#: It imports every class of the package whose objects files hold. A ledger may hold the
+#: guarantee of noise that nothing else in its process knows.
+_ALL_KINDS = "privcontrol.deploy.files"
+#: Every class whose objects files hold, by its name in lower case.
+_KINDS: dict[str, type[Saved]] = {}
+
+
+class Saved:
+    """Base of classes whose objects design files hold.
+
+    A file holds the fields with which a dataclass is made, which make it again. A class
+    that wants others says so in both methods.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _KINDS[cls.__name__.lower()] = cls
+
+    def _saved_fields(self) -> dict[str, object]:
+        """Return what a file holds of this object, by name."""
+        made_with = (field for field in fields(self) if field.init)
+        return {field.name: getattr(self, field.name) for field in made_with}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        """Return the object of which a file holds this."""
+        return cls(**saved)
+
+
+@singledispatch
+def encode(value: object) -> Any:
+    """Return a value of saved objects, mappings, sequences and numbers as exact JSON."""
+    return value
+
+
+@encode.register
+def _(value: Saved) -> dict:
+    return {"kind": type(value).__name__.lower(), **encode(value._saved_fields())}
+
+
+@encode.register
+def _(value: Mapping) -> dict:
+    return {name: encode(part) for name, part in value.items()}
+
+
+@encode.register(list)
+@encode.register(tuple)
+def _(value: list | tuple) -> list:
+    return [encode(part) for part in value]
+
+
+@encode.register(float)
+@encode.register(np.floating)
+def _(value: float) -> dict:
+    return {"float": float(value).hex()}
+
+
+@encode.register
+def _(value: np.integer) -> int:
+    return int(value)
+
+
+@encode.register
+def _(value: np.ndarray) -> dict:
+    numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
+    return {"shape": list(value.shape), "floats": numbers}
+
+
+def decode(value: object) -> Any:
+    """Return what `encode` was given, with tuples for sequences and read-only arrays.
+
+    What a file says is believed as far as the classes check what they are made with.
+    """
+    if isinstance(value, list):
+        return tuple(decode(part) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"float"} and isinstance(value["float"], str):
+        return float.fromhex(value["float"])
+    if set(value) == {"shape", "floats"}:
+        numbers = [float.fromhex(number) for number in value["floats"]]
+        array = np.array(numbers, float).reshape(value["shape"])
+        array.flags.writeable = False
+        return array
+    saved = {name: decode(part) for name, part in value.items()}
+    kind = saved.get("kind")
+    if not isinstance(kind, str):
+        return saved
+    if kind not in _KINDS:
+        import_module(_ALL_KINDS)
+    if kind not in _KINDS:
+        raise ValueError(
+            f"path: expected the file of a noise or a loop, got {kind!r} in it, which is "
+            "not defined here; import what defines it"
+        )
+    del saved["kind"]
+    return _KINDS[kind]._restored(saved)
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    """Return a path, or raise an error that says what is expected."""
+    if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
+        named = Path(path)
+        if named.name:
+            return named
+    raise TypeError(
+        f"path: expected a text or Path that names a file, got a {type(path).__name__} "
+        "that names none"
+    )
+
+
+def digest_of(content: dict) -> str:
+    """Return the SHA-256 sum of JSON with sorted keys and no spaces."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(path: str | Path, design: Saved) -> None:
+    """Write a design file, which is complete before it has its name."""
+    data = {"schema": SCHEMA, **encode(design)}
+    data["digest"] = digest_of(data)
+    text = json.dumps(data, indent=1) + "\n"
+    try:
+        with finished_file(as_path(path), replace=True) as temporary:  # noqa: SIM117
+            with open(temporary, "x", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno is None:  # it says what to do
+            raise
+        raise OSError(
+            error.errno,
+            f"path: the design was not saved at {str(path)!r} ({error.strerror}); a file "
+            "of that name is whole. Check its folder, its permissions and the space left "
+            "on the disk",
+        ) from error
+
+
+def read(path: str | Path) -> Any:
+    """Return what a design file holds, or raise an error if it was altered."""
+    file = as_path(path)
+    damaged = (
+        f"path: expected a design file of privcontrol, got another one at {path!s}"
+    )
+    try:
+        data = json.loads(_content(file).decode("ascii"))
+    except ValueError as error:
+        if str(error).startswith("path:"):
+            raise
+        raise ValueError(f"{damaged} ({type(error).__name__})") from error
+    if not isinstance(data, dict) or "digest" not in data:
+        raise ValueError(damaged)
+    if data.pop("digest") != digest_of(data):
+        raise ValueError(
+            f"path: the content of {path!s} does not match its digest: it was altered or "
+            "damaged; save the design again"
+        )
+    schema = data.pop("schema", None)
+    if schema == 2:
+        _update(data)
+    elif schema != SCHEMA:
+        raise ValueError(
+            f"path: expected schema {SCHEMA} at {path!s}, got another one; use the version "
+            "of privcontrol that wrote it"
+        )
+    return decode(data)
+
+
+def _content(file: Path) -> bytes:
+    """Return what a file holds, unless it is no design or larger than one can be."""
+    with open(file, "rb") as source:
+        first = source.read(1)
+        if first != b"{":
+            raise ValueError("it does not begin with a brace")
+        content = io.BytesIO(first)
+        content.seek(1)
+        while content.tell() <= _LARGEST:
+            more = source.read(1 << 20)
+            if not more:
+                return content.getvalue()
+            content.write(more)
+    raise ValueError(
+        f"path: expected a design file of at most {_LARGEST >> 20} MB, got a larger one "
+        f"at {file!s}"
+    )
+
+
+def _update(data: dict) -> None:
+    """Make a file of schema 2 one of schema 3, which holds no words of a promise."""
+    noise = data.get("noise") if data.get("kind") == "privateloop" else data
+    if noise is not None and noise["request"] is not None:
+        claimed = noise["guarantee"]
+        names = ("loss", "releases", "quoted_delta")
+        noise["guarantee"] = {name: claimed[name] for name in names}
+        # what attains a loss is certified by other routes now
+        claimed["loss"] |= {
+            "attained": False,
+            "moves": [[]] * len(claimed["loss"]["rows"]),
+        }
+
+
+@contextmanager
+def finished_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give a temporary path, whose file takes the name ``path`` at the end.
+
+    So it is complete before it has its name, and nothing is left of a file that was not
+    finished. Nobody can guess the temporary name, so nobody can plant a link there. A
+    ``FileExistsError`` says that the name is taken, unless that file is to be replaced.
+    """
+    if not path.absolute().parent.is_dir():
+        folder = str(path.absolute().parent)
+        raise FileNotFoundError(
+            f"path: expected an existing folder, got none at {folder!r}; make it first"
+        )
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        yield temporary
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path)
+
+
+def sync_folder(path: str | Path) -> None:
+    """Make the name of a new file survive a power failure, where systems can do that."""
+    try:
+        folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
+    except OSError:  # folders cannot be opened on every system
+        return
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

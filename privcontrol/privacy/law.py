@@ -1,0 +1,228 @@
+"""Laws of the standard entries of noise: Gaussian, Laplace, ball and truncated.
+
+A law is apart from the shape that the entries are multiplied with. All of these are
+Gaussian given some random sizes, a share of the variance for each entry, so tails of sums
+with Gaussian numbers are tails of Gaussian numbers in the mean over the shares.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, chdtri, gammainc, ndtr, ndtri
+
+from ..numerics.linalg import column_norms
+
+#: Cells of a share's distribution while its tail falls by a factor e. Each counts with its
+#: largest share, and what is beyond the last one, a part of the tail asked for, with all.
+_CELLS = 24
+_BEYOND = 1e-4
+#: Sizes at which a tail is evaluated. The next larger one is returned.
+_SIZES = 200
+
+
+class Law(ABC):
+    """The joint law of standard entries eta, independent of what they are multiplied with."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What ``family=`` calls it."""
+
+    @property
+    @abstractmethod
+    def unit_variance(self) -> float:
+        """Variance of one entry."""
+
+    @abstractmethod
+    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        """Draw entries of a ``shape`` from the generator ``rng``.
+
+        The last axis is that of entries with a joint law.
+        """
+
+    # -- tails -------------------------------------------------------------------------
+
+    @abstractmethod
+    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+        """Return shares k of the variance that are exceeded with probabilities ``tails``.
+
+        Given k, ``count`` entries are Gaussian numbers of at most k times the variance.
+        The law is at most so many times, the second number, as likely as that mixture.
+        """
+
+    def _mixture(self, tail: float, count: int) -> tuple[NDArray, NDArray]:
+        """Return shares, the last one infinite, with probabilities that bound the law's."""
+        cells = math.ceil(_CELLS * math.log(1 / (_BEYOND * tail)))
+        tails = np.geomspace(1.0, _BEYOND * tail, cells + 1)
+        shares, times = self.shares(tails[1:], count)
+        masses = np.append(tails[:-1] - tails[1:], tails[-1])
+        return np.append(shares, np.inf), times * masses
+
+    def multiple(self, tail: float, count: int) -> float:
+        """Return m with P(|e| > m std of e) <= ``tail``, rounded up.
+
+        e is a combination of ``count`` entries and of independent Gaussian numbers, whose
+        part of the variance is not known.
+        """
+        shares, masses = self._mixture(tail, count)
+        roots = np.sqrt(np.maximum(shares, 1.0))
+
+        def chance(sizes: NDArray) -> NDArray:
+            return 2 * ndtr(-sizes[:, None] / roots) @ masses
+
+        return float(_least_sizes(chance, np.array([tail]))[0])
+
+    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+        """Return c with P(|F^-1/2 v| > c) <= each of the ``tails``, rounded up.
+
+        v is the vector (count,) of entries of variance one, plus independent Gaussian
+        numbers of the covariance F - I. ``alone`` says that there are none, F = I.
+        """
+        shares, masses = self._mixture(float(min(tails)), count)
+        if not alone:
+            shares = np.maximum(shares, 1.0)
+
+        def chance(sizes: NDArray) -> NDArray:
+            return chdtrc(count, sizes[:, None] ** 2 / shares) @ masses
+
+        return _least_sizes(chance, tails)
+
+
+@dataclass(frozen=True)
+class GaussianLaw(Law):
+    """Independent standard normal entries."""
+
+    name = "gaussian"
+    unit_variance = 1.0
+
+    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        """Draw entries of a ``shape`` from the generator ``rng``."""
+        return rng.standard_normal(shape)
+
+    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+        return np.ones(len(tails)), 1.0
+
+    def multiple(self, tail: float, count: int) -> float:
+        return -float(ndtri(tail / 2))
+
+    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+        return np.sqrt(chdtri(count, tails))
+
+
+@dataclass(frozen=True)
+class LaplaceLaw(Law):
+    """Independent Laplace entries of scale one, Gaussian given an exponential variance."""
+
+    name = "laplace"
+    unit_variance = 2.0
+
+    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        """Draw entries of a ``shape`` from the generator ``rng``."""
+        return rng.laplace(size=shape)
+
+    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+        # the largest of as many exponential numbers: 1 - (1 - e^-k)^count = tail
+        each = -np.expm1(np.log1p(-tails) / count)
+        return -np.log(each), 1.0
+
+    def multiple(self, tail: float, count: int) -> float:
+        """Return m as `Law.multiple` does, by Chernoff's bound where that is smaller.
+
+        Of all combinations of variance one a single entry has the largest moment
+        generating function, 1 / (1 - s^2/2), since -log(1 - x) is convex and 0 at 0.
+        """
+
+        def chance(sizes: NDArray) -> NDArray:
+            s = (np.sqrt(1 + 2 * sizes**2) - 1) / sizes
+            return 2 * np.exp(-s * sizes - np.log1p(-(s**2) / 2))
+
+        chernoff = float(_least_sizes(chance, np.array([tail]))[0])
+        return min(chernoff, super().multiple(tail, count))
+
+
+@dataclass(frozen=True)
+class BallLaw(Law):
+    """Entries of joint density exp(-|eta|), within a radius where there is a ``bound``.
+
+    They are Gaussian numbers times the length of ``dimension`` + 1 others.
+    """
+
+    dimension: int
+    bound: float = math.inf
+
+    @property
+    def name(self) -> str:
+        return "ball" if self.bound == math.inf else "truncated"
+
+    @cached_property
+    def kept(self) -> float:
+        """The share of the law without a bound that lies within it."""
+        if self.bound == math.inf:
+            return 1.0
+        return float(gammainc(self.dimension, self.bound))
+
+    @cached_property
+    def unit_variance(self) -> float:
+        r = self.dimension
+        if self.bound == math.inf:
+            return r + 1.0
+        return (r + 1) * float(gammainc(r + 2, self.bound)) / self.kept
+
+    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        if not shape[-1]:  # nothing is drawn
+            return np.zeros(shape)
+        if len(shape) == 1:
+            return self.standard(rng, (1, *shape))[0]
+        eta = self._unbounded(rng, shape[0])
+        beyond = np.flatnonzero(column_norms(eta.T) > self.bound)
+        while beyond.size:
+            eta[beyond] = self._unbounded(rng, len(beyond))
+            left = column_norms(eta[beyond].T) > self.bound
+            beyond = beyond[left]
+        return eta
+
+    def _unbounded(self, rng: np.random.Generator, count: int) -> NDArray:
+        r = self.dimension
+        lengths = np.sqrt(rng.chisquare(r + 1, size=count))
+        return rng.standard_normal((count, r)) * lengths[:, None]
+
+    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+        # what is within the bound is at most 1 / kept times as likely as without it
+        lengths = chdtri(self.dimension + 1, tails)
+        return lengths / self.unit_variance, 1 / self.kept
+
+    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+        """Return c as `Law.radii` does, never more than where all entries are the largest.
+
+        |F^-1/2 v| is at most |eta| plus the length of Gaussian numbers of less than the
+        covariance I.
+        """
+        found = super().radii(tails, count, alone=alone)
+        if self.bound == math.inf:
+            return found
+        largest = self.bound / math.sqrt(self.unit_variance)
+        rest = 0.0 if alone else np.sqrt(chdtri(count, tails))
+        return np.minimum(found, largest + rest)
+
+
+def _least_sizes(chance: Callable[[NDArray], NDArray], tails: NDArray) -> NDArray:
+    """Return the least sizes whose chance is at most each tail, rounded up."""
+
+    def at(size: float) -> float:
+        return float(chance(np.array([size]))[0])
+
+    high = low = 1.0
+    while at(high) > tails.min():
+        high *= 1.5
+    while at(low) <= tails.max():
+        low /= 1.5
+    sizes = np.geomspace(low, high, _SIZES)
+    chances = np.minimum.accumulate(chance(sizes))
+    return sizes[np.searchsorted(-chances, -tails)]

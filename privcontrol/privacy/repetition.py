@@ -1,0 +1,179 @@
+"""Changes of a secret signal, and how much clearer they show when they repeat.
+
+A guarantee about one change says nothing of two. Let y be the most that one change is
+shifted by, in standard deviations of whitened noise, and let r(tau) bound the correlation
+of any two changes that start tau samples apart or more, relative to y^2. Then n changes
+that start b samples apart or more are shifted by at most
+
+    y sqrt(n + 2 sum over m = 1 .. n - 1 of (n - m) r(m b)),
+
+since in the order of time n - m pairs are m places apart. Where no correlation is known,
+n changes show at most n times as clearly as one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.linalg import EPS
+from ..numerics.saved import Saved
+
+#: What two evaluations of one promise may differ by, relative to it.
+_TWO_WAYS = 4e-9
+#: Durations from the start of one change to that of the next one, where none is stated.
+_DURATIONS_APART = 8
+#: Pairs of changes, by their distance, of which each has a correlation of its own.
+_MOST_PLACES = 4096
+
+
+class Correlations(Saved, ABC):
+    """Say how far whitened noise is shifted by changes beyond the one that is promised."""
+
+    @abstractmethod
+    def growth(self, count: int, separation: int) -> float:
+        """Bound the shift of so many changes of one run, relative to that of one.
+
+        ``separation`` is the number of samples, at least one, from the start of a change to
+        that of the next one.
+        """
+
+    @abstractmethod
+    def any_shape(self) -> tuple[float, NDArray]:
+        """Bound the shift of a change of any shape, relative to that of one level.
+
+        The other value is the pattern (k,) of signs that shows most, as far as it is known.
+        """
+
+    def settled(self) -> Correlations:
+        """Return the same in few numbers, as files hold it."""
+        return self
+
+
+@dataclass(frozen=True)
+class Change(Saved):
+    """State the kind of change of a secret signal that a guarantee is about.
+
+    Attributes
+    ----------
+    words : str
+        Which signals, of what shape and size, as a public clause.
+    longest : int or None
+        Samples that it lasts at most, None where that is not limited.
+    events : int
+        How many of them are hidden in one run.
+    separation : int
+        Samples from the start of one to that of the next one, zero for any.
+    varying : str
+        The words of a change of any shape, where only levels that are kept are hidden.
+    within : str
+        The size of a change in words, with a space before it.
+    energy : bool
+        Whether only its energy counts, so that the energies of separate ones add up.
+    start : str
+        The samples at which it may start in words, empty for any.
+    of_time : bool
+        Whether the change is one of an event's time or signal, which happens anyway.
+    """
+
+    words: str
+    longest: int | None = 1
+    events: int = 1
+    separation: int = 0
+    varying: str = ""
+    within: str = ""
+    energy: bool = False
+    start: str = ""
+    of_time: bool = False
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if not self.of_time:  # so a file says nothing of what it does not have
+            del saved["of_time"]
+        return saved
+
+    @property
+    def statement(self) -> str:
+        """Say how often the change comes, and what it is."""
+        if self.of_time and self.events == 1:
+            return self.words
+        kind = "event" if self.of_time else "change"
+        if self.energy and self.longest is not None:
+            kind = f"window of {self.longest} samples"
+        if self.events == 1:
+            return f"one {kind} per run{self.start}: {self.words}"
+        apart = ", whenever they start"
+        if self.separation:
+            apart = f", starts >= {self.separation} samples apart"
+        return f"{self.events} {kind}s per run{apart}{self.start}: {self.words}"
+
+    @property
+    def of_any_shape(self) -> Change:
+        """The change of any shape that is as long and as large."""
+        return replace(self, words=self.varying, varying="")
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one change in a run, at any of its samples."""
+        return self.events == 1 and not self.start and not self.energy
+
+    @property
+    def distance(self) -> int | None:
+        """Samples between starts at which the text says what repetition does."""
+        if self.separation:
+            return self.separation
+        if self.longest is None or self.events > 1:
+            return None
+        return self.longest if self.energy else _DURATIONS_APART * self.longest
+
+    def growth(
+        self,
+        count: int,
+        separation: int | None,
+        correlations: Correlations | None = None,
+    ) -> float:
+        """Return how many times as clearly as promised so many changes show at most.
+
+        Parameters
+        ----------
+        count : int
+            Number of changes in one run.
+        separation : int or None
+            Samples from the start of one to that of the next one at least.
+        correlations : Correlations or None
+            What is known of changes that do not coincide.
+        """
+        if separation is None:
+            return 1.0 if count == 1 else float(count)
+        bounds = [float(count)]
+        if self.energy:
+            if self.longest is not None and separation >= self.longest:
+                bounds.append(math.sqrt(count) * (1 + 2 * EPS))
+            return min(bounds)
+        if separation >= self.separation:  # as many groups of changes as are promised
+            bounds.append(float(math.ceil(count / self.events)))
+        if correlations is not None and self.events == 1:
+            bounds.append(correlations.growth(count, separation))
+        elif correlations is not None and self.separation:
+            many = correlations.growth(count, separation)
+            promised = correlations.growth(self.events, self.separation)
+            bounds.append(max(1.0, many / promised * (1 + _TWO_WAYS)))
+        return min(bounds)
+
+
+def growth_apart(
+    count: int, separation: int, correlation: Callable[[int], float]
+) -> float:
+    """Return the bound of the module's head over y, from r of a number of samples."""
+    places = np.arange(1, min(count, _MOST_PLACES + 1))
+    shared = np.array([correlation(place * separation) for place in places.tolist()])
+    square = count + 2 * float(np.dot(count - places, shared))
+    further = count - 1 - len(places)
+    if further > 0:  # places p + 1 .. n - 1, each of no more than the last correlation
+        square += float(shared[-1]) * further * (further + 1)
+    return min(math.sqrt(square * (1 + _TWO_WAYS)), float(count))

@@ -1,0 +1,623 @@
+"""Keep what ledgers and gateways must not lose: a chain of entries, notes and one state.
+
+The digest of an entry covers its text and the digest before it. Notes have names, and
+each has a digest. The state counts its revisions, and its digest covers it, both ends of
+the chain and the sum of the notes' digests, so a file that was altered, shortened, mixed
+up or put back does not verify. A process verifies all of it once, and later what is new
+and what it reads, so its work does not grow with the file. Digests tell accidents, not
+forgers, who can compute digests as well.
+
+Nothing is computed inside a transaction. A user of a store reads a snapshot, does its
+reckoning, and appends if the snapshot is still the newest one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from inspect import CO_GENERATOR
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ..numerics.errors import PrivacyError
+from ..numerics.saved import finished_file
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from filelock import FileLock
+
+#: How long a transaction waits for other processes, in seconds.
+_PATIENCE = 60.0
+#: How long one attempt waits while it holds the lock of this process.
+_ATTEMPT = 0.05
+#: What SQLite leaves beside a file, and rolls back into whichever file has its name.
+_JOURNALS = ("-journal", "-wal", "-shm")
+
+# Held for every attempt and every fork, so no child inherits half a transaction.
+_lock = threading.Lock()
+#: How many forks lie between the first process and this one.
+_generation = 0
+
+
+def _forked() -> None:
+    global _generation
+    _generation += 1
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_forked,
+    )
+
+
+def this_process() -> tuple[int, int]:
+    """Return what tells this process from its forks.
+
+    Process numbers alone do not: the first process of a namespace has number 1, and so
+    may its child in another one.
+    """
+    return os.getpid(), _generation
+
+
+class Here(threading.local):
+    """The call of this thread that a handler of signals must not wait for.
+
+    It is known by its frame. One that an exception has left, between any two lines, is no
+    longer among the callers, and counts for nothing.
+    """
+
+    frame: FrameType | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Mark the call of the function that enters this, until it leaves."""
+        self.frame = _caller_of_managers()
+        try:
+            yield
+        finally:
+            self.frame = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether that call goes on below the present one, which a signal began."""
+        caller: FrameType | None = sys._getframe(1)
+        while self.frame is not None and caller is not None:
+            if caller is self.frame:
+                return True
+            caller = caller.f_back
+        return False
+
+
+_here = Here()
+
+
+def in_transaction() -> bool:
+    """Return whether this thread is inside a transaction, which a signal interrupted.
+
+    Whoever waits for a transaction of another thread then would never return.
+    """
+    return _here.is_interrupted
+
+
+def _caller_of_managers() -> FrameType:
+    """Return the frame of the function whose with statement is being entered."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_flags & CO_GENERATOR
+        or frame.f_code.co_filename == contextlib.__file__
+    ):
+        frame = frame.f_back
+    return frame
+
+
+@contextmanager
+def _one_transaction() -> Iterator[None]:
+    """Keep the handler of a signal from waiting for the transaction that it interrupts."""
+    if _here.is_interrupted:
+        raise PrivacyError(
+            "this was called from a handler of signals, in the middle of another call "
+            "that it waits for: let the handler set a flag, and call this in the main "
+            "loop"
+        )
+    with _here.entered():
+        yield
+
+
+# The last page is one that is filled, so that a file cut short is noticed.
+_TABLES = (
+    "CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
+    "CREATE TABLE state (revision INTEGER PRIMARY KEY, text TEXT NOT NULL, "
+    "digest TEXT NOT NULL)",
+)
+#: Sums of digests are taken modulo this.
+_MODULUS = 1 << 256
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state, and the place in the chain at which it stood."""
+
+    number: int = -1  # of the newest entry
+    digest: str = ""  # of the newest entry
+    opening: str = ""  # digest of entry 0
+    revision: int = -1
+    version: str = ""  # digest of the state
+    state: dict = field(default_factory=dict)
+    sum: str = ""  # of the digests of all notes
+    notes: Mapping[str, Any] = field(default_factory=dict)  # those that were asked for
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be written: an entry or None, the state after it, and notes by name."""
+
+    entry: dict | None
+    state: dict
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Describe a kind of file: what it holds, and how errors call it."""
+
+    name: str
+    mode: int  # of the file
+    remedy: str  # after it was altered or damaged
+
+
+class Store(ABC):
+    """A chain in SQLite tables: a row for each entry and note, one for the last state."""
+
+    path: Path | None = None
+    kind: Kind
+    _verified = Snapshot()
+
+    def hold(self) -> None:
+        """Keep every other process and every other store from holding the file."""
+        return
+
+    def check_place(self) -> None:
+        """Raise an error if the file that is held was deleted or replaced."""
+        return
+
+    def close(self) -> None:
+        """Let another process hold the file."""
+        return
+
+    @abstractmethod
+    def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction that is committed on leaving, or rolled back."""
+
+    def snapshot(self, names: Iterable[str] = ()) -> Snapshot:
+        """Return the newest state, and the notes of these names that there are.
+
+        What is new is verified before.
+        """
+        with self._transaction("BEGIN") as connection:
+            found = self._read(connection)
+            return replace(found, notes=self._notes(connection, names))
+
+    def append(
+        self,
+        known: Snapshot,
+        entry: dict | None,
+        state: dict,
+        *,
+        notes: Mapping[str, Any] | None = None,
+        forget: bool = False,
+    ) -> Snapshot | None:
+        """Add an entry and its state durably, unless the snapshot is no longer the newest.
+
+        Without an entry only the state changes, and the notes that are given. If all
+        entries but the opening are to be forgotten, the chain begins again behind it.
+        """
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            newest = self._read(connection)
+            if newest.version != known.version:
+                return None
+            change = Change(entry, state, notes or {})
+            written = _write(connection, newest, change, forget)
+        self._advance(written)
+        return written
+
+    def update(
+        self, change: Callable[[Snapshot], Change | None], names: Iterable[str] = ()
+    ) -> dict:
+        """Append what follows from the newest state, and return the state after it.
+
+        ``change`` is given a snapshot with the notes of these names. It returns what is
+        to be written, or None for nothing. It is asked again if somebody else was faster.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            known = self.snapshot(names)
+            changed = change(known)
+            if changed is None:
+                return known.state
+            written = self.append(
+                known, changed.entry, changed.state, notes=changed.notes
+            )
+            if written is not None:
+                return written.state
+        raise TimeoutError(
+            f"other processes wrote to the {self.kind.name} without a pause for "
+            f"{_PATIENCE:g} s: nothing was recorded, try again"
+        )
+
+    def entries(self) -> list[dict]:
+        """Return all entries in order, the opening first."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            rows = connection.execute("SELECT text FROM entries ORDER BY number")
+            return [json.loads(text) for (text,) in rows]
+
+    def digest(self, number: int) -> str | None:
+        """Return the digest of an entry, None if there are not so many."""
+        with self._transaction("BEGIN") as connection:
+            self._read(connection)
+            row = connection.execute(
+                "SELECT digest FROM entries WHERE number = ?", (number,)
+            ).fetchone()
+            return row and row[0]
+
+    def _advance(self, found: Snapshot) -> None:
+        """Accept nothing older from now on."""
+        if found.revision > self._verified.revision:
+            self._verified = found
+
+    def _read(self, connection: sqlite3.Connection) -> Snapshot:
+        """Return the newest state, whose entries must continue those verified before."""
+        known = self._verified
+        self._check_tables(connection)
+        if known.number < 0:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise self.altered("its pages do not fit together")
+            total = self._sum(connection)
+        query = "SELECT revision, text, digest FROM state"
+        states = connection.execute(query).fetchall()
+        query = (
+            "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
+        )
+        rows = connection.execute(query, (known.number,)).fetchall()
+        if known.number >= 0:
+            if not rows or rows.pop(0)[2] != known.digest:
+                raise self.altered("entries that it had are gone or were replaced")
+        elif not rows:
+            raise self.altered("it has no entries")
+        if len(states) != 1 or not isinstance(states[0][1], str):
+            raise self.altered("its state is missing")
+        revision, content, version = states[0]
+        number = known.number
+        digest = known.digest
+        opening = known.opening
+        for place, text, written in rows:
+            number += 1
+            if place != number or not isinstance(text, str):
+                raise self.altered(f"entry {number} is missing")
+            digest = chained_digest(digest, text)
+            if written != digest:
+                raise self.altered(f"entry {number} does not verify")
+            opening = opening or digest
+        if version != _version(opening, digest, revision, content):
+            raise self.altered("its state does not verify, or its last entry is gone")
+        held = json.loads(content)
+        if known.number < 0 and held["sum"] != total:
+            raise self.altered("a note is gone, or was replaced")
+        is_older = revision < known.revision
+        if is_older or (revision == known.revision and version != known.version):
+            raise self.altered("an older state was put back, or that of a copy")
+        state = held["state"]
+        found = Snapshot(number, digest, opening, revision, version, state, held["sum"])
+        self._advance(found)
+        return found
+
+    def _sum(self, connection: sqlite3.Connection) -> str:
+        """Return the sum of the digests of all notes, each of which is verified."""
+        total = 0
+        for name, text, digest in connection.execute("SELECT * FROM notes"):
+            self._check_note(name, text, digest)
+            total += int(digest, 16)
+        return f"{total % _MODULUS:x}"
+
+    def _notes(
+        self, connection: sqlite3.Connection, names: Iterable[str]
+    ) -> dict[str, Any]:
+        """Return the notes of these names."""
+        found = {}
+        for name in names:
+            query = "SELECT text, digest FROM notes WHERE name = ?"
+            for text, digest in connection.execute(query, (name,)):
+                self._check_note(name, text, digest)
+                found[name] = json.loads(text)
+        return found
+
+    def _check_note(self, name: object, text: object, digest: object) -> None:
+        if digest != chained_digest(f"{name}", f"{text}"):
+            raise self.altered("a note does not verify")
+
+    def _check_tables(self, connection: sqlite3.Connection) -> None:
+        """Raise an error if the file is no store of this version."""
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = {name for (name,) in connection.execute(query)}
+        if not tables:
+            raise ValueError(
+                f"path: the file at {str(self.path)!r} is empty and holds no "
+                f"{self.kind.name}: restore it, or delete it if nothing was ever released "
+                "under it"
+            )
+        if tables != {"entries", "state", "notes"}:
+            raise ValueError(
+                f"path: expected a {self.kind.name} of this version, got another "
+                f"database at {str(self.path)!r}; use the version that wrote it"
+            )
+
+    def altered(self, why: str) -> ValueError:
+        """Return the error for a file that does not verify."""
+        return ValueError(
+            f"path: the {self.kind.name} at {str(self.path)!r} was altered or damaged "
+            f"({why}): {self.kind.remedy}"
+        )
+
+
+class MemoryStore(Store):
+    """A chain in the process that made it."""
+
+    def __init__(self, kind: Kind, entry: dict, state: dict) -> None:
+        self.kind = kind
+        self._owner = this_process()
+        self._lock = threading.Lock()
+        self._connection = _sqlite().connect(
+            ":memory:", isolation_level=None, check_same_thread=False
+        )
+        _fill(self._connection, entry, state)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        if this_process() != self._owner:
+            raise RuntimeError(
+                f"a {self.kind.name} in memory belongs to the process that made it; give "
+                "it a path"
+            )
+        with _one_transaction(), self._lock, self._connection:
+            self._connection.execute(begin)
+            yield self._connection
+
+
+class FileStore(Store):
+    """A chain in a file, of many processes or held by one."""
+
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path: Path = Path(os.path.realpath(path))  # one lock for all its names
+        self.kind = kind
+        self._held: FileLock | None = None
+        self._file: BinaryIO | None = None
+
+    def create(self, entry: dict, state: dict) -> bool:
+        """Make the file with its first entry. Return False if another has its name."""
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"path: expected an existing folder, got {str(self.path.parent)!r}"
+            )
+        for suffix in _JOURNALS:
+            journal = Path(f"{self.path}{suffix}")
+            if journal.exists() and not self.path.exists():
+                raise OSError(
+                    f"path: expected no journal of another file, got {str(journal)!r}, "
+                    "which would be rolled back into the new one: restore the file to "
+                    "which it belongs, or delete it if that file is gone for good"
+                )
+        try:
+            with (
+                _one_transaction(),
+                finished_file(self.path) as temporary,
+                self._translated(),
+                _lock,
+            ):
+                flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+                os.close(os.open(temporary, flags, self.kind.mode))
+                with closing(_connected(temporary)) as connection:
+                    connection.execute("PRAGMA synchronous = EXTRA")
+                    _fill(connection, entry, state)
+        except FileExistsError:
+            return False
+        if self.entries()[0] != json.loads(json.dumps(entry)):
+            raise self.altered("it does not begin with what was just written")
+        return True
+
+    def hold(self) -> None:
+        filelock: ModuleType = import_module("filelock")
+        lock = filelock.FileLock(f"{self.path}.lock", mode=0o600, thread_local=False)
+        try:
+            with self._translated():
+                lock.acquire(blocking=False)
+        except filelock.Timeout as error:
+            raise OSError(
+                f"the {self.kind.name} at {str(self.path)!r} is open in another process, "
+                "or in this one a second time: close it there first, only one may "
+                "publish"
+            ) from error
+        self._held = lock
+        # kept open, so no other file becomes the same one
+        with self._translated():
+            self._file = open(self.path, "rb")  # noqa: SIM115
+
+    def check_place(self) -> None:
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            there = None
+        kept = self._file and os.fstat(self._file.fileno())
+        if not (there and kept and os.path.samestat(there, kept)):
+            raise OSError(
+                f"path: expected the file of the {self.kind.name} at {str(self.path)!r}, "
+                "which is gone or was replaced: nothing is published. Put it back"
+            )
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._held is not None:
+            self._held.release()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        # The connection lives no longer than the transaction, so neither threads nor
+        # forks ever share one.
+        deadline = time.monotonic() + _PATIENCE
+        with _one_transaction(), self._translated():
+            while True:
+                with _lock, closing(_connected(self.path)) as connection:
+                    if _begun(connection, begin, deadline):
+                        # the commit waits for readers only, which are short
+                        patience = int(1000 * _PATIENCE)
+                        connection.execute(f"PRAGMA busy_timeout = {patience}")
+                        yield connection
+                        connection.execute("COMMIT")
+                        return
+                time.sleep(1e-3)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn complaints of SQLite and the system into errors that say what to do."""
+        where = repr(str(self.path))
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None:  # it says what to do
+                raise
+            raise OSError(error.errno, self._unusable(error)) from error
+        except _sqlite().OperationalError as error:
+            if "locked" in str(error):
+                raise TimeoutError(
+                    f"other processes kept {where} busy for {_PATIENCE:g} s: nothing was "
+                    "recorded, try again"
+                ) from error
+            raise OSError(self._unusable(error)) from error
+        except _sqlite().DatabaseError as error:
+            raise ValueError(
+                f"path: expected a {self.kind.name}, got another or a damaged file at "
+                f"{where} ({error})"
+            ) from error
+
+    def _unusable(self, error: Exception) -> str:
+        """Return what to do where neither file nor folder can be used."""
+        return (
+            f"the {self.kind.name} at {str(self.path)!r} cannot be used: nothing was "
+            "recorded and nothing is published, do not release; restore the file and "
+            f"check its folder, its permissions and the space left on the disk ({error})"
+        )
+
+
+def chained_digest(before: str, text: str) -> str:
+    """Return the digest of a text that follows another digest."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def _version(opening: str, digest: str, revision: int, text: str) -> str:
+    """Return the digest of a state at both ends of its chain."""
+    return chained_digest(f"{opening}\n{digest}\n{revision}", text)
+
+
+def _sqlite() -> ModuleType:
+    return import_module("sqlite3")  # a megabyte, for stores alone
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    address = f"{path.as_uri()}?mode=rw"
+    return _sqlite().connect(address, uri=True, timeout=_ATTEMPT, isolation_level=None)
+
+
+def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
+    """Begin and lock, or return False if another process holds the file for now."""
+    try:
+        # with EXTRA the removal of the journal is synchronised as well
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute(begin)
+        connection.execute("SELECT count(*) FROM sqlite_master")  # BEGIN locks nothing
+    except _sqlite().OperationalError as error:
+        if "locked" not in str(error) or time.monotonic() > deadline:
+            raise
+        return False
+    return True
+
+
+def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:
+    """Make the tables with their first entry."""
+    connection.execute("BEGIN IMMEDIATE")
+    for table in _TABLES:
+        connection.execute(table)
+    _write(connection, Snapshot(), Change(entry, state), False)
+    connection.execute("COMMIT")
+
+
+def _write(
+    connection: sqlite3.Connection, known: Snapshot, change: Change, forget: bool
+) -> Snapshot:
+    """Write what follows a snapshot, and return the next one."""
+    number = known.number
+    digest = known.digest
+    if change.entry is not None:
+        if forget:
+            connection.execute("DELETE FROM entries WHERE number > 0")
+            number = 0
+            digest = known.opening
+        number += 1
+        text = json.dumps(change.entry, sort_keys=True)
+        digest = chained_digest(digest, text)
+        row = (number, text, digest)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+    total = int(known.sum or "0", 16)
+    for name, note in change.notes.items():
+        total += _write_note(connection, name, note)
+    opening = known.opening or digest
+    revision = known.revision + 1
+    summed = f"{total % _MODULUS:x}"
+    text = json.dumps({"state": change.state, "sum": summed}, sort_keys=True)
+    version = _version(opening, digest, revision, text)
+    connection.execute("DELETE FROM state")
+    connection.execute("INSERT INTO state VALUES (?, ?, ?)", (revision, text, version))
+    state = json.loads(text)["state"]
+    return Snapshot(number, digest, opening, revision, version, state, summed)
+
+
+def _write_note(connection: sqlite3.Connection, name: str, note: object) -> int:
+    """Write a note in place of the one of its name, and return how the sum changes."""
+    changed = 0
+    before = connection.execute("SELECT digest FROM notes WHERE name = ?", (name,))
+    for (digest,) in before:
+        changed -= int(digest, 16)
+    text = json.dumps(note, sort_keys=True)
+    digest = chained_digest(name, text)
+    row = (name, text, digest)
+    connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", row)
+    return changed + int(digest, 16)
+
+
+def another_copy(reached: int) -> PrivacyError:
+    """Return the error for a gateway's file that is not the one that went on."""
+    return PrivacyError(
+        f"path: this file does not agree with what is known of it, that samples up to "
+        f"{reached} may have been published: another copy of it went on and this is an "
+        "older copy, or the ledger is. "
+        "Resume the newest file with the newest ledger; if it is lost, a new gateway "
+        "continues the run (start=...)"
+    )

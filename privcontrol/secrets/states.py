@@ -1,0 +1,813 @@
+"""State adjacency, which says what states may move at what times by how much.
+
+"Entry k of the state at time j moves by at most mu_k, the others at that time held" is the
+move z = mu_k A^-j e_k of the initial state (DPAM Theorem 3, eq. (22)). It names its charts
+and is not all of DPAM's Definition 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.adjacency import Radius, public_radius
+from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves, Query
+from ..numerics.arguments import helpful_fields
+from ..numerics.balls import (
+    Ball,
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    midpoints,
+    rational_matrix,
+)
+from ..numerics.checks import one_of, real_array, sequence_of
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS, round_up
+from ..numerics.objects import CheckedFields
+from ..numerics.progress import piece
+from ..privacy.hidden import rounded_down
+from ..systems.linear import LinearSystem, Plant, stacks_of
+from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
+from ..systems.transitions import spanned_back
+from ..systems.varying import VaryingPlant
+from .run_moves import RunMoves, roundings
+from .secret import Blocks, Responses, Secret, SecretInputs, UncertainMoves
+from .trajectory import OutputQuery, TrajectoryManifold, trajectory_manifold
+from .varying import VaryingMoves
+
+#: Moves that are balls at a time.
+_BALLS_AT_ONCE = 1 << 10
+
+
+def _check_movable(plant: Plant, index: Sequence[int]) -> None:
+    """Make sure that the protected states can be moved on their own at every time.
+
+    Delays cannot: at t > 0 they are what entered, or what was read, before. The other
+    states can if A is nonsingular on them.
+
+    Raises
+    ------
+    ValueError
+        If they cannot.
+    """
+    entered = delayed_inputs(plant.A)
+    read = delayed_outputs(plant.A)
+    kinds = ((entered, "input", "entered"), (read, "output", "was read"))
+    for delays, kind, what in kinds:
+        fixed = [plant.states[k] for k in index if delays[k]]
+        if fixed:
+            raise ValueError(
+                f"{' and '.join(fixed)}: a delayed {kind}, at t > 0 it is what {what} "
+                "before. Protect what enters (DisturbanceAdjacency), or the initial state "
+                "(StateAdjacency(..., times=0)), and name the other states here"
+            )
+    others = np.flatnonzero(~entered & ~read)
+    if rational_matrix(plant.A[np.ix_(others, others)]).det() == 0:
+        raise ValueError(
+            f"A of {plant.name} is singular beyond its delays: a state at t > 0 cannot "
+            "always be moved on its own, and A^-1 does not exist. Protect the initial state "
+            "(StateAdjacency(..., times=0) or InitialStateAdjacency), or what enters "
+            "(DisturbanceAdjacency)"
+        )
+
+
+class PlantAdjacency(CheckedFields, Secret):
+    """Base of frozen dataclasses about signals of a plant that move by a radius.
+
+    A subclass names the field that chooses signals, and calls `_check_fields` on
+    construction.
+    """
+
+    radius: Radius
+    times: tuple[int, ...] | None = None
+
+    #: Name of the field that chooses signals, and what it chooses.
+    _field: ClassVar[str]
+    _signals: ClassVar[str]
+
+    def _saved_fields(self) -> dict[str, object]:
+        """Return the fields, with the order of a mapping's names, which JSON has not."""
+        order = list(self.radius) if isinstance(self.radius, Mapping) else None
+        return super()._saved_fields() | {"signals": order}
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        order = saved.pop("signals", None)  # schema 2 has none
+        if order is not None:
+            radius = saved["radius"]
+            if sorted(order) != sorted(radius):
+                raise ValueError("signals: expected the names that have a radius")
+            saved["radius"] = {name: radius[name] for name in order}
+        return cls(**saved)
+
+    @property
+    def _chosen(self) -> tuple[str | int, ...] | None:
+        """The signals that move, None for all of them."""
+        return getattr(self, self._field)
+
+    def _check_fields(self) -> None:
+        """Bring radius, times and the chosen names into their public form."""
+        if isinstance(self.radius, str):
+            raise TypeError(
+                f"radius: expected a number, got a name; with its radius, {self.radius!r} "
+                f"is written {{{self.radius!r}: 0.05}}"
+            )
+        self._set(radius=public_radius(self.radius))
+        if self.times is not None:
+            self._set(times=_sample_indices(self.times))
+        if self._chosen is None:
+            return
+        self._set(**{self._field: _labels_of(self._chosen, self._field)})
+        if isinstance(self.radius, Mapping):
+            raise ValueError(
+                f"radius already names the {self._signals}; drop {self._field}, or pass "
+                "an array of radii"
+            )
+
+    def _positions(
+        self,
+        labels: tuple[str, ...],
+        numbered: int,
+        unknown: str,
+        elsewhere: Callable[[object], str],
+        inputs: tuple[str, ...] = (),
+    ) -> list[int]:
+        """Positions among labels, of which the first so many may be given by number.
+
+        Keys of a mapping of radii are text, also where they were given as numbers. What
+        is ``unknown`` may be the name of something else in the plant.
+        """
+        given = self._chosen
+        what = self._field
+        if isinstance(self.radius, Mapping):
+            given = tuple(self.radius)
+            what = "radius"
+        index = []
+        for name in labels[:numbered] if given is None else given:
+            is_number = str(name).isdecimal() and (
+                what == "radius" or not isinstance(name, str)
+            )
+            place = int(name) if is_number else -1
+            if name in labels:
+                if labels.count(name) > 1:
+                    raise ValueError(
+                        f"{what}: {name!r} is the name of two signals of the plant; give "
+                        "them different names"
+                    )
+                if is_number and place != labels.index(name):
+                    raise ValueError(
+                        f"{what}: {name!r} is the name of number {labels.index(name)}; "
+                        "rename the signals of the plant, so none is called by a "
+                        "number"
+                    )
+                place = labels.index(name)
+            elif not 0 <= place < numbered:
+                hint = elsewhere(name)
+                if name in inputs:
+                    hint = (
+                        f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
+                        "what enters there"
+                    )
+                raise ValueError(f"{what}: {name!r} {unknown}{hint}")
+            index.append(place)
+        if len(set(index)) < len(index):
+            raise ValueError(
+                f"{what}: one of the {self._signals} is named twice; name each one once"
+            )
+        return index
+
+    def _radii(self, count: int) -> NDArray:
+        """Radii (count,) of the signals that move."""
+        radii = self.radius
+        if isinstance(radii, Mapping):
+            radii = tuple(radii.values())
+        elif not isinstance(radii, tuple):
+            radii = (radii,) * count
+        if not count:
+            raise ValueError(
+                f"radius: expected at least one of the {self._signals}, got none"
+            )
+        if len(radii) != count:
+            raise ValueError(
+                f"radius: expected {count} radii, one for each of the {self._signals}, "
+                f"got {len(radii)}"
+            )
+        return np.array(radii)
+
+    def _times_within(self, horizon: int) -> NDArray:
+        """Protected sample indices within a horizon, by default all of them."""
+        if self.times is None:
+            return np.arange(horizon)
+        if self.times[-1] >= horizon:
+            raise ValueError(
+                f"times: expected sample indices below the horizon {horizon}, "
+                f"got {self.times[-1]}"
+            )
+        return np.array(self.times)
+
+    @property
+    def _when(self) -> str:
+        """Protected sample indices in words."""
+        times = self.times
+        if times is None:
+            return "the run"
+        if len(times) > 2 and times == tuple(range(times[0], times[-1] + 1)):
+            return f"t = {times[0]}..{times[-1]}"
+        return f"t = {', '.join(map(str, times))}"
+
+    @property
+    def _once(self) -> str:
+        """Return the one time of a move in words."""
+        if self.times is None:
+            return "at any one time"
+        return f"at one of {self._when}" if len(self.times) > 1 else f"at {self._when}"
+
+    def _sizes(self, every: str) -> str:
+        """Which signals move by how much, in words, where ``every`` stands for all."""
+        if isinstance(self.radius, Mapping):
+            alike: dict[float, list[str]] = {}
+            for name, mu in self.radius.items():
+                alike.setdefault(mu, []).append(str(name))
+            return " or ".join(
+                f"{' or '.join(names)} by at most {rounded_down(mu)}"
+                for mu, names in alike.items()
+            )
+        if self._chosen is not None:
+            every = " or ".join(map(str, self._chosen))
+        if isinstance(self.radius, tuple):
+            return f"{every} by at most {list(self.radius)}"
+        return f"{every} by at most {rounded_down(self.radius)}"
+
+    def _names_within(self, every: str) -> tuple[str, str]:
+        """Which signals move, and within what if that is one number, in words."""
+        if isinstance(self.radius, Mapping):
+            sizes = set(self.radius.values())
+            if len(sizes) == 1:
+                names = " or ".join(map(str, self.radius))
+                return names, f" within {rounded_down(sizes.pop())}"
+            alike = []
+            for name, mu in self.radius.items():
+                alike.append(f"{name} (within {rounded_down(mu)})")
+            return " or ".join(alike), ""
+        if self._chosen is not None:
+            every = " or ".join(map(str, self._chosen))
+        if isinstance(self.radius, tuple):
+            sizes_in_words = ", ".join(map(rounded_down, self.radius))
+            return every, f" within {sizes_in_words} in turn"
+        return every, f" within {rounded_down(self.radius)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"type": type(self).__name__}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, tuple):
+                value = [np.asarray(part).tolist() for part in value]
+            data[each.name] = value
+        return data
+
+
+def _labels_of(given: object, name: str) -> tuple:
+    """Names or indices as a tuple, from one of them or a sequence."""
+    if isinstance(given, (str, int, np.integer)):
+        return (given,)
+    labels = sequence_of(given, name, "names or indices")
+    for label in labels:
+        if not isinstance(label, (str, int, np.integer)):
+            raise TypeError(
+                f"{name}: expected names or indices, got {type(label).__name__}"
+            )
+    return tuple(labels)
+
+
+def _sample_indices(times: ArrayLike) -> tuple[int, ...]:
+    """Protected times as a sorted tuple of sample indices."""
+    try:
+        given = np.atleast_1d(np.asarray(times))
+    except Exception:  # an array's own text may show what it holds
+        given = np.empty(0)
+    if not given.size or given.dtype.kind not in "iu" or given.min() < 0:
+        shown = type(times).__name__
+        if given.dtype.kind in "iuf" and given.size:
+            shown = repr(times)
+        if given.dtype.kind == "f":
+            shown += "; to get indices from seconds divide by dt"
+        raise ValueError(
+            "times: expected sample indices >= 0, such as 0 or range(10), got " + shown
+        )
+    return tuple(np.unique(given).tolist())
+
+
+class _OfStates(PlantAdjacency):
+    """Hold what adjacencies about states share."""
+
+    states: tuple[str | int, ...] | None = None
+    _field = "states"
+    _signals = "protected states"
+
+    def _trajectory(self, manifold: AffineManifold) -> TrajectoryManifold:
+        if not isinstance(manifold, TrajectoryManifold):
+            raise TypeError(
+                f"{type(self).__name__} is about a plant's trajectory; use it with "
+                f"output_query or trajectory_manifold, not with {type(manifold).__name__}"
+            )
+        return manifold
+
+    def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
+        """Positions and radii of the protected states."""
+        if not plant.order:
+            raise ValueError(
+                "adjacency: the plant has no states that could be secret; protect what "
+                "enters it with a DisturbanceAdjacency"
+            )
+        unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
+        index = self._positions(
+            plant.states, plant.order, unknown, plant.elsewhere, plant.inputs
+        )
+        return index, self._radii(len(index))
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        return self.starting(plant, 1)
+
+    def first_moves(self, plant: Plant, horizon: int) -> NDArray:
+        """Return moves (n, q) of the state of a ``plant``, for any ``horizon``."""
+        return self.moves_at_first_sample(plant)
+
+    def moves_at_first_sample(self, plant: Plant) -> NDArray:
+        """Return columns mu_k e_k (n, q) by which the protected states move at t = 0."""
+        index, radii = self._index_and_radii(plant)
+        return np.eye(plant.order)[:, index] * radii
+
+    def caveats(self, manifold: Any) -> tuple[str, ...]:
+        plant = manifold.plant
+        index, _ = self._index_and_radii(plant)
+        rest = [name for k, name in enumerate(plant.states) if k not in index]
+        clauses = self._together(plant, len(index))
+        if self.times is not None:
+            clauses.append("moves at other times")
+        if rest:
+            clauses.append(f"moves of {', '.join(rest)}")
+        return tuple(clauses)
+
+    def _together(self, plant: Plant, states: int) -> list[str]:
+        """Return which moves of several entries at once are not hidden."""
+        return []
+
+
+@helpful_fields("a state is named in a mapping: StateAdjacency({{'{unknown}': 1.0}})")
+@dataclass(frozen=True, eq=False)
+class StateAdjacency(_OfStates):
+    """Hide moves of one state at one time by at most its radius, the others held.
+
+    Two trajectories are adjacent if they obey the same dynamics and inputs and, at some
+    protected time j, differ in one protected state k only, by at most mu_k. At all other
+    times they differ as the dynamics demand. These are the T block charts of DPAM Theorem 3
+    (eq. (22)). Definition 4 has more, such as {p(0), p(1)} for a vehicle, which moves its
+    velocity by mu / T_s.
+
+    At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
+    outputs differ as the other states did before, also before the first sample. At t = 0
+    both are hidden: delayed outputs that are held, and ones that differ so. With
+    ``times=0`` alone only the ones that are held are hidden.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Largest move mu in the units of the state, one for all protected states or one for
+        each. A mapping by name protects the named states only.
+    states : sequence of str or int, optional
+        Protected states, all by default.
+    times : int or sequence of int, optional
+        Protected times j as sample indices, all of 0 .. T-1 by default.
+    charts : {"times", "all"}, optional
+        Which sets of entries are moved freely, one time's state, or every free set as in
+        Definition 4, which is discontinuous in A.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, a state is unknown, a time is outside the horizon, or
+        a protected state at t > 0 is a delay or of a singular part of A.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.StateAdjacency({"position": 1.0}).statement
+    'position by at most 1 at any one time, the other states at that time held'
+    """
+
+    radius: Radius
+    states: tuple[str | int, ...] | None = None
+    times: tuple[int, ...] | None = None
+    charts: str = "times"
+
+    def __post_init__(self) -> None:
+        one_of(self.charts, "charts", ("times", "all"))
+        self._check_fields()
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        trajectory = self._trajectory(manifold)
+        if self.charts == "times":
+            return self.moves_from(trajectory, 0, trajectory.horizon)
+        index, radii = self._index_and_radii(trajectory.plant)
+        each = np.zeros((trajectory.horizon, trajectory.plant.order))
+        times = self._times_within(trajectory.horizon)
+        each[np.ix_(times, np.array(index))] = radii
+        return trajectory.circuit_moves(each.ravel())
+
+    def entering(self, plant: Plant) -> SecretInputs:
+        self._index_and_radii(plant)  # names are wrong for any horizon
+        if self.times is None:
+            raise ValueError(
+                "times: without a horizon a state is protected at the first samples "
+                "only, since a small move late in the run was a large one at its start; "
+                "pass times=0, or protect what enters during the run with a "
+                "DisturbanceAdjacency"
+            )
+        if self.charts != "times":
+            raise ValueError(
+                'charts: the moves of charts="all" depend on the horizon; use '
+                'charts="times", or design for a finite horizon'
+            )
+        return super().starting(plant, max(self.times) + 1)
+
+    def starting(self, plant: Plant, horizon: int) -> SecretInputs:
+        return SecretInputs.of_moves(plant, self.moves_at_first_sample(plant), False)
+
+    @property
+    def move_times(self) -> tuple[int, ...] | None:  # type: ignore[override]
+        return self.times
+
+    @property
+    def suits_any_plant(self) -> bool:  # type: ignore[override]
+        return self.charts == "times" and self.times == (0,)
+
+    def responses(self, plant: Plant, horizon: int) -> Responses:
+        if self.charts != "times":
+            return super().responses(plant, horizon)
+        moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
+        return Responses(moves.responses(plant, np.arange(len(moves.times))))
+
+    def uncertain(
+        self, plant: Plant, widths: LinearSystem, horizon: int
+    ) -> UncertainMoves:
+        # without delayed inputs, which the moves leave as they are
+        if self.charts != "times":
+            return super().uncertain(plant, widths, horizon)
+        moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
+        if isinstance(moves, VaryingMoves):
+            raise ValueError("models: a region holds plants around one StateSpace")
+        delays = np.zeros(plant.order, bool)
+        if moves.times.any():
+            delays = delayed_inputs(plant.A)
+            if delayed_outputs(plant.A).any():
+                raise ValueError(
+                    "models: a PlantBox with delayed outputs is bounded for times=0; leave "
+                    "the delay of the outputs out, since what is published later is as "
+                    "private"
+                )
+        if widths.A[delays][:, ~delays].any():
+            raise ValueError(
+                "models: a half-width makes a delayed input depend on other states, "
+                "so these cannot be moved alone; leave its row of A out"
+            )
+        kept = np.append(~delays, np.ones(plant.output_count, bool))
+        return UncertainMoves(
+            np.vstack([plant.A, plant.C])[np.ix_(kept, ~delays)],
+            np.vstack([widths.A, widths.C])[np.ix_(kept, ~delays)],
+            (moves.axes * moves.radii)[~delays],
+            moves.times,
+            horizon,
+        )
+
+    def balls_from(
+        self, manifold: TrajectoryManifold, start: int, length: int
+    ) -> tuple[Blocks, int]:
+        if self.charts != "times":
+            return super().balls_from(manifold, start, length)
+        moves = self.moves_from(manifold, start, length)
+        if isinstance(moves, VaryingMoves):
+            return super().balls_from(manifold, start, length)
+        return moves.blocks, moves.bits
+
+    def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
+        """Return a Krylov space of the inverse of A, which holds the moves at every time."""
+        times = self._times_within(manifold.horizon)
+        if self.charts != "times" or not times[-1]:
+            return super().spanning(manifold)
+        index, _ = self._index_and_radii(manifold.plant)
+        unit = np.eye(manifold.plant.order)[:, index]
+        if isinstance(manifold.plant, VaryingPlant):
+            return spanned_back(manifold.plant, unit, times.tolist())
+        A = manifold.plant.A
+        axes = rational_matrix(unit)
+        inverse, follow = backward(A, exact=True)
+        moves = [] if times[0] else axes.transpose().table()  # delayed outputs are held
+        earlier = inverse ** int(times[0]) * follow * axes
+        for _ in range(min(len(A), times[-1] - times[0] + 1)):
+            moves += earlier.transpose().table()
+            earlier = inverse * earlier
+        return RationalMatrix(moves).transpose()
+
+    def moves_from(
+        self, trajectory: TrajectoryManifold, start: int, length: int
+    ) -> StateMoves | VaryingMoves:
+        """Return the moves of block charts, as moves of the first state of a window.
+
+        The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
+        """
+        return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
+
+    def _together(self, plant: Plant, states: int) -> list[str]:
+        kinds = []
+        if states > 1:
+            kinds.append("two states")
+        if self.times is None or len(self.times) > 1:
+            kinds.append("two times")
+        clauses = [f"{' or '.join(kinds)} moved at will at once"] if kinds else []
+        if self.times == (0,) and _has_delayed_outputs(plant):
+            clauses.append("delayed outputs that moved with a state before t = 0")
+        return clauses
+
+    @property
+    def statement(self) -> str:
+        held = "the other states at that time"
+        if self.charts == "all":
+            held = "the other entries of any free set (Definition 4)"
+        return f"{self._sizes('any state')} {self._once}, {held} held"
+
+
+def _has_delayed_outputs(plant: Plant) -> bool:
+    """Return whether some states are readings of the past, as their zeros say."""
+    A = stacks_of(plant)[0]
+    links = np.any(A, axis=0) if plant.varies else A
+    return bool(delayed_outputs(links).any())
+
+
+@lru_cache(maxsize=16)  # a design asks again and again, for a few plants
+def _state_moves(
+    adjacency: StateAdjacency, plant: Plant, horizon: int, start: int, length: int
+) -> StateMoves | VaryingMoves:
+    index, radii = adjacency._index_and_radii(plant)
+    times = adjacency._times_within(horizon)
+    if isinstance(plant, VaryingPlant):
+        return VaryingMoves.of(plant, index, radii, times, horizon)
+    if times[-1] > 0:
+        _check_movable(plant, index)
+    return StateMoves.of(plant, index, radii, times, start, length)
+
+
+@helpful_fields(
+    "a state is named in a mapping: InitialStateAdjacency({{'{unknown}': 1.0}})"
+)
+@dataclass(frozen=True, eq=False)
+class InitialStateAdjacency(_OfStates):
+    """Hide moves of the initial state within a ball; the trajectory follows.
+
+    Parameters
+    ----------
+    radius : float, array_like or mapping
+        Radius mu of the ball sum_k |dx_k / mu_k|^p <= 1, as in `StateAdjacency`. States
+        that a mapping does not name are held.
+    norm : {1, 2, inf}, optional
+        p of the ball. A box (inf) is hidden by its 2^(k-1) corners, for at most 16 states.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not positive, or the norm is another one.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> pc.InitialStateAdjacency({"position": 1.0, "velocity": 0.2}).statement
+    'the initial state within a 2-norm ball with position by at most 1 or velocity by at most 0.2'
+    """
+
+    radius: Radius
+    norm: float = 2
+
+    def __post_init__(self) -> None:
+        norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
+        self._set(norm=norm)
+        self._check_fields()
+
+    @property
+    def is_ball(self) -> bool:  # type: ignore[override]
+        return self.norm == 2
+
+    def moves(self, manifold: AffineManifold) -> Moves:
+        axes = self.moves_at_first_sample(self._trajectory(manifold).plant)
+        count = axes.shape[1]
+        if self.norm == 2:
+            return EllipsoidMoves(axes)
+        if self.norm == 1:
+            return FiniteMoves(axes)
+        if count > 16:
+            raise ValueError(
+                f"norm: a box of {count} states has 2^{count - 1} corners; use norm=2 "
+                "or 1"
+            )
+        signs = product([1.0], *[[1.0, -1.0]] * (count - 1))
+        return FiniteMoves(axes @ np.array(list(signs)).T)
+
+    @property
+    def statement(self) -> str:
+        sizes = self._sizes("any state")
+        return f"the initial state within a {self.norm:g}-norm ball with {sizes}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"norm": str(self.norm)}
+
+
+# -- moves of the initial state, from its past and its future ----------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoves(RunMoves):
+    """Moves mu_k A^-j e_k of the initial state, from which ``columns`` are rounded.
+
+    ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
+    that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
+    mu ``scales[i]``, all of shape (M,). A window of the run that starts ``start`` samples
+    later sees it as a move mu_k A^(start - j) e_k of its own first state. At t = 0 delayed
+    outputs may follow or be held; later they can only follow.
+    """
+
+    free: FreeResponse
+    times: NDArray
+    sources: NDArray
+    scales: NDArray
+    start: int
+    horizon: int
+    bits: int = field(kw_only=True)  # working precision of the balls
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        index: Sequence[int],
+        radii: NDArray,
+        times: NDArray,
+        start: int,
+        horizon: int,
+    ) -> StateMoves:
+        """The moves of some states at some times, from a window that begins at ``start``."""
+        back = max(int(times.max()) - start, 0)
+        forward = max(start + horizon - 1 - int(times.min()), 0)
+        axes = np.eye(plant.order)[:, index]
+        with piece(0, 2):
+            free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+        count = len(index)
+        # views where one state is protected
+        shape = (len(times), count)
+        times = np.broadcast_to(times[:, None], shape).reshape(-1)
+        sources = np.broadcast_to(np.arange(count), shape).reshape(-1)
+        scales = np.broadcast_to(radii, shape).reshape(-1)
+        if free.held:
+            first = np.flatnonzero(times == 0)
+            times = np.append(times, times[first])
+            sources = np.append(sources, count + sources[first])
+            scales = np.append(scales, scales[first])
+        columns = np.empty((plant.order, len(times)))
+        moving = np.zeros(plant.order, dtype=bool)
+        with piece(1, 2):
+            done = 0
+            for block in _in_blocks(free, start - times, sources, scales):
+                rounded = midpoints(block)
+                columns[:, done : done + block.ncols()] = rounded
+                done += block.ncols()
+                is_moved = [entry != 0 for entry in block.entries()]
+                moving |= np.reshape(is_moved, rounded.shape).any(axis=1)
+        if not np.isfinite(columns).all():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
+                "shorten it, or protect fewer times (StateAdjacency(times=...))"
+            )
+        # a rounded zero would pass for a state that never moves
+        if (moving & ~columns.any(axis=1)).any():
+            raise UncertifiableError(
+                f"hiding a move at t = {times.max()} needs a move of the initial state "
+                "below 1e-323: rescale the states, or protect earlier times "
+                "(StateAdjacency(times=...))"
+            )
+        columns.flags.writeable = False
+        return cls(
+            columns,
+            free,
+            times,
+            sources,
+            scales,
+            start,
+            horizon,
+            bits=free.bits,
+        )
+
+    def blocks(self) -> Iterator[BallMatrix]:
+        """The moves as balls, some columns (n, m) at a time."""
+        return _in_blocks(self.free, self.start - self.times, self.sources, self.scales)
+
+    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
+        """Chosen rows of the moves as a table of balls."""
+        chosen = [int(row) for row in rows]
+        table: list[list[Ball]] = [[] for _ in chosen]
+        for block in self.blocks():
+            entries = block.tolist()
+            for line, row in zip(table, chosen, strict=True):
+                line += entries[row]
+        return table
+
+    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+        """The responses from the plant's past and future, not from rounded moves."""
+        if not isinstance(query, OutputQuery):
+            return self._rounded.output_responses(query)
+        every = np.arange(self.columns.shape[1])
+        responses = self.responses(query.plant, every)
+        return responses, 4 * EPS * np.abs(responses)
+
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+        responses, errors = self.output_responses(query)
+        return ball_matrix(responses), errors
+
+    def sensitivity(self, query: Query, norm: float = 2) -> float:
+        if not isinstance(query, OutputQuery):
+            return self._rounded.sensitivity(query, norm)
+        return float(self.output_sizes(query.plant, norm).max())
+
+    @property
+    def _rounded(self) -> FiniteMoves:
+        """The moves as rounded numbers, for queries of other data than outputs."""
+        return FiniteMoves(self.columns, errors=roundings(self.columns))
+
+    @property
+    def radii(self) -> NDArray:
+        """mu of each protected state (q,)."""
+        return self.scales[: self.axes.shape[1]]
+
+    @property
+    def axes(self) -> NDArray:
+        """Unit vectors (n, q) of the protected states."""
+        return self.free.axes
+
+    def stretched(self, gains: NDArray) -> StateMoves:
+        """The same moves, each times its own gain."""
+        columns = real_array(self.columns * gains, "moves", copy=False)
+        return replace(self, columns=columns, scales=self.scales * gains)
+
+    def responses(self, plant: Plant, columns: NDArray) -> NDArray:
+        """O_T z (T p, M) of chosen moves, as windows of one long free response."""
+        return self._windows(self.free.outputs(plant.C), columns)
+
+    def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
+        """The window (T p, M) that each move has in a free response (times, p, q)."""
+        starts = self.free.back + self.start - self.times[columns]
+        index = starts + np.arange(self.horizon)[:, None]
+        windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
+        return windows.swapaxes(1, 2).reshape(-1, len(columns))
+
+    def output_sizes(self, plant: Plant, norm: float) -> NDArray:
+        """||O_T z|| of every move (M,), rounded up."""
+        one_of(norm, "norm", (1, 2, np.inf))
+        C = plant.C
+        long = self.free.outputs(C)
+        top = np.abs(long).max(axis=(0, 1))  # of each source, so no square underflows
+        if not np.isfinite(top.max() * self.scales.max()):
+            raise UncertifiableError(
+                "the free response exceeds 1e308 within the horizon; shorten the horizon"
+            )
+        top[top == 0] = 1.0
+        # a window is the end of one block of the response and the start of the next
+        join = np.maximum if norm == np.inf else np.add
+        power = 2 if norm == 2 else 1
+        samples = join.reduce(np.abs(long / top) ** power, axis=1)
+        missing = -len(samples) % self.horizon
+        padded = np.pad(samples, ((0, missing), (0, 0)))
+        blocks = padded.reshape(-1, self.horizon, padded.shape[1])
+        until = join.accumulate(blocks, axis=1).reshape(padded.shape)
+        since = join.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(padded.shape)
+        starts = self.free.back + self.start - self.times
+        last = until[starts + self.horizon - 1, self.sources]
+        of_next = np.where(starts % self.horizon > 0, last, 0.0)
+        sizes = join(since[starts, self.sources], of_next) ** (1 / power)
+        rounding = 4 * EPS * (self.horizon + 1) * len(C)
+        sizes *= top[self.sources] * self.scales * (1 + rounding)
+        return np.where(sizes > 0, round_up(sizes), 0.0)
+
+
+def _in_blocks(
+    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
+) -> Iterator[BallMatrix]:
+    """Scaled columns of a free response, as many at a time as fit in little memory."""
+    count = -(-len(times) // _BALLS_AT_ONCE)
+    for k in range(count):
+        some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)
+        with piece(k, count):
+            block = free.columns(times[some], sources[some], scales[some])
+        yield block

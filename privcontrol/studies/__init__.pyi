@@ -1,0 +1,13 @@
+from .growth import (
+    HorizonGrowth as HorizonGrowth,
+    horizon_growth as horizon_growth,
+)
+from .tradeoffs import (
+    Tradeoff as Tradeoff,
+    tradeoff as tradeoff,
+)
+from .ways import (
+    Option as Option,
+    Options as Options,
+    options as options,
+)

@@ -1,0 +1,621 @@
+"""Curves to decide by: a loop's cost against epsilon, noise against the horizon.
+
+Structured and independent noise are comparable over the same horizon and for the same
+gains only. Of two given gains every design takes the better. How the noise that privacy
+needs grows with the horizon is told mode by mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+import control as ct
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from .._figures import COLORS, finished_plot, own_axes
+from ..core.adjacency import Adjacency
+from ..designs.design import designed
+from ..designs.request import Request, joined
+from ..loop.assembly import OUTSIDE, private_lqg
+from ..loop.controller import Gains, ObserverFeedback
+from ..loop.loop import PrivateLoop
+from ..loop.lqg import constant_filter
+from ..loop.moments import Expected, LoopCost
+from ..loop.optimum import CAP, optimal_loop
+from ..loop.side import known_keywords
+from ..numerics.checks import one_of, positive_number, real_array
+from ..numerics.labels import time_axis
+from ..numerics.progress import progress_bar
+from ..privacy.budget import PrivacyBudget, kappa_inverse
+from ..privacy.horizon import Horizon, horizon_of
+from ..privacy.loss import PrivacyLoss
+from ..response import checked_executor, pandas
+from ..secrets.modes import warn_of_costly_modes
+from ..systems.linear import Plant, semidefinite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+#: What the legend calls each design of a trade-off.
+DESIGNS = {
+    "trace": "structured, least variance",
+    "loop": "structured, least loop cost",
+    "iid": "independent",
+    "codesign": "structured, gains and noise co-designed",
+    "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
+}
+_BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLORS
+#: Colour and line of each design, in every figure the same. Of two designs of equal cost
+#: the later one has gaps.
+_LINES = {
+    "trace": (_BLUE, "-"),
+    "loop": (_GREEN, "--"),
+    "iid": (_ORANGE, ":"),
+    "codesign": (_PURPLE, "-."),
+    "laplace": (_YELLOW, (0, (1, 3))),
+}
+#: A loop without measurements that costs more than this many times the dearest private
+#: one is off the plot.
+_FAR = 3.0
+#: The designs of loops that never stop.
+ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
+#: A loop may exceed its limits by this part, which is rounding.
+_ROUNDED = 1e-9
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """Exact costs of a loop against epsilon.
+
+    Attributes
+    ----------
+    epsilons : ndarray, shape (E,)
+    delta : float
+    horizon : int or inf
+        Samples T over which cost and guarantee are counted, the same for all designs.
+    costs : dict of str to tuple of LoopCost
+        By design, one for each epsilon.
+    public : LoopCost
+        Of the loop without privacy noise, with the gains of ``ct.dlqr`` and
+        ``ct.dlqe``.
+    open_loop : LoopCost
+        Of the loop that uses no measurement, L = 0: where a design costs as much, its
+        measurements are of no use.
+    loops : dict of str to tuple of PrivateLoop
+        By design, the loop behind each cost.
+    expected : Expected
+        What the costs are expected over.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> metres = result.rms("loop", "position")[1]
+    >>> round(result.budget_at(rms={"position": metres}).epsilon, 6)
+    1.0
+    """
+
+    epsilons: NDArray
+    delta: float
+    horizon: Horizon
+    costs: dict[str, tuple[LoopCost, ...]]
+    public: LoopCost
+    open_loop: LoopCost
+    loops: dict[str, tuple[PrivateLoop, ...]]
+    expected: Expected = field(repr=False)
+
+    def total(self, design: str) -> NDArray:
+        """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
+        costs = self.costs[one_of(design, "design", tuple(self.costs))]
+        return np.array([cost.total for cost in costs])
+
+    def _loops(self, design: str) -> tuple[PrivateLoop, ...]:
+        return self.loops[one_of(design, "design", tuple(self.loops))]
+
+    @property
+    def _plant(self) -> Plant:
+        return next(iter(self.loops.values()))[0].side.plant
+
+    def rms(self, design: str, state: str) -> NDArray:
+        """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
+
+        They count everything that the costs of the ``design`` count.
+        """
+        states = self._plant.states
+        place = states.index(one_of(state, "state", states))
+        errors = [np.add(*self.expected.errors(loop)) for loop in self._loops(design)]
+        return np.sqrt(np.max(errors, axis=2)[:, place])
+
+    def detections(self, design: str, false_alarm: float) -> NDArray:
+        """Largest detection rates (E,) of tests with a rate of false alarms.
+
+        They are those of a ``design``, at a rate ``false_alarm``.
+        """
+        guarantees = [loop.guarantee for loop in self._loops(design)]
+        return np.array([one.detection(false_alarm) for one in guarantees])
+
+    def loop(
+        self,
+        design: str,
+        epsilon: float | PrivacyBudget,
+        *,
+        rms: Mapping[str, float] | None = None,
+    ) -> PrivateLoop:
+        """The `PrivateLoop` of a design at one of the epsilons, or for a budget.
+
+        For a budget, as `budget_at` gives, the noise is designed again for the gains
+        behind each cost. The cheapest loop is returned, of those whose errors are
+        within ``rms`` if there are any. `ValueError` if the ``design`` or the
+        ``epsilon`` was not asked for.
+        """
+        loops = self._loops(design)
+        if isinstance(epsilon, PrivacyBudget):
+            limits = self._limits(math.inf, rms)
+            tried = [_with_budget(known, design, epsilon) for known in loops]
+            tried += [_of_shape(known, epsilon) for known in loops if _is_shaped(known)]
+            ranked = []
+            for loop in tried:
+                exceeds = self._room(loop, limits) < 1 - _ROUNDED
+                ranked.append((exceeds, self.expected.cost(loop).total, loop))
+            return min(ranked, key=lambda one: one[:2])[2]
+        wanted = positive_number(epsilon, "epsilon")
+        places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
+        if not places.size:
+            listed = ", ".join(f"{value:g}" for value in self.epsilons)
+            raise ValueError(f"epsilon: expected one of {listed}, got {epsilon:g}")
+        return loops[places[0]]
+
+    def budget_at(
+        self,
+        cost: float | None = None,
+        *,
+        rms: Mapping[str, float] | None = None,
+        design: str | None = None,
+    ) -> PrivacyBudget:
+        """Find the strictest budget at which a loop costs, or errs, no more than this.
+
+        The noise of every loop of the trade-off is scaled up until that is used up.
+        Costs and mean square errors grow with the square of the noise, so the budget is
+        exact for that loop. A loop that uses no measurement costs the same with any
+        noise, and counts at its own epsilon. Loops with a prior get the best filter for
+        the larger noise: they cost no more, but the error of a single state may come
+        out above its limit by a little (.01 % in random loops).
+
+        Parameters
+        ----------
+        cost : float, optional
+            The total cost that is allowed, in the units of the weights.
+        rms : mapping of str to float, optional
+            The root-mean-square errors that are allowed at every sample, by state, in
+            the states' units.
+        design : str, optional
+            One of the designs; the best of all by default.
+
+        Returns
+        -------
+        PrivacyBudget
+            With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
+            budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
+            are given, `ValueError` if a design or state is unknown, or no loop stays
+            within what is allowed, for any noise.
+        """
+        has_errors = rms is not None and not (isinstance(rms, Mapping) and not rms)
+        if cost is None and not has_errors:
+            raise TypeError(
+                "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
+            )
+        allowed = math.inf if cost is None else positive_number(cost, "cost")
+        limits = self._limits(allowed, rms)
+        designs = tuple(self.costs)
+        if design is not None:
+            designs = (one_of(design, "design", designs),)
+        losses = []
+        for name in designs:
+            for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
+                room = self._room(loop, limits)
+                if room > 0:
+                    losses.append((self._scaled(name, float(epsilon), room), name))
+        if losses:
+            loss, name = min(losses)
+            delta = 0.0 if name == "laplace" else self.delta
+            return PrivacyBudget(epsilon=loss, delta=delta)
+        names = ", ".join(designs)
+        if not rms:
+            cheapest = min(self.total(name).min() for name in designs)
+            raise ValueError(
+                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
+                f"noise; the cheapest one here costs {cheapest:.6g}"
+            )
+        least = []
+        for state in rms:
+            smallest = min(self.rms(name, state).min() for name in designs)
+            least.append(f"{state} {smallest:.6g}")
+        raise ValueError(
+            f"rms: no loop of {names} stays within these errors (and the cost), with "
+            f"any noise; the least here are {', '.join(least)}"
+        )
+
+    def _limits(
+        self, cost: float, rms: Mapping[str, float] | None
+    ) -> tuple[float, NDArray]:
+        """The largest cost, and largest mean square errors (n, 1) of the states."""
+        if not isinstance(rms, Mapping | None):
+            raise TypeError(
+                "rms: expected a mapping of states to errors, such as "
+                f"{{'position': 0.5}}, got {type(rms).__name__}"
+            )
+        states = self._plant.states
+        squares = np.full((len(states), 1), np.inf)
+        for state, error in (rms or {}).items():
+            limit = positive_number(error, f"rms[{state!r}]")
+            squares[states.index(one_of(state, "rms", states))] = limit**2
+        return cost, squares
+
+    def _room(self, loop: PrivateLoop, limits: tuple[float, NDArray]) -> float:
+        """Return the factor that a loop's noise may grow by, 0 where no size is allowed."""
+        allowed, squares = limits
+        cost = self.expected.cost(loop)
+        quiet, noisy = self.expected.errors(loop)
+        left = np.append(squares - quiet, allowed - cost.regulation - cost.disturbance)
+        added = np.append(noisy, cost.privacy)
+        if left.min() < 0:
+            return 0.0
+        used = added > 0
+        return math.sqrt(np.min(left[used] / added[used], initial=math.inf))
+
+    def _scaled(self, design: str, epsilon: float, size: float) -> float:
+        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
+        if size == math.inf:
+            return epsilon
+        if design == "laplace":
+            return epsilon / size
+        shift = float(kappa_inverse(epsilon, self.delta)) / size
+        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
+
+    def plot(
+        self, ax: Axes | None = None, *, time_unit: str | None = None
+    ) -> ct.ControlPlot:
+        """Plot the total cost against epsilon, both axes logarithmic.
+
+        It is drawn on ``ax`` or a new figure. The costs of no privacy and of no
+        measurement are level lines. With ``time_unit="h"`` the length of the run is
+        labelled in the unit that dt is counted in.
+        """
+        ax = own_axes(ax)
+        lines: list = []
+        dearest = 0.0
+        for design in self.costs:
+            totals = self.total(design)
+            dearest = max(dearest, totals.max())
+            color, style = _LINES[design]
+            line = {"color": color, "ls": style, "lw": 2, "label": DESIGNS[design]}
+            lines += ax.loglog(self.epsilons, totals, ".", **line)
+        levels = {"no privacy": (self.public.total, "-")}
+        if self.open_loop.total < _FAR * dearest:
+            open_loop = (self.open_loop.total, ":")
+            levels["no measurements (open loop)"] = open_loop
+        for label, (level, style) in levels.items():
+            lines.append(
+                ax.axhline(level, color="black", lw=0.8, ls=style, label=label)
+            )
+        price = f"Expected cost {self.horizon.costs}\n[units of x'Qx + u'Ru]"
+        ax.set(
+            xlabel=(
+                f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} "
+                f"= {self.delta:g}, {self._span(time_unit)})"
+            ),
+            ylabel=price,
+        )
+        return finished_plot(ax, lines)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per design and epsilon with the total cost and its parts.
+
+        It needs pandas.
+        """
+        package = pandas()
+        rows = []
+        for design, costs in self.costs.items():
+            for epsilon, cost in zip(self.epsilons, costs, strict=True):
+                row = {"design": design, "epsilon": epsilon, "total": cost.total}
+                rows.append(row | vars(cost))
+        return package.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Tradeoff({', '.join(self.costs)}; epsilon {self.epsilons.min():g} .. "
+            f"{self.epsilons.max():g}, delta {self.delta:g}, {self._span()})"
+        )
+
+    def _span(self, time_unit: str | None = None) -> str:
+        """The horizon in words, and its length in a unit."""
+        if time_unit is None:
+            return self.horizon.samples
+        clock = time_axis("", time_unit).removeprefix("Time ").strip("[]")
+        return self.horizon.lasts(self._plant.step, clock)
+
+
+@known_keywords
+def tradeoff(
+    sys: ct.StateSpace,
+    Q: ArrayLike,
+    R: ArrayLike,
+    QN: ArrayLike,
+    RN: ArrayLike,
+    *,
+    horizon: float,
+    adjacency: Adjacency | Sequence[Adjacency],
+    epsilons: ArrayLike,
+    delta: float,
+    designs: Sequence[str] = ("trace", "loop", "iid"),
+    controls: Sequence[str | int] | None = None,
+    G: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+    form: str | None = None,
+    P0: ArrayLike | None = None,
+    estimator: str | None = None,
+    reference: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Tradeoff:
+    """Compute the exact cost of a private LQG loop against epsilon, by design of noise.
+
+    The cost counts reference, initial state, disturbances of QN and RN, and privacy
+    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
+    re-tuned to the independent noise of the same budget, for the gains of stricter
+    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
+    best one is kept. So without a reference no design is above the open loop of a
+    plant that is not unstable, and no cost rises with epsilon.
+
+    Parameters
+    ----------
+    sys, Q, R, QN, RN, controls, G, N, form
+        The loop, as in `private_lqg`.
+    horizon : int or inf
+        Number of samples T, the same for all designs. With ``np.inf`` the costs are
+        those of a sample in steady state: of the designs there are "trace", "loop",
+        "iid" and "codesign", each with the observer that knows its noise, and
+        reference, initial state and ``P0`` do not count.
+    adjacency : Adjacency or list of them
+        What must be hidden, as in `design_output_noise`.
+    epsilons : array_like, shape (E,)
+        Privacy losses in nats.
+    delta : float
+        In (0, 1).
+    designs : sequence of str, optional
+        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise
+        that costs this loop least with the filter of the public loop; ``"iid"``:
+        independent noise; ``"codesign"``: noise and filter chosen together, which over a
+        horizon needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
+        promises epsilon at delta = 0, not for a disturbance.
+    P0 : array_like, shape (n, n), optional
+        Covariance of the initial state; the steady-state covariance of the Kalman
+        filter by default. If it is given, it is public, and every design has the filter
+        that knows it and the gains of least cost over the horizon, see `private_lqg`
+        with ``terminal=0``.
+    estimator : {"kalman", "observer"}, optional
+        "observer" keeps the gains of the papers with ``P0``.
+    reference, initial_state : array_like, optional
+        Public reference and mean of the initial state, as in `PrivateLoop.simulate`;
+        zero by default.
+    executor : concurrent.futures.Executor, optional
+        Where designs are computed; the numbers do not depend on it.
+    progress : bool, optional
+        Show a tqdm bar with the time that is left.
+
+    Returns
+    -------
+    Tradeoff
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a design is unknown, an epsilon or delta is out of range, or "codesign" over a
+        horizon has no P0. Errors of the loop are those of `private_lqg`, of the noise
+        those of `design_output_noise`.
+
+    Examples
+    --------
+    >>> import privcontrol as pc
+    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+    ...                      delta=1e-2, epsilons=[0.1, 1.0],
+    ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
+    >>> result
+    Tradeoff(trace, loop, iid; epsilon 0.1 .. 1, delta 0.01, 20 samples)
+    >>> bool((result.total("loop") <= result.total("iid")).all())
+    True
+    """
+    if isinstance(designs, str):
+        designs = (designs,)
+    if not isinstance(designs, Sequence) or not designs:
+        raise TypeError(
+            f"designs: expected names among {', '.join(DESIGNS)}, got "
+            f"{type(designs).__name__}"
+        )
+    samples = horizon_of(horizon)
+    known = tuple(DESIGNS) if samples.ends else ENDLESS_DESIGNS
+    names = [one_of(design, "designs", known) for design in designs]
+    secret = joined(adjacency)
+    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(
+            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
+            f"{losses.shape}"
+        )
+    delta = positive_number(delta, "delta")
+    budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
+    if executor is not None:
+        executor = checked_executor(executor)
+    knows_prior = P0 is not None and samples.ends and estimator != "observer"
+    if "codesign" in names and samples.ends and not knows_prior:
+        raise ValueError(
+            "designs: over a horizon the co-designed noise depends on what is known of "
+            "x(0); pass its public covariance P0"
+        )
+    public = private_lqg(
+        sys,
+        Q,
+        R,
+        QN,
+        RN,
+        controls=controls,
+        G=G,
+        N=N,
+        form=form,
+        estimator=estimator,
+        P0=P0 if knows_prior else None,
+        initial_state=initial_state if knows_prior else None,
+    )
+    plant = public.side.plant
+    if knows_prior:
+        # the costs count no state after the run
+        pure = replace(
+            public.known_design, terminal=np.zeros((plant.order, plant.order))
+        )
+        public = replace(public, design=pure)
+    if P0 is None:
+        P0 = constant_filter(public.side, public.weights, None).covariance
+    expected = Expected()
+    if samples.ends:
+        prior = semidefinite(P0, "P0", plant.order)
+        times = plant.step * np.arange(samples)
+        expected = Expected(prior, times, reference, initial_state)
+        kinds = ("contracting", "chain", "unstable")
+        warn_of_costly_modes(plant, secret, int(samples), kinds)
+    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
+        open_cost = expected.cost(_unmeasured(public))
+    requests = [Request(samples, budget, secret) for budget in budgets]
+    tasks = [(public, expected, *one) for one in product(names, requests)]
+    spread = map if executor is None else executor.map
+    results: list[Result] = []
+    faster = "pass fewer epsilons or designs, or progress=True"
+    with progress_bar(len(tasks), progress, "design", faster) as bar:
+        for result in spread(_evaluated, tasks):
+            results.append(result)
+            bar.update(1)
+    costs = {}
+    loops = {}
+    for k, name in enumerate(names):
+        found = results[k * len(budgets) : (k + 1) * len(budgets)]
+        _let_fall(found, losses, expected, name)
+        costs[name], loops[name] = zip(*found, strict=True)
+    public_cost = expected.cost(public)
+    return Tradeoff(
+        losses, delta, samples, costs, public_cost, open_cost, loops, expected
+    )
+
+
+Result = tuple[LoopCost, PrivateLoop]
+
+
+def _evaluated(task: tuple[PrivateLoop, Expected, str, Request]) -> Result:
+    """The cheapest loop of one design for one budget, and its cost."""
+    public, expected, design, request = task
+    tried = _candidates(public, design, request)
+    priced = [(expected.cost(loop), loop) for loop in tried]
+    return min(priced, key=lambda pair: pair[0].total)
+
+
+def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
+    """The observer loop that reads nothing, L = 0."""
+    nothing = np.zeros_like(loop.side.plant.C.T)
+    return _with_filter(loop, nothing, nothing)
+
+
+def _with_filter(loop: PrivateLoop, correct: NDArray, advance: NDArray) -> PrivateLoop:
+    """The same loop with a constant observer of other gains."""
+    design = replace(loop.known_design, estimator="observer")
+    plant = loop.side.plant
+    K = design.regulator(loop.side, loop.weights, None)
+    gains = Gains(plant.A, plant.C, correct, advance)
+    law = ObserverFeedback.of(loop.side, K, gains, loop.form)
+    return replace(loop, law=law, design=design)
+
+
+def _candidates(
+    public: PrivateLoop, design: str, request: Request
+) -> list[PrivateLoop]:
+    """Loops of a design for a budget, of which the cheapest is kept."""
+    first = _with_request(public, design, request)
+    if first.knows_noise:  # no other gains cost less
+        if first.never_ends and design == "loop":
+            return [first, _with_request(public, "trace", request)]
+        return [first]
+    tried = [first]
+    silent = _unmeasured(first)
+    if np.abs(silent.poles()).max() <= 1 + OUTSIDE:
+        tried.append(silent)
+    independent = designed(request, public.side.plant, family="iid-gaussian")
+    step = constant_filter(public.side, public.weights, independent)
+    retuned = _with_filter(public, step.correct, step.advance)
+    return [*tried, _with_request(retuned, design, request)]
+
+
+def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
+    """The loop with noise of a design for a request."""
+    if design == "laplace":
+        budget = replace(request.budget, delta=0.0)
+        request = replace(request, family="laplace", budget=budget)
+    if design == "iid":
+        request = replace(request, family="iid-gaussian")
+    plain = loop.with_noise(designed(request, loop.side.plant))
+    observer = loop.observer
+    is_blind = observer is None or not (observer.K.any() and observer.advance.any())
+    if design in ("trace", "iid") or is_blind:
+        return plain  # no noise costs a loop without feedback
+    if design == "codesign":
+        return optimal_loop(plain, CAP, progress=False)
+    weight = plain if plain.knows_noise else loop
+    return loop.with_noise(designed(request, loop.side.plant, weight=weight))
+
+
+def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same design for another budget."""
+    request = replace(loop.private_noise.request, budget=budget)
+    return _with_request(loop, design, request)
+
+
+def _of_shape(loop: PrivateLoop, budget: PrivacyBudget) -> PrivateLoop:
+    """The loop with noise of the same shape for another budget, and its filter."""
+    noise = loop.private_noise
+    request = replace(noise.request, budget=budget, factor=noise.factor, scale=True)
+    return loop.with_noise(designed(request, loop.side.plant))
+
+
+def _is_shaped(loop: PrivateLoop) -> bool:
+    """Return whether the loop's filter knows its noise, which is of a shape S."""
+    return loop.knows_noise and loop.private_noise.factor is not None
+
+
+def _let_fall(
+    found: list[Result], losses: NDArray, expected: Expected, design: str
+) -> None:
+    """Put what a stricter budget found in the place of dearer loops of a looser one.
+
+    Gains get noise that is designed for the looser budget. A filter that knows its
+    noise has gains of its own, and gets noise of the stricter one's shape.
+    """
+    for stricter, looser in pairwise(np.argsort(losses)):
+        known, dearer = found[looser]
+        _, cheaper = found[stricter]
+        budget = dearer.private_noise.request.budget
+        if not cheaper.knows_noise:
+            tried = _with_budget(cheaper, design, budget)
+        elif design in ("loop", "codesign") and _is_shaped(cheaper):
+            tried = _of_shape(cheaper, budget)
+        else:
+            continue  # less noise of one shape never costs more
+        cost = expected.cost(tried)
+        if cost.total < known.total:
+            found[looser] = (cost, tried)

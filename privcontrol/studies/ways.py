@@ -1,0 +1,393 @@
+"""What to expect: the noise of each way to hide a secret, beside the secret and the signal."""
+
+from __future__ import annotations
+
+import html
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import control as ct
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..designs.design import design_output_noise
+from ..designs.output_noise import OutputNoise
+from ..designs.request import effects_of
+from ..loop.loop import PrivateLoop
+from ..loop.moments import output_variances_of
+from ..numerics.checks import instance_of
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..privacy.budget import PrivacyBudget
+from ..response import pandas
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..systems.composed import with_local_loop
+from ..systems.linear import Plant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Seconds after which no further way is tried.
+PATIENCE = 5.0
+
+#: Samples times outputs up to which dense noise takes about a second.
+_MOST_ENTRIES = 400
+
+#: Share of the signal, or of the loop's cost, up to which noise is called small, and from
+#: which it is too much. A secret as large as the signal is beyond the latter.
+_SMALL, _LARGE = 0.15, 1.0
+
+#: Samples after a change within which its effect is looked at.
+_LOOKED_AT = 1000
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to hide a secret, and what it does to each output.
+
+    Attributes
+    ----------
+    way : str
+    std : ndarray, shape (p,)
+        Standard deviations of the noise, the largest over time, in the outputs' units.
+    secret : ndarray, shape (p,)
+        The most that the secret changes each output.
+    signal : ndarray, shape (p,), or None
+        Standard deviations of the true outputs in the loop, None without a loop.
+    price : float or None
+        Relative increase of the loop's steady-state cost, with the filter designed for this
+        noise. None without a loop, over a horizon, and for a controller on site.
+    detection : float
+        Largest share of runs with the secret that a test detects which is wrong in 5 % of
+        the runs without it, rounded up.
+    verdict : str
+    noise : OutputNoise
+        The noise itself, for its own plant ``noise.plant``.
+    """
+
+    way: str
+    std: NDArray
+    secret: NDArray
+    signal: NDArray | None
+    price: float | None
+    detection: float
+    verdict: str
+    noise: OutputNoise
+
+
+@dataclass(frozen=True)
+class Options(Sequence[Option]):
+    """Ways to hide a secret, as a list and as a table.
+
+    Attributes
+    ----------
+    outputs : tuple of str
+        Labels of the plant's outputs.
+    found : tuple of Option
+    left_out : dict
+        Why each other way is not there, by its name.
+    """
+
+    outputs: tuple[str, ...]
+    found: tuple[Option, ...]
+    left_out: dict[str, str]
+
+    @overload
+    def __getitem__(self, index: int) -> Option: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Option, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Option | tuple[Option, ...]:
+        return self.found[index]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row for each way and output, with all of its numbers."""
+        return pandas().DataFrame(list(self._rows()))
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for option in self.found:
+            for k, output in enumerate(self.outputs):
+                yield {
+                    "way": option.way,
+                    "output": output,
+                    "noise": option.std[k],
+                    "secret": option.secret[k],
+                    "signal": None if option.signal is None else option.signal[k],
+                    "price": option.price,
+                    "detection": option.detection,
+                    "verdict": option.verdict,
+                }
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """Return the lines of the table, the first one its heads."""
+        heads = (
+            "way",
+            "output",
+            "noise",
+            "secret",
+            "signal",
+            "price",
+            "found",
+            "verdict",
+        )
+        cells: list[tuple[str, ...]] = [heads]
+        for row in self._rows():
+            first = row["output"] == self.outputs[0]
+            signal = row["signal"]
+            cells.append(
+                (
+                    row["way"] if first else "",
+                    row["output"],
+                    f"{row['noise']:.3g}",
+                    f"{row['secret']:.3g}",
+                    "" if signal is None else f"{signal:.3g}",
+                    _percent(row["price"]) if first else "",
+                    _percent(row["detection"]) if first else "",
+                    row["verdict"] if first else "",
+                )
+            )
+        return cells
+
+    def __str__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+            ).rstrip()
+            for line in cells
+        ]
+        lines += [f"left out: {way}: {why}" for way, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Options({len(self.found)} ways, {len(self.left_out)} left out)"
+
+    def _repr_html_(self) -> str:
+        lines = ""
+        for k, line in enumerate(self._cells()):
+            kind = "td" if k else "th"
+            row = "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in line)
+            lines += f"<tr>{row}</tr>"
+        return f"<table>{lines}</table>"
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to hide a secret: its name, its plant, and the arguments of its design."""
+
+    name: str
+    plant: ct.StateSpace
+    changes: dict[str, Any]
+
+
+def options(
+    sys: ct.StateSpace,
+    *,
+    horizon: float,
+    budget: PrivacyBudget,
+    adjacency: Adjacency,
+    loop: PrivateLoop | None = None,
+) -> Options:
+    """Compare ways to hide a secret before a design is chosen.
+
+    The ways are noise shaped like the secret's effect, independent noise, other laws, the
+    other shape of change, a horizon twice as long or none, and, with a loop, its own
+    controller kept on site. Each is designed and certified as `design_output_noise` does
+    with ``models="exact"``. A way that does not exist, or comes after some seconds, is
+    left out with the reason.
+
+    Parameters
+    ----------
+    sys : control.StateSpace
+        Discrete-time plant with p outputs.
+    horizon : int or inf
+        Number of samples that are published, or one run of any length.
+    budget : PrivacyBudget
+    adjacency : Adjacency
+        What must be hidden.
+    loop : PrivateLoop, optional
+        The loop without privacy. Its outputs are the signal that the noise is compared
+        with, its filter prices the noise, and its controller is the local loop.
+
+    Returns
+    -------
+    Options
+        A list of records that prints as a table.
+
+    Raises
+    ------
+    ValueError
+        If no way hides the secret. The message has the reason of each.
+    TypeError
+        If the loop is no `PrivateLoop`.
+
+    Examples
+    --------
+    >>> import control as ct, numpy as np, privcontrol as pc
+    >>> room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"],
+    ...              outputs=["air"])
+    >>> public = pc.private_lqg(room, 1, 1, 1e-2, 1e-2, controls=["heat"])
+    >>> ways = pc.options(room, horizon=np.inf, loop=public,
+    ...                   budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    ...                   adjacency=pc.DisturbanceAdjacency({"people": 1.0}))
+    >>> for way in ways:
+    ...     print(f"{way.way}: {way.std[0]:.2f} beside {way.secret[0]:.2f}")
+    shaped: 0.28 beside 0.10
+    independent: 0.43 beside 0.10
+    controller on site: 0.23 beside 0.10
+    >>> print(ways[0].verdict)
+    the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more: the loop feels it
+    """
+    if loop is not None:
+        instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
+    plant = Plant.of(sys)
+    began = time.monotonic()
+    found: list[Option] = []
+    left_out: dict[str, str] = {}
+    asked = {"horizon": horizon, "budget": budget, "adjacency": adjacency}
+    for way in _ways(sys, loop, asked):
+        if time.monotonic() - began > PATIENCE:
+            left_out[way.name] = f"not tried: the others took {PATIENCE:g} s"
+            continue
+        try:
+            found.append(_tried(way, asked, loop))
+        except _NotOffered as error:
+            left_out[way.name] = str(error)
+    if not found:
+        reasons = "; ".join(f"{way}: {why}" for way, why in left_out.items())
+        raise ValueError(f"options: no way hides this secret ({reasons})")
+    return Options(tuple(plant.outputs), tuple(found), left_out)
+
+
+class _NotOffered(Exception):
+    """A way to hide a secret does not exist, or takes too long to be looked at."""
+
+
+def _ways(
+    sys: ct.StateSpace, loop: PrivateLoop | None, asked: dict[str, Any]
+) -> Iterator[_Way]:
+    """Yield the ways that may exist, the cheapest to design first."""
+    horizon, adjacency = asked["horizon"], asked["adjacency"]
+    yield _Way("shaped", sys, {})
+    yield _Way("independent", sys, {"family": "iid-gaussian"})
+    if not disturbances(adjacency):
+        yield _Way("shaped, best law", sys, {"family": "auto"})
+    if isinstance(adjacency, DisturbanceAdjacency) and adjacency.duration > 1:
+        other = "level" if adjacency.shape == "any" else "any"
+        name = {"any": "any shape of change", "level": "one level of change"}[other]
+        yield _Way(name, sys, {"adjacency": _with_shape(adjacency, other)})
+    if horizon < math.inf:
+        yield _Way(f"{2 * horizon:g} samples", sys, {"horizon": 2 * horizon})
+        yield _Way("a run of any length", sys, {"horizon": math.inf})
+    if loop is not None and isinstance(loop.controller, ct.StateSpace):
+        yield _Way("controller on site", sys, {"local": loop.controller})
+
+
+def _with_shape(adjacency: DisturbanceAdjacency, shape: str) -> Callable[[], Adjacency]:
+    """Return how to make the adjacency of another shape, which may be refused."""
+    return lambda: replace(adjacency, shape=shape)
+
+
+def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option:
+    """Return a way with its noise, or raise what is said where it is left out."""
+    given = asked | {"models": "exact"} | way.changes
+    _check_time(way.plant, given)
+    try:
+        sys = way.plant
+        if "local" in given:
+            sys = _on_site(sys, given.pop("local"))
+        if callable(given["adjacency"]):
+            given["adjacency"] = given["adjacency"]()
+        priced = None
+        if sys is way.plant and given["horizon"] == math.inf:
+            priced = loop
+            given["weight"] = loop
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            noise = design_output_noise(sys, **given)
+    except (ValueError, UncertifiableError, PrivacyError) as error:
+        raise _NotOffered(str(error)) from error
+    plant = noise.plant_data
+    secret = effects_of(given["adjacency"], plant, given["horizon"], _LOOKED_AT)
+    signal = None if loop is None else np.sqrt(output_variances_of(loop))
+    price = None if priced is None else _price(priced, noise)
+    return Option(
+        way.name,
+        noise.std,
+        secret,
+        signal,
+        price,
+        noise.guarantee.detection(),
+        _verdict(noise.std, secret, signal, price),
+        noise,
+    )
+
+
+def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
+    """Return how much more a sample costs in steady state behind the noise."""
+    public = loop.steady_state_cost().total
+    return loop.with_noise(noise).steady_state_cost().total / public - 1
+
+
+def _percent(share: float | None) -> str:
+    """Return a share in percent, rounded up."""
+    return "" if share is None else f"{math.ceil(1000 * share) / 10:g} %"
+
+
+def _check_time(sys: ct.StateSpace, given: dict[str, Any]) -> None:
+    """Leave out dense noise that takes long."""
+    horizon = given["horizon"]
+    entries = horizon * sys.noutputs
+    is_shaped = not given.get("family", "").startswith("iid")
+    adjacency = given["adjacency"]
+    is_dense = callable(adjacency) or bool(disturbances(adjacency))
+    if is_dense and is_shaped and _MOST_ENTRIES < entries < math.inf:
+        raise _NotOffered(
+            f"{entries:g} samples of outputs take long to design; ask design_output_noise"
+        )
+
+
+def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:
+    """Return the plant with the cloud's controller beside it, reading true outputs."""
+    local = controller.copy()
+    references = controller.input_labels[sys.noutputs :]
+    local.update_names(inputs=[*sys.output_labels, *references])
+    return with_local_loop(sys, local)
+
+
+def _verdict(
+    std: NDArray, secret: NDArray, signal: NDArray | None, price: float | None
+) -> str:
+    """Say in words what the noise means at the output where it matters most."""
+    seen = secret > 0
+    if not seen.any():
+        return "the secret does not show in any output: no noise is needed"
+    times = float(np.max(std[seen] / secret[seen]))
+    said = f"the noise is {times:.2g} times the secret"
+    if signal is None or not (signal > 0).all():
+        return said
+    share = float(np.max(std / signal))
+    said += f" and {share:.2g} times your signal"
+    loss = share
+    if price is not None:
+        said += f"; the loop costs {_percent(price)} more"
+        loss = price
+    if loss <= _SMALL:
+        return f"{said}: small"
+    if loss < _LARGE:
+        return f"{said}: the loop feels it"
+    if float(np.max(secret / signal)) < _LARGE:
+        return f"{said}: too much"
+    return (
+        f"{said}: no noise will do, the secret is as large as the signal; aggregate, "
+        "delay, or ask for consent"
+    )

@@ -1,0 +1,344 @@
+"""Transition matrices of plants that vary, in balls and in rationals.
+
+Phi(t, s) = A_{t-1} ... A_s has no powers and no doubling: everything here goes one sample
+after the other. Accuracy is relative to the largest entry of a column, as for the powers
+of a constant A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.balls import (
+    Ball,
+    BallMatrix,
+    RationalMatrix,
+    ball_matrix,
+    block_balls,
+    diagonal_balls,
+    midpoints,
+    rational_matrix,
+    working_bits,
+)
+from ..numerics.errors import UncertifiableError
+from .linear import VaryingSystem
+
+#: Bits to which every column is known, relative to its largest entry.
+ACCURATE_BITS = 180
+_ACCURATE = Ball((1, -ACCURATE_BITS))
+FIRST_BITS = 320
+MOST_BITS = FIRST_BITS << 9
+#: Samples between looks at the accuracy of what is carried on.
+_LOOKS = 64
+#: Rationals grow with every sample. Beyond so many numbers nothing is decided with them.
+_MOST_RATIONALS = 3000
+
+
+def accurate_columns(matrix: BallMatrix) -> int:
+    """The number of columns before the first one that is not accurate."""
+    known = matrix * Ball(0, _ACCURATE / 4)
+    if known.contains(matrix - matrix.mid()):
+        return matrix.ncols()
+    is_known = [_is_accurate(column) for column in matrix.transpose().tolist()]
+    return [*is_known, False].index(False)
+
+
+def _is_accurate(column: list[Ball]) -> bool:
+    """Return whether a column is known to `ACCURATE_BITS`.
+
+    Radii and sizes are compared as balls, since doubles could overflow.
+    """
+    widest = max([entry.rad() for entry in column])
+    largest = max([entry.abs_upper() for entry in column])
+    return bool(2 * widest <= largest * _ACCURATE)
+
+
+class _Lost(Exception):
+    """The working precision does not carry what is computed."""
+
+
+def sample_matrices(stack: NDArray) -> Callable[[int], BallMatrix]:
+    """Return a function from a sample to its matrix in balls, equal ones made once."""
+    made: dict[bytes, BallMatrix] = {}
+
+    def at(t: int) -> BallMatrix:
+        content = stack[t].tobytes()
+        if content not in made:
+            made[content] = ball_matrix(stack[t]) if stack[t].size else _empty(stack[t])
+        return made[content]
+
+    return at
+
+
+def _empty(array: NDArray) -> BallMatrix:
+    return BallMatrix(*array.shape)
+
+
+def first_singular(system: VaryingSystem, samples: int) -> int | None:
+    """Return the first sample whose A_t is singular, exactly, None without one."""
+    known: dict[bytes, bool] = {}
+    for t in range(samples):
+        A = system.along[0][t]
+        content = A.tobytes()
+        if content not in known:
+            known[content] = rational_matrix(A).det() == 0
+        if known[content]:
+            return t
+    return None
+
+
+def _inverses(system: VaryingSystem) -> Callable[[int], BallMatrix]:
+    """Return a function from a sample to the inverse of A_t, at the working precision."""
+    A = system.along[0]
+    of = sample_matrices(A)
+    made: dict[bytes, BallMatrix] = {}
+
+    def at(t: int) -> BallMatrix:
+        content = A[t].tobytes()
+        if content not in made:
+            try:
+                made[content] = of(t).inv()
+            except ZeroDivisionError:
+                raise _Lost from None
+        return made[content]
+
+    return at
+
+
+def _with_enough_bits(computed: Callable[[], list], samples: int) -> tuple[list, int]:
+    """Return what a function computes, at the first precision that carries it."""
+    bits = FIRST_BITS
+    while bits <= MOST_BITS:
+        with working_bits(bits):
+            try:
+                return computed(), bits
+            except _Lost:
+                bits *= 2
+    raise UncertifiableError(
+        f"sys: its transition matrices over {samples} samples are beyond {MOST_BITS}-bit "
+        "arithmetic: the horizon is too long for this plant; shorten the horizon, or "
+        "protect fewer times (StateAdjacency(times=...))"
+    )
+
+
+def _checked(matrix: BallMatrix) -> BallMatrix:
+    if accurate_columns(matrix) < matrix.ncols():
+        raise _Lost
+    return matrix
+
+
+def moved_back(
+    system: VaryingSystem, axes: NDArray, times: Sequence[int]
+) -> tuple[list[BallMatrix], int]:
+    """Return Phi(j, 0)^-1 V as balls (n, q) for increasing times j, and their bits."""
+    wanted = set(times)
+    last = max(times)
+
+    def going_back() -> list[BallMatrix]:
+        inverse = _inverses(system)
+        begun = ball_matrix(axes)
+        whole = ball_matrix(np.eye(len(axes)))
+        found = []
+        for j in range(last + 1):
+            if j in wanted:
+                found.append(_checked(whole * begun))
+            elif j % _LOOKS == 0:
+                _checked(whole)
+            if j < last:
+                whole = whole * inverse(j)
+        return found
+
+    return _with_enough_bits(going_back, last + 1)
+
+
+def run_responses(
+    system: VaryingSystem, axes: NDArray, times: NDArray, samples: int
+) -> NDArray:
+    """Return C_t Phi(t, j) v (T, p, M) for columns v (n, M) at times j, before them too.
+
+    Each entry is rounded from its ball. Before its time the state is that of the same run.
+    """
+    order = np.argsort(times, kind="stable")
+    outputs = np.zeros((samples, system.output_count, len(times)))
+    A = sample_matrices(system.along[0])
+    C = sample_matrices(system.along[2])
+
+    def entering(t: int) -> list[BallMatrix]:
+        own = order[times[order] == t]
+        return [ball_matrix(axes[:, own])] if own.size else []
+
+    def forward() -> list:
+        moving: list[BallMatrix] = []
+        count = 0
+        for t in range(samples):
+            moving += entering(t)
+            if not moving:
+                continue
+            state = block_balls([moving])
+            count = state.ncols()
+            outputs[t][:, order[:count]] = midpoints(C(t) * state)
+            if t % _LOOKS == 0 or t == samples - 1:
+                _checked(state)
+            moving = [A(t) * state]
+        return []
+
+    def backward() -> list:
+        inverse = _inverses(system)
+        moving: list[BallMatrix] = []
+        for t in range(int(times.max()) - 1, -1, -1):
+            moving = [*entering(t + 1), *moving]
+            state = inverse(t) * block_balls([moving])
+            outputs[t][:, order[-state.ncols() :]] = midpoints(C(t) * state)
+            if t % _LOOKS == 0:
+                _checked(state)
+            moving = [state]
+        return []
+
+    _with_enough_bits(forward, samples)
+    if times.max() > 0:
+        _with_enough_bits(backward, samples)
+    return outputs
+
+
+def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDArray:
+    """Return the responses (T p, T q) to inputs of one shape, by start and input.
+
+    Lower block triangular and time-major; each entry is rounded from its ball.
+    """
+    p, q = system.output_count, system.input_count
+    outputs = np.zeros((samples, p, samples * q))
+    A, B, C, D = map(sample_matrices, system.along)
+
+    def forward() -> list:
+        state = None
+        for t in range(samples):
+            count = (t + 1) * q
+            acting = np.zeros((q, count))
+            for k in range(min(len(shape), t + 1)):
+                start = (t - k) * q
+                acting[:, start : start + q] = shape[k] * np.eye(q)
+            now = ball_matrix(acting)
+            fresh = BallMatrix(system.order, q)
+            state = fresh if state is None else block_balls([[state, fresh]])
+            outputs[t][:, :count] = midpoints(C(t) * state + D(t) * now)
+            state = A(t) * state + B(t) * now
+        if state is not None and not _is_known(state):
+            raise _Lost
+        return []
+
+    _with_enough_bits(forward, samples)
+    return outputs.reshape(samples * p, samples * q)
+
+
+def _is_known(state: BallMatrix) -> bool:
+    """Return whether all columns are accurate, zeros among them."""
+    return accurate_columns(state) == state.ncols()
+
+
+def gramian_of_run(
+    system: VaryingSystem, weights: Sequence[Ball], samples: int
+) -> BallMatrix:
+    """Return the sum over t of (C_t Phi)^T diag(weights) C_t Phi, at the working bits."""
+    A = sample_matrices(system.along[0])
+    C = sample_matrices(system.along[2])
+    diagonal = diagonal_balls(weights)
+    # backwards, X_t = C_t^T W C_t + A_t^T X_{t+1} A_t stays n by n and symmetric
+    total = BallMatrix(system.order, system.order)
+    for t in range(samples - 1, -1, -1):
+        step, read = A(t), C(t)
+        total = step.transpose() * total * step
+        total = total + read.transpose() * diagonal * read
+    return total
+
+
+# -- what the zeros tell, and what rationals decide --------------------------------------
+
+
+def seen_of_run(system: VaryingSystem, samples: int) -> NDArray:
+    """Mask (n,) of the first sample's states that some output of a run can see.
+
+    It follows from the zeros of A_t and C_t alone.
+    """
+    A, _, C, _ = system.along
+    seen = np.zeros(system.order, bool)
+    for t in range(samples - 1, -1, -1):
+        seen = C[t].any(axis=0) | (A[t] != 0).T[:, seen].any(axis=1)
+    return seen
+
+
+def reached_of_run(system: VaryingSystem, start: NDArray, samples: int) -> NDArray:
+    """Mask (n,) of the states that noise in some first states reaches within a run."""
+    A = system.along[0]
+    now = reached = start
+    for t in range(samples - 1):
+        now = (A[t] != 0)[:, now].any(axis=1)
+        reached = reached | now
+    return reached
+
+
+def told_of_run(system: VaryingSystem, samples: int) -> RationalMatrix | None:
+    """Rows (k, n) that span what the outputs of a run tell of x(0), exactly.
+
+    None where rationals of the samples that it takes would grow too long.
+    """
+    order = system.order
+    state = rational_matrix(np.eye(order))
+    rows: list = []
+    for t in range(samples):
+        if t * order > _MOST_RATIONALS:
+            return None
+        now = system.at(t)
+        if now.C.any():
+            read = (rational_matrix(now.C) * state).table()
+            found, rank = RationalMatrix(rows + read).rref()
+            rows = found.table()[:rank]
+        if len(rows) == order:
+            break
+        state = rational_matrix(now.A) * state
+    return RationalMatrix(rows) if rows else RationalMatrix(0, order, [])
+
+
+def spanned_back(
+    system: VaryingSystem, axes: NDArray, times: Sequence[int]
+) -> RationalMatrix:
+    """Rational columns that span Phi(j, 0)^-1 V for all times j.
+
+    Raises
+    ------
+    UncertifiableError
+        If rationals of so many samples would grow too long.
+    """
+    last = max(times)
+    if last * system.order > _MOST_RATIONALS:
+        raise UncertifiableError(
+            f"factor: over {last + 1} samples of a plant that varies it is not decided "
+            "whether the moves stay in the span of fewer columns than states; pass a "
+            "factor whose rows are independent, or a floor"
+        )
+    wanted = set(times)
+    begun = rational_matrix(axes)
+    inverse = rational_matrix(np.eye(system.order))
+    rows: list = []
+    for j in range(last + 1):
+        if j in wanted:
+            moves = (inverse * begun).transpose().table()
+            found, rank = RationalMatrix(rows + moves).rref()
+            rows = found.table()[:rank]
+            if len(rows) == system.order:
+                break
+        if j < last:
+            inverse = inverse * rational_matrix(system.at(j).A).inv()
+    return RationalMatrix(rows).transpose()
+
+
+def stack_of_run(system: VaryingSystem, samples: int) -> RationalMatrix:
+    """Phi(t, 0) for t = 0 .. T-1 below each other, exactly."""
+    state = rational_matrix(np.eye(system.order))
+    entries: list = []
+    for t in range(samples):
+        entries += state.entries()
+        state = rational_matrix(system.at(t).A) * state
+    return RationalMatrix(samples * system.order, system.order, entries)

@@ -1,0 +1,255 @@
+"""Changes of any shape, beside all signs of their values and beside dense covariances."""
+
+import itertools
+import json
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.noise._endless import shift_behind
+from privcontrol.noise._patterns import bound_of, largest_pattern, relaxation
+from privcontrol.noise.parts import Correlated, Filtered
+from privcontrol.noise.shift import certified_shift
+from privcontrol.secrets.secret import secret_inputs
+from privcontrol.systems.linear import LinearSystem, Plant
+
+ONE = pc.PrivacyBudget(gdp=1.0)
+
+
+def lag(pole):
+    return ct.ss(pole, 1, 1, 0, 1, states=["level"], inputs=["w"], outputs=["y"])
+
+
+def change(duration, **options):
+    return pc.DisturbanceAdjacency(
+        {"w": 1.0}, duration=duration, shape="any", **options
+    )
+
+
+def designed(plant, secret, horizon=np.inf, **options):
+    options = {"gap": 0.003, "budget": ONE, "max_std": np.inf} | options
+    return pc.design_output_noise(plant, horizon=horizon, adjacency=secret, **options)
+
+
+def responses(plant, horizon):
+    """The outputs' responses (T p, T, q) to impulses of all inputs, sample by sample."""
+    A, B, C, D = plant.A, plant.B, plant.C, plant.D
+    found = np.zeros((horizon, len(C), horizon, B.shape[1]))
+    for start in range(horizon):
+        state = B
+        found[start, :, start] = D
+        for t in range(start + 1, horizon):
+            found[t, :, start] = C @ state
+            state = A @ state
+    return found.reshape(horizon * len(C), horizon, -1)
+
+
+def largest_of_all_signs(whitened, duration, together):
+    """The largest norm of all changes (m, T, q) of whitened responses, sign by sign."""
+    samples, inputs = whitened.shape[1:]
+    every = list(range(inputs))
+    largest = 0.0
+    for start in range(samples):
+        rows = whitened[:, start : start + duration]
+        for signals in [every] if together else [[k] for k in every]:
+            columns = rows[:, :, signals].reshape(len(rows), -1)
+            signs = np.array(list(itertools.product([1, -1], repeat=columns.shape[1])))
+            largest = max(largest, np.linalg.norm(columns @ signs.T, axis=0).max())
+    return largest
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_signs_of_a_run_show_more_and_some_show_as_much(seed):
+    rng = np.random.default_rng(seed)
+    states, outputs, inputs = (int(rng.integers(1, most)) for most in (4, 3, 3))
+    horizon, duration = int(rng.integers(4, 9)), int(rng.integers(2, 6))
+    together = bool(seed % 2)
+    A = rng.normal(size=(states, states))
+    A *= rng.uniform(0.3, 1.1) / np.abs(np.linalg.eigvals(A)).max()
+    B = rng.normal(size=(states, inputs))
+    C, D = rng.normal(size=(outputs, states)), rng.normal(size=(outputs, inputs))
+    names = [f"w{k}" for k in range(inputs)]
+    plant = ct.ss(A, B, C, D, 1, inputs=names)
+    radii = rng.uniform(0.5, 2.0, inputs)
+    secret = pc.DisturbanceAdjacency(
+        dict(zip(names, radii)), duration=duration, shape="any", together=together
+    )
+    size = horizon * outputs
+    root = np.tril(rng.normal(size=(size, size))) + 3 * np.eye(size)
+    parts = (Correlated(root, outputs),)
+    found = certified_shift(parts, secret, [Plant.of(plant)], horizon).value
+    moved = np.linalg.solve(root, responses(plant, horizon).reshape(size, -1))
+    whitened = moved.reshape(size, horizon, inputs) * radii
+    attained = largest_of_all_signs(whitened, duration, together)
+    assert attained <= found <= attained * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("duration", [2, 7, 14])
+def test_no_signs_of_a_run_of_any_length_show_more(duration):
+    shaping = LinearSystem(*map(np.array, ([[0.5]], [[1.0]], [[0.7]], [[1.0]])))
+    secret = secret_inputs(change(duration), Plant.of(lag(0.9)))
+    found = shift_behind(shaping, secret)
+    undone = shaping.inverse()
+    samples = 500
+    left = undone.after(secret.system).impulse_response(samples)[:, 0, 0]
+    moved = np.zeros((samples, samples, 1))
+    for start in range(duration):
+        moved[start:, start, 0] = left[: samples - start]
+    rows = moved[:, :duration, 0]
+    signs = np.array(list(itertools.product([1, -1], repeat=duration)))
+    attained = np.linalg.norm(rows @ signs.T, axis=0).max()
+    assert attained * (1 - 1e-12) <= found <= attained * (1 + 1e-9)
+
+
+def test_the_dual_is_shown_along_the_window_where_signs_are_too_many():
+    """At 30 samples the recursion proves sum d, which is above what some signs attain."""
+    shaping = LinearSystem(*map(np.array, ([[0.2]], [[1.0]], [[-0.6]], [[1.0]])))
+    plant = Plant.of(ct.ss(-0.7, 1, 1, 0.4, 1, inputs=["w"], outputs=["y"]))
+    secret = secret_inputs(change(30), plant)
+    found = shift_behind(shaping, secret) ** 2
+    left = shaping.inverse().after(secret.system).impulse_response(400)[:, 0, 0]
+    rows = np.array([np.r_[np.zeros(k), left[: 400 - k]] for k in range(30)])
+    gram = rows @ rows.T
+    weights, _ = relaxation(gram)
+    assert found == pytest.approx(bound_of(gram, weights), rel=1e-6)
+    _, signs = largest_pattern(gram)
+    attained = signs @ gram @ signs
+    assert attained <= found <= attained * np.pi / 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_dual_is_above_the_exact_maximum(seed):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(11, 11))
+    gram = root @ root.T
+    exact, _ = largest_pattern(gram)
+    weights, _ = relaxation(gram)
+    assert exact * (1 - 1e-9) <= bound_of(gram, weights) <= exact * np.pi / 2
+
+
+@pytest.mark.parametrize(
+    "duration, low, high",
+    [(4, 15.73, 15.75), (12, 60.57, 60.63), (96, 505.26, 505.7)],
+)
+def test_the_variance_for_a_lag_is_that_of_the_theory(duration, low, high):
+    noise = designed(lag(0.9), change(duration))
+    assert low / 1.003 <= noise.design.lower_bound <= high
+    assert low * 0.9999 <= noise.std[0] ** 2 <= high * 1.003
+    assert noise.design.gap <= 0.003
+    assert noise.guarantee.gdp <= 1.0
+
+
+def test_noise_over_a_horizon_hides_every_sign():
+    horizon, duration = 14, 4
+    noise = designed(lag(0.9), change(duration), horizon, gap=0.01)
+    times = range(horizon)
+    covariance = [[noise.covariance(t, s)[0, 0] for s in times] for t in times]
+    root = np.linalg.cholesky(np.array(covariance)[1:, 1:])  # y(0) is not moved
+    moved = np.linalg.solve(root, responses(lag(0.9), horizon)[1:, :, 0])
+    attained = largest_of_all_signs(moved[:, :, None], duration, False)
+    assert attained == pytest.approx(noise.guarantee.gdp, rel=1e-6)
+    assert noise.design.gap < 0.01
+    level = pc.DisturbanceAdjacency({"w": 1.0}, duration=duration, shape="level")
+    assert noise.guarantee_for([lag(0.9)], adjacency=level).gdp <= attained
+
+
+def test_a_floor_counts():
+    without = designed(lag(0.9), change(3), 10)
+    beside = designed(lag(0.9), change(3), 10, floor=0.5)
+    assert beside.guarantee.gdp <= 1.0
+    assert without.design.cost * (1 - 0.01) <= beside.design.cost
+    assert beside.parts[-1].white[0] == 0.5
+
+
+def test_polytopes_have_weights_of_their_own():
+    """THEORY F34: lag .9 +- .02; spread zero agrees with the plant itself."""
+    shaping = LinearSystem(*map(np.array, ([[0.5]], [[1.0]], [[0.7]], [[1.0]])))
+    parts = (Filtered(shaping),)
+    alone = certified_shift(parts, change(6), [Plant.of(lag(0.9))], np.inf).value
+    ends = [Plant.of(lag(0.88)), Plant.of(lag(0.92))]
+    constant = certified_shift(parts, change(6), ends, np.inf).value
+    varying = certified_shift(parts, change(6), ends, np.inf, varying=True).value
+    assert alone < constant <= varying * (1 + 1e-9) <= constant * 1.001
+
+
+def test_several_changes_at_a_distance():
+    horizon, duration, apart = 24, 3, 8
+    noise = designed(lag(0.9), change(duration), horizon, gap=0.01)
+    found = noise.guarantee.repeated(2, separation=apart).gdp
+    times = range(horizon)
+    covariance = [[noise.covariance(t, s)[0, 0] for s in times] for t in times]
+    root = np.linalg.cholesky(np.array(covariance)[1:, 1:])
+    moved = np.linalg.solve(root, responses(lag(0.9), horizon)[1:, :, 0])
+    signs = np.array(list(itertools.product([1, -1], repeat=duration)))
+    largest = 0.0
+    for first in range(horizon - apart):
+        for second in range(first + apart, horizon):
+            one = moved[:, first : first + duration]
+            two = moved[:, second : second + duration]
+            one = one @ signs[:, : one.shape[1]].T
+            two = two @ signs[:, : two.shape[1]].T
+            square = np.sum(one**2, axis=0)[:, None] + np.sum(two**2, axis=0)
+            largest = max(largest, (square + 2 * one.T @ two).max())
+    assert np.sqrt(largest) <= found <= np.sqrt(largest) * 1.02
+
+
+def test_several_changes_are_designed_for():
+    once = designed(lag(0.5), change(3))
+    five = designed(lag(0.5), change(3, events=5, separation=9))
+    assert five.guarantee.gdp <= 1.0
+    grown = once.guarantee.repeated(5, separation=9).gdp / once.guarantee.gdp
+    assert five.std[0] <= once.std[0] * grown * (1 + 1e-9)
+
+
+def test_files_without_a_shape_are_about_levels(tmp_path):
+    level = pc.DisturbanceAdjacency({"w": 1.0}, duration=3, shape="level")
+    path = tmp_path / "noise.json"
+    designed(lag(0.5), level).save(path)
+    assert "shape" not in json.loads(path.read_text())["request"]["adjacency"]
+    assert pc.load(path).request.adjacency == level
+    noise = designed(lag(0.5), change(3))
+    noise.save(path)
+    loaded = pc.load(path)
+    assert loaded == noise
+    assert loaded.request.adjacency == change(3) != level
+    assert str(loaded.guarantee) == str(noise.guarantee)
+
+
+def test_the_price_of_both_shapes():
+    noise = designed(lag(0.9), change(6))
+    price = noise.design.price
+    assert price["any"] == noise.std
+    assert price["level"] == pytest.approx(
+        designed(
+            lag(0.9), pc.DisturbanceAdjacency({"w": 1.0}, duration=6, shape="level")
+        ).std
+    )
+    with pytest.raises(ValueError, match="changes that last"):
+        _ = designed(lag(0.9), change(1)).design.price
+
+
+def test_the_promise_in_words():
+    text = str(designed(lag(0.5), change(3)).guarantee)
+    assert "w, of any shape within 1, over at most 3 samples in a row" in text
+    both = pc.DisturbanceAdjacency({"a": 1.0, "b": 2.0}, together=True)
+    assert both.statement == (
+        "one change per run: a (within 1) and b (within 2) together, at one sample"
+    )
+    assert pc.DisturbanceAdjacency(1.0, duration=3).shape == "any"
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"shape": "ramp"}, "shape"),
+        ({"shape": "level", "profiles": [[1.0]]}, "profiles"),
+        ({"shape": "level", "norm": "l2"}, "level"),
+        ({"together": True, "norm": "l2"}, "together"),
+        ({"together": True, "duration": 3, "shape": "level"}, "together"),
+    ],
+)
+def test_what_has_no_shape_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        pc.DisturbanceAdjacency({"w": 1.0}, **options)

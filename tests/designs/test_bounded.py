@@ -1,0 +1,439 @@
+"""Noise that never leaves a bound: its leak, its size, its draws, its gateway, refusals.
+
+Second routes: the exact curve of one truncated Gaussian number in 40 digits, simulation in
+two and six dimensions, and the numbers of the theory's other code.
+"""
+
+import itertools
+import json
+import math
+
+import control as ct
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import erfinv
+
+import privcontrol as pc
+from privcontrol.noise.within import Bound, Room, leak_of, walls_of
+from privcontrol.privacy.loss import PrivacyLoss
+from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+EVENT = pc.DisturbanceAdjacency({"u": 1.0})
+
+
+def lag(pole=0.9):
+    return ct.ss(pole, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+
+
+def designed(**options):
+    request = {"horizon": np.inf, "budget": BUDGET, "adjacency": EVENT, "order": 1}
+    if options.get("horizon", np.inf) < np.inf:
+        del request["order"]
+    return pc.design_output_noise(lag(), **request | options)
+
+
+# -- one number, exactly --------------------------------------------------------------------
+
+
+def exact_delta(epsilon, move, radius):
+    """Return delta of a standard Gaussian number within a radius that moves, in 40 digits."""
+    with mp.workdps(40):
+        a, c, e = mp.mpf(move), mp.mpf(radius), mp.mpf(epsilon)
+        kept = mp.ncdf(c) - mp.ncdf(-c)
+        told = mp.ncdf(min(a - c, c)) - mp.ncdf(-c)
+        turn = a / 2 - e / a
+        shared = mp.mpf(0)
+        if turn > a - c:
+            end = min(turn, c)
+            ours = mp.ncdf(end) - mp.ncdf(a - c)
+            theirs = mp.ncdf(end - a) - mp.ncdf(-c)
+            shared = ours - mp.e**e * theirs
+        return (told + shared) / kept
+
+
+CASES = list(
+    itertools.product(
+        (0.05, 0.2, 0.5, 0.8, 1.0, 1.5, 2.2, 3.0),
+        (1.5, 2.0, 3.0, 4.0, 5.0),
+        (*np.arange(0.0, 1.0, 0.1), *np.arange(1.0, 9.0, 1.0)),
+    )
+)[:689]
+
+
+def test_689_curves_are_below_what_is_claimed():
+    below_half = 0
+    for move, radius, epsilon in CASES:
+        loss = PrivacyLoss.gaussian(move, walls=[Wall(radius, move)])
+        exact = exact_delta(epsilon, move, radius)
+        assert exact <= loss.delta(epsilon)
+        below_half += epsilon < move**2 / 2
+    assert len(CASES) == 689
+    assert below_half > 100
+
+
+def test_the_numbers_of_one_pair_of_walls():
+    loss = PrivacyLoss.gaussian(0.5, walls=[Wall(3.0, 0.5)])
+    assert slab_leak(3.0, 0.5) == pytest.approx(0.004872923193, rel=3e-9)
+    assert loss.delta(0.0) == pytest.approx(0.2013235979, rel=1e-8)
+    assert loss.delta(1.0) == pytest.approx(0.01166923808, rel=1e-7)
+    assert float(exact_delta(0, 0.5, 3)) == pytest.approx(0.1979470681, rel=1e-9)
+    assert float(exact_delta(1, 0.5, 3)) == pytest.approx(0.009173867813, rel=1e-9)
+
+
+@pytest.mark.parametrize("move", [1e-9, 1e-6, 1e-4, 0.1, 1.0, 2.9, 3.1])
+def test_a_leak_is_rounded_up(move):
+    with mp.workdps(40):
+        c, a = mp.mpf(3), mp.mpf(move)
+        exact = (mp.ncdf(a - c) - mp.ncdf(-c)) / (1 - 2 * mp.ncdf(-c))
+    assert exact <= slab_leak(3.0, move)
+    if move < 3:
+        assert slab_leak(3.0, move) <= float(exact) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("dimension, radius", [(2, 3.0), (6, 4.0)])
+def test_balls_by_simulation(dimension, radius):
+    """400,000 draws: a leak 10 % off would be seen at 4 deviations or more."""
+    move, rng = 0.8, np.random.default_rng(dimension)
+    drawn = rng.normal(size=(400_000, dimension))
+    drawn = drawn[np.linalg.norm(drawn, axis=1) <= radius]
+    shifted = drawn - np.eye(dimension)[0] * move
+    told = np.linalg.norm(shifted, axis=1) > radius
+    leak = ball_leak(radius, move, dimension)
+    deviation = math.sqrt(leak / len(drawn))
+    assert abs(told.mean() - leak) < 4 * deviation
+    assert leak * 0.1 > 4 * deviation
+    # and the whole curve: log of the ratio on what both laws share
+    ratios = move * (move / 2 - drawn[:, 0])
+    loss = PrivacyLoss.gaussian(move, walls=[Wall(radius, move, 1.0, dimension)])
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        excess = np.where(told, 1.0, np.maximum(1 - np.exp(epsilon - ratios), 0.0))
+        slack = 4 * excess.std() / math.sqrt(len(excess))
+        assert excess.mean() - slack <= loss.delta(epsilon)
+    detected = np.quantile(ratios[~told], 0.95)
+    assert detected < math.inf
+
+
+def test_a_ball_of_two_dimensions():
+    assert ball_leak(5.0, 0.5325, 2) == pytest.approx(1.07e-5, rel=5e-3)
+    assert ball_leak(3.0, 0.5, 2) < 2.1 * slab_leak(3.0, 0.5)
+
+
+def test_detection_by_a_test_that_sees_the_walls():
+    """The best test on the exact laws detects no more than is claimed."""
+    move, radius = 0.5, 2.5
+    loss = PrivacyLoss.gaussian(move, walls=[Wall(radius, move)])
+    guarantee = pc.PrivacyGuarantee(
+        loss, pc.PrivacyGuarantee.black_box(pc.PrivacyBudget(gdp=1.0), EVENT).scope
+    )
+    with mp.workdps(30):
+        kept = mp.ncdf(radius) - mp.ncdf(-radius)
+        for alarm in (0.001, 0.05, 0.3):
+            # reject above a threshold under the law at zero
+            level = mp.findroot(
+                lambda x, rate=alarm: (mp.ncdf(radius) - mp.ncdf(x)) / kept - rate, 1.0
+            )
+            found = 1 - (mp.ncdf(level - move) - mp.ncdf(-radius)) / kept
+            assert found <= guarantee.detection(alarm)
+    assert guarantee.gdp == math.inf
+    assert loss.shift == move
+
+
+# -- responses that last --------------------------------------------------------------------
+
+
+def walls_at(noise, multiple, horizon=35_000):
+    bound = Bound(noise.std * multiple, np.array([np.inf]), horizon)
+    walls = walls_of(
+        noise.parts, EVENT, (noise.plant_data,), bound, noise.guarantee.gdp
+    )
+    return leak_of(walls), Room.of(noise.parts, bound)
+
+
+@pytest.mark.parametrize("multiple, leak", [(4, 7.5496e-4), (5, 9.5755e-6)])
+def test_the_leak_of_a_lag(multiple, leak):
+    assert walls_at(designed(), multiple)[0] == pytest.approx(leak, rel=2e-3)
+
+
+def test_the_share_of_lives_that_are_kept():
+    noise = designed()
+    assert walls_at(noise, 5)[1].acceptance == pytest.approx(0.980, abs=5e-4)
+    assert walls_at(noise, 5, 350_000)[1].acceptance == pytest.approx(0.818, abs=5e-4)
+
+
+def test_the_leak_by_simulation():
+    """100,000 runs around an event: a leak 20 % off would be seen at 3 deviations."""
+    noise = designed()
+    limit, samples = 3 * noise.std[0], 30
+    leak, _ = walls_at(noise, 3, samples)
+    gamma = noise.sample(100_000, rng=5, horizon=samples)[0]
+    kept = gamma[np.abs(gamma).max(axis=1) <= limit]
+    event = np.zeros(samples)
+    event[5:] = 0.9 ** np.arange(samples - 5)
+    told = np.abs(kept - event).max(axis=1) > limit
+    deviation = math.sqrt(leak / len(kept))
+    assert told.mean() <= leak + 4 * deviation
+    assert told.mean() >= 0.7 * leak  # the sum over walls counts some twice
+    assert 0.2 * leak > 3 * deviation
+
+
+def test_blocks_of_innovations():
+    """Lag .9, blocks of 300, five deviations: 6.916 of the noise, leak 1.08e-5."""
+    noise = designed()
+    leak, room = walls_at(noise, 6.916, np.inf)
+    assert room.blocks.multiple == pytest.approx(5.0, rel=1e-4)
+    assert leak == pytest.approx(1.2e-5, rel=0.15)
+    assert room.acceptance > 0.999
+
+
+# -- designs --------------------------------------------------------------------------------
+
+
+def test_the_least_bound_of_one_number():
+    request = {
+        "horizon": 50,
+        "budget": BUDGET,
+        "adjacency": pc.StateAdjacency({"position": 1.0}),
+        "models": "exact",
+    }
+    with pytest.raises(pc.PrivacyError, match=r"least one .* y: 6.20"):
+        pc.design_output_noise(pc.plants.vehicle(), bound=5.0, **request)
+    noise = pc.design_output_noise(pc.plants.vehicle(), bound=6.203, **request)
+    np.testing.assert_allclose(noise.std, 2.118, rtol=1e-2)
+    assert noise.guarantee.satisfies(BUDGET)
+    assert noise.guarantee.delta(1.0) == pytest.approx(0.01, rel=1e-3)
+    assert np.abs(noise.sample(2000, rng=0)).max() <= 6.203
+
+
+def test_a_life_keeps_its_budget_and_its_bound():
+    noise = designed(bound={"y": 14.0}, life=500)
+    assert noise.horizon == 500
+    assert noise.guarantee.satisfies(BUDGET)
+    assert 0 < noise.leak < 1e-4
+    assert noise.acceptance > 0.99
+    np.testing.assert_array_equal(noise.bound, [14.0])
+    assert np.abs(noise.sample(50, rng=0)).max() <= 14.0
+    free = designed()
+    assert noise.std[0] >= free.std[0]
+
+
+def test_a_bound_of_changes():
+    noise = designed(bound={"y": (14.0, 9.0)}, life=300)
+    drawn = noise.sample(50, rng=0)[0]
+    assert np.abs(np.diff(drawn, axis=1)).max() <= 9.0
+    assert noise.leak > designed(bound=14.0, life=300).leak
+
+
+def test_runs_of_any_length_never_leave_the_bound():
+    """30,000 samples; tests/stress/bounded_noise.py streams a million."""
+    noise = designed(bound=16.0)
+    assert noise.horizon == math.inf
+    stream = noise.stream(rng=0)
+    drawn = np.array([next(stream)[0] for _ in range(6_000)])
+    assert np.abs(drawn).max() <= 16.0
+    assert drawn.std() == pytest.approx(noise.std[0], rel=0.1)
+    np.testing.assert_allclose(
+        noise.sample(1, rng=0, horizon=700)[0, 0], drawn[:700], atol=1e-12
+    )
+
+
+def test_a_budget_in_gdp_names_its_leak():
+    budget = pc.PrivacyBudget(gdp=0.5, leak=1e-4)
+    noise = designed(bound=16.0, life=200, budget=budget)
+    assert noise.guarantee.satisfies(budget)
+    assert not noise.guarantee.satisfies(pc.PrivacyBudget(gdp=0.5))
+    assert "but for a leak" in noise.guarantee.explain()
+    with pytest.raises(pc.PrivacyError, match="leak"):
+        designed(bound=16.0, life=200, budget=pc.PrivacyBudget(gdp=0.5))
+
+
+def test_independent_draws_add_their_leaks():
+    noise = designed(bound=14.0, life=200)
+    both = noise.guarantee + noise.guarantee
+    leak = noise.leak
+    assert both.loss.failure == pytest.approx(1 - (1 - leak) ** 2, rel=1e-6)
+    assert both.loss.shift == pytest.approx(noise.guarantee.loss.shift * math.sqrt(2))
+
+
+def test_larger_moves_are_reckoned_again_at_the_wall():
+    noise = designed(bound=14.0, life=200)
+    twice = noise.guarantee.repeated(2)
+    assert twice.loss.failure > 3 * noise.leak  # not twice: it is convex
+    assert slab_leak(3, 1.0) > 4 * slab_leak(3, 0.5)
+
+
+def test_ledgers_hold_rows_with_a_leak(tmp_path):
+    noise = designed(bound=14.0, life=200)
+    loose = pc.PrivacyBudget(epsilon=3.0, delta=0.05)
+    ledger = pc.PrivacyLedger(loose, tmp_path / "ledger.db")
+    ledger.charge(noise.guarantee)
+    again = pc.PrivacyLedger.open(tmp_path / "ledger.db")
+    assert again.spent.delta(1.0) == noise.guarantee.delta(1.0)
+    assert again.spent.loss.failure == noise.leak
+
+
+@pytest.mark.parametrize("options", [{"life": 200}, {"horizon": 30}, {}])
+def test_files_keep_the_bound(tmp_path, options):
+    noise = designed(bound={"y": (22.0, 22.0)}, **options)
+    noise.save(tmp_path / "noise.json")
+    assert pc.load(tmp_path / "noise.json") == noise
+    text = (tmp_path / "noise.json").read_text()
+    data = json.loads(text)
+    assert data["kept"]["limits"] == data["request"]["bound"]["limits"]
+
+
+# -- gateways -------------------------------------------------------------------------------
+
+
+def standard(text):
+    value, count = text.split("/")
+    offset = 2 * int(value, 16) + 1 - (1 << int(count))
+    return math.sqrt(2) * float(erfinv(offset / 2 ** int(count)))
+
+
+def test_a_killed_gateway_continues_the_same_life(tmp_path):
+    """The run ends without a close, as in a kill, and what is on the disk goes on."""
+    noise = designed(bound=14.0, life=200)
+    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9)
+    before = [gateway.publish(0.0)[0] for _ in range(5)]
+    gateway._worker.shutdown(wait=True)
+    gateway._store.close()
+    again = pc.Gateway.resume(tmp_path / "state")
+    start = again.next_index
+    after = [again.publish(0.0)[0] for _ in range(5)]
+    entries = again._store.entries()[1:]
+    bits = dict(enumerate(again._state["once"]))
+    for entry in entries:
+        bits |= dict(enumerate(entry["bits"], entry["first"]))
+    again.close()
+    once = noise.total.once
+    eta = np.array([standard(bits[k]) for k in range(once + 200)])
+    gamma = noise.total.signal(eta[None, :once], eta[once:].reshape(1, 200, 1))
+    path = gamma[0, :, 0]
+    assert np.abs(path).max() <= 14.0
+    np.testing.assert_allclose(before, path[:5], atol=2e-9)
+    np.testing.assert_allclose(after, path[start : start + 5], atol=2e-9)
+
+
+def test_a_gateway_publishes_blocks_within_the_bound(tmp_path):
+    noise = designed(bound=16.0)
+    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9, block=64)
+    drawn = [gateway.publish(0.0)[0] for _ in range(70)]
+    gateway._worker.shutdown(wait=True)
+    gateway._store.close()
+    with pc.Gateway.resume(tmp_path / "state") as again:
+        drawn += [again.publish(0.0)[0] for _ in range(40)]
+    assert np.abs(drawn).max() <= 16.0
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_a_life_ends(tmp_path):
+    noise = designed(bound=14.0, life=4)
+    with pc.Gateway(noise, grid=0.01) as gateway:
+        for _ in range(4):
+            gateway.publish(0.0)
+        with pytest.raises(pc.PrivacyError, match="horizon of 4"):
+            gateway.publish(0.0)
+
+
+def test_balls_decide_next_to_a_wall():
+    noise = designed(bound=14.0, life=20)
+    room = Room.of(noise.parts, noise.kept)
+    from privcontrol.numerics.balls import BallMatrix
+
+    once = noise.total.once
+    first, fresh = next(room.draws(np.random.default_rng(0).standard_normal))
+    exact = room.decided(
+        BallMatrix(once, 1, first.tolist()), BallMatrix(20, 1, fresh[:, 0].tolist())
+    )
+    assert exact is True
+    far = BallMatrix(20, 1, [100.0] * 20)
+    assert room.decided(BallMatrix(once, 1, first.tolist()), far) is False
+
+
+# -- refusals -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"bound": 14.0, "resolution": 0.1, "floor": 1.0, "horizon": 20}, "resolution"),
+        ({"bound": 14.0, "models": [lag(0.8)]}, "models"),
+        ({"bound": 14.0, "budget": pc.PrivacyBudget(epsilon=1.0)}, "leaks"),
+        ({"bound": 14.0, "family": "laplace", "horizon": 20}, "Gaussian"),
+        ({"bound": {"z": 1.0}}, "no output"),
+        ({"bound": -1.0}, "> 0"),
+        ({"bound": [1.0, 2.0]}, "one for each output"),
+        ({"bound": {"y": (1.0, 2.0, 3.0)}}, "3 numbers"),
+        ({"life": 20}, "pass bound="),
+        ({"bound": 14.0, "life": 20, "horizon": 30}, "drawn ahead as one"),
+        ({"budget": pc.PrivacyBudget(gdp=0.5, leak=0.01)}, "a leak is for"),
+        ({"bound": 0.5}, "no size of this noise"),
+    ],
+)
+def test_what_does_not_go_with_a_bound_is_refused(options, words):
+    with pytest.raises((pc.PrivacyError, ValueError), match=words):
+        designed(**options)
+
+
+def test_readings_on_a_grid_are_refused_at_the_gateway():
+    noise = designed(bound=14.0, life=20)
+    with pytest.raises(pc.PrivacyError, match="bound"):
+        pc.Gateway(noise, resolution=0.01)
+
+
+def test_noise_of_many_states_needs_a_life():
+    event = pc.DisturbanceAdjacency({"u": 1.0}, moved=40)
+    with pytest.raises(pc.PrivacyError, match="pass life="):
+        designed(adjacency=event, bound=30.0, order=None)
+
+
+def test_with_std_is_refused():
+    with pytest.raises(ValueError, match="design it again"):
+        designed(bound=14.0, life=20).with_std(3.0)
+
+
+# -- margins --------------------------------------------------------------------------------
+
+
+def private_vehicle(**options):
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=40,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        models="exact",
+        **options,
+    )
+    weights = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
+    return pc.private_lqg(pc.plants.vehicle(), **weights, noise=noise, P0=1.0)
+
+
+def test_sure_margins_hold_where_the_noise_is_at_its_wall():
+    """2,000 runs, 5 %: a margin 15 % too small would be seen."""
+    loop = private_vehicle(bound=7.0)
+    margins = loop.margins([1, 0], probability=0.05, sure=True)
+    acting = dict.fromkeys(
+        ("initial_state", "disturbance", "measurement_noise"), "design"
+    )
+    run = loop.simulate(**acting, trials=2000, rng=0)
+    plant = loop.plant
+    truth, found = run.states[:2], run.states[2:4]
+    ahead = np.einsum("ij,jkt->ikt", plant.A, found) + np.einsum(
+        "ij,jkt->ikt", plant.B, run.outputs[1:]
+    )
+    errors = np.abs(truth[0, :, 1:] - ahead[0, :, :-1])
+    assert (errors > margins[1:]).any(axis=1).mean() <= 0.05
+    assert (margins > loop.margins([1, 0], probability=0.05))[1:].all()
+
+
+def test_sure_margins_need_a_bound():
+    with pytest.raises(ValueError, match="sure: expected structured noise"):
+        private_vehicle().margins([1, 0], probability=0.05, sure=True)
+
+
+def test_codesign_is_refused_beside_a_bound():
+    noise = designed(bound=14.0, life=20)
+    with pytest.raises(pc.PrivacyError, match="weight=loop"):
+        pc.private_lqg(lag(), 1, 1, 0.1, 0.1, noise=noise, codesign=True, P0=1.0)

@@ -1,0 +1,444 @@
+"""Events of which the time, or the signal, is secret: numbers, transport, ends of runs.
+
+Second routes: the numbers of the theory's other code, covariances of the noise over long
+runs in double precision, and redistributions drawn at random.
+"""
+
+import control as ct
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.signal
+
+import privcontrol as pc
+
+BUDGET = pc.PrivacyBudget(gdp=0.5)
+
+
+def lag(pole, through=0.0):
+    return ct.ss(pole, 1, 1, through, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+
+
+def lasting(plant, adjacency, **options):
+    return pc.design_output_noise(
+        plant, horizon=np.inf, budget=BUDGET, adjacency=adjacency, **options
+    )
+
+
+def covariance(noise, samples):
+    lags = [noise.covariance(lag)[0, 0] for lag in range(samples)]
+    return scipy.linalg.toeplitz(lags)
+
+
+def impulse(plant, samples):
+    response = [plant.D[0, 0]]
+    state = plant.B[:, 0]
+    for _ in range(samples - 1):
+        response.append(float(plant.C[0] @ state))
+        state = plant.A @ state
+    return np.array(response)
+
+
+# -- numbers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pole, moved, ratio",
+    [(0.0, 4, 1.370), (0.9, 4, 1.051), (0.99, 4, 0.732), (0.999, 4, 0.548)],
+)
+def test_when_costs_so_many_times_what_whether_costs(pole, moved, ratio):
+    when = lasting(
+        lag(pole), pc.DisturbanceAdjacency({"u": 1.0}, moved=moved), gap=0.002
+    )
+    whether = lasting(lag(pole), pc.DisturbanceAdjacency({"u": 1.0}), gap=0.002)
+    np.testing.assert_allclose(when.std / whether.std, ratio, rtol=2e-3)
+    assert (when.std < np.sqrt(2) * whether.std).all()
+
+
+def test_a_store_hides_when_in_runs_of_any_length():
+    noise = lasting(lag(1.0), pc.DisturbanceAdjacency({"u": 1.0}, moved=4), gap=1e-4)
+    np.testing.assert_allclose(noise.std, 3.1358, rtol=1e-4)
+    assert noise.guarantee.gdp <= 0.5
+    with pytest.raises(ValueError, match="never decays"):
+        lasting(lag(1.0), pc.DisturbanceAdjacency({"u": 1.0}))
+
+
+def test_who_costs_less_than_whether():
+    pair = ct.ss(
+        np.diag([0.9, 0.8]),
+        np.eye(2),
+        [[1, 1]],
+        0,
+        1.0,
+        states=["x", "z"],
+        inputs=["u", "v"],
+        outputs=["y"],
+    )
+    who = lasting(pair, pc.DisturbanceAdjacency(1.0, which=True), gap=1e-3)
+    np.testing.assert_allclose(who.std, 0.739, rtol=1e-3)
+    whether = lasting(pair, pc.DisturbanceAdjacency(1.0), gap=1e-3)
+    np.testing.assert_allclose(whether.std, 2.904, rtol=1e-3)
+    both = lasting(pair, pc.DisturbanceAdjacency(1.0, which=True, moved=3))
+    gamma = covariance(both, 160)
+    first, second = (0.9 ** np.arange(79), 0.8 ** np.arange(79))
+    squares = []
+    for one, other in ((first, first), (first, second), (second, first)):
+        for later in range(4):
+            change = np.zeros(160)
+            change[80 : 80 + 79] += one
+            change[80 + later : 159] -= other[: 79 - later]
+            squares.append(change @ np.linalg.solve(gamma, change))
+    assert np.sqrt(max(squares)) <= both.guarantee.gdp
+    np.testing.assert_allclose(np.sqrt(max(squares)), 0.5, rtol=1e-3)
+
+
+# -- the reduction is exact --------------------------------------------------------------
+
+
+def tank(pole=0.7, delays=2, through=0.0):
+    """A lag that fills a tank, whose level is read some samples later."""
+    n = 2 + delays
+    A = np.zeros((n, n))
+    A[0, 0] = pole
+    A[1, :2] = 0.3, 1.0
+    for k in range(delays):
+        A[2 + k, 1 + k] = 1.0
+    B = np.eye(n, 1)
+    C = np.eye(1, n, n - 1)
+    names = ["flow", "level", *(f"read[{k}]" for k in range(delays))]
+    return ct.ss(A, B, C, through, 1.0, states=names, inputs=["u"], outputs=["y"])
+
+
+@pytest.mark.parametrize("plant", [tank(), tank(0.95, 0), tank(0.7, 1, 0.4)])
+def test_tanks_with_lags_and_delays_agree_with_dense_covariances(plant):
+    moved = 5
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=moved))
+    gamma = covariance(noise, 240)
+    response = impulse(plant, 120)
+    squares = []
+    for later in range(1, moved + 1):
+        change = np.zeros(240)
+        change[120:] += response
+        change[120 + later :] -= response[:-later]
+        squares.append(change @ np.linalg.solve(gamma, change))
+    shift = np.sqrt(max(squares))
+    assert shift <= noise.guarantee.gdp
+    np.testing.assert_allclose(shift, 0.5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "A, named",
+    [
+        ([[1, 1], [0, 1]], "1"),
+        ([[np.cos(1), np.sin(1)], [-np.sin(1), np.cos(1)]], "0.54"),
+        ([[1.2, 0], [0, 0.5]], "1.2"),
+        ([[0.9, 0.1], [0.1, 0.9]], "1"),
+    ],
+    ids=["double integrator", "undamped", "unstable", "rounded tanks"],
+)
+def test_other_lasting_modes_are_refused_by_name(A, named):
+    plant = ct.ss(
+        A,
+        [[0.3], [1]],
+        [[1, 0.2]],
+        0,
+        1.0,
+        states=["x", "v"],
+        inputs=["u"],
+        outputs=["y"],
+    )
+    with pytest.raises(
+        ValueError, match=f"(moved: .*|the mode that never decays) {named}"
+    ):
+        lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=3))
+
+
+def test_tanks_that_exchange_exactly_are_reduced_by_rationals():
+    A = [[0.75, 0.25], [0.25, 0.75]]  # both columns add up to one, in doubles too
+    plant = ct.ss(
+        A,
+        [[1], [0]],
+        [[0, 1]],
+        0,
+        1.0,
+        states=["left", "right"],
+        inputs=["u"],
+        outputs=["y"],
+    )
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=3))
+    gamma = covariance(noise, 120)
+    response = impulse(plant, 60)
+    change = np.zeros(120)
+    change[60:] += response
+    change[63:] -= response[:-3]
+    shift = np.sqrt(change @ np.linalg.solve(gamma, change))
+    assert shift <= noise.guarantee.gdp
+    assert shift >= 0.45
+
+
+# -- what is covered ---------------------------------------------------------------------
+
+
+def shapes_of(noise, plant, moved, samples=160):
+    """Return a solver of whitened norms, and responses to events at each sample."""
+    gamma = covariance(noise, samples)
+    root = scipy.linalg.cholesky(gamma, lower=True)
+    response = impulse(plant, samples)
+    return root, scipy.linalg.toeplitz(response, np.zeros(samples))
+
+
+@pytest.mark.parametrize("pole", [1.0, 0.9, 0.999])
+def test_any_redistribution_of_the_mass_is_covered(pole):
+    """1,000 redistributions each; the full size is tests/stress/redistributions.py."""
+    moved, plant = 4, lag(pole)
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=moved))
+    root, events = shapes_of(noise, plant, moved)
+    rng = np.random.default_rng(0)
+    changes = np.zeros((160, 1000))
+    for trial in range(changes.shape[1]):
+        parts = rng.integers(1, 6)
+        sizes = rng.dirichlet(np.ones(parts)) * rng.choice([-1, 1], parts)
+        for size in sizes:
+            start = rng.integers(moved, 160 - moved)
+            end = start + rng.integers(-moved, moved + 1)
+            changes[start, trial] += size
+            changes[end, trial] -= size
+    whitened = scipy.linalg.solve_triangular(root, events @ changes, lower=True)
+    norms = np.linalg.norm(whitened, axis=0)
+    assert norms.max() <= noise.guarantee.gdp
+    assert norms.max() >= 0.3  # the test draws events that show
+
+
+def test_parts_of_both_signs_add_up():
+    """+1 and -1 moved apart count two, as the guarantee's words say."""
+    moved, plant = 4, lag(1.0)
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=moved))
+    root, events = shapes_of(noise, plant, moved)
+    change = np.zeros(160)
+    change[[80, 84, 90, 94]] = 1.0, -1.0, -1.0, 1.0
+    norm = np.linalg.norm(
+        scipy.linalg.solve_triangular(root, events @ change, lower=True)
+    )
+    assert noise.guarantee.gdp < norm <= 2 * noise.guarantee.gdp
+
+
+@pytest.mark.parametrize("pole", [1.0, 0.9])
+def test_events_that_cross_an_end_of_the_run_are_covered(pole):
+    moved, plant, samples = 4, lag(pole), 60
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=moved))
+    gamma = covariance(noise, samples)
+    response = impulse(plant, 200)
+    for start in (*range(-6, 1), *range(samples - 6, samples)):
+        for later in range(1, moved + 1):
+            change = np.zeros(samples + 60)
+            change[60 + start :] += response[: samples - start]
+            rest = max(samples - start - later, 0)
+            change[len(change) - rest :] -= response[:rest]
+            shown = change[60:]
+            assert shown @ np.linalg.solve(gamma, shown) <= noise.guarantee.gdp**2
+
+
+@pytest.mark.parametrize("pole", [1.0, 0.5])
+def test_over_a_horizon_all_moves_within_the_run_are_covered(pole):
+    plant, samples, moved = lag(pole), 14, 3
+    adjacency = pc.DisturbanceAdjacency({"u": 2.0}, moved=moved)
+    noise = pc.design_output_noise(
+        plant, horizon=samples, budget=BUDGET, adjacency=adjacency
+    )
+    gamma = np.array(
+        [[noise.covariance(t, s)[0, 0] for s in range(samples)] for t in range(samples)]
+    )
+    events = 2 * scipy.linalg.toeplitz(impulse(plant, samples), np.zeros(samples))
+    noisy = np.diag(gamma) > 0
+    squares = []
+    for start in range(samples):
+        for later in range(1, moved + 1):
+            change = events[:, start].copy()
+            if start + later < samples:
+                change -= events[:, start + later]
+            solved = np.linalg.solve(gamma[np.ix_(noisy, noisy)], change[noisy])
+            squares.append(change[noisy] @ solved)
+    np.testing.assert_allclose(np.sqrt(max(squares)), noise.guarantee.gdp, rtol=1e-6)
+
+
+def test_levels_move_as_a_whole():
+    plant, moved, longest = lag(1.0), 3, 2
+    adjacency = pc.DisturbanceAdjacency(
+        {"u": 1.0}, moved=moved, duration=longest, shape="level"
+    )
+    noise = lasting(plant, adjacency)
+    root, events = shapes_of(noise, plant, moved)
+    norms = []
+    for length in range(1, longest + 1):
+        for later in range(1, moved + 1):
+            change = np.zeros(160)
+            change[80 : 80 + length] += 1
+            change[80 + later : 80 + later + length] -= 1
+            solved = scipy.linalg.solve_triangular(root, events @ change, lower=True)
+            norms.append(np.linalg.norm(solved))
+    assert max(norms) <= noise.guarantee.gdp
+    np.testing.assert_allclose(max(norms), 0.5, rtol=1e-3)
+
+
+def test_events_at_a_distance_compose():
+    plant, moved, distance = lag(1.0), 3, 12
+    adjacency = pc.DisturbanceAdjacency(
+        {"u": 1.0}, moved=moved, events=3, separation=distance
+    )
+    noise = lasting(plant, adjacency)
+    root, events = shapes_of(noise, plant, moved)
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        change = np.zeros(160)
+        start = 40
+        for _ in range(3):
+            later = rng.integers(1, moved + 1)
+            size = rng.choice([-1, 1])
+            change[start] += size
+            change[start + later] -= size
+            start += distance + rng.integers(0, 3)
+        solved = scipy.linalg.solve_triangular(root, events @ change, lower=True)
+        assert np.linalg.norm(solved) <= noise.guarantee.gdp
+
+
+# -- words and refusals ------------------------------------------------------------------
+
+
+def test_the_promise_says_what_is_moved():
+    noise = lasting(lag(1.0), pc.DisturbanceAdjacency({"u": 0.1}, moved=3))
+    text = str(noise.guarantee)
+    assert (
+        "Hides:      when u happens: at most 0.1 in all, no part of it moved by more than "
+        "3 samples" in text
+    )
+    assert "that an event happens" in noise.guarantee.explain()
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"moved": 3, "norm": "l2"}, "norm"),
+        ({"moved": 3, "profiles": [[1.0, 2.0]]}, "profiles"),
+        ({"moved": 3, "times": 0}, "times"),
+        ({"moved": -1}, "moved"),
+        ({"moved": 3, "which": True, "duration": 2, "shape": "level"}, "duration"),
+        ({"moved": 20_000}, "10000"),
+    ],
+)
+def test_what_does_not_go_with_moves_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        pc.DisturbanceAdjacency({"u": 1.0}, **options)
+
+
+def test_one_signal_has_no_other():
+    with pytest.raises(ValueError, match="which: expected at least two"):
+        lasting(lag(0.5), pc.DisturbanceAdjacency({"u": 1.0}, which=True))
+
+
+def test_files_keep_moves(tmp_path):
+    for pole in (1.0, 0.9):
+        noise = lasting(lag(pole), pc.DisturbanceAdjacency({"u": 1.0}, moved=4))
+        noise.save(tmp_path / "noise.json")
+        assert pc.load(tmp_path / "noise.json") == noise
+
+
+# -- long durations ----------------------------------------------------------------------
+
+
+def left_of(noise, plant, shape, samples=4000):
+    """Return the norm of a change of a shape once the noise is undone, in doubles."""
+    shaping = noise.parts[0].shaping
+    taps = np.concatenate([[1.0], shaping.coefficients]) / shaping.std
+    changed = np.zeros(samples)
+    changed[: len(shape)] = shape
+    response = scipy.signal.fftconvolve(impulse(plant, samples), changed)[:samples]
+    return float(np.linalg.norm(scipy.signal.fftconvolve(response, taps)[:samples]))
+
+
+@pytest.mark.parametrize("pole, order", [(1.0, 80), (0.9, 80)])
+def test_long_moves_are_hidden_by_an_autoregression(pole, order):
+    moved, plant = 40, lag(pole)
+    noise = lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=moved))
+    assert noise.parts[0].system.order == order
+    assert noise.design.gap < 0.01
+    pulses = []
+    for later in range(1, moved + 1):
+        change = np.zeros(later + 1)
+        change[0], change[later] = 1.0, -1.0
+        pulses.append(left_of(noise, plant, change))
+    assert max(pulses) <= noise.guarantee.gdp * (1 + 1e-12)
+    np.testing.assert_allclose(max(pulses), noise.guarantee.gdp, rtol=1e-9)
+
+
+def test_a_long_level_is_hidden_by_an_autoregression():
+    plant = lag(0.6)
+    level = pc.DisturbanceAdjacency({"u": 1.0}, duration=40, shape="level")
+    noise = lasting(plant, level)
+    assert noise.design.gap < 0.01
+    norms = [left_of(noise, plant, np.ones(k)) for k in range(1, 41)]
+    np.testing.assert_allclose(max(norms), noise.guarantee.gdp, rtol=1e-9)
+
+
+def test_a_day_of_quarter_hours_costs_what_the_theory_says():
+    """Order 2 d; order 4 d costs 5.9515, and 48 states cost 6.081."""
+    noise = lasting(lag(1.0), pc.DisturbanceAdjacency({"u": 1.0}, moved=96))
+    np.testing.assert_allclose(noise.std, 5.9597, rtol=2e-5)
+    np.testing.assert_allclose(np.sqrt(noise.design.lower_bound), 5.9512, rtol=2e-5)
+
+
+def test_an_autoregression_is_saved_in_few_numbers_and_published(tmp_path):
+    noise = lasting(lag(1.0), pc.DisturbanceAdjacency({"u": 1.0}, moved=40))
+    noise.save(tmp_path / "noise.json")
+    assert (tmp_path / "noise.json").stat().st_size < 20_000
+    assert pc.load(tmp_path / "noise.json") == noise
+    with pc.Gateway(noise, grid=0.001) as gateway:
+        published = [gateway.publish(0.0)[0] for _ in range(3)]
+    assert len(set(published)) == 3
+
+
+# -- with what it goes -------------------------------------------------------------------
+
+
+WHEN = pc.DisturbanceAdjacency({"u": 1.0}, moved=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 12},
+        {"horizon": 12, "floor": 1.0},
+        {"horizon": 12, "floor": 1.0, "models": [lag(0.8)]},
+        {"horizon": 12, "floor": 1.0, "resolution": 0.01},
+        {"horizon": np.inf, "floor": 1.0},
+        {"horizon": np.inf, "releases": 2},
+        {"horizon": 12, "adjacency": [WHEN, pc.DisturbanceAdjacency({"u": 0.1})]},
+    ],
+)
+def test_events_that_are_moved_go_with(options):
+    request = {"budget": BUDGET, "adjacency": WHEN} | options
+    assert pc.design_output_noise(lag(0.9), **request).guarantee.gdp <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"models": pc.PlantBox.around(lag(0.9), relative=0.01)}, "one plant"),
+        ({"adjacency": [WHEN, pc.DisturbanceAdjacency({"u": 0.1})]}, "designed alone"),
+        ({"resolution": 0.01, "floor": 1.0}, "grid"),
+        ({"family": "laplace"}, "Laplace"),
+    ],
+)
+def test_without_a_horizon_they_are_refused_beside(options, words):
+    request = {"budget": BUDGET, "adjacency": WHEN, "horizon": np.inf} | options
+    with pytest.raises((ValueError, pc.PrivacyError), match=words):
+        pc.design_output_noise(lag(0.9), **request)
+
+
+def test_plants_that_vary_hide_when_over_a_horizon_only():
+    plants = [lag(0.9), lag(0.8)] * 6
+    noise = pc.design_output_noise(plants, horizon=12, budget=BUDGET, adjacency=WHEN)
+    assert noise.guarantee.gdp <= 0.5 + 1e-9
+    with pytest.raises(ValueError, match="horizon"):
+        pc.design_output_noise(
+            plants[:2], horizon=np.inf, budget=BUDGET, adjacency=WHEN
+        )

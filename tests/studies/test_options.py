@@ -1,0 +1,147 @@
+"""Ways to hide a secret, compared before any design, are the designs themselves."""
+
+import math
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol.studies import ways as module
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ROOM = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"], outputs=["air"])
+PEOPLE = pc.DisturbanceAdjacency({"people": 1.0}, duration=3, shape="level")
+
+
+@pytest.fixture(scope="module")
+def public():
+    return pc.private_lqg(ROOM, 1, 1, 1e-2, 1e-2, controls=["heat"])
+
+
+@pytest.fixture(scope="module")
+def endless(public):
+    return pc.options(
+        ROOM, horizon=math.inf, budget=BUDGET, adjacency=PEOPLE, loop=public
+    )
+
+
+def by_name(found):
+    return {option.way: option for option in found}
+
+
+def test_the_noise_is_what_the_design_returns(endless, public):
+    noise = pc.design_output_noise(
+        ROOM,
+        horizon=math.inf,
+        budget=BUDGET,
+        adjacency=PEOPLE,
+        weight=public,
+        models="exact",
+    )
+    shaped = by_name(endless)["shaped"]
+    assert shaped.noise == noise
+    assert (shaped.std == noise.std).all()
+    assert shaped.detection == noise.guarantee.detection()
+
+
+def test_the_price_is_that_of_the_loop_behind_the_noise(endless, public):
+    shaped = by_name(endless)["shaped"]
+    behind = public.with_noise(shaped.noise).steady_state_cost().total
+    assert shaped.price == behind / public.steady_state_cost().total - 1
+    assert by_name(endless)["controller on site"].price is None
+
+
+def test_the_signal_is_the_spread_of_simulated_outputs(endless, public):
+    faint = pc.design_output_noise(
+        ROOM,
+        horizon=math.inf,
+        budget=pc.PrivacyBudget(gdp=500.0),
+        adjacency=PEOPLE,
+        models="exact",
+    )
+    quiet = public.with_noise(faint)
+    response = quiet.simulate(
+        np.arange(400) * 300.0,
+        disturbance="design",
+        measurement_noise="design",
+        trials=2000,
+        rng=0,
+    )
+    # the spread of 2,000 trials is off by 1.6 % (one standard deviation)
+    spread = response.states[0, :, -1].std()
+    assert endless[0].signal[0] == pytest.approx(spread, rel=0.065)
+
+
+def test_the_secret_is_its_largest_effect(endless):
+    heat = np.zeros((1, 30))
+    heat[:, :3] = 1.0
+    person = ROOM[:, 1]
+    response = ct.forced_response(person, np.arange(30) * 300.0, heat)
+    assert endless[0].secret[0] == pytest.approx(np.abs(response.outputs).max())
+
+
+def test_a_controller_on_site_closes_the_loop_around_the_true_output(endless, public):
+    local = by_name(endless)["controller on site"]
+    inside = np.linalg.eigvals(np.asarray(local.noise.plant.A))
+    outside = np.linalg.eigvals(np.asarray(public.closed_loop.A))
+    assert np.sort(np.abs(inside)) == pytest.approx(np.sort(np.abs(outside)))
+
+
+def test_a_state_has_laws_and_horizons():
+    vehicle = pc.plants.vehicle()
+    secret = pc.StateAdjacency({"position": 1.0})
+    found = pc.options(vehicle, horizon=60, budget=BUDGET, adjacency=secret)
+    names = by_name(found)
+    assert {"shaped", "independent", "shaped, best law", "120 samples"} <= set(names)
+    assert names["shaped, best law"].std[0] < 0.7 * names["shaped"].std[0]
+    assert "a run of any length" in found.left_out
+    assert names["shaped"].signal is None
+
+
+def test_it_prints_a_line_for_each_way_and_output(endless):
+    text = str(endless)
+    assert text.count("\n") == len(endless) + len(endless.left_out)
+    for option in endless:
+        assert option.way in text
+        assert option.verdict in text
+    assert len(endless.to_pandas()) == len(endless)
+    assert endless._repr_html_().count("<tr>") == len(endless) + 1
+
+
+def test_verdicts_say_what_to_do():
+    def said(std, secret, signal=None, price=None):
+        sizes = [np.array([value]) for value in (std, secret)]
+        beside = None if signal is None else np.array([signal])
+        return module._verdict(*sizes, beside, price)
+
+    assert said(2.0, 0.0).startswith("the secret does not show")
+    assert said(2.0, 1.0) == "the noise is 2 times the secret"
+    assert said(2.0, 1.0, 20.0).endswith("0.1 times your signal: small")
+    assert said(2.0, 1.0, 4.0).endswith("the loop feels it")
+    assert said(4.0, 1.0, 3.0).endswith("too much")
+    assert "ask for consent" in said(4.0, 3.0, 3.0)
+    assert said(4.0, 3.0, 3.0, 0.11).endswith("costs 11 % more: small")
+
+
+def test_ways_that_come_late_are_left_out_with_a_line(monkeypatch, public):
+    clock = iter(range(0, 1000, 4))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    found = pc.options(
+        ROOM, horizon=math.inf, budget=BUDGET, adjacency=PEOPLE, loop=public
+    )
+    assert [option.way for option in found] == ["shaped"]
+    assert found.left_out["independent"] == "not tried: the others took 5 s"
+
+
+def test_no_way_at_all_is_an_error_with_the_reasons():
+    tank = ct.ss(1.0, 1.0, 1.0, 0, 1.0)
+    with pytest.raises(ValueError, match=r"no way hides this secret \(shaped: "):
+        pc.options(
+            tank,
+            horizon=math.inf,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency(1.0),
+        )
+    with pytest.raises(TypeError, match="PrivateLoop"):
+        pc.options(ROOM, horizon=4, budget=BUDGET, adjacency=PEOPLE, loop=ROOM)
