@@ -253,4 +253,7 @@ def test_an_own_shape_beside_a_tiny_or_huge_floor_is_certified_in_more_digits(si
         )
     except (pc.PrivacyError, pc.UncertifiableError):
         return
+    except ValueError as error:
+        assert "floor: expected sizes up to 1e+100" in str(error)
+        return
     assert design.guarantee.satisfies(BUDGET)

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
-from ..designs.request import effects_of
+from ..designs.request import effects_of, joined
 from ..loop.loop import PrivateLoop
 from ..loop.moments import output_variances_of
 from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..privacy.budget import PrivacyBudget
+from ..privacy.horizon import horizon_of
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
@@ -250,6 +251,9 @@ def options(
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
     plant = Plant.of(sys)
+    samples = horizon_of(horizon)
+    horizon = int(samples) if samples.ends else math.inf
+    adjacency = joined(adjacency)
     began = time.monotonic()
     found: list[Option] = []
     left_out: dict[str, str] = {}
@@ -317,7 +321,8 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
     except (ValueError, UncertifiableError, PrivacyError) as error:
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
-    secret = effects_of(given["adjacency"], plant, given["horizon"], _LOOKED_AT)
+    samples = horizon_of(given["horizon"])
+    secret = effects_of(given["adjacency"], plant, samples, _LOOKED_AT)
     signal = None if loop is None else np.sqrt(output_variances_of(loop))
     price = None if priced is None else _price(priced, noise)
     return Option(

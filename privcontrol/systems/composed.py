@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
+from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import control as ct
@@ -40,9 +41,14 @@ def for_each_sample(
 
     A system that is added has the same matrices at each sample.
     """
+    known_arguments = signature(made)
 
     @wraps(made)
     def for_plants(*args: Any, **kwargs: Any) -> Any:
+        try:
+            known_arguments.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{made.__name__}() {error}") from None
         given = args[0] if args else kwargs.get("sys")
         if not isinstance(given, list | tuple):
             return made(*args, **kwargs)

@@ -295,7 +295,7 @@ def standard(text):
 def test_a_killed_gateway_continues_the_same_life(tmp_path):
     """The run ends without a close, as in a kill, and what is on the disk goes on."""
     noise = designed(bound=14.0, life=200)
-    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9)
+    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9, block=20)
     before = [gateway.publish(0.0)[0] for _ in range(5)]
     gateway._worker.shutdown(wait=True)
     gateway._store.close()

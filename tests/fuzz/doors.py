@@ -238,6 +238,13 @@ def plant() -> ct.StateSpace:
     )
 
 
+_CAR = {"dt": 1.0, "states": 3, "inputs": 1, "outputs": 2}
+
+
+def _turns(t, x, u, params):
+    return np.array([x[0] + np.cos(x[2]), x[1] + np.sin(x[2]), x[2] + u[0]])
+
+
 def trajectory_doors() -> Iterator[Door]:
     """What an eavesdropper knows of a plant, and the secrets of its trajectories."""
     sys = plant()
@@ -247,6 +254,8 @@ def trajectory_doors() -> Iterator[Door]:
     yield _public("system_gain", sys, norm="h2")
     yield _public("with_delays", sys, {"u": 2, "y": 1})
     yield _public("with_delays", ct.ss(-1.0, 1.0, 1.0, 0.0), {"u[0]": 0.7}, dt=0.5)
+    turning = ct.nlsys(_turns, lambda t, x, u, params: x[:2], **_CAR)
+    yield _public("along", turning, np.ones((3, 4)), np.ones((1, 4)))
     follower = ct.ss([], [], [], [[-1.0, 1.0]], None, inputs=["y", "r"], outputs=["u"])
     yield _public("with_local_loop", sys, follower)
     yield _public("StateAdjacency", {"a": 1.0})
