@@ -23,6 +23,7 @@ from ..numerics.balls import Rational
 from ..numerics.checks import (
     Seed,
     generator,
+    one_of,
     positive_integer,
     positive_number,
     real_array,
@@ -45,7 +46,7 @@ from .adjacency import BallAdjacency
 from .ball_noise import RADIAL_LAWS, BallNoise
 from .lipschitz import LipschitzBound, checked_norm
 from .mechanism import FRESH
-from .noise import Noise, family_of
+from .noise import FAMILIES, Noise, family_of
 from .query_design import truncation_of
 
 _DOMAIN = (
@@ -370,7 +371,8 @@ class InputPerturbation(_Perturbation):
 
     @cached_property
     def _law(self) -> type[Noise] | BallNoise:
-        if self.family not in RADIAL_LAWS:
+        one_of(self.family, "family", (*FAMILIES, *RADIAL_LAWS))
+        if self.family in FAMILIES:
             return family_of(self.family)
         if self.size is None:
             raise ValueError(

@@ -230,11 +230,15 @@ def _given(
 
 def _of_each_sample(value: ArrayLike) -> list | None:
     """Return the matrices of a list of them, None for one matrix."""
-    if isinstance(value, list | tuple | np.ndarray):
-        every = list(value)
-        if every and all(np.ndim(each) == 2 for each in every):
-            return every
-    return None
+    if isinstance(value, np.ndarray):
+        return list(value) if value.ndim == 3 else None
+    if not isinstance(value, list | tuple):
+        return None
+    try:
+        dimensions = {np.ndim(each) for each in value}
+    except ValueError:  # rows of unequal length, which are no matrix either
+        return None
+    return list(value) if dimensions == {2} else None
 
 
 def _cross_weight(
@@ -536,10 +540,11 @@ def _point(given: OperatingPoint, plant: NonlinearPlant) -> tuple[NDArray, NDArr
             "operating_point: expected a ct.OperatingPoint or (states, inputs), got "
             f"{type(given).__name__}"
         )
-    states, inputs = map(np.atleast_1d, given)
+    states = real_array(given[0], "operating_point states")
+    inputs = real_array(given[1], "operating_point inputs")
     return (
-        matrix(states, "operating_point states", (plant.order,)),
-        matrix(inputs, "operating_point inputs", (len(plant.inputs),)),
+        matrix(np.atleast_1d(states), "operating_point states", (plant.order,)),
+        matrix(np.atleast_1d(inputs), "operating_point inputs", (len(plant.inputs),)),
     )
 
 

@@ -586,6 +586,7 @@ class Pricing(Protocol):
         """Return the map of `weight_root_of`, without a horizon a `LinearSystem`."""
 
 
+@runtime_checkable
 class Kept(Protocol):
     """A bound that noise never leaves."""
 
@@ -624,6 +625,8 @@ class SummedNoise(ByContent):
         instance_of(self.family, str, "family", "noise.family")
         object.__setattr__(self, "horizon", horizon_of(self.horizon))
         instance_of(self.guarantee, PrivacyGuarantee, "guarantee", "noise.guarantee")
+        if self.kept is not None:
+            instance_of(self.kept, Kept, "kept", "noise.kept")
         if self.promised is not None and not _is_promise(self.promised):
             raise TypeError(
                 "promised: expected none, since it is what the guarantee was made for; "

@@ -376,7 +376,9 @@ def _size(sensitivity: ArrayLike, y: Numbers) -> Numbers:
     """Return sensitivity / y, rounded up."""
     hint = "; an answer that never changes needs no noise"
     with np.errstate(over="ignore"):
-        size = round_up(_positive(sensitivity, "sensitivity", hint) / y)
+        given = _positive(sensitivity, "sensitivity", hint)
+        _pairs(given, y)
+        size = round_up(given / y)
     if not np.isfinite(size).all():
         raise UncertifiableError(
             "expected a size below 1.8e308, got more; rescale or relax the budget"
@@ -402,17 +404,22 @@ def _plain(values: NDArray) -> Numbers:
     return values if np.ndim(values) else float(values)
 
 
-def _each(
-    function: Callable[[float, float], float], first: ArrayLike, second: ArrayLike
-) -> Numbers:
-    """Return a function of two numbers for broadcast arrays of them."""
+def _pairs(first: ArrayLike, second: ArrayLike) -> np.broadcast:
+    """Return broadcast arrays side by side, or say which shapes do not fit."""
     try:
-        pairs = np.broadcast(first, second)
+        return np.broadcast(first, second)
     except ValueError:
         shapes = f"{np.shape(first)} and {np.shape(second)}"
         raise ValueError(
             f"expected two numbers, or arrays that broadcast, got shapes {shapes}"
         ) from None
+
+
+def _each(
+    function: Callable[[float, float], float], first: ArrayLike, second: ArrayLike
+) -> Numbers:
+    """Return a function of two numbers for broadcast arrays of them."""
+    pairs = _pairs(first, second)
     values = [function(float(a), float(b)) for a, b in pairs]
     return _plain(np.reshape(values, pairs.shape))
 

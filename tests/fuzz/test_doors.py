@@ -112,6 +112,28 @@ FOUND = {
         lambda: designed(family=np.array([None, 1.0])),
         "family: expected one of",
     ),
+    "a law of inputs that is an array": (
+        lambda: pc.InputPerturbation(
+            np.tanh, pc.PrivacyBudget(gdp=1.0), radius=1.0, family=np.ones(3)
+        )([0.0], 0),
+        "family: expected one of",
+    ),
+    "sizes that do not broadcast": (
+        lambda: core.laplace_scale(np.ones((0, 3)), np.ones(0)),
+        "arrays that broadcast, got shapes (0,) and (0, 3)",
+    ),
+    "ragged rows of a weight": (
+        lambda: pc.private_lqg(PLANT, [[1.0, [2.0]]], 1, 1, 1),
+        "Q: expected a rectangular array",
+    ),
+    "a weight that is an array without a shape": (
+        lambda: pc.private_lqg(PLANT, np.array({}), 1, 1, 1),
+        "Q: expected",
+    ),
+    "a bound made by hand": (
+        lambda: replace(designed(), kept=np.ones(3)),
+        "kept: expected a Kept",
+    ),
     "a bound that is an array": (
         lambda: core.BallNoise(np.eye(2), rate=1.0, bound=np.ones(3)),
         "bound: expected a real number",
