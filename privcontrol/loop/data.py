@@ -479,6 +479,7 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
             f"got an array of shape {times.shape}"
         )
     samples = len(times)
+    loop.weights.check_run(samples)
     step = plant.step
     if plant.dt is True and samples > 1:
         step = times[1] - times[0]

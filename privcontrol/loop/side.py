@@ -151,6 +151,14 @@ class Weights(ByContent, Saved):
                 return len(value)
         return None
 
+    def check_run(self, samples: int) -> None:
+        """Refuse a run that is longer than the lists."""
+        if self.samples is not None and samples > self.samples:
+            raise ValueError(
+                f"timepts: the loop's weights are lists of {self.samples}, one for each "
+                f"sample of its horizon, got a run of {samples} samples"
+            )
+
     def check_samples(self, horizon: float) -> None:
         """Refuse lists that are not as long as a run."""
         for name in ("Q", "R", "N", "QN", "RN"):

@@ -130,6 +130,12 @@ FOUND = {
         lambda: pc.private_lqg(PLANT, np.array({}), 1, 1, 1),
         "Q: expected",
     ),
+    "a run longer than the lists of weights": (
+        lambda: pc.private_lqg(
+            ct.ss(0.9, 1, 1, 0, True), np.ones((2, 1, 1)), 1, 1, 1, horizon=2
+        ).cost(np.arange(5)),
+        "lists of 2, one for each sample",
+    ),
     "a bound made by hand": (
         lambda: replace(designed(), kept=np.ones(3)),
         "kept: expected a Kept",
