@@ -135,6 +135,25 @@ def classical(epsilon, delta):
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
+def test_e6_the_reference_of_figure_2_is_no_motion():
+    """Neither per second nor per sample is v_r the change of p_r = tanh(t)."""
+    t = np.arange(20)
+    position, velocity = np.tanh(t), 1 - np.abs(np.tanh(t - 9))
+    for unit in (1.0, 0.1):
+        assert np.abs(np.diff(position) / unit - velocity[:-1]).max() > 0.7
+
+
+def test_e22_one_radius_in_two_norms_is_two_secrets():
+    M = np.eye(4) + 0.1
+    move = np.full(4, 0.05)  # 0.1 in the 2-norm, 0.2 in the 1-norm
+    private = pc.OutputPerturbation(
+        lambda x: x @ M.T, pc.PrivacyBudget(epsilon=1.0), radius=0.1, norm=1,
+        lipschitz=pc.core.induced_norm(M, 1, 1), family="laplace",
+    )  # fmt: skip
+    epsilon = np.abs(M @ move).sum() / private.scale
+    assert epsilon == pytest.approx(2.0, rel=1e-9)
+
+
 @pytest.mark.parametrize("delta, limit", [(1e-2, 6.772), (1e-5, 8.420)])
 def test_e7_classical_rule_is_unsafe_above_a_limit(delta, limit):
     assert (
@@ -401,7 +420,7 @@ ERRATA_PAGE = Path(__file__).parents[1] / "docs" / "papers_and_errata.md"
 
 def test_every_erratum_has_a_section_with_a_cell():
     page = ERRATA_PAGE.read_text(encoding="utf8")
-    for number in range(1, 22):
+    for number in range(1, 23):
         section = page[page.index(f"## E{number}. ") :]
         section = section[: section.index("\n## ", 1)]
         assert "```{code-cell} python3" in section, number

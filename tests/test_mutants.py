@@ -28,8 +28,8 @@ NO_NUMBERS = {
     "noise_weight observer online plant poles private_noise report save side simulate "
     "simulated system truth weights with_noise record",
     "PrivateConsensus": "agent laplacian mechanism simulate to_statespace",
-    "InputPerturbation": "budget family metric model norm radius releases size then",
-    "OutputPerturbation": "budget family lipschitz model norm radius releases size then",
+    "InputPerturbation": "budget domain family metric model norm radius releases size then",
+    "OutputPerturbation": "adjacency budget domain family lipschitz manifold metric model norm radius releases size then",
 }
 
 

@@ -669,6 +669,101 @@ class PrivateConsensus(Frozen):
         variance = self.dimension * self.noise.variance.sum()
         return from_values + (1 + decay) ** 2 * variance
 
+    def path_error_bound(
+        self, initial_values: Values, steps: int, *, noise: ArrayLike | None = None
+    ) -> NDArray:
+        """Bound ||x(t) - mean(x(0))|| of the states over time (DPAM Proposition 1 (i)).
+
+        alpha^t ||x(0) - mean|| + (1 + alpha^t) ||noise||, which is at most the paper's
+        right-hand side: that has ||x(0)|| in the first term. It holds for each run with
+        the noise that the run drew. Without ``noise`` the root of the noise's mean square
+        stands for it, and the bound is one of sqrt(E ||x(t) - mean||^2).
+
+        Parameters
+        ----------
+        initial_values, steps
+            As for `simulate`.
+        noise : array_like (n,) or (n, d), optional
+            What the agents drew in a run, its outputs minus its states at t = 0. Private:
+            it gives the values away.
+
+        Returns
+        -------
+        numpy.ndarray, shape (steps + 1,)
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range, or the noise has another shape.
+        """
+        deviation, _ = self._deviation(initial_values)
+        decay = self.rate ** np.arange(step_count(steps) + 1)
+        if noise is None:
+            size = np.sqrt(self.dimension * self.noise.variance.sum())
+        else:
+            drawn = real_array(noise, "noise")
+            if drawn.size != deviation.size or drawn.ndim > 2:
+                raise ValueError(
+                    f"noise: expected what each agent drew, shape {deviation.shape}, got "
+                    f"{drawn.shape}"
+                )
+            size = np.linalg.norm(drawn)
+        return decay * np.linalg.norm(deviation) + (1 + decay) * size
+
+    def mean_error(self, initial_values: Values, steps: int) -> NDArray:
+        """Return E[x(t) - mean(x(0))] of each value, exactly (DPAM Proposition 1 (ii)).
+
+        (I - L)^t (x(0) - mean(x(0))), which tends to zero. Noise has no mean, so that
+        of the messages is the same.
+
+        Parameters
+        ----------
+        initial_values, steps
+            As for `simulate`.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n d, steps + 1)
+            In the order of the signals of `simulate`, node by node.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range.
+        """
+        deviation, _ = self._deviation(initial_values)
+        errors = [deviation]
+        for _ in range(step_count(steps)):
+            errors.append(self.network.iteration @ errors[-1])
+        return np.stack(errors, axis=-1).reshape(deviation.size, -1)
+
+    def limit_error_bound(self, initial_values: Values | None = None) -> float:
+        """Bound the limit of E ||x(t) - mean(x(0))||^2 (DPAM Proposition 1 (iii)).
+
+        It is the sum of the variances of the agents' noise: sum sigma_i^2 for Gaussian
+        and 2 sum sigma_i^2 for Laplace noise. The limit itself is
+        ``limit_mean_square_error(readout="state")``, (1 - 1/n) of this where no noise is
+        shared.
+
+        Parameters
+        ----------
+        initial_values : optional
+            As for `simulate`. The bound is the same for all; they are only checked.
+
+        Returns
+        -------
+        float
+            Total over the nodes, in squared units of the values.
+
+        Raises
+        ------
+        ValueError
+            If there is not one value for each node.
+        """
+        if initial_values is not None:
+            self._deviation(initial_values)
+        return float(self.dimension * self.noise.variance.sum())
+
     def _repr_html_(self) -> str:
         """Return the agents and their guarantee as tables for notebooks."""
         rows = {

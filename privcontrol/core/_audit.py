@@ -388,8 +388,9 @@ def _batched(
     if isinstance(claim, PrivacyGuarantee):
         ball = json.loads(claim.scope.adjacency)
         if ball.get("type") == "BallAdjacency":
-            gap = np.linalg.norm((first - second).ravel(), float(ball["norm"]))
-            if gap > ball["radius"] * (1 + 1e-9):
+            apart = (first - second).ravel() / np.asarray(ball["radius"])
+            gap = np.linalg.norm(apart, float(ball["norm"]))
+            if gap > 1 + 1e-9:
                 raise ValueError(
                     "inputs: expected two that the claim calls adjacent, so "
                     f"{claim.scope.statement}; got two further apart, which refute "

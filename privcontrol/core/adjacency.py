@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import rational_matrix
 from ..numerics.checks import (
+    checked_norm,
     instance_of,
     moderate_number,
     one_of,
@@ -29,7 +30,7 @@ from ..numerics.checks import (
     sequence_of,
 )
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import array_identity
 from ..privacy.hidden import Hidden, no_adjacency, rounded_down
 from .manifold import (
@@ -320,15 +321,17 @@ class BallAdjacency(Adjacency):
 
     Parameters
     ----------
-    radius : float
-        Radius in the data's unit; bring entries of other units to one first.
-    norm : {2, 1, inf}, optional
-        p.
+    radius : float or sequence of float
+        Radius in the data's unit, or one for each entry, in its own unit: then
+        ||v||_p <= 1 with v_i = (x_i - x'_i) / mu_i.
+    norm : float, optional
+        p, from 1 to inf.
 
     Raises
     ------
     ValueError
-        If the radius is not positive, or the norm is another one.
+        If a radius is not positive, or p is below 1; when moves are asked for, if there
+        are other than one radius or as many as entries.
 
     Examples
     --------
@@ -337,31 +340,41 @@ class BallAdjacency(Adjacency):
     0.707107
     """
 
-    radius: float
+    radius: float | Sequence[float]
     norm: float = 2
 
     def __post_init__(self) -> None:
-        norm = one_of(self.norm, "norm", (1, 2, math.inf))
-        object.__setattr__(self, "radius", moderate_number(self.radius, "radius"))
-        object.__setattr__(self, "norm", float(norm))
+        object.__setattr__(self, "radius", ball_radius(self.radius))
+        object.__setattr__(self, "norm", float(checked_norm(self.norm)))
 
     def moves(self, manifold: AffineManifold) -> Moves:
         checked_manifold(manifold)
+        radii = np.broadcast_to(self.radius, self._entries(manifold.size))
         if self.norm == 1:
-            vertices = manifold.ball_vertices(self.radius)
+            vertices = manifold.ball_vertices(radii)
             if vertices is not None:
                 return vertices
-        units = manifold.kernel / self.radius
+        units = manifold.kernel / radii[:, None]
         if self.norm == np.inf:
             corners = _box_corners(units)
             if corners is not None:
                 return FiniteMoves(corners)
         return self._around(units)
 
+    def _entries(self, size: int) -> int:
+        """Return the number of the data's entries, which that of radii must be."""
+        radius = self.radius
+        if isinstance(radius, tuple) and len(radius) != size:
+            raise ValueError(
+                f"radius: expected one number, or one for each of {size} entries, got "
+                f"{len(radius)}"
+            )
+        return size
+
     def _around(self, units: NDArray) -> EllipsoidMoves:
         """Return the 2-ball, or one that covers the p-ball, from N / mu (n, k).
 
-        ||v||_2 <= ||v||_1, and ||v||_2 <= n^(1/2) ||v||_inf.
+        ||v||_2 <= ||v||_p for p <= 2, and ||v||_2 <= n^(1/2 - 1/p) ||v||_p for others.
         """
         size, dimension = units.shape
         triangle = scipy.linalg.qr(units, mode="r")[0][:dimension]
@@ -375,22 +388,47 @@ class BallAdjacency(Adjacency):
                 "to place a ball on it; rescale the data, or hide explicit directions "
                 "(DirectionAdjacency)"
             )
-        wider = math.sqrt(size) if self.norm == math.inf else 1.0
+        wider = float_above(size ** max(0.0, 0.5 - 1 / self.norm), 4)
         inverse = scipy.linalg.inv(directions) / lengths[:, None]
         factor = wider * (1 + error) * inverse
         return EllipsoidMoves(factor, exact=self.norm == 2)
 
     @property
     def statement(self) -> str:
-        size = rounded_down(self.radius)
-        return f"the data move by at most {size} in the {self.norm:g}-norm"
+        radius = self.radius
+        if not isinstance(radius, tuple):
+            size = rounded_down(cast("float", radius))
+            return f"the data move by at most {size} in the {self.norm:g}-norm"
+        sizes = listed(map(rounded_down, radius), "other radii", "and")
+        if self.norm == math.inf:
+            return (
+                f"the entries of the data move by at most {sizes}, one radius for each"
+            )
+        return (
+            f"the data move by at most 1 in the {self.norm:g}-norm, each entry in a unit "
+            f"of its own: {sizes}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
+        radius = self.radius
         return {
             "type": "BallAdjacency",
-            "radius": self.radius,
+            "radius": list(radius) if isinstance(radius, tuple) else radius,
             "norm": str(self.norm),
         }
+
+
+def ball_radius(radius: object) -> float | tuple[float, ...]:
+    """Return the radius of a ball, or one for each entry, checked."""
+    if isinstance(radius, list | tuple | np.ndarray):
+        every = np.asarray(radius, object).ravel()
+        if not every.size or np.ndim(radius) != 1:
+            raise ValueError(
+                "radius: expected a number, or one for each entry in a list, got shape "
+                f"{np.shape(radius)}"
+            )
+        return tuple(moderate_number(size, "radius") for size in every)
+    return moderate_number(radius, "radius")
 
 
 def _box_corners(units: NDArray) -> NDArray | None:

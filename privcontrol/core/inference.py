@@ -13,19 +13,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from itertools import cycle
 from json import dumps
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..numerics.balls import Rational
+from ..numerics.balls import Rational, rational
 from ..numerics.checks import (
     Seed,
+    checked_norm,
     generator,
     one_of,
     positive_integer,
     positive_number,
+    quoted,
     real_array,
 )
 from ..numerics.errors import UncertifiableError, answer
@@ -42,10 +46,11 @@ from ..privacy.release import (
     exact_release,
     on_grid,
 )
-from .adjacency import BallAdjacency
+from .adjacency import Adjacency, BallAdjacency, checked_adjacency, checked_manifold
 from .ball_noise import RADIAL_LAWS, BallNoise
-from .lipschitz import LipschitzBound, checked_norm
-from .mechanism import FRESH
+from .lipschitz import LipschitzBound
+from .manifold import AffineManifold
+from .mechanism import FRESH, LinearQuery
 from .noise import FAMILIES, Noise, family_of
 from .query_design import truncation_of
 
@@ -55,6 +60,8 @@ _DOMAIN = (
 
 #: Relative step by which radial noise grows that misses its budget by rounding.
 _RADIAL_STEP = 1e-7
+#: What a metric adds to the assumptions.
+_METRIC = "the metric's map and its constant are as given"
 #: What every mechanism with noise on its output assumes of the model.
 ROWS_ALONE = (
     "its round-off is small against the noise",
@@ -66,7 +73,7 @@ class Released(ABC):
     """Something that is called with an input and a generator, and holds a guarantee."""
 
     guarantee: PrivacyGuarantee
-    scale: float
+    scale: float | NDArray
 
     @abstractmethod
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
@@ -88,7 +95,7 @@ class PostProcessed(Released):
     mechanism: Released
     function: Callable
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
-    scale: float = field(init=False, repr=False)
+    scale: float | NDArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_callable(self.function, "function")
@@ -106,29 +113,93 @@ class _Perturbation(Released):
     model: Callable
     budget: PrivacyBudget
     _: KW_ONLY
-    radius: float
+    radius: float | Sequence[float] | None = None
     norm: float = 2
     family: str = "gaussian"
     releases: int = 1
     size: int | None = None
-    scale: float = field(init=False)
+    domain: tuple[ArrayLike, ArrayLike] | None = None
+    metric: tuple[Callable, float] | None = None
+    scale: float | NDArray = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
+    _hidden: Adjacency = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_callable(self.model, "model")
         checked: dict[str, object] = {
-            "radius": positive_number(self.radius, "radius"),
-            "norm": checked_norm(self.norm),
             "releases": positive_integer(self.releases, "releases"),
         }
         if self.size is not None:
             checked["size"] = positive_integer(self.size, "size")
+        hidden = self._moves()
+        radius = hidden.radius if isinstance(hidden, BallAdjacency) else None
+        if isinstance(radius, tuple):
+            if self.size not in (None, len(radius)):
+                raise ValueError(
+                    f"size: expected that of the radii or of the domain, {len(radius)}, "
+                    f"got {self.size}"
+                )
+            checked["size"] = len(radius)
+        checked |= {"_hidden": hidden, "norm": checked_norm(self.norm)}
+        if self.domain is None:
+            checked["radius"] = radius
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        scope = Scope.foreign(BallAdjacency(self.radius, norm=self.norm))
+        self._calibrate(self._sensitivity(), self._stated(self._scope(hidden)))
+
+    def _scope(self, hidden: Adjacency) -> Scope:
         assumptions = (FRESH, *self._assumptions())
-        scope = replace(scope, domain=_DOMAIN, assumptions=assumptions)
-        self._calibrate(self._sensitivity(), self._stated(scope))
+        return replace(Scope.foreign(hidden), domain=_DOMAIN, assumptions=assumptions)
+
+    def _moves(self) -> Adjacency:
+        """Return the moves that are hidden, checked.
+
+        Any two inputs of a box move each entry by at most the box's width.
+        """
+        is_anything = isinstance(self.radius, Real) and self.radius == math.inf
+        if self.domain is None:
+            if is_anything:
+                raise ValueError(
+                    "radius: inf means any two inputs, which needs a public box to which "
+                    "they are clipped; pass domain=(low, high), or a finite radius"
+                )
+            if not isinstance(self.radius, list | tuple | np.ndarray):
+                positive_number(self.radius, "radius")
+            ball = BallAdjacency(cast("float", self.radius), norm=self.norm)
+            if self.metric is not None and isinstance(ball.radius, tuple):
+                raise ValueError(
+                    "radius: a metric has one radius; put the units of entries in its map"
+                )
+            return ball
+        if not is_anything or self.metric is not None:
+            raise ValueError(
+                "domain: it goes with radius=inf, any two inputs of it, and without a "
+                f"metric, got radius={quoted(self.radius)}; leave the domain out"
+            )
+        low, high = self._box
+        widths = [float_above(width) for width in high - low]
+        return BallAdjacency(widths, norm=math.inf)
+
+    @cached_property
+    def _box(self) -> tuple[NDArray, NDArray]:
+        """The ends of the domain, each with one number for each entry."""
+        if not isinstance(self.domain, tuple | list) or len(self.domain) != 2:
+            raise ValueError(
+                "domain: expected (low, high), numbers or one for each entry, got "
+                f"{type(self.domain).__name__}"
+            )
+        low, high = (real_array(end, "domain") for end in self.domain)
+        shape = np.broadcast_shapes(low.shape, high.shape) or (self.size,)
+        if len(shape) != 1 or shape[0] is None:
+            raise ValueError(
+                "size: a box with the same ends for all entries is wider the more of them "
+                "an input has; pass size=, the number of entries of one row, or ends for "
+                "each entry, shape (size,)"
+            )
+        low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+        if not (low < high).all():
+            raise ValueError("domain: expected every low end below its high end")
+        return low, high
 
     @abstractmethod
     def _sensitivity(self) -> float:
@@ -140,20 +211,75 @@ class _Perturbation(Released):
 
     def _stated(self, scope: Scope) -> Scope:
         """Return the scope as the guarantee states it."""
-        return scope
+        if self.domain is not None:
+            low, high = self._box
+            box = {"type": "BoxMoves", "low": low.tolist(), "high": high.tolist()}
+            return replace(
+                scope,
+                adjacency=dumps(box, sort_keys=True),
+                statement="the data move anywhere in a public box, to which they are "
+                "clipped (local differential privacy)",
+                radius=None,
+            )
+        if self.metric is None:
+            return scope
+        name, steepness = self._measure()
+        described = {
+            "type": "InputMoves",
+            "metric": name,
+            "into": str(float(self.norm)),
+            "radius": self.radius,
+            "constant": steepness,
+        }
+        radius = rounded_down(cast("float", self.radius))
+        statement = (
+            f"the data move by at most {radius} in a metric d with ||{name}(x) - "
+            f"{name}(x')||_{self.norm:g} <= {rounded_down(steepness)} d(x, x')"
+        )
+        adjacency = dumps(described, sort_keys=True)
+        return replace(scope, adjacency=adjacency, statement=statement)
 
-    def _reach(self, q: float) -> float:
-        """Return the largest q-norm of a move, rounded up (Hoelder's inequality)."""
-        if self.norm <= q:
-            return self.radius
+    def _measure(self) -> tuple[str, float]:
+        """Return the name of the metric's map and its constant, checked."""
+        if not isinstance(self.metric, (tuple, list)) or len(self.metric) != 2:
+            raise TypeError(
+                "metric: expected (function, constant), a map into a normed space and its "
+                f"Lipschitz constant, got {type(self.metric).__name__}"
+            )
+        function, constant = self.metric
+        check_callable(function, "metric")
+        name = getattr(function, "__name__", "<")
+        if "<" in name:
+            raise ValueError(
+                "metric: expected a function with a name, which stands in the guarantee; "
+                "write it with def"
+            )
+        return name, positive_number(constant, "metric")
+
+    def _stretch(self) -> float:
+        """Return the constant of the metric's map, 1 without a metric."""
+        return 1.0 if self.metric is None else self._measure()[1]
+
+    def _reach(self, q: float, *, in_units: bool = False) -> float:
+        """Return the largest q-norm of a move, rounded up (Hoelder's inequality).
+
+        In units of the radii where there is one for each entry and `in_units`.
+        """
+        ball = cast("BallAdjacency", self._hidden)
+        p = ball.norm
+        if isinstance(ball.radius, tuple):
+            units = np.ones(len(ball.radius)) if in_units else np.array(ball.radius)
+            return _length(units, q, p)
+        radius = cast("float", ball.radius)
+        if p <= q:
+            return radius
         if self.size is None:
             raise ValueError(
-                f"size: a move of {self.norm:g}-norm {self.radius:g} is wider the more "
+                f"size: a move of {self.norm:g}-norm {radius:g} is wider the more "
                 f"entries an input has, and {self.family} noise must cover it; pass "
                 "size=, the number of entries of one row"
             )
-        s = q if self.norm == math.inf else self.norm * q / (self.norm - q)
-        return float_above(self.radius * self.size ** (1 / s), 3)
+        return float_above(radius * _length(np.ones(self.size), q, p), 3)
 
     @cached_property
     def _law(self) -> type[Noise] | BallNoise:
@@ -193,6 +319,9 @@ class _Perturbation(Released):
     ) -> tuple[list[Rational] | None, NDArray]:
         """Return checked inputs as rational numbers, where those matter, and as doubles."""
         exact: list[Rational] | None = None
+        if self.metric is not None:
+            advice = "Try the map on public inputs of this shape"
+            x = real_array(answer(self.metric[0], "metric", advice, x), "metric")
         check_counted(counts, resolution)
         if rng is not None and resolution is None:
             inputs = real_array(x, "x")
@@ -205,7 +334,18 @@ class _Perturbation(Released):
                 f"x: expected rows of {self.size} entries, as in size=, got rows of "
                 f"{entries}"
             )
-        return exact, inputs
+        return exact, inputs if self.domain is None else self._clip(exact, inputs)
+
+    def _clip(self, exact: list[Rational] | None, inputs: NDArray) -> NDArray:
+        """Return the inputs in the box, and move the exact ones there as well."""
+        low, high = self._box
+        if exact:
+            ends = cycle(zip(map(rational, low), map(rational, high), strict=True))
+            exact[:] = [
+                min(max(x, least), most)
+                for x, (least, most) in zip(exact, ends, strict=False)
+            ]
+        return np.clip(inputs.reshape(-1, len(low)), low, high).reshape(inputs.shape)
 
     def _noisy(
         self,
@@ -223,13 +363,14 @@ class _Perturbation(Released):
         if rng is not None:
             shape = np.reshape(values, rows).shape
             standard = law.standard(generator(rng), shape).reshape(values.shape)
-            noisy = (values + self.scale * standard).reshape(-1)
+            drawn = np.resize(self.scale, values.size).reshape(values.shape) * standard
+            noisy = (values + drawn).reshape(-1)
             return on_grid(noisy, grid).reshape(values.shape)
         if exact is None:
             exact, _ = exact_data(values, "model")
         if not exact:
             return values.copy()
-        sizes = np.full(len(exact), self.scale)
+        sizes = np.resize(self.scale, len(exact))
         eta: list[StandardEntry] = []
         if isinstance(law, BallNoise):
             for _ in range(len(exact) // law.dimension):
@@ -243,6 +384,16 @@ class _Perturbation(Released):
         """The entries of a row that are drawn together."""
         law = self._law
         return (law.dimension,) if isinstance(law, BallNoise) else ()
+
+
+def _length(radii: NDArray, q: float, p: float) -> float:
+    """Return sup ||v||_q over ||v / radii||_p <= 1, rounded up: a norm of the radii."""
+    if p <= q:
+        return float(radii.max())
+    s = q if p == math.inf else p * q / (p - q)
+    largest = float(radii.max())
+    total = math.fsum((radii / largest) ** s)
+    return float_above(largest * total ** (1 / s) * (1 + len(radii) * EPS), 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,10 +412,11 @@ class InputPerturbation(_Perturbation):
         one. What the model raises is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
-    radius : float
-        alpha, by how much an input may move, in its own unit. Public. The width of a
-        public box with ``norm=inf`` makes any two inputs look alike that were clipped to
-        it (local differential privacy, IP Remark 1).
+    radius : float or sequence of float
+        alpha, by how much an input may move, in its own unit. Public. One for each entry:
+        ||v||_p <= 1 for the entries' moves in these units, and noise in these units as
+        well. inf: any two inputs of a public box, the `domain` (local differential
+        privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
     family : {"gaussian", "laplace", "ball", "truncated"}, optional
@@ -276,6 +428,10 @@ class InputPerturbation(_Perturbation):
     size : int, optional
         Entries of one row, required where the noise depends on it (``norm=inf``, and
         ``norm=2`` with Laplace noise). When given, other rows are refused.
+    domain : (low, high), optional
+        Public ends of the entries, numbers or shape (size,), with ``radius=inf``. Inputs
+        are clipped to it, and each entry moves by at most its width. `norm` is then that
+        of a Lipschitz constant only.
     metric : (callable, float), optional
         For a radius in a metric d of your own (IP Remark 2), such as one with a unit for
         each entry: a map f into a normed space,
@@ -287,8 +443,9 @@ class InputPerturbation(_Perturbation):
 
     Attributes
     ----------
-    scale : float
-        Standard deviation or Laplace scale, in the unit of the input, or of f(x).
+    scale : float or numpy.ndarray, shape (size,)
+        Standard deviation or Laplace scale, in the unit of the input, or of f(x); one for
+        each entry where the radius, or the domain, has one for each.
     guarantee : PrivacyGuarantee
         Of one release of one row.
 
@@ -317,14 +474,18 @@ class InputPerturbation(_Perturbation):
     >>> round(late.scale, 4), late([23.75, 0.0], rng=0).shape
     (0.4883, (2, 2))
 
+    Any two rooms, in degrees and ppm, are hidden from each other (local differential privacy):
+
+    >>> anything = InputPerturbation(np.tanh, budget, radius=np.inf,
+    ...                              domain=([15.0, 400.0], [30.0, 2000.0]))
+    >>> anything.scale.round(1), anything.guarantee.scope.statement[:40]
+    (array([  79.1, 8441.5]), 'the data move anywhere in a public box, ')
+
     References
     ----------
     IP, Definition 5 (Gauss-Input) and Proposition 1
     (the model only post-processes).
     """
-
-    _: KW_ONLY
-    metric: tuple[Callable, float] | None = None
 
     def __call__(
         self,
@@ -363,9 +524,6 @@ class InputPerturbation(_Perturbation):
             If the model raised an exception. Its text is withheld, since it may show the
             noisy input. Where the model runs with somebody else, charge the failed call.
         """
-        if self.metric is not None:
-            advice = "Try the map on public inputs of this shape"
-            x = real_array(answer(self.metric[0], "metric", advice, x), "metric")
         exact, inputs = self._data(x, resolution, counts, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
@@ -386,53 +544,20 @@ class InputPerturbation(_Perturbation):
         rate, bound = truncation_of(budget, self.size, self.releases)
         return BallNoise(unit, rate=1.0, bound=rate * bound * (1 + 4 * EPS))
 
-    def _stated(self, scope: Scope) -> Scope:
-        if self.metric is None:
-            return scope
-        name, steepness = self._measure()
-        described = {
-            "type": "InputMoves",
-            "metric": name,
-            "into": str(float(self.norm)),
-            "radius": self.radius,
-            "constant": steepness,
-        }
-        radius = rounded_down(self.radius)
-        statement = (
-            f"the data move by at most {radius} in a metric d with ||{name}(x) - "
-            f"{name}(x')||_{self.norm:g} <= {rounded_down(steepness)} d(x, x')"
-        )
-        adjacency = dumps(described, sort_keys=True)
-        return replace(scope, adjacency=adjacency, statement=statement)
-
-    def _measure(self) -> tuple[str, float]:
-        """Return the name of the metric's map and its constant, checked."""
-        if not isinstance(self.metric, (tuple, list)) or len(self.metric) != 2:
-            raise TypeError(
-                "metric: expected (function, constant), a map into a normed space and its "
-                f"Lipschitz constant, got {type(self.metric).__name__}"
-            )
-        function, constant = self.metric
-        check_callable(function, "metric")
-        name = getattr(function, "__name__", "<")
-        if "<" in name:
-            raise ValueError(
-                "metric: expected a function with a name, which stands in the guarantee; "
-                "write it with def"
-            )
-        return name, positive_number(constant, "metric")
-
     def _assumptions(self) -> tuple[str, ...]:
-        if self.metric is None:
-            return ()
-        return ("the metric's map and its constant are as given", *ROWS_ALONE)
+        return () if self.metric is None else (_METRIC, *ROWS_ALONE)
 
     def _sensitivity(self) -> float:
-        reach = self._reach(self._law.shift_norm)
-        if self.metric is None:
-            return reach
-        _, steepness = self._measure()
-        return float_above(reach * steepness)
+        reach = self._reach(self._law.shift_norm, in_units=True)
+        return reach if self.metric is None else float_above(reach * self._stretch())
+
+    def _calibrate(self, sensitivity: float, scope: Scope) -> None:
+        super()._calibrate(sensitivity, scope)
+        radii = cast("BallAdjacency", self._hidden).radius
+        if isinstance(radii, tuple):
+            scale = round_up(self.scale * np.array(radii))
+            scale.flags.writeable = False
+            object.__setattr__(self, "scale", scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,13 +574,22 @@ class OutputPerturbation(_Perturbation):
         From an array of inputs to an array of real outputs, as for `InputPerturbation`.
         Each row must be answered on its own: a model that mixes the rows of a batch leaks
         one row through the others' outputs.
-    budget, radius, norm, family, releases, size
+    budget, radius, norm, family, releases, size, domain
         As for `InputPerturbation`.
+    metric : (callable, float), optional
+        As for `InputPerturbation`: the release is ``model(f(x)) + noise``, and `lipschitz`
+        is that of the model on f(x), from the p-norm there (IP Remark 2).
+    adjacency : Adjacency, optional
+        In place of a radius, with a ``manifold``: the moves to hide, such as
+        ``ManifoldAdjacency(1.0)`` (DPAM Definition 4) for a nonlinear query. The Lipschitz
+        constant needs to hold for inputs on the manifold only, which all inputs must be.
+    manifold : AffineManifold, optional
+        Where the inputs are, which is public.
     lipschitz : LipschitzBound or float
         From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
         (Laplace), over all entries of a row. A plain number is taken at your word. A
-        `LipschitzBound` for other norms is refused; for another p than 1, 2 and inf, and
-        where ``size`` is given, its own norm of inputs will do.
+        `LipschitzBound` for other norms is refused; where ``size`` is given, any norm of
+        inputs will do.
 
     Attributes
     ----------
@@ -477,13 +611,46 @@ class OutputPerturbation(_Perturbation):
 
     References
     ----------
-    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output). Their
+    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output); DPAM, Definition 4
+    (the moves of a manifold). Their
     variances are those of ``PrivacyBudget(gdp=1 / gaussian_std(epsilon, delta,
     method="classical"))``.
     """
 
     _: KW_ONLY
     lipschitz: float
+    adjacency: Adjacency | None = None
+    manifold: AffineManifold | None = None
+
+    def _moves(self) -> Adjacency:
+        if self.adjacency is None and self.manifold is None:
+            return super()._moves()
+        others = (self.radius, self.domain, self.metric)
+        if any(other is not None for other in others):
+            raise ValueError(
+                "adjacency: it says by itself which moves are hidden; leave radius, domain "
+                "and metric out"
+            )
+        adjacency = checked_adjacency(self.adjacency)
+        manifold = checked_manifold(self.manifold)
+        if self.size not in (None, manifold.size):
+            raise ValueError(
+                f"size: expected that of the manifold, {manifold.size}, got {self.size}"
+            )
+        object.__setattr__(self, "size", manifold.size)
+        return adjacency
+
+    def _scope(self, hidden: Adjacency) -> Scope:
+        if self.manifold is None:
+            return super()._scope(hidden)
+        assumptions = (FRESH, *self._assumptions())
+        return Scope.of(hidden, self.manifold, assumptions=assumptions)
+
+    def _reach(self, q: float, *, in_units: bool = False) -> float:
+        if self.manifold is None:
+            return super()._reach(q, in_units=in_units)
+        everything = LinearQuery(np.eye(self.manifold.size), self.manifold)
+        return everything.sensitivity(self._hidden, q)
 
     def __call__(
         self,
@@ -504,7 +671,7 @@ class OutputPerturbation(_Perturbation):
 
     def _sensitivity(self) -> float:
         steepness, p, _ = self._claim()
-        return float_above(self._reach(p) * steepness)
+        return float_above(self._reach(p) * steepness * self._stretch(), 2)
 
     def _assumptions(self) -> tuple[str, ...]:
         steepness, p, source = self._claim()
@@ -512,6 +679,7 @@ class OutputPerturbation(_Perturbation):
         return (
             f"the model is {rounded_down(steepness)}-Lipschitz from the {p:g}-norm to the "
             f"{q}-norm ({source})",
+            *(() if self.metric is None else (_METRIC,)),
             *ROWS_ALONE,
         )
 
@@ -527,7 +695,7 @@ class OutputPerturbation(_Perturbation):
             return steepness, self.norm, "as given"
         p = self.norm
         q = family_of(self.family).shift_norm
-        of_radius = self.size is None and p in (1, 2, math.inf)
+        of_radius = self.size is None or self.manifold is not None
         if bound.q != q or (of_radius and bound.p != p):
             raise ValueError(
                 f"lipschitz: expected a bound from the {p:g}-norm of a move to the "

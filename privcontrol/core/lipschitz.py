@@ -39,6 +39,7 @@ from ..numerics.balls import (
     working_bits,
 )
 from ..numerics.checks import (
+    checked_norm,
     one_of,
     positive_integer,
     positive_number,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 #: Neurons up to which "sdp" is solved, within some minutes.
 MOST_NEURONS = 100
+#: Columns up to which all corners of a box are tried, 2,048 for twelve.
+MOST_SIGNS = 12
 #: By how much the matrix inequality is tightened, until balls prove what is found.
 _MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-4)
 #: Relative width below which an interval of slopes is widened, for what it adds is small.
@@ -82,7 +85,7 @@ class LipschitzBound(float, Frozen):
     value : float
         The bound. One that is negative, infinite or NaN is a ``ValueError``.
     p, q : float
-        Norm of the inputs and of the outputs: 1, 2 or inf.
+        Norm of the inputs and of the outputs, from 1 to inf.
     method : str
         How the bound was found.
 
@@ -121,16 +124,17 @@ def checked_inputs(x: ArrayLike, size: int) -> NDArray:
     return inputs
 
 
-def checked_norm(norm: float, name: str = "norm") -> float:
-    """Return the p of a p-norm that has a closed form, checked."""
-    return one_of(norm, name, (1, 2, math.inf))
-
-
 def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
-    """Bound the norm of a matrix from the p-norm to the q-norm, never below the truth.
+    r"""Bound the norm of a matrix from the p-norm to the q-norm, never below the truth.
 
     It is sup ||M x||_q / ||x||_p. That of one pair of norms does not bound another:
     [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
+
+    Between two pairs of norms that are known the logarithm is at most linear in
+    (1/p, 1/q) (Riesz and Thorin), which bounds all pairs with p <= q. For p > q only
+    two cases are answered: p = inf, where the largest value is at one of the corners
+    (at most twelve columns), and q = 1, which is the transpose's norm from inf to the
+    conjugate of p (at most twelve rows).
 
     Parameters
     ----------
@@ -138,24 +142,32 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
         The matrix, a row for each output: of a linear scikit-learn model ``coef_``, or
         ``coef_[None]`` if it is 1-D.
     p, q : float
-        Norm of the inputs and of the outputs: 1, 2 or inf, with p = 1, q = inf or p = q.
+        Norm of the inputs and of the outputs, from 1 to inf.
 
     Returns
     -------
     LipschitzBound
-        ``.method`` says how. "columns" (p = 1), "rows" (q = inf) and "spectral" (2 -> 2)
-        are exact up to upward rounding.
+        ``.method`` says how. "columns" (p = 1), "rows" (q = inf), "spectral" (2 -> 2) and
+        "corners" (p = inf or q = 1) are exact up to upward rounding, "interpolation" is an
+        upper bound.
 
     Raises
     ------
     ValueError
-        If M is not a finite matrix, p or q is another number, or the norm is NP-hard, as
-        it is for other pairs.
+        If M is not a finite matrix, p or q is below 1, or the norm is NP-hard and has no
+        bound here, as for p > q with more than twelve columns or rows.
+
+    References
+    ----------
+    The Lipschitz constants of IP Definitions 3 and 4, in any norms.
 
     Examples
     --------
     >>> [float(induced_norm([[1, 1], [0, 0]], p, p)) for p in (1, np.inf)]
     [1.0, 2.0]
+    >>> M = [[1.0, 2.0], [-1.0, 1.0]]
+    >>> induced_norm(M, 1.5, 3).method, induced_norm(M, np.inf, 1).method
+    ('interpolation', 'corners')
     """
     array = real_array(M, "M")
     if array.ndim == 1:
@@ -166,23 +178,41 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     matrix = real_array(array, "M", ndim=2)
     p = checked_norm(p, "p")
     q = checked_norm(q, "q")
+    rows, columns = matrix.shape
     if not matrix.any():
         return LipschitzBound(0.0, p=p, q=q, method="zero")
-    if p == 1 or matrix.shape[1] == 1:
+    if p == 1 or columns == 1:
         value = _largest(matrix.T, q)
         method = "columns"
-    elif q == math.inf or len(matrix) == 1:  # Hoelder's inequality is attained
-        value = _largest(matrix, {2: 2, math.inf: 1}[p])
+    elif q == math.inf or rows == 1:  # Hoelder's inequality is attained
+        value = _largest(matrix, _conjugate(p))
         method = "rows"
-    elif p == q:
+    elif p == q == 2:
         value = upper_float(spectral_norm(ball_matrix(matrix)))
         method = "spectral"
+    elif p <= q:
+        value = _interpolated(matrix, p, q)
+        method = "interpolation"
+    elif p == math.inf and columns <= MOST_SIGNS:
+        value = _at_corners(matrix, q)
+        method = "corners"
+    elif q == 1 and rows <= MOST_SIGNS:
+        value = _at_corners(matrix.T, _conjugate(p))
+        method = "corners"
     else:
         raise ValueError(
-            f"p, q: the norm from p={p:g} to q={q:g} is NP-hard; take p = 1, q = inf or "
-            "p = q, such as p = q = 2 for Gaussian noise and p = q = 1 for Laplace noise"
+            f"p, q: the norm from p={p:g} to q={q:g} is NP-hard; take p <= q, such as "
+            "p = q = 2 for Gaussian noise and p = q = 1 for Laplace noise, or, with at "
+            f"most {MOST_SIGNS} columns p = inf, or with as many rows q = 1"
         )
     return LipschitzBound(value, p=p, q=q, method=method)
+
+
+def _conjugate(p: float) -> float:
+    """Return q with 1/p + 1/q = 1."""
+    if p == 1:
+        return math.inf
+    return 1.0 if p == math.inf else p / (p - 1)
 
 
 def _largest(vectors: NDArray, norm: float) -> float:
@@ -192,8 +222,81 @@ def _largest(vectors: NDArray, norm: float) -> float:
     with working_bits():
         if norm == 1:
             return upper_float(row_sum_norm(ball_matrix(vectors)))
-        sizes = [frobenius_norm(ball_matrix(row)) for row in vectors]
-        return max(map(upper_float, sizes))
+        if norm == 2:
+            sizes = [frobenius_norm(ball_matrix(row)) for row in vectors]
+            return max(map(upper_float, sizes))
+    return float(_sizes(vectors, norm).max())
+
+
+def _sizes(vectors: NDArray, norm: float) -> NDArray:
+    """Return the p-norms of the rows, rounded up.
+
+    The power p makes p times the entries' relative error, and its root undoes that. A
+    rounded p moves the norm by less than the factor n^(1e-16).
+    """
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    scaled = np.abs(vectors) / np.where(largest > 0, largest, 1.0)
+    if norm == math.inf:
+        sums = np.ones(len(vectors))
+    else:
+        sums = (scaled**norm).sum(axis=1) ** (1 / norm)
+    return largest[:, 0] * sums * (1 + (vectors.shape[1] + 20) * EPS)
+
+
+def _at_corners(matrix: NDArray, q: float) -> float:
+    """Return max ||M s||_q over signs s, where a convex function on a box is largest."""
+    columns = matrix.shape[1]
+    size = float(np.abs(matrix).max())
+    scaled = matrix / size
+    count = 2 ** (columns - 1)
+    bits = np.arange(count)[:, None] >> np.arange(columns - 1)
+    signs = np.ones((count, columns))
+    signs[:, 1:] -= 2.0 * (bits & 1)
+    found = _sizes(signs @ scaled.T, q).max()
+    # entries near zero are sums that cancel: their errors are those of the terms
+    lost = (columns + 2) * EPS * _sizes(np.abs(scaled).sum(axis=1)[None], q)[0]
+    return float_above((found + lost) * size, 4)
+
+
+def _interpolated(matrix: NDArray, p: float, q: float) -> float:
+    """Bound the norm for p <= q by Riesz and Thorin, from the cheapest pair of norms.
+
+    A line through (1/p, 1/q) ends where the norm is known: at (1/2, 1/2), at (1, s), the
+    norm from p = 1, and at (s, 0), the norm to q = inf. All of these are the same for
+    complex vectors, for which the theorem is one.
+    """
+    a, b = 1 / p, 1 / q
+    bounds = []
+
+    def between(first: tuple[float, float, float], second: tuple) -> None:
+        (a0, b0, log0), (a1, b1, log1) = first, second
+        wide = abs(a1 - a0) >= abs(b1 - b0)
+        theta = (a - a0) / (a1 - a0) if wide else (b - b0) / (b1 - b0)
+        doubt = 64 + abs(log0) + abs(log1) + math.log(matrix.size)
+        bounds.append((1 - theta) * log0 + theta * log1 + 2 * EPS * doubt)
+
+    def to_all(slope: float) -> tuple[float, float, float]:
+        return slope, 0.0, math.log(_largest(matrix, _conjugate(1 / slope)))
+
+    def from_one(height: float) -> tuple[float, float, float]:
+        q1 = 1 / height if height else math.inf
+        return 1.0, height, math.log(_largest(matrix.T, q1))
+
+    spectral = upper_float(spectral_norm(ball_matrix(matrix)))
+    middle = (0.5, 0.5, math.log(spectral))
+    if a > 0.5 and a + b >= 1:  # from the middle to the edge a = 1
+        height = 0.5 + (b - 0.5) * 0.5 / (a - 0.5)
+        between(middle, from_one(min(max(height, 0.0), 1.0)))
+    else:  # from the middle to the edge b = 0
+        start = 0.5 + (a - 0.5) * 0.5 / (0.5 - b)
+        between(middle, to_all(min(max(start, EPS), 1.0)))
+    if b < a < 1:
+        for share in np.linspace(0, 1, 9)[1:-1]:
+            height = b + share * (a - b)  # of the end at a = 1
+            start = a - b * (1 - a) / (height - b)  # of the end at b = 0
+            if start > 0:
+                between(from_one(height), to_all(start))
+    return float_above(math.exp(min(bounds)) * (1 + 1e-14), 4)
 
 
 # -- feed-forward networks ----------------------------------------------------------------

@@ -940,17 +940,21 @@ class AffineManifold(Frozen):
             moves.append(sparse((kernel * column).entries()))
         return self._finite(moves)
 
-    def ball_vertices(self, radius: float) -> FiniteMoves | None:
-        """Return the vertices of the 1-ball of a radius, which are scaled circuits.
+    def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
+        """Return the vertices of the 1-ball, which are scaled circuits.
 
-        None if the circuits would take long.
+        The ball is that of sum abs(v_i) / radii_i <= 1. None if the circuits would take
+        long.
         """
         if sum(part.seconds for part in self._components) > MOST_SECONDS:
             return None
         moves = []
         for part in self._components:
             for support, entries in part.circuits():
-                scale = rational(radius) / sum(abs(x) for x in entries)
+                sizes = [rational(radii[i]) for i in support]
+                scale = 1 / sum(
+                    abs(x) / size for x, size in zip(entries, sizes, strict=True)
+                )
                 moves.append((support, [scale * x for x in entries]))
         return self._finite(moves)
 

@@ -147,6 +147,20 @@ def moderate_number(radius: object, name: str) -> float:
     return size
 
 
+def checked_norm(norm: float, name: str = "norm") -> float:
+    """Return the p of a p-norm, checked."""
+    try:
+        p = math.inf if norm == math.inf else positive_number(norm, name)
+    except (TypeError, ValueError):
+        p = 0.0
+    if p < 1:
+        raise ValueError(
+            f"{name}: expected a number from 1 to inf, got {quoted(norm)}; below 1 there "
+            "is no norm"
+        )
+    return int(p) if float(p).is_integer() else float(p)
+
+
 def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
     """Return an integer of at least one (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -23,8 +23,14 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from ..numerics.checks import instance_of, one_of, positive_integer, positive_number
+from ..numerics.checks import (
+    checked_norm,
+    instance_of,
+    positive_integer,
+    positive_number,
+)
 from ..numerics.labels import html_table
+from ..numerics.linalg import float_above
 from ..numerics.saved import Saved, decode, encode
 from . import sentences
 from .budget import PrivacyBudget, checked_budget, checked_rate
@@ -1130,8 +1136,8 @@ def compose_parallel(
 
     Chunk i moves by r_i and the p-norm of (r_1, ..., r_m) is at most the smallest radius
     alpha (IP Proposition 3). With y_i and eps_i known at alpha_i and proportional to the
-    move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p = 1 and 2 and alpha
-    ||(y_i/alpha_i)||_2 for p = inf; Laplace chunks have epsilon = alpha
+    move, Gaussian chunks have y = alpha max(y_i/alpha_i) for p <= 2 and alpha
+    ||(y_i/alpha_i)||_r, 1/r = 1/2 - 1/p, for larger p; Laplace chunks have epsilon = alpha
     ||(eps_i/alpha_i)||_q, 1/p + 1/q = 1. Of anything else the paper's (sum of epsilon, sum
     of delta) is kept, or better. Black boxes are quoted at the sum of their deltas.
 
@@ -1143,8 +1149,8 @@ def compose_parallel(
     ----------
     *guarantees : PrivacyGuarantee
         One for each chunk; all of its data may move freely.
-    norm : {2, 1, inf}
-        p. Chunks whose adjacency names a norm must name this one.
+    norm : float
+        p, from 1 to inf. Chunks whose adjacency names a norm must name this one.
 
     Raises
     ------
@@ -1162,7 +1168,7 @@ def compose_parallel(
     (0.5, 0.5831)
     """
     chunks = _checked(guarantees)
-    p = float(one_of(norm, "norm", (1, 2, math.inf)))
+    p = float(checked_norm(norm))
     radii = [_free_radius(chunk.scope, p) for chunk in chunks]
     alpha = min(radii)
     at_alpha = [chain(chunk, alpha) for chunk in chunks]
@@ -1193,7 +1199,16 @@ def _joint_gaussian(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     """Return the sup of the root of sum (t_i y_i)^2 over ||t||_p <= 1."""
     exact = all("delta" in exact_measures(loss) for loss in losses)
     squares = [loss.rows[0].square for loss in losses]
-    square = max(squares) if p <= 2 else sum(squares, Fraction(0))
+    if p <= 2:
+        square = max(squares)
+    elif p == math.inf:
+        square = sum(squares, Fraction(0))
+    else:
+        # ||y||_r^2 with r = 2 p / (p - 2), which is a norm of the squares
+        square = decimal(
+            _length_above([float_up(size) for size in squares], p / (p - 2))
+        )
+        exact = False
     return PrivacyLoss((Product(square=square),), ((),), (GAUSSIAN,), exact)
 
 
@@ -1204,7 +1219,19 @@ def _joint_laplace(losses: list[PrivacyLoss], p: float) -> PrivacyLoss:
     pure = [decimal(loss.pure) for loss in losses]
     if p == 2:
         return one_coordinate(root_up(sum((size**2 for size in pure), Fraction(0))))
+    if 1 < p < math.inf:
+        return one_coordinate(
+            _length_above([float_up(size) for size in pure], p / (p - 1))
+        )
     return one_coordinate(float_up(max(pure) if p == 1 else sum(pure, Fraction(0))))
+
+
+def _length_above(sizes: list[float], norm: float) -> float:
+    """Return a p-norm of positive numbers, rounded up."""
+    largest = max(sizes)
+    shares = [(size / largest) ** norm for size in sizes]
+    length = largest * math.fsum(shares) ** (1 / norm)
+    return float_above(length * (1 + 1e-14), 4)
 
 
 def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:

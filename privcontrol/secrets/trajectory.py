@@ -171,7 +171,7 @@ class TrajectoryManifold(PlantManifold):
             return varying_circuit_moves(self.plant, self.horizon, sizes, charts)
         return trajectory_circuit_moves(self.plant.A, self.horizon, sizes, charts)
 
-    def ball_vertices(self, radius: float) -> FiniteMoves | None:
+    def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
         return None
 
     @cached_property

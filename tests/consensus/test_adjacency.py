@@ -214,7 +214,14 @@ def test_values_by_number_or_of_another_length_are_told_the_names_and_the_shape_
         ),
     }
     for message, values in unfit.items():
-        for use in (agents.simulate, agents.mean_square_error, agents.error_bound):
+        for use in (
+            agents.simulate,
+            agents.mean_square_error,
+            agents.error_bound,
+            agents.path_error_bound,
+            agents.mean_error,
+            lambda values, steps: agents.limit_error_bound(values),
+        ):
             with pytest.raises(ValueError, match=message) as caught:
                 use(values, 3)
             assert "71.5" not in str(caught.value)

@@ -123,8 +123,37 @@ def test_every_trial_stays_below_proposition_1_s_first_bound(family):
     noise = np.asarray(response.outputs - response.states)[:, :, 0]
     decay = consensus.rate ** np.arange(31)
     sizes = np.linalg.norm(noise, axis=0)
-    bound = decay * np.linalg.norm(TEN_VALUES) + (1 + decay) * sizes[:, None]
-    assert (np.sqrt(response.squared_error("state")) < bound).all()
+    printed = decay * np.linalg.norm(TEN_VALUES) + (1 + decay) * sizes[:, None]
+    found = np.sqrt(response.squared_error("state"))
+    for trial in range(200):
+        bound = consensus.path_error_bound(TEN_VALUES, 30, noise=noise[:, trial])
+        assert (found[trial] <= bound * (1 + 1e-12)).all()
+        assert (bound < printed[trial]).all()
+    mean_square = consensus.mean_square_error(TEN_VALUES, 30, readout="state")
+    root = consensus.path_error_bound(TEN_VALUES, 30)
+    assert (np.sqrt(mean_square) <= root).all()
+    with pytest.raises(ValueError, match="noise: expected what each agent drew"):
+        consensus.path_error_bound(TEN_VALUES, 30, noise=np.ones(9))
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_proposition_1_has_the_mean_and_the_bound_of_the_limit(family):
+    consensus = paper(1.0, family)
+    W = consensus.network.iteration.toarray()
+    expected = [
+        np.linalg.matrix_power(W, t) @ (TEN_VALUES - np.mean(TEN_VALUES))
+        for t in range(61)
+    ]
+    found = consensus.mean_error(TEN_VALUES, 60)
+    np.testing.assert_allclose(found, np.array(expected).T, atol=1e-12)
+    assert np.abs(found[:, -1]).max() < 1e-3 * np.abs(found[:, 0]).max()
+    factor = 1 if family == "gaussian" else 2
+    limit = consensus.limit_error_bound(TEN_VALUES)
+    assert limit == pytest.approx(factor * (consensus.scales**2).sum(), rel=1e-12)
+    assert consensus.limit_mean_square_error(readout="state") == pytest.approx(
+        0.9 * limit, rel=1e-12
+    )
+    assert limit == pytest.approx(consensus.error_bound(TEN_VALUES, 400)[-1])
 
 
 @pytest.mark.parametrize("readout", ["message", "state"])

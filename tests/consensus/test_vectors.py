@@ -93,6 +93,13 @@ def test_simulated_runs_have_the_exact_error_and_mean():
     expected = np.array(expected).reshape(7, -1).T
     bias = np.asarray(response.outputs).mean(axis=1) - expected
     assert np.abs(bias).max() < 5 * 4.0 / math.sqrt(4000)
+    mean = expected - np.tile(VALUES.mean(axis=0), len(VALUES))[:, None]
+    np.testing.assert_allclose(shared.mean_error(VALUES, 6), mean, atol=1e-12)
+    bound = shared.path_error_bound(VALUES, 6)
+    assert (bound**2 >= shared.mean_square_error(VALUES, 6, readout="state")).all()
+    assert shared.limit_error_bound(VALUES) >= shared.limit_mean_square_error(
+        readout="state"
+    )
     decay = shared.rate ** np.arange(7)
     spread = np.sum((VALUES - VALUES.mean(axis=0)) ** 2)
     drawn = (1 + decay) ** 2 * 2 * shared.noise.variance.sum()

@@ -250,6 +250,32 @@ def test_balls_of_all_of_space_have_their_textbook_sensitivities():
     )
 
 
+@pytest.mark.parametrize("norm", [1, 1.5, 2, 3, np.inf])
+def test_a_ball_has_a_radius_for_each_entry(norm):
+    rng = np.random.default_rng(3)
+    radii = np.array([2.0, 0.5, 1.0, 3.0])
+    query = pc.LinearQuery(
+        rng.normal(size=(3, 4)), pc.AffineManifold(rng.normal(size=(1, 4)))
+    )
+    v = query.manifold.kernel @ rng.normal(size=(3, 100_000))
+    inside = v / np.linalg.norm(v / radii[:, None], ord=norm, axis=0)
+    sampled = np.linalg.norm(query.matrix @ inside, axis=0).max()
+    bound = query.sensitivity(BallAdjacency(radii, norm=norm))
+    assert sampled <= bound * (1 + 1e-12)
+    loose = 4 ** max(0, 0.5 - 1 / norm) if norm == 3 else 1.3 if norm == 1.5 else 1.0
+    assert bound <= 1.06 * loose * sampled
+    equal = BallAdjacency([0.7] * 4, norm=norm)
+    assert query.sensitivity(equal) == pytest.approx(
+        query.sensitivity(BallAdjacency(0.7, norm=norm)), rel=1e-12
+    )
+    design = pc.design_gaussian(query, BallAdjacency(radii, norm=norm), cases.BUDGET)
+    moved = np.linalg.pinv(design.noise.factor) @ (query.matrix @ inside)
+    assert np.linalg.norm(moved, axis=0).max() <= design.guarantee.gdp * (1 + 1e-9)
+    assert "0.5" in design.guarantee.scope.statement
+    with pytest.raises(ValueError, match="no single radius"):
+        pc.core.chain(design.guarantee, 0.3)
+
+
 def test_a_ball_too_large_to_enumerate_is_covered_and_said_to_be():
     query = pc.LinearQuery(np.random.default_rng(0).normal(size=(3, 40)))
     adjacency = BallAdjacency(1.0, norm=np.inf)
@@ -285,7 +311,13 @@ def test_the_2_ball_has_the_closed_form_noise():
             lambda: ManifoldAdjacency(1.0, charts="blocks"),
             "charts: expected one of 'all'",
         ),
-        (lambda: BallAdjacency(1.0, norm=0.5), "norm: expected one of 1, 2, inf"),
+        (lambda: BallAdjacency(1.0, norm=0.5), "norm: expected a number from 1 to inf"),
+        (lambda: BallAdjacency([1.0, -1.0]), "radius: expected a finite number > 0"),
+        (lambda: BallAdjacency([[1.0]]), "radius: expected a number, or one for each"),
+        (
+            lambda: BallAdjacency([1.0, 2, 3]).moves(pc.AffineManifold([[1.0, 1]])),
+            "radius: expected one number, or one for each of 2 entries, got 3",
+        ),
         (
             lambda: pc.DirectionAdjacency([1.0, -1.0]),
             r"directions: expected shape \(n, M\).*write a single move as",

@@ -13,9 +13,11 @@ import scipy.stats
 from scipy.optimize import brentq, minimize
 
 from privcontrol.core import (
+    AffineManifold,
     ClippedNetwork,
     InputPerturbation,
     LipschitzBound,
+    ManifoldAdjacency,
     OutputPerturbation,
     PrivacyBudget,
     PrivacyError,
@@ -152,6 +154,145 @@ def test_output_noise_hides_every_move_of_the_ball(norm, family):
     shift = np.linalg.norm(moves @ M.T, q, axis=1).max() / mechanism.scale
     allowed = kappa_inverse(1.0, 1e-2) if family == "gaussian" else 1.0
     assert allowed * (1 - 1e-6) <= shift <= allowed * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("norm", [1, 1.5, 2, 3, np.inf])
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_a_radius_for_each_entry_gives_noise_in_its_units(norm, family):
+    rng = np.random.default_rng(0)
+    radii, q = np.array([0.1, 2.0, 0.5]), 2 if family == "gaussian" else 1
+    budget = GAUSS if family == "gaussian" else LAPLACE
+    moves = rng.standard_normal((50_000, 3))
+    moves *= radii / np.linalg.norm(moves, norm, axis=1, keepdims=True)
+    private = InputPerturbation(
+        identity, budget, radius=radii, norm=norm, family=family
+    )
+    shifts = np.linalg.norm(moves / private.scale, q, axis=1)
+    known = private.guarantee.gdp if q == 2 else private.guarantee.epsilon(0.0)
+    assert 0.97 * known <= shifts.max() <= known * (1 + 1e-12)
+    np.testing.assert_allclose(private.scale / private.scale[0], radii / radii[0])
+    draws = private(np.zeros((20_000, 3)), rng=1)
+    unit = 1.0 if q == 2 else np.sqrt(2)
+    np.testing.assert_allclose(draws.std(axis=0), unit * private.scale, rtol=0.05)
+    assert private([0.0, 1.0, 2.0]).shape == (3,)
+    M = rng.standard_normal((2, 3))
+    bound = induced_norm(M, q, q)
+    public = OutputPerturbation(
+        lambda x: x @ M.T, budget, radius=radii, norm=norm, lipschitz=bound,
+        family=family,
+    )  # fmt: skip
+    assert np.linalg.norm(moves @ M.T, q, axis=1).max() <= float(bound) * (
+        public._reach(q) * (1 + 1e-12)
+    )
+    assert np.linalg.norm(moves, q, axis=1).max() >= 0.95 * public._reach(q)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_any_two_inputs_of_a_box_are_alike(family):
+    """IP Remark 1: corners of the box are told apart no better than the budget allows."""
+    low, high = np.array([0.0, -1.0]), np.array([2.0, 3.0])
+    budget = GAUSS if family == "gaussian" else LAPLACE
+    options = dict(radius=np.inf, domain=(low, high), family=family)
+    private = InputPerturbation(identity, budget, **options)
+    q = 2 if family == "gaussian" else 1
+    shift = np.linalg.norm((high - low) / private.scale, q)
+    known = private.guarantee.gdp if q == 2 else private.guarantee.epsilon(0.0)
+    assert shift == pytest.approx(known, rel=1e-12)
+    assert shift <= known * (1 + 1e-15)
+    far, corner = np.array([50.0, -70.0]), np.array([2.0, -1.0])
+    np.testing.assert_array_equal(private(far, rng=0), private(corner, rng=0))
+    exact, inputs = private._data(far, None, False, None)
+    assert (
+        [float(x.p) / float(x.q) for x in exact] == corner.tolist() == inputs.tolist()
+    )
+    assert "any" in private.guarantee.scope.statement
+    with pytest.raises(ValueError, match="no single radius"):
+        chain(private.guarantee, 3.0)
+    public = OutputPerturbation(identity, budget, lipschitz=1.0, norm=q, **options)
+    assert np.all(public(far, rng=0) == public(corner, rng=0))
+    width = np.linalg.norm(high - low, q)
+    assert width / public.scale <= known * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"radius": np.inf}, "needs a public box"),
+        ({"domain": (0.0, 1.0)}, "domain: it goes with radius=inf"),
+        ({"radius": np.inf, "domain": (0.0, 1.0)}, "size: a box with the same ends"),
+        ({"radius": np.inf, "domain": ([1.0], [0.0])}, "every low end below"),
+        ({"radius": np.inf, "domain": 3.0}, r"domain: expected \(low, high\)"),
+        ({"radius": [1.0, 2.0], "size": 3}, "size: expected that of the radii"),
+        ({"radius": [1.0, 2.0], "metric": (np.abs, 1.0)}, "a metric has one radius"),
+    ],
+)
+def test_domains_and_radii_that_do_not_fit_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        InputPerturbation(identity, GAUSS, **({"radius": 1.0} | changed))
+
+
+def test_output_noise_takes_a_metric_and_acts_on_its_map():
+    """IP Remark 2 is about both: radius times the map's constant times the model's."""
+
+    def halved(x):
+        return np.asarray(x) / 2
+
+    options = dict(radius=0.3, lipschitz=2.0)
+    private = OutputPerturbation(identity, GAUSS, metric=(halved, 0.5), **options)
+    alone = OutputPerturbation(identity, GAUSS, **options)
+    assert private.scale == pytest.approx(alone.scale / 2, rel=1e-12)
+    x = np.array([4.0, 6.0])
+    drawn = private(x, rng=0) - halved(x)
+    np.testing.assert_allclose(drawn, (alone(x, rng=0) - x) / 2, rtol=1e-12)
+    assert "in a metric d with ||halved(x)" in private.guarantee.scope.statement
+    assert any("metric's map" in text for text in private.guarantee.scope.assumptions)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+def test_a_nonlinear_query_hides_the_moves_of_a_manifold(family):
+    """DPAM Definition 4: x1 = 2 x2 + x3, and the model's slope along the manifold alone."""
+    manifold = AffineManifold([[1.0, -2.0, -1.0]])
+    secret = ManifoldAdjacency(1.0)
+    q, budget = (2, GAUSS) if family == "gaussian" else (1, LAPLACE)
+
+    def model(x):
+        constraint = x @ np.array([1.0, -2.0, -1.0])
+        return np.sin(x) + 100 * constraint[..., None]
+
+    private = OutputPerturbation(
+        model, budget, norm=q, adjacency=secret, manifold=manifold, lipschitz=1.0,
+        family=family,
+    )  # fmt: skip
+    widest = 0.0
+    for i, j in itertools.permutations(range(3), 2):  # entry i moves by one, j follows
+        row = np.array([1.0, -2.0, -1.0])
+        move = np.zeros(3)
+        move[i], move[j] = 1.0, -row[i] / row[j]
+        widest = max(widest, np.linalg.norm(move, q))
+    known = private.guarantee.gdp if q == 2 else private.guarantee.epsilon(0.0)
+    assert widest / private.scale == pytest.approx(known, rel=1e-9)
+    assert widest / private.scale <= known * (1 + 1e-15)
+    assert private.guarantee.satisfies(budget)
+    x = np.array([3.0, 1.0, 1.0])
+    assert private(x, rng=0).shape == (3,)
+    assert private.guarantee.scope.constrained
+    with pytest.raises(ValueError, match="rows of 3 entries"):
+        private(np.ones(2), rng=0)
+    for changed, message in (
+        ({"radius": 1.0}, "leave radius, domain and metric out"),
+        ({"size": 2}, "size: expected that of the manifold, 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            OutputPerturbation(
+                model, GAUSS, adjacency=secret, manifold=manifold, lipschitz=1.0,
+                **changed,
+            )  # fmt: skip
+    with pytest.raises(TypeError, match="adjacency"):
+        OutputPerturbation(model, GAUSS, manifold=manifold, lipschitz=1.0)
+    with pytest.raises(TypeError, match="manifold"):
+        OutputPerturbation(model, GAUSS, adjacency=secret, lipschitz=1.0)
+    with pytest.raises(TypeError, match="radius"):
+        OutputPerturbation(model, GAUSS, lipschitz=1.0)
 
 
 def test_a_bound_for_other_norms_is_refused_and_the_right_ones_are_named():

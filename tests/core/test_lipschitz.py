@@ -158,15 +158,62 @@ def test_norms_from_one_and_to_infinity_are_attained(p):
     assert induced_norm(M[:1], p, 1) == pytest.approx(rows[0], rel=1e-13)
 
 
-@pytest.mark.parametrize("p, q", [(np.inf, 1), (np.inf, 2), (2, 1)])
-def test_hard_norms_are_refused_with_the_reason(p, q):
-    with pytest.raises(ValueError, match="NP-hard; take p = 1, q = inf or p = q"):
-        induced_norm(np.eye(2), p, q)
+def attained(M, p, q, rng):
+    """The largest ||M x||_q / ||x||_p that Boyd's power method finds, from below."""
+    best = 0.0
+    for x in rng.normal(size=(6, M.shape[1])):
+        for _ in range(100):
+            y = M @ x
+            gradient = np.sign(y) * np.abs(y / np.abs(y).max()) ** (q - 1)
+            z = M.T @ gradient
+            power = 0.0 if p == np.inf else 1 / (p - 1)
+            x = np.sign(z) * np.abs(z / np.abs(z).max()) ** power
+        best = max(best, np.linalg.norm(M @ x, q) / np.linalg.norm(x, p))
+    return best
 
 
-def test_norms_refuse_other_exponents_and_bad_matrices():
-    with pytest.raises(ValueError, match="p: expected one of 1, 2, inf"):
-        induced_norm(np.eye(2), 3, 2)
+@pytest.mark.parametrize(
+    "p, q", [(1.2, 1.5), (1.5, 1.5), (1.5, 4), (2, 7), (3, 3), (4, 9.5)]
+)
+def test_norms_between_known_ones_are_interpolated_and_never_too_small(p, q):
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        M = rng.normal(size=rng.integers(2, 6, 2))
+        bound = induced_norm(M, p, q)
+        below = attained(M, p, q, rng)
+        assert bound.method == "interpolation"
+        assert below <= bound * (1 + 1e-12) <= 1.35 * below
+    assert induced_norm(np.eye(3), p, q) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("p, q", [(np.inf, 1), (np.inf, 2.5), (2, 1), (4, 1)])
+def test_hard_norms_are_enumerated_for_a_dozen_columns_and_refused_for_more(p, q):
+    rng = np.random.default_rng(1)
+    M = rng.normal(size=(4, 5))
+    bound = induced_norm(M, p, q)
+    table = M if p == np.inf else M.T
+    corners = np.array(list(itertools.product((-1, 1), repeat=table.shape[1])))
+    power = q if p == np.inf else p / (p - 1)
+    exact = np.linalg.norm(corners @ table.T, power, axis=1).max()
+    assert exact <= bound <= exact * (1 + 1e-13)
+    with pytest.raises(ValueError, match="NP-hard; take p <= q, such as"):
+        induced_norm(rng.normal(size=(13, 13)), p, q)
+
+
+def test_a_sum_that_cancels_is_rounded_up():
+    M = np.array([[1.0, -1.0, 1e-17], [1.0, -1.0, 1e-17]])
+    assert induced_norm(M, np.inf, 2) >= np.sqrt(2) * (2 + 1e-17)
+    with pytest.raises(ValueError, match="NP-hard"):
+        induced_norm(np.eye(3), 3, 2)
+
+
+@pytest.mark.parametrize("p", [0.5, 0, -1, np.nan, True, "2", None, [2]])
+def test_norms_refuse_other_exponents(p):
+    with pytest.raises(ValueError, match="p: expected a number from 1 to inf"):
+        induced_norm(np.eye(2), p, 2)
+
+
+def test_norms_refuse_bad_matrices():
     with pytest.raises(ValueError, match="finite"):
         induced_norm([[np.nan]], 2, 2)
     assert induced_norm(np.zeros((2, 3)), np.inf, 1) == 0

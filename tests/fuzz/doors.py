@@ -83,6 +83,7 @@ def core_doors() -> Iterator[Door]:
     yield _public("AffineManifold", [[1.0, 1.0, 1.0]], [0.0], labels=["a", "b", "c"])
     yield _public("ManifoldAdjacency", 1.0, charts="all", entries=(0, 1))
     yield _public("BallAdjacency", 1.0, norm=2)
+    yield _public("BallAdjacency", [1.0, 2.0], norm=1.5)
     yield _public("DirectionAdjacency", np.eye(3))
     yield _public("LinearQuery", F, manifold)
     yield _public("GaussianNoise", np.eye(2))
@@ -205,6 +206,12 @@ def inference_doors() -> Iterator[Door]:
         "InputPerturbation", np.sum, budget, radius=1.0, norm=2, family="gaussian"
     )
     yield _public("OutputPerturbation", np.sum, budget, radius=1.0, lipschitz=2.0)
+    yield _public(
+        "InputPerturbation", np.sum, budget, radius=np.inf, domain=(0.0, 1.0), size=3
+    )
+    yield _public(
+        "OutputPerturbation", np.sum, budget, radius=[1.0, 2.0], norm=1, lipschitz=2.0
+    )
     yield Door("InputPerturbation.__call__", given, (np.ones(3),), {"rng": 0})
     yield Door("OutputPerturbation.__call__", answered, (np.ones(3),), {"rng": 0})
     yield _public("LipschitzBound", 1.0, p=2, q=2, method="product")
@@ -523,8 +530,10 @@ def consensus_doors() -> Iterator[Door]:
     yield _public("NodeAdjacency", 1.0, moves="one")
     yield _public("PrivateConsensus", network, np.ones(5), pc.NodeAdjacency(1.0))
     yield _of(made, "simulate", values, 4, trials=2, rng=0, keep_states=True)
-    for name in ("mean_square_error", "error_bound"):
+    for name in ("mean_square_error", "error_bound", "mean_error"):
         yield _of(made, name, values, 4)
+    yield _of(made, "path_error_bound", values, 4, noise=np.ones(5))
+    yield _of(made, "limit_error_bound", values)
     yield _of(made, "limit_mean_square_error", readout="message")
     yield _of(made, "guarantee_for", node=0)
     shared = pc.private_consensus(

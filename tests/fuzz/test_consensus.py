@@ -182,6 +182,12 @@ CALLS = {
     ),
     "limit_mean_square_error": (AGENTS.limit_mean_square_error, {"readout": "state"}),
     "error_bound": (AGENTS.error_bound, {"initial_values": VALUES, "steps": 2}),
+    "path_error_bound": (
+        AGENTS.path_error_bound,
+        {"initial_values": VALUES, "steps": 2, "noise": np.ones(len(VALUES))},
+    ),
+    "mean_error": (AGENTS.mean_error, {"initial_values": VALUES, "steps": 2}),
+    "limit_error_bound": (AGENTS.limit_error_bound, {"initial_values": VALUES}),
     "optimal_consensus_epsilon": (
         consensus.optimal_consensus_epsilon,
         {
