@@ -23,6 +23,7 @@ import scipy.fft
 import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from ..noise._autoregression import (
     autoregression_for,
@@ -682,10 +683,7 @@ class _Problem(ByContent):
 
     def covariances(self, lags: int) -> NDArray:
         """Covariances (lags + 1,) of the best noise with one output."""
-        spectrum = _spectrum_for(self).spectrum[:, 0, 0].real
-        weighted = self.grid.weights * spectrum
-        angles = np.angle(self.grid.points)
-        return np.array([weighted @ np.cos(lag * angles) for lag in range(lags + 1)])
+        return self.grid.covariances(_spectrum_for(self).spectrum[:, 0, 0].real, lags)
 
     def balanced(self, best: BestSpectrum, added: float) -> LinearSystem:
         """A balanced system for a spectrum in the grid's variable.
@@ -844,6 +842,22 @@ class FrequencyGrid:
     def mean(self, values: NDArray) -> NDArray:
         """Return the mean over the circle of real parts, along the first axis."""
         return np.tensordot(self.weights, values.real, 1)
+
+    def covariances(self, spectrum: NDArray, lags: int) -> NDArray:
+        """Return the covariances (lags + 1,) of a positive spectrum (N/2 + 1,).
+
+        Where slow poles make the points dense around 1 they are far apart around -1, so
+        their own mean would miss what oscillates as much as the covariance of a long lag.
+        """
+        count = _LARGEST_GRID
+        while count < _POINTS_OF_A_WAVE * lags:
+            count *= 2
+        z = np.exp(1j * np.linspace(0, np.pi, count // 2 + 1))
+        places = np.angle((z - self.warp) / (1 - self.warp * z))
+        angles = np.angle(self._even)
+        between = CubicSpline(angles, np.log(spectrum), bc_type="clamped")
+        values = np.exp(between(places.clip(angles[0], angles[-1])))
+        return np.fft.irfft(values)[: lags + 1]
 
     def coefficients(self, values: NDArray) -> NDArray:
         """Return real coefficients (N, ...) of the powers s^-k, from values."""

@@ -14,27 +14,56 @@ import scipy.linalg
 from flint import arb_poly
 from numpy.typing import NDArray
 
-from ..numerics.balls import Ball, upper_float
+from ..numerics.balls import Ball, upper_float, working_bits
 from ..numerics.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import Autoregression
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 
+_FIRST_BITS = 128
+_BITS_OF_A_STEP = 4
+
 
 def autoregression_for(covariances: NDArray) -> Autoregression:
     """Return the autoregression with these covariances at lags 0 to p (Levinson).
 
-    It is stable where they are those of a spectrum.
+    It is stable where they are those of a spectrum, and rounding leaves it so.
+
+    Raises
+    ------
+    UncertifiableError
+        If it is not proven to be stable.
     """
     first, later = covariances[:-1], covariances[1:]
     weights = scipy.linalg.solve_toeplitz(first, later)
     variance = float(covariances[0] - weights @ later)
-    if not variance > 0:
+    if not (variance > 0 and is_stable(-weights)):
         raise UncertifiableError(
-            "order: the covariances of the best noise vanish to rounding; ask for a lower "
+            "order: the best noise vanishes to rounding at some frequency; ask for a lower "
             "order"
         )
     return Autoregression.of(-weights, float(np.sqrt(variance)))
+
+
+def is_stable(coefficients: NDArray) -> bool:
+    """Return whether 1 / a(z^-1) is proven to be stable, for a_1, ..., a_p (p,).
+
+    It is where all p reflection coefficients are below one (Schur and Cohn). They lose
+    digits with each step down, so there are as many more.
+    """
+    order = len(coefficients)
+    with working_bits(_FIRST_BITS + _BITS_OF_A_STEP * order):
+        taps = [Ball(1), *map(Ball, coefficients.tolist())]
+        for degree in range(order, 0, -1):
+            reflection = taps[degree]
+            left = 1 - reflection**2
+            if not left > 0:
+                return False
+            taps = [
+                (taps[lag] - reflection * taps[degree - lag]) / left
+                for lag in range(degree)
+            ]
+    return True
 
 
 def hides_by_correlations(secret: SecretInputs) -> bool:

@@ -11,6 +11,8 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
+from privcontrol.designs.endless_design import FrequencyGrid
+from privcontrol.noise._autoregression import is_stable
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = float(pc.core.kappa_inverse(1.0, 1e-2))
@@ -373,3 +375,36 @@ def test_a_long_run_costs_at_least_its_bound(duration, share):
     assert share * bound <= low.design.lower_bound
     assert low.design.lower_bound <= bound * inside.max() / roots.sum() * (1 + 1e-9)
     assert bound * (1 - 1e-9) <= low.design.cost
+
+
+# -- autoregressions for long changes -------------------------------------------------------
+
+
+def test_noise_for_a_long_level_of_a_slow_plant_is_within_the_gap():
+    """Covariances of long lags by the points of a warped grid gave a std of 8e9."""
+    slow = ct.ss(0.999, 1e-3, 1, 0, True, inputs=["w"])
+    secret = pc.DisturbanceAdjacency(1.0, duration=96, shape="level")
+    found = design(slow, secret, models="exact")
+    assert found.gap < 0.01
+    assert 0 < found.lower_bound <= found.cost < 0.066
+
+
+@pytest.mark.parametrize("pole", [-0.3, 0.9, 0.999])
+def test_covariances_of_a_grid_are_those_of_the_spectrum(pole):
+    """That of 1 / (1 - a z^-1) is a^k / (1 - a^2), far from the points that are dense too."""
+    grid = FrequencyGrid.fitting(np.array([0.999]))
+    spectrum = 1 / np.abs(1 - pole / grid.points) ** 2
+    found = grid.covariances(spectrum, 400)
+    expected = pole ** np.arange(401.0) / (1 - pole**2)
+    np.testing.assert_allclose(found, expected, atol=1e-6 * expected[0])
+
+
+@pytest.mark.parametrize("order", [1, 6, 40])
+def test_an_autoregression_is_stable_where_its_roots_are_within_the_circle(order):
+    rng = np.random.default_rng(order)
+    for size in (0.999, 1.001):
+        angles = rng.uniform(0, np.pi, order // 2)
+        roots = np.concatenate([np.exp(1j * angles), np.exp(-1j * angles)])
+        roots = size * np.append(roots, 1.0 if order % 2 else [])
+        coefficients = np.poly(roots).real[1:]
+        assert is_stable(coefficients) == (size < 1)
