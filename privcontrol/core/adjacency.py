@@ -421,13 +421,13 @@ class BallAdjacency(Adjacency):
 def ball_radius(radius: object) -> float | tuple[float, ...]:
     """Return the radius of a ball, or one for each entry, checked."""
     if isinstance(radius, list | tuple | np.ndarray):
-        every = np.asarray(radius, object).ravel()
-        if not every.size or np.ndim(radius) != 1:
+        every = real_array(radius, "radius")
+        if not every.size or every.ndim != 1:
             raise ValueError(
                 "radius: expected a number, or one for each entry in a list, got shape "
-                f"{np.shape(radius)}"
+                f"{every.shape}"
             )
-        return tuple(moderate_number(size, "radius") for size in every)
+        return tuple(moderate_number(size, "radius") for size in every.tolist())
     return moderate_number(radius, "radius")
 
 

@@ -6,6 +6,7 @@ of the table `DESIGNS` that suits it sizes the noise, and `finished` makes the p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +29,7 @@ from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import as_secret
 from ..systems.linear import Plant
-from ..systems.varying import Plants, plant_of
+from ..systems.varying import Plants, VaryingPlant, plant_of
 from .bounded import Limit, checked_bound, gain_within
 from .endless_design import least_cost_of_white
 from .output_noise import OutputNoise
@@ -39,7 +40,7 @@ from .problem import (
     finished,
 )
 from .region_design import with_cheapest_floor
-from .request import Models, Request, check_models, check_size, joined
+from .request import Models, Request, check_models, check_size, joined, of_periods
 from .structured import (
     constrained_shape,
 )
@@ -96,7 +97,10 @@ def design_output_noise(
     sys : control.StateSpace or list of control.StateSpace
         Discrete-time plant with n states and p outputs. A list has the plant of each
         sample, all with the same names and sampling time: a plant that varies in a known
-        way, such as `along` makes.
+        way, such as `along` makes. Without a horizon it begins again for ever, and a
+        sample of the noise is a whole period: its plant is the lifted one, with inputs
+        "u@0", "u@1" .. and outputs "y@0", "y@1" .. for at most 24 samples of the period.
+        The guarantee is for that plant, whose matrices are rounded products.
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
         holds for one run of any length, and the noise is a linear system of low order. The
@@ -240,14 +244,17 @@ def design_output_noise(
     >>> noise.std.round(4)
     array([1.8779])
     """
-    plant = plant_of(sys, horizon, period)
+    samples = horizon_of(horizon)
+    plant = plant_of(sys, samples if samples.ends else math.inf, period)
+    if isinstance(plant, VaryingPlant) and not samples.ends:
+        plant, adjacency, models = of_periods(plant, joined(adjacency), models)
     _check_loop(weight, plant)
     law = "gaussian" if family is None else family
     is_open = family is None or (isinstance(family, str) and family == "auto")
     if is_open:
         law = "gaussian"
     request = Request(
-        horizon_of(horizon),
+        samples,
         budget,
         joined(adjacency),
         law,

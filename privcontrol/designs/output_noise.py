@@ -463,7 +463,8 @@ class OutputNoise(SummedNoise, Saved):
         if region is None:
             horizon = self.guarantee.scope.horizon or self.horizon
             several = models if isinstance(models, (list, tuple)) else [models]
-            if self.plant_data.varies and isinstance(several[0], ct.StateSpace):
+            is_flat = len(several) and isinstance(several[0], ct.StateSpace)
+            if self.plant_data.varies and is_flat:
                 several = [models]  # a list is one model, as the plant is
             plants = [plant_of(model, horizon, name="models") for model in several]
             if not plants:

@@ -644,8 +644,10 @@ def private_lqg(
 
 def _gain(value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant) -> NDArray:
     """Return a gain, or one for each sample of a plant that varies."""
-    if isinstance(plant, VaryingPlant) and np.ndim(value) == 3:
-        return matrix(value, name, (plant.samples, *shape))
+    if isinstance(plant, VaryingPlant):
+        gains = real_array(value, name)
+        if gains.ndim == 3:
+            return matrix(gains, name, (plant.samples, *shape))
     return matrix(value, name, shape)
 
 

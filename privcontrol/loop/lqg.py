@@ -90,11 +90,13 @@ class Regulation:
         if isinstance(side.plant, VaryingPlant):
             count = side.plant.samples
         if count is None:
-            return cls._of_sample(side, side.plant, weights, design)
+            return cls._of_sample(side, side.plant, weights.cost, design)
+        constant = None if weights.samples is not None else weights.cost
         every = []
         for t in range(count):
             now = side.plant.at(t)
-            every.append(cls._of_sample(side, now, weights.at(t), design))
+            cost = weights.at(t).cost if constant is None else constant
+            every.append(cls._of_sample(side, now, cost, design))
         return replace(every[-1], every=tuple(every))
 
     def at(self, t: int) -> Regulation:
@@ -103,7 +105,7 @@ class Regulation:
 
     @classmethod
     def _of_sample(
-        cls, side: LinearSide, plant: LinearSystem, weights: Weights, design: LqgDesign
+        cls, side: LinearSide, plant: LinearSystem, cost: NDArray, design: LqgDesign
     ) -> Regulation:
         n = plant.order
         picked = list(design.tracked)
@@ -113,8 +115,10 @@ class Regulation:
         A[n:, :n] = -plant.C[picked]
         driven = plant.B[:, side.driven]
         B = np.vstack([driven, -side.through[picked]])
+        if not j:
+            return cls(A, B, cost, design.terminal)
         last = n + driven.shape[1]
-        cost = scipy.linalg.block_diag(weights.cost, np.diag(design.prices))
+        cost = scipy.linalg.block_diag(cost, np.diag(design.prices))
         # the sums stand between states and inputs
         order = np.r_[:n, last : last + j, n:last]
         return cls(A, B, cost[np.ix_(order, order)], design.terminal)
@@ -171,7 +175,7 @@ class Regulation:
             by_input = stage[n:, n:]
             sizes = _sizes(np.sqrt(np.maximum(np.diag(by_input), 0.0)))
             units = np.outer(sizes, sizes)
-            inverse = np.linalg.pinv(by_input / units, hermitian=True) / units
+            inverse = _inverse_of(by_input / units) / units
             gains[t] = inverse @ stage[n:, :n]
             prices[t] = root(by_input).T @ gains[t]
             value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
@@ -604,6 +608,13 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
     if len(rows) == 1 and energy > (_ROUNDINGS * EPS) ** 2:
         return rows.T / (energy * sizes**2)  # a third of the time of a design
     return scipy.linalg.pinv(scaled, atol=_ROUNDINGS * EPS, rtol=0) / sizes
+
+
+def _inverse_of(matrix: NDArray) -> NDArray:
+    """The pseudo-inverse of a symmetric matrix, by hand for one number."""
+    if matrix.shape == (1, 1):
+        return 1 / matrix if matrix[0, 0] else matrix
+    return np.linalg.pinv(matrix, hermitian=True)
 
 
 def _compressed(columns: NDArray, terms: NDArray) -> NDArray:

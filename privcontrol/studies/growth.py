@@ -20,6 +20,7 @@ from ..secrets.disturbance import disturbances
 from ..secrets.modes import Mode, modes
 from ..secrets.trajectory import output_query
 from ..systems.linear import Plant
+from ..systems.varying import Plants, VaryingPlant, plant_of
 
 #: Line style of each kind of mode.
 _MODES = {"contracting": "--", "chain": "-.", "unstable": ":", "bounded": "-"}
@@ -123,7 +124,7 @@ class HorizonGrowth:
 
 @known_keywords
 def horizon_growth(
-    sys: ct.StateSpace, adjacency: Adjacency, horizons: int | Sequence[int]
+    sys: Plants, adjacency: Adjacency, horizons: int | Sequence[int]
 ) -> HorizonGrowth:
     """Tell how noise that hides an adjacency grows with the horizon, by which modes.
 
@@ -135,8 +136,9 @@ def horizon_growth(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Discrete-time plant.
+    sys : control.StateSpace or list of control.StateSpace
+        Discrete-time plant, or one for each sample of the longest horizon. A list has
+        least noise, and no modes.
     adjacency : StateAdjacency or InitialStateAdjacency
         On the plant's trajectories.
     horizons : int or sequence of int
@@ -160,7 +162,8 @@ def horizon_growth(
     >>> pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 11, 21])
     HorizonGrowth(T = 1 .. 21: contracting 0.5 (level): 1.05e+06)
     """
-    plant = Plant.of(sys)
+    if not isinstance(sys, list | tuple):
+        Plant.of(sys)
     if not isinstance(adjacency, Adjacency):
         raise TypeError(
             "adjacency: expected an Adjacency such as StateAdjacency, got "
@@ -179,8 +182,9 @@ def horizon_growth(
             "horizons: expected increasing numbers of samples, such as [10, 100, 1000]"
         )
     samples = counts.astype(int)
+    plant = plant_of(sys, int(samples[-1]))
     least = [_least_noise(plant, adjacency, count) for count in samples.tolist()]
-    known = modes(plant, adjacency, samples)
+    known = [] if plant.varies else modes(plant, adjacency, samples)
     largest_first = sorted(known, key=lambda mode: -mode.sizes[-1])
     return HorizonGrowth(
         samples, np.array(least), tuple(largest_first), plant.step, plant.outputs
@@ -189,9 +193,11 @@ def horizon_growth(
 
 def _least_noise(plant: Plant, adjacency: Adjacency, horizon: int) -> float:
     """sup ||O_T z|| / sqrt(T p), below which no noise has a shift of one."""
+    if isinstance(plant, VaryingPlant):
+        plant = plant.over(horizon)
     query = output_query(plant, horizon)
     try:
         largest = query.sensitivity(adjacency)
     except UncertifiableError:
         return np.inf
-    return largest / np.sqrt(horizon * len(plant.C))
+    return largest / np.sqrt(horizon * plant.output_count)

@@ -436,6 +436,12 @@ def tradeoff(
     >>> bool((result.total("loop") <= result.total("iid")).all())
     True
     """
+    if isinstance(sys, list | tuple):
+        raise ct.ControlArgument(
+            "sys: the loops that are compared begin with the constant gains of one plant, "
+            "got a list of plants; call private_lqg(sys, ..., noise=...).cost(...) for "
+            "noise of each epsilon"
+        )
     if isinstance(designs, str):
         designs = (designs,)
     if not isinstance(designs, Sequence) or not designs:

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import control as ct
 import numpy as np
@@ -28,6 +28,7 @@ from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
 from ..systems.linear import Plant
+from ..systems.varying import Plants, plant_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,12 +187,12 @@ class _Way:
     """A way to hide a secret: its name, its plant, and the arguments of its design."""
 
     name: str
-    plant: ct.StateSpace
+    plant: Plants
     changes: dict[str, Any]
 
 
 def options(
-    sys: ct.StateSpace,
+    sys: Plants,
     *,
     horizon: float,
     budget: PrivacyBudget,
@@ -208,10 +209,10 @@ def options(
 
     Parameters
     ----------
-    sys : control.StateSpace
-        Discrete-time plant with p outputs.
+    sys : control.StateSpace or list of control.StateSpace
+        Discrete-time plant with p outputs, or one for each sample of the horizon.
     horizon : int or inf
-        Number of samples that are published, or one run of any length.
+        Number of samples that are published, or, for one plant, one run of any length.
     budget : PrivacyBudget
     adjacency : Adjacency
         What must be hidden.
@@ -250,15 +251,21 @@ def options(
     """
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
-    plant = Plant.of(sys)
     samples = horizon_of(horizon)
+    plant = plant_of(sys, horizon)
+    if plant.varies and not samples.ends:
+        raise ValueError(
+            "horizon: the ways are compared sample by sample, and without a horizon noise "
+            "for a list of plants has a period as one sample; pass the number of samples, "
+            "or ask design_output_noise"
+        )
     horizon = int(samples) if samples.ends else math.inf
     adjacency = joined(adjacency)
     began = time.monotonic()
     found: list[Option] = []
     left_out: dict[str, str] = {}
     asked = {"horizon": horizon, "budget": budget, "adjacency": adjacency}
-    for way in _ways(sys, loop, asked):
+    for way in _ways(sys, plant, loop, asked):
         if time.monotonic() - began > PATIENCE:
             left_out[way.name] = f"not tried: the others took {PATIENCE:g} s"
             continue
@@ -277,7 +284,7 @@ class _NotOffered(Exception):
 
 
 def _ways(
-    sys: ct.StateSpace, loop: PrivateLoop | None, asked: dict[str, Any]
+    sys: Plants, plant: Plant, loop: PrivateLoop | None, asked: dict[str, Any]
 ) -> Iterator[_Way]:
     """Yield the ways that may exist, the cheapest to design first."""
     horizon, adjacency = asked["horizon"], asked["adjacency"]
@@ -289,10 +296,11 @@ def _ways(
         other = "level" if adjacency.shape == "any" else "any"
         name = {"any": "any shape of change", "level": "one level of change"}[other]
         yield _Way(name, sys, {"adjacency": _with_shape(adjacency, other)})
-    if horizon < math.inf:
+    if horizon < math.inf and not plant.varies:
         yield _Way(f"{2 * horizon:g} samples", sys, {"horizon": 2 * horizon})
         yield _Way("a run of any length", sys, {"horizon": math.inf})
-    if loop is not None and isinstance(loop.controller, ct.StateSpace):
+    is_constant = isinstance(sys, ct.StateSpace)
+    if loop is not None and is_constant and isinstance(loop.controller, ct.StateSpace):
         yield _Way("controller on site", sys, {"local": loop.controller})
 
 
@@ -308,7 +316,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
     try:
         sys = way.plant
         if "local" in given:
-            sys = _on_site(sys, given.pop("local"))
+            sys = _on_site(cast("ct.StateSpace", sys), given.pop("local"))
         if callable(given["adjacency"]):
             given["adjacency"] = given["adjacency"]()
         priced = None
@@ -348,10 +356,11 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{math.ceil(1000 * share) / 10:g} %"
 
 
-def _check_time(sys: ct.StateSpace, given: dict[str, Any]) -> None:
+def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     """Leave out dense noise that takes long."""
     horizon = given["horizon"]
-    entries = horizon * sys.noutputs
+    first = sys if isinstance(sys, ct.StateSpace) else sys[0]
+    entries = horizon * first.noutputs
     is_shaped = not given.get("family", "").startswith("iid")
     adjacency = given["adjacency"]
     is_dense = callable(adjacency) or bool(disturbances(adjacency))

@@ -574,6 +574,8 @@ def singular_root(covariance: NDArray) -> NDArray:
 def _root(covariance: NDArray, least: float) -> NDArray:
     """A root without what is below some part of the largest correlation."""
     sizes = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    if len(sizes) == 1:
+        return sizes[:, None]
     units = np.where(sizes > 0, sizes, np.inf)
     correlation = np.clip(covariance / units[:, None] / units, -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)

@@ -25,6 +25,10 @@ Plants: TypeAlias = ct.StateSpace | Sequence[ct.StateSpace]
 
 _KINDS = ("states", "inputs", "outputs")
 
+#: Samples of a period up to which a plant is lifted: outputs and inputs become as many times
+#: more, and the time of a design grows with their cube.
+MOST_LIFTED = 24
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VaryingPlant(VaryingSystem, Plant):
@@ -76,6 +80,50 @@ class VaryingPlant(VaryingSystem, Plant):
         turn = np.arange(horizon) % self.samples
         A, B, C, D = (_frozen(matrices[turn]) for matrices in self.along)
         return self._with((A, B, C, D))
+
+    def lifted(self) -> Plant:
+        """Return the constant plant whose sample is one period.
+
+        Its inputs and outputs are those of each sample of the period, "y@0", "y@1" and so
+        on, and its state is that of the period's first sample.
+
+        Raises
+        ------
+        ValueError
+            If the period is longer than `MOST_LIFTED` samples.
+        """
+        count = self.samples
+        if count > MOST_LIFTED:
+            raise ValueError(
+                "horizon: noise without one takes a period as one sample, with outputs and "
+                f"inputs for each of its samples, of which there may be {MOST_LIFTED}, got "
+                f"{count} plants in the list; pass the number of samples of a run, with "
+                f"period={count} if the list begins again"
+            )
+        order, inputs, outputs = self.order, self.input_count, self.output_count
+        to_state = np.eye(order)  # from the period's first state
+        entered = np.zeros((order, count * inputs))  # from its inputs
+        seen, fed = [], []
+        for t, (A, B, C, D) in enumerate(zip(*self.along, strict=True)):
+            now = slice(t * inputs, (t + 1) * inputs)
+            seen.append(C @ to_state)
+            through = C @ entered
+            through[:, now] += D
+            fed.append(through)
+            to_state = A @ to_state
+            entered = A @ entered
+            entered[:, now] += B
+        return Plant(
+            to_state,
+            entered,
+            np.reshape(seen, (count * outputs, order)),
+            np.reshape(fed, (count * outputs, count * inputs)),
+            dt=self.dt if self.dt is True else self.dt * count,
+            name=f"{self.name}_lifted",
+            states=self.states,
+            inputs=at_each_sample(self.inputs, count),
+            outputs=at_each_sample(self.outputs, count),
+        )
 
     def _with(self, along: Stacks) -> VaryingPlant:
         named = {kind: getattr(self, kind) for kind in _KINDS}
@@ -135,6 +183,11 @@ class VaryingPlant(VaryingSystem, Plant):
         return found
 
 
+def at_each_sample(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the names of signals at each sample of a period, sample by sample."""
+    return tuple(f"{name}@{t}" for t in range(count) for name in names)
+
+
 def _frozen(array: NDArray) -> NDArray:
     array.flags.writeable = False
     return array
@@ -170,6 +223,13 @@ def _check_fits(plant: Plant, first: Plant, t: int) -> None:
                 f"{', '.join(mine) or 'none'} at sample {t}; give them equal names, "
                 f"sys.update_names({kind}=[...])"
             )
+
+
+def repeated(plant: Plant, samples: int) -> VaryingPlant:
+    """Return a constant plant as one that varies, over some samples."""
+    A, B, C, D = (_frozen(np.stack([matrix] * samples)) for matrix in plant.matrices)
+    named = {kind: getattr(plant, kind) for kind in _KINDS}
+    return VaryingPlant(along=(A, B, C, D), dt=plant.dt, name=plant.name, **named)
 
 
 def plant_of(

@@ -182,6 +182,107 @@ def test_ten_thousand_samples_take_seconds():
     assert noise.std[0] == pytest.approx(1 / ALLOWED, rel=1e-9)
 
 
+def season(count, unstable=False):
+    """A plant whose pace goes up and down within a period, with two inputs and a D."""
+    named = dict(inputs=["u", "d"], outputs=["y"], states=["a", "b"])
+    plants = []
+    for t in range(count):
+        pace = (1.2 if unstable else 0.8) + 0.1 * np.sin(2 * np.pi * t / count)
+        A = [[pace, 0.1], [0.0, 0.7]]
+        plants.append(ct.ss(A, [[0, 1], [1, 0]], [[1, 0]], [[0, 0.3]], 2.0, **named))
+    return plants
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+def test_without_a_horizon_a_period_is_one_sample(count, family):
+    """Changes at each sample of eight periods, seen through the plants one by one."""
+    plants = season(count)
+    noise = pc.design_output_noise(
+        plants, horizon=np.inf, budget=BUDGET, models="exact", family=family,
+        adjacency=pc.DisturbanceAdjacency({"d": 1.0}),
+    )  # fmt: skip
+    lifted = noise.plant
+    assert lifted.output_labels == [f"y@{t}" for t in range(count)]
+    assert lifted.dt == 2.0 * count
+    images = kv.forced(plants * 8, [1])
+    found = kv.shift(kv.covariance(noise.over(8)), images)
+    assert found <= noise.guarantee.gdp * (1 + 1e-7)
+    assert found == pytest.approx(noise.guarantee.gdp, rel=1e-4)  # of eight periods
+    with pytest.raises(ValueError, match="a loop reads each sample"):
+        pc.private_lqg(plants, 1, 1, 1, 1, noise=noise, P0=1.0)
+
+
+def test_the_noise_of_periods_is_stored_and_covers_first_states(tmp_path):
+    plants = season(3)
+    for secret in (pc.InitialStateAdjacency(1.0), pc.StateAdjacency(1.0, times=0)):
+        noise = pc.design_output_noise(
+            plants, horizon=np.inf, period=3, budget=BUDGET, adjacency=secret, floor=0.2,
+            models=[plants, season(3)],
+        )  # fmt: skip
+        total, images = kv.covariance(noise.over(6)), kv.observability(plants * 6)
+        if isinstance(secret, pc.InitialStateAdjacency):
+            square = images.T @ np.linalg.solve(total, images)
+            found = np.sqrt(np.linalg.eigvalsh(square)[-1])
+        else:
+            found = kv.shift(total, images)
+        assert found <= noise.guarantee.gdp * (1 + 1e-9)
+        noise.save(tmp_path / "noise.json")
+        assert pc.load(tmp_path / "noise.json") == noise
+    with pc.Gateway(noise, resolution=0.01) as gate:
+        assert np.shape(gate.publish([0.5, 0.4, 0.3])) == (3,)
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        (dict(sys=season(25)), "there may be 24, got 25 plants"),
+        (dict(adjacency=pc.StateAdjacency(1.0)), "what spans samples of two periods"),
+        (
+            dict(adjacency=pc.DisturbanceAdjacency(1.0, duration=2)),
+            "hides one change of one signal",
+        ),
+        (dict(adjacency=pc.DisturbanceAdjacency({"a": 1.0})), "a is a state"),
+        (dict(sys=season(3, unstable=True)), "drives the unstable mode"),
+        (dict(models=[season(4)]), "expected lists of 3 plants.*got 4"),
+        (dict(sys=season(3)[0], models=[season(3)]), "go with a list as sys"),
+    ],
+)
+def test_periods_that_cannot_be_lifted_are_refused_with_the_reason(changed, message):
+    asked = dict(
+        sys=season(3), horizon=np.inf, budget=BUDGET, floor=0.1,
+        adjacency=pc.DisturbanceAdjacency({"d": 1.0}),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        pc.design_output_noise(**(asked | changed))
+
+
+def test_least_noise_and_options_are_those_of_the_list():
+    rng = np.random.default_rng(8)
+    plants = kv.random_plants(rng, 12, states=2, outputs=1, inputs=1)
+    secret = pc.StateAdjacency({"x0": 1.0}, times=[0, 1])
+    growth = pc.horizon_growth(plants, secret, [2, 12])
+    images = kv.observability(plants) @ kv.state_moves(plants, [1.0, 0.0], [0, 1])
+    for k, count in enumerate((2, 12)):
+        largest = np.linalg.norm(images[:count], axis=0).max()
+        assert growth.least_noise[k] == pytest.approx(largest / np.sqrt(count))
+    assert growth.modes == ()
+    ways = pc.options(plants, horizon=12, budget=BUDGET, adjacency=secret)
+    noise = pc.design_output_noise(
+        plants, horizon=12, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    assert [way.way for way in ways][:2] == ["shaped", "independent"]
+    np.testing.assert_array_equal(ways[0].std, noise.std)
+    with pytest.raises(ValueError, match="a period as one sample"):
+        pc.options(plants, horizon=np.inf, budget=BUDGET, adjacency=secret)
+    with pytest.raises(ct.ControlArgument, match="constant gains of one plant"):
+        pc.tradeoff(
+            plants, 1, 1, 1, 1, horizon=12, delta=1e-2, epsilons=1.0, adjacency=secret
+        )
+    with pytest.raises(ValueError, match="list of 11 plants"):
+        pc.horizon_growth(plants, secret, [2, 11])
+
+
 @pytest.mark.parametrize(
     "changed, error, message",
     [
@@ -257,11 +358,8 @@ def test_definition_4_over_a_plant_that_varies_is_that_of_its_manifold():
     assert ours.sensitivity(query) == pytest.approx(theirs.sensitivity(dense), rel=1e-9)
 
 
-def test_a_list_has_a_horizon():
-    turn = kv.random_plants(np.random.default_rng(5), 4, states=2, outputs=1)
+def test_a_list_of_equal_plants_needs_no_lifting():
     secret = pc.DisturbanceAdjacency(1.0)
-    with pytest.raises(ValueError, match="period=.* begins again"):
-        pc.design_output_noise(turn, horizon=np.inf, budget=BUDGET, adjacency=secret)
     lag = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)
     asked = dict(horizon=np.inf, budget=BUDGET, adjacency=secret)
     assert pc.design_output_noise([lag] * 3, **asked) == pc.design_output_noise(

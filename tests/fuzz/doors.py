@@ -282,6 +282,50 @@ def trajectory_doors() -> Iterator[Door]:
         yield _of(adjacency, "moves", manifold)
 
 
+def varying_doors() -> Iterator[Door]:
+    """Lists of plants, one for each sample, wherever a plant is taken."""
+    sys = plant()
+    named = {
+        "states": sys.state_labels,
+        "inputs": sys.input_labels,
+        "outputs": sys.output_labels,
+    }
+    other = ct.ss(0.9 * sys.A, sys.B, sys.C, sys.D, sys.dt, **named)
+    plants = [sys, other, sys, other, other][:T]
+    plants += [sys] * (T - len(plants))
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    secret = pc.StateAdjacency({"a": 1.0}, times=0)
+    for name in ("trajectory_manifold", "observability_stack", "output_query"):
+        yield _public(name, plants, T)
+    yield _public("observability_stack", [sys, other], T, period=2)
+    yield _public("with_delays", plants, {"u": 2})
+    asked = {"horizon": T, "budget": budget, "adjacency": secret}
+    noise = pc.design_output_noise(plants, **asked, floor=0.5)
+    yield _public(
+        "design_output_noise", plants, **asked, floor=0.5, models=[plants], releases=1
+    )
+    yield _public("design_output_noise", [sys, other], **asked, period=2)
+    endless = {
+        "horizon": np.inf,
+        "budget": budget,
+        "adjacency": pc.DisturbanceAdjacency(1.0, inputs=["w"]),
+    }
+    yield _public("design_output_noise", [sys, other], **endless, period=2, floor=0.5)
+    yield _of(noise, "guarantee_for", [plants])
+    yield _public("options", plants, **asked)
+    yield _public("horizon_growth", plants, secret, [2, T])
+    yield _public("eavesdropper", noise, prior=np.eye(noise.plant[0].nstates))
+    weights = {"Q": 1.0, "R": 1.0, "QN": [0.1 * np.eye(3)] * T, "RN": 0.1}
+    yield _public("private_lqg", plants, **weights, noise=noise, P0=1.0, terminal=0)
+    loop = pc.private_lqg(plants, 1.0, 1.0, 0.1, 0.1, noise=noise, P0=1.0, terminal=0)
+    yield _public(
+        "private_loop", plants, np.asarray(loop.K), np.asarray(loop.L)[:, :3], noise
+    )
+    yield _of(loop, "simulate", trials=3, rng=0)
+    yield _of(loop, "cost", initial_state="design")
+    yield _of(loop, "mean_square_error")
+
+
 def design_doors() -> Iterator[Door]:
     """Output noise, its design and its python-control systems."""
     sys = plant()
@@ -557,6 +601,7 @@ AREAS = {
     "core": core_doors,
     "inference": inference_doors,
     "trajectory": trajectory_doors,
+    "varying": varying_doors,
     "designs": design_doors,
     "loop": loop_doors,
     "consensus": consensus_doors,
