@@ -7,7 +7,12 @@ import pytest
 from scipy import stats
 
 import privcontrol as pc
-from privcontrol.core import InputPerturbation, ball_rate
+from privcontrol.core import (
+    InputPerturbation,
+    LipschitzBound,
+    OutputPerturbation,
+    ball_rate,
+)
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
 
@@ -68,3 +73,52 @@ def test_what_it_needs_is_named():
         perturbation("ball", size=None)
     with pytest.raises(ValueError, match='at most 2 directions, got 3; take "ball"'):
         perturbation("truncated", size=3)
+
+
+def answers(family, outputs=2, budget=BUDGET, **options):
+    gain = LipschitzBound(2.0, p=2, q=2, method="slope")
+    return OutputPerturbation(
+        lambda x: 2 * x,
+        budget,
+        radius=0.5,
+        family=family,
+        lipschitz=gain,
+        outputs=outputs,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("outputs, ratio", [(1, 0.379), (2, 0.464), (3, 0.533)])
+def test_answers_have_radial_noise_of_their_entries(outputs, ratio):
+    gaussian, ball = answers("gaussian", None), answers("ball", outputs)
+    assert ball.guarantee.satisfies(BUDGET)
+    assert ball.scale == pytest.approx(1.0 / ball_rate(1.0, 1e-5, outputs), rel=1e-5)
+    std = ball.scale * math.sqrt(outputs + 1)
+    assert std / gaussian.scale == pytest.approx(ratio, abs=6e-4)
+    assert "2-Lipschitz from the 2-norm to the 2-norm" in ball.guarantee.explain()
+
+
+def test_answers_of_a_batch_are_drawn_row_by_row():
+    """20,000 simulated rows, and 400 exact ones, at 1e-5."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    private = answers("truncated", 2, budget)
+    lengths = np.linalg.norm(private(np.zeros((20_000, 2)), rng=1), axis=1)
+    exact = np.linalg.norm(private(np.zeros((400, 2))), axis=1)
+    assert stats.ks_2samp(exact, lengths).pvalue > 1e-5
+    assert stats.ks_2samp(2 * exact, lengths).pvalue < 1e-5
+    with pytest.raises(ValueError, match="model: expected 2 outputs of a row"):
+        private(np.zeros((4, 3)))
+
+
+def test_answers_need_their_number_and_the_2_norm():
+    with pytest.raises(ValueError, match="outputs: radial noise of a row"):
+        answers("ball", None)
+    with pytest.raises(ValueError, match="to the 2-norm of ball noise"):
+        OutputPerturbation(
+            np.tanh,
+            BUDGET,
+            radius=0.5,
+            family="ball",
+            lipschitz=LipschitzBound(2.0, p=2, q=1, method="slope"),
+            outputs=2,
+        )

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.ball_noise import BallNoise
 from ..numerics.checks import instance_of, real_array
 from ..numerics.errors import PrivacyError
 from ..numerics.saved import as_path, decode, encode
@@ -136,7 +137,8 @@ class Agent:
         for j, weight in network.neighbours(place).items():
             self._weights[network.nodes[j]] = weight
         self._own_scale = float(noise.scales[place])
-        self._family = noise.family.family
+        self._law = noise.family
+        self._family = self._law.family
         # size and secret of what is shared: the lower end adds it, the other subtracts
         self._shared: dict[Hashable, tuple[float, bytes]] = {}
         if noise.pairwise_std:
@@ -147,6 +149,12 @@ class Agent:
         _, private = exact_data(value, "value")
         self._shape = private.shape
         self._value = private.ravel()
+        is_radial = isinstance(self._law, BallNoise)
+        if is_radial and len(self._value) != self._law.dimension:
+            raise ValueError(
+                f"value: expected {self._law.dimension} numbers, which its noise is made "
+                f"for, got {len(self._value)}"
+            )
         self._published: list[NDArray] = []
         self._repaired: set[str] = set()
         self._heard: set[str] = set()
@@ -356,6 +364,9 @@ class Agent:
         for entry in range(len(values)):
             sources += [SYSTEM_BITS] * len(own)
             sources += [SharedBits(key, entry) for _, key in shared]
+        if isinstance(self._law, BallNoise):
+            scales = np.full(len(values), own[0])
+            return exact_release(exact, scales, "gaussian", eta=self._law.entries())
         factor = np.kron(np.eye(len(values)), sizes)
         return exact_release(exact, factor, self._family, source=sources)
 

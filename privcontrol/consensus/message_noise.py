@@ -39,6 +39,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import spsolve
 
 from ..core.adjacency import Adjacency
+from ..core.ball_noise import BallNoise
 from ..core.manifold import AffineManifold, FiniteMoves
 from ..core.noise import GaussianNoise, Noise
 from ..numerics.checks import one_of, positive_integer, real_array
@@ -204,7 +205,10 @@ class NodeAdjacency(Adjacency):
         return 0 if self.is_named else node
 
     def loss(
-        self, family: type[Noise], scales: NDArray, members: Sequence[int] = ()
+        self,
+        family: type[Noise] | BallNoise,
+        scales: NDArray,
+        members: Sequence[int] = (),
     ) -> PrivacyLoss:
         """Return the loss of noise of a ``family`` and independent ``scales`` (n,).
 
@@ -349,8 +353,8 @@ class NodeAdjacency(Adjacency):
 class AgentNoise:
     """Noise of all agents, one draw each and one for each edge."""
 
-    family: type[Noise]
-    scales: NDArray  # (n,) of Gaussian or Laplace noise that agents draw alone
+    family: type[Noise] | BallNoise
+    scales: NDArray  # (n,) of the noise that agents draw alone
     pairwise_std: float  # of what two neighbours share
     network: Network
 
@@ -419,7 +423,7 @@ class AgentNoise:
         self, rng: np.random.Generator, count: int, keep: bool = False
     ) -> tuple[NDArray, NDArray | None]:
         """Draw gamma (n, count), and standard entries (count, entries) to be kept."""
-        noise = self.family.standard(rng, (len(self.scales), count))
+        noise = self._entries(rng, count)
         kept = [noise.T.copy()] if keep else []
         noise *= self.scales[:, None]
         if self.pairwise_std:
@@ -433,6 +437,18 @@ class AgentNoise:
                 if keep:
                     kept.append(delta.T.copy())
         return noise, np.hstack(kept) if keep else None
+
+    def _entries(self, rng: np.random.Generator, count: int) -> NDArray:
+        """Draw standard entries (n, count) of what each agent draws alone.
+
+        Those of one vector stand next to each other.
+        """
+        law = self.family
+        n = len(self.scales)
+        if not isinstance(law, BallNoise):
+            return law.standard(rng, (n, count))
+        vectors = law.standard(rng, (n * count // law.dimension, law.dimension))
+        return vectors.reshape(n, count)
 
     def as_gaussian(self) -> AgentNoise:
         """Gaussian noise of the same variances."""

@@ -8,6 +8,7 @@ budgets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
@@ -18,8 +19,9 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.ball_noise import RADIAL_LAWS, BallNoise
 from ..core.mechanism import LinearQuery, Mechanism
-from ..core.noise import family_of
+from ..core.noise import FAMILIES, Noise, family_of
 from ..numerics.checks import (
     Seed,
     instance_of,
@@ -121,14 +123,16 @@ class PrivateConsensus(Frozen):
     adjacency : NodeAdjacency
         Which initial values must look alike.
     family, pairwise_std, coalition : optional
-        As for `private_consensus`; `pairwise_std` is a number here.
+        As for `private_consensus`; `pairwise_std` is a number here, and "auto" is no law.
+    bound : float, optional
+        Radius, in units of the scales, that ``family="truncated"`` ends at.
     quoted_delta : float, optional
         The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0
         (Laplace) by default.
 
     Attributes
     ----------
-    network, scales, adjacency, family, quoted_delta, pairwise_std, coalition
+    network, scales, adjacency, family, bound, quoted_delta, pairwise_std, coalition
         As given, `scales` of shape (n,). They do not change.
     nodes : tuple or range
         Node names, in the order of all arrays.
@@ -166,6 +170,7 @@ class PrivateConsensus(Frozen):
     scales: NDArray
     adjacency: NodeAdjacency
     family: str
+    bound: float
     quoted_delta: float
     pairwise_std: float
     coalition: int | None
@@ -180,17 +185,13 @@ class PrivateConsensus(Frozen):
         *,
         family: str = "gaussian",
         quoted_delta: float | None = None,
+        bound: float = math.inf,
         pairwise_std: float = 0.0,
         coalition: int | None = None,
     ) -> None:
         instance_of(network, Network, "network", "read_network(graph)")
         instance_of(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
-        law = family_of(family)
-        if adjacency.dimension > 1 and family != "gaussian":
-            raise ValueError(
-                "family: expected 'gaussian' for vectors, whose ball Laplace noise of "
-                f"each entry hides poorly, got {family!r}"
-            )
+        law = _law_of(family, bound, adjacency)
         n = len(network)
         given = real_array(scales, "scales")
         if given.shape not in ((), (n,)) or not (given > 0).all():
@@ -216,6 +217,7 @@ class PrivateConsensus(Frozen):
             scales=scales,
             adjacency=adjacency,
             family=family,
+            bound=float(bound),
             quoted_delta=delta,
             pairwise_std=shared,
             coalition=coalition,
@@ -420,6 +422,11 @@ class PrivateConsensus(Frozen):
         vectors it is that of one entry of every node.
         """
         self._check_dense("mechanism")
+        if isinstance(self.noise.family, BallNoise):
+            raise ValueError(
+                f"mechanism: {self.family} noise of each agent has no law of all agents "
+                "that a mechanism draws; guarantee is the promise"
+            )
         query = LinearQuery(sparse.eye_array(len(self.network)))
         return Mechanism(query, family_of(self.family)(self.noise.factor()))
 
@@ -822,6 +829,31 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     exposure = consensus._exposure()
     most_exposed = exposure.worst(consensus.adjacency)[0]
     return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
+
+
+def _law_of(
+    family: str, bound: float, adjacency: NodeAdjacency
+) -> type[Noise] | BallNoise:
+    """Return the law of what an agent draws alone, in units of its scale."""
+    one_of(family, "family", (*FAMILIES, *RADIAL_LAWS))
+    if (family == "truncated") != (bound < math.inf):
+        raise ValueError(
+            f"bound: expected a radius with family='truncated' and none otherwise, got "
+            f"{bound:g} with {family!r}"
+        )
+    if family in RADIAL_LAWS:
+        if adjacency.kind != "one":
+            raise ValueError(
+                f"family: {family!r} hides the value of one agent at a time, got "
+                f"moves={adjacency.kind!r}; pass family='gaussian'"
+            )
+        return BallNoise(np.eye(adjacency.dimension), rate=1.0, bound=bound)
+    if adjacency.dimension > 1 and family != "gaussian":
+        raise ValueError(
+            "family: expected 'gaussian' or 'ball' for vectors, whose ball Laplace noise "
+            f"of each entry hides poorly, got {family!r}"
+        )
+    return family_of(family)
 
 
 def _check_shared(

@@ -281,10 +281,23 @@ class _Perturbation(Released):
             )
         return float_above(radius * _length(np.ones(self.size), q, p), 3)
 
+    @abstractmethod
+    def _dimension(self) -> int:
+        """Return how many entries of a row are noisy, for noise that has to know it."""
+
     @cached_property
     def _law(self) -> type[Noise] | BallNoise:
         """The law of one row's noise."""
-        return family_of(self.family)
+        one_of(self.family, "family", (*FAMILIES, *RADIAL_LAWS))
+        if self.family in FAMILIES:
+            return family_of(self.family)
+        dimension = self._dimension()
+        unit = np.eye(dimension)
+        if self.family == "ball":
+            return BallNoise(unit, rate=1.0)
+        budget = checked_budget(self.budget)
+        rate, bound = truncation_of(budget, dimension, self.releases)
+        return BallNoise(unit, rate=1.0, bound=rate * bound * (1 + 4 * EPS))
 
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
         """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
@@ -527,22 +540,13 @@ class InputPerturbation(_Perturbation):
         exact, inputs = self._data(x, resolution, counts, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
-    @cached_property
-    def _law(self) -> type[Noise] | BallNoise:
-        one_of(self.family, "family", (*FAMILIES, *RADIAL_LAWS))
-        if self.family in FAMILIES:
-            return family_of(self.family)
+    def _dimension(self) -> int:
         if self.size is None:
             raise ValueError(
                 f"size: radial noise of a row has as many numbers as an input; pass size= "
                 f"for family={self.family!r}"
             )
-        unit = np.eye(self.size)
-        if self.family == "ball":
-            return BallNoise(unit, rate=1.0)
-        budget = checked_budget(self.budget)
-        rate, bound = truncation_of(budget, self.size, self.releases)
-        return BallNoise(unit, rate=1.0, bound=rate * bound * (1 + 4 * EPS))
+        return self.size
 
     def _assumptions(self) -> tuple[str, ...]:
         return () if self.metric is None else (_METRIC, *ROWS_ALONE)
@@ -586,10 +590,13 @@ class OutputPerturbation(_Perturbation):
     manifold : AffineManifold, optional
         Where the inputs are, which is public.
     lipschitz : LipschitzBound or float
-        From norm p of an input, in its own unit, to the 2-norm (Gaussian) or the 1-norm
-        (Laplace), over all entries of a row. A plain number is taken at your word. A
+        From norm p of an input, in its own unit, to the 1-norm (Laplace) or the 2-norm (all
+        others), over all entries of a row. A plain number is taken at your word. A
         `LipschitzBound` for other norms is refused; where ``size`` is given, any norm of
         inputs will do.
+    outputs : int, optional
+        Entries of one row of the answer, required for "ball" and "truncated". When given,
+        other answers are refused.
 
     Attributes
     ----------
@@ -621,6 +628,21 @@ class OutputPerturbation(_Perturbation):
     lipschitz: float
     adjacency: Adjacency | None = None
     manifold: AffineManifold | None = None
+    outputs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.outputs is not None:
+            checked = positive_integer(self.outputs, "outputs")
+            object.__setattr__(self, "outputs", checked)
+        super().__post_init__()
+
+    def _dimension(self) -> int:
+        if self.outputs is None:
+            raise ValueError(
+                "outputs: radial noise of a row has as many numbers as an answer; pass "
+                f"outputs= for family={self.family!r}"
+            )
+        return self.outputs
 
     def _moves(self) -> Adjacency:
         if self.adjacency is None and self.manifold is None:
@@ -667,7 +689,14 @@ class OutputPerturbation(_Perturbation):
         which no Lipschitz constant bounds, are a ``TypeError``.
         """
         _, inputs = self._data(x, resolution, counts, rng)
-        return self._noisy(real_outputs(self.model, inputs), rng, grid)
+        answers = real_outputs(self.model, inputs)
+        rows = len(inputs) if inputs.ndim > 1 else 1
+        if self.outputs is not None and answers.size != rows * self.outputs:
+            raise ValueError(
+                f"model: expected {self.outputs} outputs of a row, as in outputs=, got "
+                f"shape {answers.shape}"
+            )
+        return self._noisy(answers, rng, grid)
 
     def _sensitivity(self) -> float:
         steepness, p, _ = self._claim()
@@ -675,7 +704,7 @@ class OutputPerturbation(_Perturbation):
 
     def _assumptions(self) -> tuple[str, ...]:
         steepness, p, source = self._claim()
-        q = family_of(self.family).shift_norm
+        q = self._law.shift_norm
         return (
             f"the model is {rounded_down(steepness)}-Lipschitz from the {p:g}-norm to the "
             f"{q}-norm ({source})",
@@ -694,7 +723,7 @@ class OutputPerturbation(_Perturbation):
         if not isinstance(bound, LipschitzBound):
             return steepness, self.norm, "as given"
         p = self.norm
-        q = family_of(self.family).shift_norm
+        q = self._law.shift_norm
         of_radius = self.size is None or self.manifold is not None
         if bound.q != q or (of_radius and bound.p != p):
             raise ValueError(

@@ -10,12 +10,14 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
+from privcontrol.core.query_design import truncation_of
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
 from privcontrol.noise.drawn import DrawnNoise
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Radial, Structured
 from privcontrol.noise.shift import certify
+from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.verify import main as verify
@@ -437,3 +439,43 @@ def test_the_loop_chooses_the_law_that_costs_it_least():
     assert costs["auto"] < 0.9 * costs["gaussian"]
     with pytest.raises(ValueError, match="codesign=True chooses"):
         pc.private_lqg(plant, noise=noise, family="ball", **weights)
+
+
+def test_the_release_count_at_which_laws_turn_is_printed():
+    """THEORY F31 (h): from 3 and 2 releases at 1e-2, from 7 at 1e-5."""
+    found = {}
+    for budget in (LOOSE, TIGHT):
+        for row in designed("auto", budget).design.laws:
+            found[budget.delta, row.law] = row.turns
+            assert ("from" in str(row)) == (row.turns is not None)
+    assert found[1e-2, "truncated"] == 3
+    assert found[1e-2, "ball"] == 2
+    assert found[1e-5, "truncated"] == found[1e-5, "ball"] == 7
+    assert found[1e-5, "gaussian"] is None
+
+
+def test_truncated_releases_of_one_number_compose_by_convolution():
+    """Four releases by an FFT of the loss on a grid, which is another code."""
+    rate, radius = truncation_of(LOOSE, 1, 4)
+    size, bound = rate, rate * radius
+    step = size / 2000
+    grid = np.arange(-bound, bound + size, step) + step / 2
+    inside = np.abs(grid) <= bound
+    shared = inside & (np.abs(grid - size) <= bound)
+    mass = np.exp(-np.abs(grid)) * inside
+    mass /= mass.sum()
+    losses = np.round((np.abs(grid - size) - np.abs(grid)) / step).astype(int)
+    last = np.abs(losses[shared]).max()
+    one = np.bincount(losses[shared] + last, mass[shared], 2 * last + 1)
+    four = one
+    for _ in range(3):
+        four = np.convolve(four, one)
+    levels = step * (np.arange(len(four)) - 4 * last)
+    delta = 1 - four.sum() + four @ np.maximum(-np.expm1(1.0 - levels), 0.0)
+    assert delta == pytest.approx(1e-2, rel=0.02)
+    basic = truncation_of(pc.PrivacyBudget(epsilon=0.25, delta=2.5e-3), 1)
+    variances = []
+    for each in ((rate, radius), basic):
+        law = BallLaw(1, each[0] * each[1])
+        variances.append(law.unit_variance / each[0] ** 2)
+    assert variances[0] < 0.95 * variances[1]
