@@ -26,9 +26,10 @@ import struct
 import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import accumulate, chain, product as pairs, repeat
+from functools import cache
+from itertools import accumulate, chain, combinations, product as pairs, repeat
 from math import gcd, inf, isqrt, lcm
-from operator import mul
+from operator import add, mul
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
 MOST_BITS = 4096
@@ -141,6 +142,12 @@ def blocks(*table):
     return Balls(list(rows), max(one.err for row in table for one in row))
 
 
+def stacked(rows):
+    """Return matrices below each other."""
+    mid = list(chain(*(row.mid for row in rows)))
+    return Balls(mid, max(row.err for row in rows))
+
+
 def root_up(number):
     """Return an integer whose square, both over 2^bits, is above a number."""
     return isqrt(max(number, 0) + 1 << Balls.bits) + 1
@@ -173,6 +180,20 @@ def reduced(rows, width):
             found = [(place, cleared(row, pivot, k)) for place, row in found]
             found.append((k, pivot))
     return found, [row for row in rest if any(row)]
+
+
+def seen_rows(C, A, count, seen=()):
+    """Return the reduced echelon form of some rows and C, C A, ..., C A^(count - 1)."""
+    found, block = [], C
+    for _ in range(count):
+        last, (found, _) = (
+            found,
+            reduced([*seen, *(row for _, row in found), *block], len(A)),
+        )
+        if len(found) == len(last):
+            break
+        block = times(block, A)
+    return found
 
 
 def rational_inverse(rows):
@@ -302,6 +323,89 @@ def energy(A, C):
     raise TooFewBits
 
 
+# -- changes of any shape --------------------------------------------------------------
+# A change w of numbers |w_i| <= 1 is explained by sum w_i v_i. Its length is convex in w,
+# so that y^2 is the largest w'R w of signs w, with the products R of the v_i.
+
+MOST_EXACT = 24  # signs up to which all patterns are looked at, by halves
+MOST_RELAXED = 400
+
+
+def sum_of_sizes(matrix):
+    """Return a bound of w'R z for all numbers w and z of at most one."""
+    rows, columns = len(matrix.mid), len(matrix.mid[0])
+    return sum(map(abs, chain(*matrix.mid))) + rows * columns * matrix.err
+
+
+def largest_pattern(R, enough):
+    """Return a bound of w'R w for all signs w, which is not sharp below ``enough``."""
+    bound = sum_of_sizes(R)
+    if bound <= enough or len(R.mid) < 3 or len(R.mid) > MOST_RELAXED:
+        return bound
+    if len(R.mid) <= MOST_EXACT:
+        return min(bound, largest_by_halves(R, bound))
+    return min(bound, largest_relaxed(R, enough))
+
+
+def largest_by_halves(R, most):
+    """Return the largest w'R w, whose first and second half take all patterns in turn.
+
+    Numbers are floats that are whole and so small that all sums are exact.
+    """
+
+    def linear(row):  # a function of the signs, for each pattern of them
+        found = [0.0]
+        for x in row:
+            found = [y + x for y in found] + [y - x for y in found]
+        return found
+
+    def quadratic(rows):
+        found = [0.0]
+        for k, row in enumerate(rows):
+            cross = [2 * x for x in linear(row[:k])]
+            found = [*map(add, found, cross)] + [y - x for y, x in zip(found, cross)]
+            found = [y + row[k] for y in found]
+        return found
+
+    drop, size, half = max(most.bit_length() - 50, 0), len(R.mid), len(R.mid) // 2
+    rows = [[float(x >> drop) for x in row] for row in R.mid]
+    own = quadratic(rows[:half])
+    others = quadratic([row[half:] for row in rows[half:]])
+    across = zip(*(linear([2 * x for x in row[:half]]) for row in rows[half:]))
+    best, largest = 0.0, max(others)
+    for first, row in zip(own[: len(own) // 2], across):  # the last sign of it is +
+        if first + largest + sum(map(abs, row)) > best:
+            best = max(best, first + max(map(add, others, linear(row))))
+    return (int(best) + size**2 << drop) + size**2 * R.err
+
+
+def largest_relaxed(R, enough):
+    """Return sum d for some diag(d) >= R, which holds for all signs.
+
+    Unit vectors in place of the signs make it small: each in turn becomes the direction of
+    what the others ask of it, whose length is added to the diagonal's entry in d.
+    """
+    size, peak, width = len(R.mid), R.largest(), isqrt(2 * len(R.mid)) + 2
+    rows = [[x / peak for x in row] for row in R.mid]
+    vectors = [[math.cos(i * j) for i in range(1, size + 1)] for j in range(1, width)]
+    lengths, last, bounds = [0.0] * size, inf, []
+    while True:
+        for _ in range(100):
+            for k, row in enumerate(rows):
+                asked = [sum(map(mul, row, v)) - row[k] * v[k] for v in vectors]
+                lengths[k] = math.hypot(*asked)
+                for v, x in zip(vectors, asked if lengths[k] else ()):
+                    v[k] = x / lengths[k]
+        sizes = [row[k] + x for k, (row, x) in enumerate(zip(rows, lengths))]
+        d = [int(Fraction(x) * peak) for x in sizes]
+        missing = R + Balls(diagonal([max(d) - x for x in d]))
+        bounds.append(sum(d) + size * (largest_eigenvalue(missing) - max(d)))
+        is_settled = abs(last - sum(d)) <= sum(d) / 10**11
+        if is_settled or min(bounds) <= enough or len(bounds) * size**2 * width > 10**7:
+            return min(bounds)
+        last = sum(d)
+
+
 # -- a file, and its plants ----------------------------------------------------------
 
 #: Kinds with their fields. A file with another field that is not empty is not covered.
@@ -311,7 +415,7 @@ request horizon budget adjacency family releases floor models resolution factor 
 privacybudget epsilon delta gdp
 stateadjacency radius states times charts signals
 initialstateadjacency radius norm signals
-disturbanceadjacency radius inputs times norm duration profiles events separation window signals
+disturbanceadjacency radius inputs times norm duration profiles events separation window signals shape together moved which
 jointadjacency parts
 structured plant factor
 radial plant factor bound
@@ -421,6 +525,7 @@ class Design:
         self.plants = [self.plant, *map(Plant, self.request["models"])]
         self.loss, self.family = guarantee["loss"], data["family"]
         self.horizon, adjacency = data["horizon"], self.request["adjacency"]
+        self.enough = 0  # square, over 2^bits, below which no bound need be sharp
         self.secrets = adjacency.get("parts", [adjacency])
         for name in {one["kind"] for one in self.secrets}.difference(SECRETS):
             raise NotCovered(f"a secret of the kind {name!r}")
@@ -437,6 +542,7 @@ class Design:
         counts = [self.horizon, self.request["releases"]]
         for secret in self.secrets:
             counts += [secret.get("duration", 1), secret.get("events", 1)]
+            counts += [secret.get("moved", 0) + 1]
         own = [part["plant"] for part in data["parts"] if "plant" in part]
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
@@ -561,6 +667,16 @@ def backward(plant):
     return times(follow, step), follow, inputs | readings
 
 
+def ladder(step, first, count):
+    """Return first, step first, step^2 first, ..., whose errors grow with log(count)."""
+    powers, found = [step], [first]
+    for j in range(1, count):
+        if j >> len(powers):
+            powers.append(powers[-1] @ powers[-1])
+        found.append(powers[(j & -j).bit_length() - 1] @ found[j & (j - 1)])
+    return found
+
+
 def moves_of_states(plant, secret, horizon):
     """Return moves of x(0), rational ones that span them, and whether they span a ball.
 
@@ -586,12 +702,7 @@ def moves_of_states(plant, secret, horizon):
     spanning = [times(follow, axes)]
     # at the first sample delayed readings may be held as well
     held = [axes] if samples[0] == 0 and spanning != [axes] else []
-    powers = [Balls.of(step)]  # then two samples, four, ...: errors grow with log T
-    while samples[-1] >> len(powers):
-        powers.append(powers[-1] @ powers[-1])
-    known = [Balls.of(spanning[0])]
-    for j in range(1, samples[-1] + 1):
-        known.append(powers[(j & -j).bit_length() - 1] @ known[j & (j - 1)])
+    known = ladder(Balls.of(step), Balls.of(spanning[0]), samples[-1] + 1)
     for _ in range(samples[0] + min(len(plant.A), samples[-1] - samples[0] + 1) - 1):
         spanning.append(times(step, spanning[-1]))
     found = blocks([*map(Balls.of, held), *(known[j] for j in samples)])
@@ -601,13 +712,14 @@ def moves_of_states(plant, secret, horizon):
 class Entering:
     """A secret as columns of B and D by which it enters a plant from rest, and its changes.
 
-    A move of a state enters before sample 0. Changes of a signal start at ``starts`` and
-    are among ``shapes`` times their radius; of those that are ``lasting`` every beginning
-    is one as well.
+    A move of a state enters before sample 0. Changes of signals start at ``starts`` and are
+    one of the ``shapes``, rows over time of what enters by each column; of those that are
+    ``lasting`` every beginning is one as well. Changes of any shape enter by the columns of
+    one of the ``windows``, each by at most its radius, for ``longest`` samples in a row.
     """
 
-    shapes, starts, lasting, events, apart = [[1]], [-1], False, 1, 0
-    is_ball = is_energy = False
+    starts, shapes, windows, lasting, events, apart = [-1], [], [], False, 1, 0
+    is_ball = is_energy = is_difference = False
 
     def __init__(self, plant, secret, horizon):
         if secret["kind"] != "disturbanceadjacency":
@@ -618,22 +730,83 @@ class Entering:
             count = len(self.B.mid[0])
             if secret.get("times", [0]) != [0]:  # rows that span have other columns
                 self.rows = [[int(any(row))] * count for row in self.rows]
+            self.shapes = [[row] for row in unit(count)]
             self.radii, self.through = [1] * count, [[0] * count for _ in plant.C]
             self.D = Balls.of(self.through)
             return
         radii = chosen(secret, plant)
         columns = zip(*(plant.column(name) for name in radii))
         self.rows, self.through = map(turned, columns)
-        self.B, self.D = Balls.of(self.rows), Balls.of(self.through)
         self.radii = list(radii.values())
         if horizon < inf:
             self.starts = sample_times(secret, horizon)
         elif secret["times"] is not None:
             raise NotCovered("chosen times without a horizon")
         self.is_energy = secret["norm"] == "l2"
-        self.lasting = secret["profiles"] is None
-        self.shapes = [[1] * secret["duration"]] if self.lasting else secret["profiles"]
         self.events, self.apart = secret["events"], secret["separation"]
+        self.longest = secret["duration"]
+        self.change(secret, horizon)
+        self.B, self.D = Balls.of(self.rows), Balls.of(self.through)
+
+    def change(self, secret, horizon):
+        """Set the windows or the shapes, of levels, profiles or events that are moved."""
+        inputs, profiles = range(len(self.radii)), secret["profiles"]
+        is_any = secret.get("shape") == "any" or secret.get("together")
+        moved, which = secret.get("moved", 0), secret.get("which")
+        told = [self.is_energy, profiles is not None, is_any, moved or which]
+        if sum(map(bool, told)) > 1 or (any(told[:2]) and self.longest > 1):
+            raise Broken("the secret says two things of the shape of its changes")
+        if self.is_energy and self.events > 1:
+            raise Broken("the secret has a bounded energy, several times")
+        if is_any:
+            self.windows = [inputs] if secret.get("together") else [[k] for k in inputs]
+            self.longest = min(self.longest, horizon)
+        elif moved and (which or horizon < inf):
+            self.shapes = self.moved_shapes(moved, which)
+        else:
+            if which:
+                self.mix()
+            forms, self.lasting = profiles, profiles is None
+            if self.lasting:
+                forms = [[1] * max(self.longest, moved)]
+            if moved:  # 1 - z^-k is (1 + ... + z^-(k-1)) (1 - z^-1)
+                self.is_difference, self.lasting = True, self.longest == 1
+                if not self.lasting:
+                    both = pairs(range(1, self.longest + 1), range(1, moved + 1))
+                    forms = [trapezoid(n, k) for n, k in both]
+            self.shapes = [
+                [[x * size for x in row] for size in form]
+                for row, form in pairs(diagonal(self.radii), forms)
+            ]
+
+    def mix(self):
+        """Take differences of two signals in place of the signals."""
+        chosen = list(combinations(range(len(self.radii)), 2))
+        if not chosen:
+            raise Broken("the secret is on which signal an event is, of one signal")
+        mix = [
+            [radius * ((k == i) - (k == j)) for i, j in chosen]
+            for k, radius in enumerate(self.radii)
+        ]
+        self.rows, self.through = times(self.rows, mix), times(self.through, mix)
+        self.radii = [1] * len(chosen)
+
+    def moved_shapes(self, moved, which):
+        """Return levels at one place less the same at another one, up to so much later."""
+        inputs, found = range(len(self.radii)), []
+        for i, j, k in pairs(inputs, inputs, range(moved + 1)):
+            if (k or i < j) and (which or i == j):
+                for n in range(1, self.longest + 1):
+                    one = [[mu * (x == i) for x, mu in enumerate(self.radii)]] * n
+                    other = [[-mu * (x == j) for x, mu in enumerate(self.radii)]] * n
+                    still = [[0] * len(self.radii)] * k
+                    found.append(sums(one + still, still + other))
+        return found
+
+
+def trapezoid(n, k):
+    """Return the shape of k levels of n samples, each one sample after the last one."""
+    return [min(t + 1, n, k, n + k - 1 - t) for t in range(n + k - 1)]
 
 
 def together(square, products):
@@ -670,12 +843,8 @@ def coordinates(design, plant, spanning, of_states=False):
     Rows C A^t are added until no new one comes. With ``of_states`` S c = z is asked for.
     """
     A, C, E, S = compared(design, plant)
-    seen, block = (unit(len(A)), C) if of_states else ([], C)
-    for _ in range(min(len(A), design.horizon)):
-        found, _ = reduced(seen + block, len(A))
-        if len(found) == len(seen):
-            break
-        seen, block = [row for _, row in found], times(block, A)
+    every = unit(len(A)) if of_states else ()
+    seen = [row for _, row in seen_rows(C, A, min(len(A), design.horizon), every)]
     X, demands = least_solution(times(seen, S), times(seen, E))
     if any(map(any, times(demands, spanning))):
         raise Broken("a hidden move leaves what the noise covers, and is published")
@@ -767,8 +936,11 @@ class Root:
         return Balls([found], (self.gain * missed >> Balls.bits) + 1)
 
 
-def changes_of_run(design, plant, secret):
-    """Yield v with R v = s of each change s that a secret makes to a run, with its start."""
+def explained_in_run(design, plant, secret):
+    """Return the function of (t, k) that gives v with R v = s, as a row.
+
+    The output s is the response to what enters by column k at sample t.
+    """
     root, T = Root(design), design.horizon
     response, moved = [secret.D], [secret.through]
     A, C, state, reached = Balls.of(plant.A), Balls.of(plant.C), secret.B, secret.rows
@@ -778,49 +950,69 @@ def changes_of_run(design, plant, secret):
         moved.append(times([[x != 0 for x in row] for row in plant.C], reached))
         state = A @ state
         reached = times([[x != 0 for x in row] for row in plant.A], reached)
-    known = {}
 
+    @cache
     def explained(t, k):
-        if (t, k) not in known:
-            begin, column = max(t, 0), []
-            after = range(begin - t, T - t)
-            for s in after:
-                both = zip(response[s].mid, moved[s], strict=True)
-                column += [(row[k], mask[k]) for row, mask in both]
-            err = max(response[s].err for s in after)
-            known[t, k] = root.explained(begin * len(plant.C), column, err)
-        return known[t, k]
+        begin, column = max(t, 0), []
+        after = range(begin - t, T - t)
+        for s in after:
+            both = zip(response[s].mid, moved[s], strict=True)
+            column += [(row[k], mask[k]) for row, mask in both]
+        err = max(response[s].err for s in after)
+        return root.explained(begin * len(plant.C), column, err)
 
-    for t, k, shape in pairs(secret.starts, range(len(secret.radii)), secret.shapes):
-        total, last = zero(1, root.size), min(len(shape), T - t) - 1
-        for n, size in enumerate(shape[: last + 1]):
-            total += explained(t + n, k) * (size * secret.radii[k])
-            if secret.lasting or n == last:
+    return explained
+
+
+def changes_of_run(design, plant, secret):
+    """Yield v with R v = s of each change s that a secret makes to a run, with its start.
+
+    Changes of any shape are those of a window: a row for each number that they take.
+    """
+    explained, T = explained_in_run(design, plant, secret), design.horizon
+    starts = secret.starts
+    if (
+        len(starts) == T and secret.events == 1
+    ):  # later windows are parts of the last one
+        starts = starts[: max(T - secret.longest, 0) + 1] if secret.windows else starts
+    for t, columns in pairs(starts, secret.windows):
+        places = pairs(range(t, min(t + secret.longest, T)), columns)
+        rows = [explained(s, k) * secret.radii[k] for s, k in places]
+        yield t, stacked(rows)
+    for t, shape in pairs(starts, secret.shapes):
+        total = zero(1, len(plant.C) * T)
+        for s, row in enumerate(shape[: T - t], t):
+            for k, size in enumerate(row):
+                if size:
+                    total += explained(s, k) * size
+            if secret.lasting or s == min(t + len(shape), T) - 1:
                 yield t, total
 
 
 def squares_of_run(design, plant, data):
     """Return bounds of y^2, over 2^bits, for what a secret changes over a run."""
-    secret = Entering(plant, data, design.horizon)
+    secret, squares = Entering(plant, data, design.horizon), []
+    enough = design.enough if secret.events == 1 else 0
     if not design.root and secret.events == 1 and not secret.is_energy:
         secret.starts = secret.starts[:1]  # later the same changes are cut off
-    changes = changes_of_run(design, plant, secret)
+    changes = list(changes_of_run(design, plant, secret))
     if secret.is_ball or secret.is_energy:
-        rows = [v for _, v in changes]
-        V = Balls([v.mid[0] for v in rows], max(v.err for v in rows))
+        V = stacked([v for _, v in changes])
         return [largest_eigenvalue(V @ V.T)]
+    for _, v in changes:
+        squares.append(largest_pattern(v @ v.T, max([enough, *squares])))
     if secret.events == 1:
-        return [(v @ v.T).largest() for _, v in changes]
+        return squares
     if secret.apart < 1:
         raise NotCovered("several changes over a run that keep no distance")
-    changes, reach = list(changes), secret.starts[-1] - secret.starts[0]
+    reach = secret.starts[-1] - secret.starts[0]
     by_lag = [0] * (reach + 1)
     for (t, v), (s, other) in pairs(changes, repeat=2):
         if t - s >= secret.apart:
-            by_lag[t - s] = max(by_lag[t - s], (v @ other.T).largest())
+            by_lag[t - s] = max(by_lag[t - s], sum_of_sizes(v @ other.T))
     count = min(secret.events, 1 + reach // secret.apart)
     products = [max(by_lag[m * secret.apart :]) for m in range(1, count)]
-    return [together(max((v @ v.T).largest() for _, v in changes), products)]
+    return [together(max(squares), products)]
 
 
 # -- signals, for runs of any length ---------------------------------------------------
@@ -840,6 +1032,26 @@ def undone_after(entering, shaping):
     return joint, blocks([B], [by @ D]), blocks([back @ C, seen]), back @ D
 
 
+def difference(A, B, C, D):
+    """Return (1 - z^-1) G, without the states that its outputs do not see.
+
+    Its states are the last input and x. A simple pole of G at one is not among what is seen.
+    """
+    n, q = len(A), len(B[0])
+    slower = sums(A, diagonal([-1] * n))
+    at_once = sums(times(C, B), [[-x for x in row] for row in D])
+    C = beside(at_once, times(C, slower))
+    A = [[0] * (q + n)] * q + beside(B, A)
+    B = unit(q) + [[0] * q] * n
+    found = seen_rows(C, A, n + q) or [(0, [1] + [0] * (n + q - 1))]
+    N = [[Fraction(x, row[k]) for x in row] for k, row in found]
+
+    def by_seen(rows):  # the echelon form has a unit matrix at its pivots
+        return [[row[k] for k, _ in found] for row in rows]
+
+    return by_seen(times(N, A)), times(N, B), by_seen(C), D
+
+
 def squares_for_ever(design, plant, data):
     """Return bounds of y^2, over 2^bits, for runs of any length.
 
@@ -854,8 +1066,16 @@ def squares_for_ever(design, plant, data):
         reached |= {i for i in n if any(plant.A[i][j] for j in reached)}
         seen |= {j for j in n if any(plant.A[i][j] for i in seen)}
     kept = sorted(reached & seen) or [0]
-    A, C = map(Balls.of, plant.part(kept))
-    G = A, Balls([secret.B.mid[k] for k in kept], secret.B.err), C, secret.D
+    A, C = plant.part(kept)
+    B = Balls([secret.B.mid[k] for k in kept], secret.B.err)
+    G = Balls.of(A), B, Balls.of(C), secret.D
+    if secret.is_difference:
+        G = tuple(
+            map(
+                Balls.of,
+                difference(A, [secret.rows[k] for k in kept], C, secret.through),
+            )
+        )
     A, B, C, D = (design.shaping[name] for name in "ABCD")
     if len(C) != len(D):
         raise Broken("the matrices of the noise do not fit each other")
@@ -864,8 +1084,11 @@ def squares_for_ever(design, plant, data):
     entered = G
     if design.response is not None:
         shares = shares_of_noise(design, plant, secret, kept)
-        entered = zero(1, 1), zero(1, len(secret.radii)), zero(len(D), 1), shares
-    square = max(squares_of_secret(undone_after(entered, (A, B, C, D)), secret))
+        entered = [[0]], [[0] * len(secret.radii)], [[0]] * len(D), shares
+        entered = difference(*entered) if secret.is_difference else entered
+        entered = tuple(map(Balls.of, entered))
+    left = undone_after(entered, (A, B, C, D))
+    square = max(squares_of_secret(left, secret, 0 if design.white else design.enough))
     if design.white:
         undo = Balls.of(diagonal([1 / size for size in design.white]))
         try:
@@ -890,11 +1113,14 @@ def shares_of_noise(design, plant, secret, kept):
     X, demands = least_solution(noisy, hidden)
     if demands:
         raise Broken("the noise does not enter where the secret does")
-    return Balls.of(times(sizes, X))
+    return times(sizes, X)
 
 
-def squares_of_secret(left, secret):
-    """Return bounds of y^2, over 2^bits, from the system that explains a secret."""
+def squares_of_secret(left, secret, enough=0):
+    """Return bounds of y^2, over 2^bits, from the system that explains a secret.
+
+    They are not sharp below ``enough``.
+    """
     A, B, C, D = left
     if secret.is_energy:
         units = Balls.of(diagonal(secret.radii))
@@ -902,18 +1128,70 @@ def squares_of_secret(left, secret):
     Q = energy(A, C)
     if secret.is_ball:
         return [largest_eigenvalue(B.T @ Q @ B + D.T @ D)]
-    squares, inputs = [], range(len(secret.radii))
-    for k, shape in pairs(inputs, secret.shapes):
-        alone = Balls.of([[secret.radii[k] * (j == k)] for j in inputs])
+    if secret.windows:
+        return squares_of_windows(left, Q, secret, enough)
+    squares = []
+    for shape in secret.shapes:
         during, found = 0, []
-        for output, state, lost in steps(left, Q, (alone * size for size in shape), 1):
+        entering = (Balls.of([[size] for size in row]) for row in shape)
+        for output, state, lost in steps(left, Q, entering, 1):
             during += (output.T @ output).largest()
             length = root_up(during + (state.T @ Q @ state).largest()) + lost
             found.append((length * length >> Balls.bits) + 1)
         squares += found if secret.lasting else found[-1:]
     if secret.events == 1:
         return squares
-    return [together(max(squares), products_for_ever(left, Q, secret, max(squares)))]
+    # at most one change starts at each input and sample
+    places, square = range(1, secret.events), max(squares)
+    lags = [max(m * secret.apart, m // len(secret.radii)) for m in places]
+    changes = [shape[:n] for shape in secret.shapes for n in range(1, len(shape) + 1)]
+    changes = changes if secret.lasting else secret.shapes
+    product = products_for_ever(left, Q, changes, lags[0], square)
+    return [together(square, [product(lag) for lag in lags])]
+
+
+def squares_of_windows(left, Q, secret, enough):
+    """Return the same for changes of any shape.
+
+    The product of a response with one that begins m samples earlier is E'A^(m-1) B with
+    E = A'Q B + C'D, or B'Q B + D'D for m = 0. What Q counts too much is a sum of squares of
+    all that has entered.
+    """
+    A, B, C, D = left
+    units, k = Balls.of(diagonal(secret.radii)), secret.longest
+    B, D = B @ units, D @ units
+    echo = A.T @ Q @ B + C.T @ D
+    products = [B.T @ Q @ B + D.T @ D]
+    products += [echo.T @ state for state in ladder(A, B, k - 1)][: k - 1]
+    err, squares = max(product.err for product in products), []
+    enough = enough if secret.events == 1 else 0
+    for columns in secret.windows:
+        places = list(pairs(range(k), columns))
+
+        def product(place, other):
+            (t, i), (s, j) = sorted([place, other], reverse=True)
+            return products[t - s].mid[i][j]
+
+        R = Balls(
+            [[product(*both) for both in pairs([place], places)] for place in places],
+            err,
+        )
+        squares.append(largest_pattern(R, max([enough, *squares])))
+    square, count = max(squares), secret.events
+    if count == 1 or not secret.apart:
+        return [square * count**2]
+    first, most = max(secret.apart - k + 1, 1), products[0].largest()
+    impulses = [[row] for row in diagonal(secret.radii)]
+    product = products_for_ever(left, Q, impulses, first, most)
+
+    def of_windows(lag):  # their impulses start up to k - 1 samples nearer, or further
+        apart = [abs(lag + n) for n in range(1 - k, k)]
+        sizes = [product(x) if x else most for x in apart]
+        often = [k - abs(n) for n in range(1 - k, k)]
+        return sum(map(mul, often, sizes)) * len(secret.windows[0]) ** 2
+
+    lags = (m * secret.apart for m in range(1, count))
+    return [together(square, [of_windows(lag) for lag in lags])]
 
 
 def steps(left, Q, inputs, count):
@@ -931,41 +1209,33 @@ def steps(left, Q, inputs, count):
         yield output, state, lost
 
 
-def products_for_ever(left, Q, secret, square):
-    """Return bounds of the products of changes that start so far apart, see `together`.
+def products_for_ever(left, Q, changes, first, square):
+    """Return bounds of the products of changes that start so far apart or further.
 
-    A change i of outputs v_i is over after L samples. One that starts tau later shares with
-    it v_i'v_j until the later one is over, and x_i'Q x_j of the states then. What Q counts
-    too much is a sum of squares over all changes that are over by then. Backwards in time
-    the echoes e_j = C'v_j + A'e_j, from Q x_j on, give the product as x_i(tau)'e_j.
+    Their function is of the samples between the starts, from ``first`` on. No change has a
+    square above ``square``. A change i of outputs v_i is over after L samples. One that
+    starts tau later shares with it v_i'v_j until the later one is over, and x_i'Q x_j of
+    the states then. What Q counts too much is a sum of squares over all changes that are
+    over by then. Backwards in time the echoes e_j = C'v_j + A'e_j, from Q x_j on, give the
+    product as x_i(tau)'e_j.
     """
-    A, _, C, _ = left
-    inputs, changes = range(len(secret.radii)), []
-    for k, shape in pairs(inputs, secret.shapes):
-        shortest = 1 if secret.lasting else len(shape)
-        changes += [(k, shape[:n]) for n in range(shortest, len(shape) + 1)]
-    # at most one change starts at each input and sample
-    places = range(1, secret.events)
-    lags = [max(m * secret.apart, m // len(inputs)) for m in places]
-    L, count = max(len(shape) for _, shape in changes), len(changes)
+    A, B, C, _ = left
+    L, count, inputs = max(map(len, changes)), len(changes), len(B.mid[0])
     if count > 200:
-        return [square] * len(lags)
-
-    def entering(t, j):
-        sizes = [shape[t] if j == k and t < len(shape) else 0 for k, shape in changes]
-        return [size * secret.radii[j] for size in sizes]
-
-    during = (Balls.of([entering(t, j) for j in inputs]) for t in range(L))
-    walk = steps(left, Q, chain(during, repeat(zero(len(inputs), count))), count)
+        return lambda lag: square
+    still = [[0] * inputs] * L
+    padded = [[*rows, *still[len(rows) :]] for rows in changes]
+    during = (Balls.of(turned(rows)) for rows in zip(*padded))
+    walk = steps(left, Q, chain(during, repeat(zero(inputs, count))), count)
     outputs, states, every = zip(*(next(walk) for _ in range(L)))
     state, lost, y, bounds = states[-1], every[-1], root_up(square), []
     echoes = [Q @ state]
     for output in reversed(outputs):
         echoes.insert(0, C.T @ output + A.T @ echoes[0])
-    for lag in range(lags[0] + 30000):
+    for lag in range(first + 30000):
         if lag > L:
             _, state, lost = next(walk)
-        if lag < lags[0]:
+        if lag < first:
             continue
         beyond = y * (root_up(max(largest_form(state, Q, False))) + lost) >> Balls.bits
         if lag >= L and beyond << 36 < square:
@@ -974,11 +1244,12 @@ def products_for_ever(left, Q, secret, square):
         for later, output in zip(outputs[lag:], outputs):
             shared += later.T @ output
         if lag == 0:  # two at one input do not coincide
-            for (i, one), (j, other) in pairs(enumerate(changes), repeat=2):
-                shared.mid[i][j] *= one[0] != other[0]
+            enters = [[any(column) for column in zip(*rows)] for rows in changes]
+            for i, j in pairs(range(count), repeat=2):
+                shared.mid[i][j] *= enters[i] != enters[j]
         bounds.append(shared.largest() + (lost * (2 * y + 3 * lost) >> Balls.bits) + 1)
     bounds = list(accumulate([beyond, *reversed(bounds)], max))[::-1]
-    return [bounds[min(lag - lags[0], len(bounds) - 1)] for lag in lags]
+    return lambda lag: bounds[min(lag - first, len(bounds) - 1)]
 
 
 def square_of_gain(A, B, C, D):
@@ -1058,8 +1329,11 @@ def laplace_moves(design, plant, data):
         grid = design.request["resolution"] or [0] * len(plant.C)
         steps = [int(h / f * (1 << Balls.bits)) + 1 for h, f in zip(grid, design.white)]
         more = steps * design.horizon
-        changes = (v for _, v in changes_of_run(design, plant, secret))
-        return [[abs(x) + v.err + h for x, h in zip(*v.mid, more)] for v in changes]
+        sizes = (
+            (sum(map(abs, column)) + len(v.mid) * v.err for column in zip(*v.mid))
+            for _, v in changes_of_run(design, plant, secret)
+        )
+        return [[x + h for x, h in zip(row, more)] for row in sizes]
     moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.is_like(design.plant):
@@ -1245,7 +1519,15 @@ def sharply(evaluate):
 
 
 def sharp_shift(design, claim):
-    return sharply(lambda: ((y := shift_of(design)), y <= claim * TOLERANCE))
+    """Return a bound of y, and whether it is at most what is claimed."""
+
+    def evaluate():
+        if design.request["resolution"] is None:
+            design.enough = int(claim**2 * TOLERANCE * (1 << Balls.bits))
+        y = shift_of(design)
+        return y, y <= claim * TOLERANCE
+
+    return sharply(evaluate)
 
 
 def gaussian_promise(design):
@@ -1343,7 +1625,15 @@ def in_words(data, plant):
         within = f"any {data['window']} samples" if data["window"] else "the run"
         return f"the signal {sizes} in the root of its energy over {within}"
     text = f"the signal {sizes} {when}"
-    if data["profiles"] is not None:
+    if data.get("which"):
+        text = f"on which signal an event is: {text}"
+    if data.get("moved"):
+        text = f"when, moved by at most {data['moved']} samples, an event is: {text}"
+    if data.get("together"):
+        text = text.replace(" or ", " and ")
+    if data.get("shape") == "any":
+        text += f", of any shape within {data['duration']} samples"
+    elif data["profiles"] is not None:
         text += f" in one of {len(data['profiles'])} shapes"
     elif data["duration"] > 1:
         text += f", kept for 1 to {data['duration']} samples"

@@ -21,6 +21,7 @@ from verified_cases import design
 
 import privcontrol as pc
 from privcontrol import verify
+from privcontrol.noise._patterns import largest_signs
 from privcontrol.privacy.radial import ball_delta, leak
 
 SOURCE = Path(verify.__file__)
@@ -40,6 +41,17 @@ SOME = (
     "run energy floor",
     "run models",
     "run laplace",
+    "run any several",
+    "run any together",
+    "run any laplace",
+    "run any long",
+    "run moved which",
+    "run moved several",
+    "endless any floor",
+    "endless any long",
+    "endless any several apart",
+    "endless moved level tank",
+    "endless which",
     "endless several apart lasting",
     "endless energy floor",
     "endless models floor",
@@ -434,6 +446,67 @@ def test_energies_agree_with_the_lyapunov_equation():
         total += (C @ power).T @ C @ power
         power = A @ power
     assert np.allclose(found, total, rtol=1e-9)
+
+
+def matrix(array):
+    """A matrix of numbers with 2^bits as their unit."""
+    return verify.Balls.of(np.asarray(array).tolist())
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 13, 40])
+def test_a_largest_pattern_is_a_bound_and_sharp_up_to_24_signs(size):
+    """The relaxation is at most pi / 2 above what single turns of signs reach."""
+    rng = np.random.default_rng(size)
+    for signs in (1.0, rng.choice([-1.0, 1.0], size)):
+        root = rng.normal(size=(size, size)) + rng.uniform(0, 2)
+        R = root @ root.T * np.outer(signs, signs)
+        reached, _ = largest_signs(R, np.ones((1, size)))
+        found = verify.largest_pattern(matrix(R), 0) / 2**verify.Balls.bits
+        assert found >= reached[0] * (1 - 1e-12)
+        assert found <= reached[0] * (1 + 1e-11 if size <= 24 else np.pi / 2)
+
+
+def test_a_pattern_that_need_not_be_sharp_is_a_bound():
+    R = matrix(np.ones((30, 30)) - 1.5 * np.eye(30, k=1) - 1.5 * np.eye(30, k=-1))
+    whole = verify.sum_of_sizes(R)
+    assert verify.largest_pattern(R, whole) == whole
+    assert verify.largest_pattern(R, 0) < whole
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"moved": 3},
+        {"profiles": [{"shape": [2], "floats": ["0x1p+0", "0x1p+0"]}]},
+        {"norm": "l2"},
+    ],
+)
+def test_a_secret_that_says_two_things_of_its_shape_does_not_hold(told, path):
+    first_design("run any").save(path)
+    edited(path, lambda data: data["request"]["adjacency"].update(told))
+    report = verify.checked(path)
+    assert report["status"] == 1
+    assert "two things of the shape" in report["reason"]
+
+
+@pytest.mark.parametrize(
+    "kind, told",
+    [
+        ("endless lasting", {"shape": "any"}),
+        ("run lasting", {"shape": "any"}),
+        ("endless any", {"together": True}),
+        ("endless moved", {"moved": 40}),
+        ("run which", {"which": False}),
+    ],
+)
+def test_noise_for_less_does_not_hide_more(kind, told, path):
+    def ask(data):
+        adjacency = data["request"]["adjacency"]
+        adjacency.update(told)
+
+    first_design(kind).save(path)
+    edited(path, ask)
+    assert verify.checked(path)["status"] == 1
 
 
 def of_stages():

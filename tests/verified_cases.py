@@ -36,6 +36,16 @@ def shapes(rng):
     return [rng.normal(size=int(rng.integers(1, 6))) for _ in range(2)]
 
 
+def moved(rng, kind):
+    """How far events move in time, to other signals, and how long they are."""
+    options = {"which": "which" in kind}
+    if "moved" in kind:
+        options["moved"] = int(rng.integers(1, 12))
+    if "level" in kind:
+        options |= {"duration": int(rng.integers(2, 5)), "shape": "level"}
+    return options
+
+
 def near(rng, plant, count=2):
     return pc.PlantBox.around(plant, relative=1e-3).sampled(count, rng=0)[-count:]
 
@@ -99,7 +109,22 @@ def signals_over_run(rng, kind):
     plant = plant_of(rng)
     run = {"horizon": int(rng.integers(5, 24))}
     secret = signal(rng, plant)
-    if kind.startswith("run lasting"):
+    if kind.startswith("run any"):
+        options = {"duration": int(rng.integers(2, 30 if "long" in kind else 8))}
+        if "several" in kind:
+            options |= {"events": 3, "separation": int(rng.integers(1, 9))}
+        secret = signal(rng, plant, **options)
+        if "together" in kind:
+            secret = pc.DisturbanceAdjacency(
+                rng.uniform(0.1, 1), duration=int(rng.integers(1, 5)), together=True
+            )
+    elif "moved" in kind or "which" in kind:
+        options = moved(rng, kind)
+        if "several" in kind:
+            options |= {"events": 3, "separation": int(rng.integers(1, 9))}
+        radius = {name: rng.uniform(0.1, 1) for name in plant.input_labels}
+        secret = pc.DisturbanceAdjacency(radius, **options)
+    elif kind.startswith("run lasting"):
         secret = signal(rng, plant, duration=int(rng.integers(2, 6)), shape="level")
     elif kind.startswith("run shapes"):
         secret = signal(rng, plant, profiles=shapes(rng))
@@ -120,15 +145,31 @@ def signals_over_run(rng, kind):
         run["family"] = "iid-gaussian"
     if "grid" in kind:
         run["resolution"] = 1e-3
-    if kind == "run laplace":
+    if "laplace" in kind:
         run["family"] = "iid-laplace"
     if kind == "run long":
         run["horizon"] = int(rng.integers(60, 90))
     return plant, run | {"adjacency": secret}
 
 
+def tank(rng):
+    """Two coupled tanks and what flows into them, with a pole at one."""
+    a, b = rng.uniform(0.05, 0.3, 2)
+    A = [[1 - a, b], [a, 1 - b]] if rng.random() < 0.5 else [[1, 0], [a, 1 - b]]
+    return ct.ss(
+        A,
+        np.eye(2),
+        [[1, 1]],
+        0,
+        1.0,
+        inputs=["u[0]", "u[1]"],
+        states=["s0", "s1"],
+        outputs=["level"],
+    )
+
+
 def endless(rng, kind):
-    signals = 1 if "plant" in kind else 2
+    signals = 1 if "plant" in kind and "which" not in kind else 2
     plant = plant_of(rng, outputs=2 if "plant" in kind else 1, inputs=signals)
     names = plant.input_labels
     radius = {name: rng.uniform(0.1, 1) for name in names}
@@ -138,6 +179,14 @@ def endless(rng, kind):
         options |= {"duration": int(rng.integers(2, 12)), "shape": "level"}
     if "shapes" in kind:
         options["profiles"] = shapes(rng)
+    if "any" in kind:
+        options["duration"] = int(rng.integers(2, 50 if "long" in kind else 12))
+        options["together"] = "together" in kind
+    if "moved" in kind or "which" in kind:
+        options |= moved(rng, kind)
+    if "tank" in kind:
+        plant = tank(rng)
+        radius = {name: rng.uniform(0.1, 1) for name in plant.input_labels}
     if "several" in kind:
         options |= {"events": int(rng.integers(2, 6))}
         if "apart" in kind:
@@ -208,7 +257,10 @@ KINDS |= dict.fromkeys(
         "run", "run floor", "run lasting", "run lasting floor", "run shapes", "run several",
         "run several floor", "run energy", "run energy floor", "run times", "run two secrets",
         "run two secrets floor", "run models", "run energy models", "run grid floor",
-        "run independent", "run laplace", "run long",
+        "run independent", "run laplace", "run long", "run any", "run any floor",
+        "run any several", "run any together", "run any laplace", "run any models",
+        "run any independent", "run any long", "run moved", "run moved level", "run which",
+        "run moved which", "run which level floor", "run moved several", "run moved models",
     ),
     signals_over_run,
 )  # fmt: skip
@@ -219,7 +271,13 @@ KINDS |= dict.fromkeys(
         "endless several apart floor", "endless energy", "endless energy floor",
         "endless independent", "endless independent energy", "endless states", "endless ball",
         "endless models", "endless models floor", "endless plant", "endless plant floor",
-        "endless plant lasting", "endless plant energy", "endless two secrets",
+        "endless plant lasting", "endless plant energy", "endless two secrets", "endless any",
+        "endless any floor", "endless any long", "endless any several", "endless any several apart",
+        "endless any together", "endless any models", "endless any plant",
+        "endless any independent", "endless moved", "endless moved level", "endless which",
+        "endless moved which", "endless moved floor", "endless moved tank",
+        "endless moved level tank", "endless which tank", "endless moved several apart",
+        "endless which plant", "endless moved plant", "endless moved independent",
     ),
     endless,
 )  # fmt: skip

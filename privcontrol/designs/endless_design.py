@@ -81,6 +81,12 @@ _NOT_EXACT = (
     "precision, so noise that enters the plant with the signal would leave a direction "
     "bare; publish as many outputs as there are secret signals"
 )
+#: The same of differences of two signals, and of states at a later time.
+_ROUNDED = (
+    "adjacency: the outputs outnumber the secret's moves, which are rounded in double "
+    "precision, so noise that enters the plant with them would leave a direction bare; "
+    "publish as many outputs as there are moves, or design for a finite horizon"
+)
 #: Orders of autoregressions that are tried, relative to the longest change, and its length
 #: from which on they are.
 _AUTOREGRESSIVE = (2, 4)
@@ -363,6 +369,11 @@ def stationary_design(
     if _enters_with(secret):
         if secret.origin is not None:
             raise PrivacyError(_NOT_EXACT)
+        entries = np.count_nonzero(
+            np.vstack([secret.system.B, secret.system.D]), axis=0
+        )
+        if any(moves.rounded and entries[moves.column] > 1 for moves in secret.signals):
+            raise PrivacyError(_ROUNDED)
         response = secret.system
         hidden = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
         problem = _Problem(hidden, weight.after(response), order, gap)
