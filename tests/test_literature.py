@@ -458,7 +458,7 @@ def test_a_short_benchmark(monkeypatch, tmp_path):
         assert row["seconds"] < 60
     text = (tmp_path / "page.md").read_text()
     assert "not run" not in text
-    assert "80 of" in text
+    assert "72 of" in text
     assert "| he1 | 4 |" in text
 
 

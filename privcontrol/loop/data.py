@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Self, TypeVar, Unpack
 
 import control as ct
@@ -427,7 +428,10 @@ def _references(
         )
     if not labels and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
-    followed = np.zeros(len(labels)) if reference is None else reference
+    # zero is the origin in any units; another number is in those of one signal
+    is_number = isinstance(reference, Real) and not isinstance(reference, bool)
+    is_origin = is_number and reference == 0
+    followed = np.zeros(len(labels)) if reference is None or is_origin else reference
     fed = np.zeros(len(loop.side.controls)) if feedforward is None else feedforward
     whose = f", one for each of {', '.join(labels)}"
     return (

@@ -36,6 +36,21 @@ def five_errors(samples, exact):
     )
 
 
+def test_a_reference_of_zero_is_the_origin():
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(), horizon=5, budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency({"position": 1.0}), models="exact",
+    )  # fmt: skip
+    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1, 1, noise, P0=1.0)
+    origin = loop.simulate(reference=0, trials=2, rng=0)
+    np.testing.assert_array_equal(
+        origin.outputs, loop.simulate(reference=[0, 0], trials=2, rng=0).outputs
+    )
+    for number in (1.0, False):  # metres, or metres a second?
+        with pytest.raises((ct.ControlDimension, TypeError)):
+            loop.simulate(reference=number, trials=2, rng=0)
+
+
 def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_in_velocity():
     loop = cases.vehicle_loop(cases.vehicle_noise(budget=cases.PAPER_BUDGET))
     position, velocity = loop.mean_square_error(**SETUP)[:, 99]
