@@ -718,10 +718,11 @@ class Entering:
     one of the ``windows``, each by at most its radius, for ``longest`` samples in a row.
     """
 
-    starts, shapes, windows, lasting, events, apart = [-1], [], [], False, 1, 0
+    lasting, events, apart = False, 1, 0
     is_ball = is_energy = is_difference = False
 
     def __init__(self, plant, secret, horizon):
+        self.starts, self.shapes, self.windows = [-1], [], []
         if secret["kind"] != "disturbanceadjacency":
             if horizon == inf and secret.get("times", 0) is None:
                 raise NotCovered("a state at any time, without a horizon")

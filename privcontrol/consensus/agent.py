@@ -149,12 +149,13 @@ class Agent:
         _, private = exact_data(value, "value")
         self._shape = private.shape
         self._value = private.ravel()
-        is_radial = isinstance(self._law, BallNoise)
-        if is_radial and len(self._value) != self._law.dimension:
-            raise ValueError(
-                f"value: expected {self._law.dimension} numbers, which its noise is made "
-                f"for, got {len(self._value)}"
-            )
+        if isinstance(self._law, BallNoise):
+            expected = self._law.dimension
+            if len(self._value) != expected:
+                raise ValueError(
+                    f"value: expected {expected} numbers, which its noise is made for, got "
+                    f"{len(self._value)}"
+                )
         self._published: list[NDArray] = []
         self._repaired: set[str] = set()
         self._heard: set[str] = set()
