@@ -29,7 +29,8 @@ NO_NUMBERS = {
     "simulated system truth weights with_noise record",
     "PrivateConsensus": "agent laplacian mechanism simulate to_statespace",
     "InputPerturbation": "budget domain family metric model norm radius releases size then",
-    "OutputPerturbation": "adjacency budget domain family lipschitz manifold metric model norm radius releases size then",
+    "OutputPerturbation": "adjacency budget domain family lipschitz manifold metric model norm "
+    "outputs radius releases size then",
 }
 
 

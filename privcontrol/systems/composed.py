@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from functools import reduce, wraps
-from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import control as ct
@@ -41,17 +40,14 @@ def for_each_sample(
 
     A system that is added has the same matrices at each sample.
     """
-    known_arguments = signature(made)
 
     @wraps(made)
     def for_plants(*args: Any, **kwargs: Any) -> Any:
-        try:
-            known_arguments.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{made.__name__}() {error}") from None
         given = args[0] if args else kwargs.get("sys")
-        if not isinstance(given, list | tuple):
-            return made(*args, **kwargs)
+        if not isinstance(given, list | tuple) or not given:
+            return made(
+                *args, **kwargs
+            )  # which also refuses arguments in Python's words
         others = {name: value for name, value in kwargs.items() if name != "sys"}
         known: dict[int, ct.StateSpace] = {}
         for plant in given:
