@@ -9,12 +9,18 @@ import pytest
 
 import privcontrol as pc
 
-spec = importlib.util.spec_from_file_location(
-    "mutants_run", Path(__file__).parent / "mutants" / "run.py"
-)
-mutants = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = mutants
-spec.loader.exec_module(mutants)
+
+def script(name):
+    path = Path(__file__).parent / "mutants" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"mutants_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+mutants = script("run")
+moved = script("thresholds")
 
 #: What objects show besides numbers of their own: settings, parts, data, texts, doors.
 NO_NUMBERS = {
@@ -47,6 +53,7 @@ def test_every_listed_function_is_there(function):
 
 def test_every_test_that_is_to_notice_a_mutant_is_there():
     every = [test for tests in mutants.functions().values() for test in tests]
+    every += [test for tests in moved.more().values() for test in tests]
     for one in mutants.by_hand():
         every += one.tests
     missing = []
@@ -85,3 +92,36 @@ def test_every_number_of_an_object_has_a_line(kind):
         name.partition(".")[2] for name in mutants.claims() if f"{kind}." in name
     }
     assert public - set(NO_NUMBERS[kind].split()) <= claimed
+
+
+def test_every_line_about_thresholds_is_of_one_or_of_a_file_with_some():
+    names = {one.name for one in moved.thresholds()}
+    assert set(moved.more()) <= names | {name.partition(":")[0] for name in names}
+
+
+@pytest.mark.parametrize("factor", [-10, 10])
+def test_a_threshold_is_moved_by_ten_times_and_no_other_with_it(
+    tmp_path, monkeypatch, factor
+):
+    path = tmp_path / "some.py"
+    path.write_text(
+        "#: Two of them.\nFIRST, SECOND = 3, 2.0**-4\n"
+        "#: Speed: of a block.\n_NEAR = 1 - 1e-6\n_ALL = (1, 20)\nWORD = 'x'\n"
+    )
+    monkeypatch.setattr(moved, "PACKAGE", tmp_path)
+    found = {one.name: one for one in moved.in_module(path)}
+    assert list(found) == ["some:FIRST", "some:SECOND", "some:_NEAR", "some:_ALL"]
+    assert [one.is_speed for one in found.values()] == [False, False, True, True]
+    numbers = {
+        10: [30, 0.625, 1 - 1e-5, (10, 200)],
+        -10: [1, 0.00625, 1 - 1e-7, (1, 2)],
+    }[factor]
+    before = {"FIRST": 3, "SECOND": 0.0625, "_NEAR": 1 - 1e-6, "_ALL": (1, 20)}
+    for (name, one), number in zip(found.items(), numbers, strict=True):
+        change = moved.Moved(name, "moved", factor, (), one.moved(factor))
+        after = {}
+        exec(change.written(path.read_text())[0], after)
+        constant = name.partition(":")[2]
+        assert {key: after[key] for key in before} == before | {
+            constant: pytest.approx(number, rel=1e-12)
+        }

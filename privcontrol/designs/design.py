@@ -48,8 +48,6 @@ from .table import OF_RADIAL, faster, sized
 
 #: Relative difference of costs that are alike, which may be rounding.
 _ALIKE = 1e-6
-#: Share of the budget's square below which nothing of it is left for a move.
-_NOTHING_LEFT = 1e-6
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2
 

@@ -556,13 +556,6 @@ def _resolution_of(noise: SummedNoise) -> NDArray | None:
     return None if noise.request is None else noise.request.resolution
 
 
-def grid_of(noise: SummedNoise) -> float:
-    """Return what the grid of the sensor adds to every shift, zero without any."""
-    return grid_shift(
-        noise.parts, _resolution_of(noise), noise.horizon, family=noise.family
-    )
-
-
 # -- promises ----------------------------------------------------------------------------
 
 

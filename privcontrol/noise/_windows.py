@@ -89,16 +89,6 @@ def square_of_window(
     )
 
 
-def pattern_of_window(
-    system: LinearSystem, gramian: BallMatrix, window: WindowMoves
-) -> NDArray:
-    """Return the signs (k q,) of the change that shows most, as far as they are known."""
-    entered = _entered(system, window)
-    values, _ = _products(entered, gramian, min(window.longest, MOST_RELAXED))
-    _, signs = largest_pattern(_toeplitz(values))
-    return signs
-
-
 def _entered(system: LinearSystem, window: WindowMoves) -> LinearSystem:
     """Return the system from the window's signals, in units of their radii."""
     A, B, C, D = system.entered_by(list(window.columns)).matrices

@@ -377,14 +377,7 @@ def trajectory_circuit_moves(
         columns = _shared_moves(exact, horizon, radii[0])
         return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
     stack = exact_response(exact, exact**0, exact**0, horizon)
-    if isinstance(charts, str):
-        whole = Component(np.arange(size), stack, True, n)
-        refuse_long([whole])
-        moves = stretched(whole.circuits(), radii.ravel())
-        columns = rounded(moves, size)[0][:n]
-    else:
-        columns = rounded(chart_moves(stack, radii.ravel(), charts), n)[0]
-    return FiniteMoves(columns, errors=np.abs(columns) * ROUNDED)
+    return _moves_on(stack, radii, charts)
 
 
 def varying_circuit_moves(
@@ -403,7 +396,14 @@ def varying_circuit_moves(
             f"{MOST_SECONDS:g} seconds: use a shorter horizon, or the block charts of "
             'StateAdjacency(..., charts="times")'
         )
-    stack = stack_of_run(plant, horizon)
+    return _moves_on(stack_of_run(plant, horizon), radii, charts)
+
+
+def _moves_on(
+    stack: RationalMatrix, radii: NDArray, charts: str | Iterable[Iterable[int]]
+) -> FiniteMoves:
+    """Return the worst moves, as those of x(0), of all entries of a stack (T n, n)."""
+    size, n = stack.nrows(), stack.ncols()
     if isinstance(charts, str):
         whole = Component(np.arange(size), stack, True, n)
         refuse_long([whole])

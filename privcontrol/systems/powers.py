@@ -69,8 +69,6 @@ from .transitions import (
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
 _KEPT_BITS = FIRST_BITS
-#: Entries of the states to come that are kept, though few ask for them.
-_MOST_KEPT = 1 << 17
 
 #: States that are moved on at once.
 _BLOCK = 64

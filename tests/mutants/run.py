@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,29 +183,47 @@ class Mutant:
         original = path.read_text(encoding="utf8")
         text, shown = self.written(original)
         path.write_text(text, encoding="utf8")
-        environment = os.environ | {
-            "PYTHONPATH": str(folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MPLBACKEND": "Agg",
-        }
-        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
         try:
-            run = subprocess.run(
-                [*command, *self.tests],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=1200,
-            )
+            return not passes(folder, self.tests), shown
         except subprocess.TimeoutExpired:
             return True, shown
         finally:
             path.write_text(original, encoding="utf8")
-        # 2: an error on import, which notices the mutant as well.
-        if run.returncode not in (0, 1, 2):
-            raise SystemExit(f"{self}: pytest did not run\n{run.stdout[-2000:]}")
-        return run.returncode != 0, shown
+
+
+def copied(folder: Path) -> None:
+    """Copy what tests need to a folder."""
+    for part in ("privcontrol", "tests", "examples"):
+        shutil.copytree(ROOT / part, folder / part)
+    for part in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / part, folder)
+
+
+def passes(folder: Path, tests: Sequence[str], seconds: float = 1200) -> bool:
+    """Whether tests pass in a copy of the package.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        If they take longer than so many seconds.
+    """
+    environment = os.environ | {
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MPLBACKEND": "Agg",
+    }
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+    # 2: an error on import, which notices the mutant as well.
+    if run.returncode not in (0, 1, 2):
+        raise SystemExit(f"{tests}: pytest did not run\n{run.stdout[-2000:]}")
+    return run.returncode == 0
 
 
 @dataclass(frozen=True)
@@ -316,10 +334,7 @@ def main() -> None:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for part in ("privcontrol", "tests", "examples"):
-            shutil.copytree(ROOT / part, folder / part)
-        for part in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / part, folder)
+        copied(folder)
         for mutant in mutants:
             killed, shown = mutant.is_killed(folder)
             survivors += not killed
