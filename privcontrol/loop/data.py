@@ -428,15 +428,17 @@ def _references(
         )
     if not labels and reference is not None:
         raise ValueError("reference: the controller of this loop takes none")
-    # zero is the origin in any units; another number is in those of one signal
-    is_number = isinstance(reference, Real) and not isinstance(reference, bool)
-    is_origin = is_number and reference == 0
-    followed = np.zeros(len(labels)) if reference is None or is_origin else reference
+    if reference is None:
+        reference = np.zeros(len(labels))
+    elif isinstance(reference, Real) and not isinstance(reference, bool):
+        # zero is the origin in any units; another number is in those of one signal
+        if reference == 0 or len(labels) == 1:
+            reference = np.full(len(labels), reference)
     fed = np.zeros(len(loop.side.controls)) if feedforward is None else feedforward
     whose = f", one for each of {', '.join(labels)}"
     return (
         _signal(
-            followed, "reference", (len(labels),), samples, constant=True, whose=whose
+            reference, "reference", (len(labels),), samples, constant=True, whose=whose
         ),
         _signal(fed, "feedforward", (len(loop.side.controls),), samples, constant=True),
     )

@@ -180,7 +180,7 @@ class PrivateLoop(LoopData):
             xd, public; zero by default, and 0 is zero for all. It is followed where
             (xd, ud) is a trajectory of the plant: a constant xd needs the ud that holds
             it, see the example. Of loops with a controller of their own, and with integral
-            action: its references r, (r,) or (r, T).
+            action: its references r, (r,) or (r, T), or a number where there is one.
         feedforward : array_like, shape (m,) or (m, T), optional
             ud, public, and published as it is; zero by default. Observer loops take it.
         initial_state : array_like, shape (n,), or "design", optional

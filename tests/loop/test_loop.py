@@ -51,6 +51,20 @@ def test_a_reference_of_zero_is_the_origin():
             loop.simulate(reference=number, trials=2, rng=0)
 
 
+def test_a_number_is_the_reference_of_a_loop_that_has_one():
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(), horizon=5, budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency({"position": 1.0}), models="exact",
+    )  # fmt: skip
+    loop = pc.private_feedback(
+        pc.plants.vehicle(), ct.tf([1.0, -0.9], [1.0, 0.0], 0.1), noise
+    )
+    kept = loop.simulate(reference=2.5, trials=2, rng=0)
+    listed = loop.simulate(reference=[2.5], trials=2, rng=0)
+    np.testing.assert_array_equal(kept.outputs, listed.outputs)
+    assert np.any(kept.outputs != loop.simulate(trials=2, rng=0).outputs)
+
+
 def test_published_setup_structured_error_is_the_noise_in_position_and_vanishes_in_velocity():
     loop = cases.vehicle_loop(cases.vehicle_noise(budget=cases.PAPER_BUDGET))
     position, velocity = loop.mean_square_error(**SETUP)[:, 99]
