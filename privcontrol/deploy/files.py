@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from ..core.mechanism import Mechanism
 from ..core.query_design import NoiseDesign
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import StationaryDesign, promised
+from ..designs.problem import StationaryDesign
+from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of

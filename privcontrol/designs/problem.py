@@ -1,8 +1,7 @@
 """State what every design of output noise starts from, and what it comes to.
 
 A design takes a `DesignProblem` and returns a `Proposal`: parts of the noise, with their
-cost and a bound of it. `finished` has them certified, makes output noise of them, and
-`promised` says what their loss is about.
+cost and a bound of it. `finished` has them certified and makes output noise of them.
 """
 
 from __future__ import annotations
@@ -16,56 +15,37 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
-from ..core.manifold import AffineManifold, Moves
+from ..core.manifold import Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..core.query_design import NoiseDesign, PricedByShape, quoted
+from ..core.query_design import NoiseDesign, PricedByShape
 from ..noise.parts import (
     Filtered,
     NoisePart,
     PartSum,
     Pricing,
-    Radial,
     Structured,
     White,
     noise_of_run,
 )
-from ..noise.repetition import further_changes
 from ..noise.shift import certify, shift_of_resolution
-from ..numerics.balls import RationalMatrix, rational_matrix
 from ..numerics.checks import real_array
 from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
 from ..privacy.budget import PrivacyBudget, scale_to_budget
-from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.disturbance import query_of
-from ..secrets.secret import as_secret
+from ..secrets.secret import as_secret, is_covered
 from ..secrets.trajectory import (
-    PUBLIC_LOOP,
     PlantQuery,
-    TrajectoryManifold,
-    trajectory_manifold,
 )
-from ..systems.linear import LinearSystem, Plant, frequency_response, reached_states
-from ..systems.powers import told_directions
-from ..systems.transitions import reached_of_run
-from ..systems.varying import VaryingPlant
-from .output_noise import OutputNoise, model_clause, with_miss
+from ..systems.linear import LinearSystem, Plant
+from .output_noise import OutputNoise
+from .promised import promised
 from .request import Request
 
-_EXCLUDED = "with probability up to delta, that the secret was another one"
-NOT_FREE = "what enters the plant during the run, such as a disturbance"
-
-#: Condition of structured noise whose thinnest direction is there for rounding's sake.
-_THIN = 1e5
-#: Frequencies at which the rank of filtered noise is looked at, and singular values of
-#: rows of length one that may be rounding.
-_FREQUENCIES = np.array([0.1, 0.7, 2.3])
-_ROUNDED_RANK = 1e-9
 #: Excess over its budget above which proposed noise is refused, and how much faster noise
 #: beside a floor has to grow than its excess.
 _HOPELESS = 1.01
@@ -391,207 +371,6 @@ def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
     if not worst and not is_ball:
         return None
     return problem.moves.attained(worst)
-
-
-@dataclass(frozen=True, eq=False)
-class EndlessData:
-    """The data of a run of any length, for the scope of its guarantee."""
-
-    plant: Plant
-    horizon: float = math.inf
-
-    @property
-    def trajectory(self) -> TrajectoryManifold:
-        """The first sample's manifold, which names the states."""
-        return trajectory_manifold(self.plant, 1)
-
-    @property
-    def domain(self) -> str:
-        """Initial state and secret signals of a plant, of which there is no end."""
-        states = self.plant.order
-        return (
-            f"initial state and signals of a plant with {states} states over any number of "
-            f"samples [{self.plant.fingerprint}]"
-        )
-
-
-# -- what designs promise ----------------------------------------------------------------
-
-
-def promised(
-    plant: Plant,
-    request: Request,
-    parts: Sequence[NoisePart],
-    loss: PrivacyLoss,
-) -> PrivacyGuarantee:
-    """Return the guarantee of noise of some parts for what was requested.
-
-    It is quoted at the budget's delta. All of it but the loss follows from the request and
-    the parts. That the region of the request may miss the plant is counted here, and not
-    in the loss.
-    """
-    data: AffineManifold | EndlessData
-    if not request.horizon.ends:
-        data = EndlessData(plant)
-    else:
-        data = query_of(plant, request.horizon, request.adjacency).manifold
-    scope = Scope.of(
-        request.adjacency,
-        data,
-        assumptions=(
-            *_of_plant(request, parts),
-            request.horizon.drawn,
-            PUBLIC_LOOP,
-            *request.clauses,
-        ),
-        caveats=_caveats(plant, request, parts),
-        further=_of_other_plants(request, parts),
-        models=request.fingerprints(plant),
-    )
-    designed_for = request.budget_left
-    changes = None
-    if request.region is None and request.family.endswith("gaussian"):
-        plants = request.plants(plant)
-        changes = further_changes(parts, request.adjacency, plants, request.horizon)
-    guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
-    guarantee = quoted(guarantee, designed_for)
-    return with_miss(guarantee, request.miss)
-
-
-def is_covered(adjacency: Adjacency) -> bool:
-    """Return whether noise is designed for a larger set of moves than is asked for."""
-    return any(as_secret(part).is_covered for part in adjacency.parts)
-
-
-def is_dense(adjacency: Adjacency) -> bool:
-    """Return whether it takes noise that is correlated over the whole horizon.
-
-    So it does for disturbances, and for balls of states beside other moves.
-    """
-    secrets = [as_secret(part) for part in adjacency.parts]
-    if any(secret.enters_the_run for secret in secrets):
-        return True
-    return len(secrets) > 1 and any(secret.is_ball for secret in secrets)
-
-
-def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
-    """Return what is taken for granted of the plant."""
-    if request.region is not None:
-        return tuple(request.region.clauses)
-    matrices = "A and C"
-    if not request.horizon.ends or is_dense(request.adjacency):
-        matrices = "A, B and C"
-    count = len(request.models)
-    if not count:
-        return (f"{matrices} exact",)
-    if not request.horizon.ends:
-        return (model_clause(count + 1, "", matrices),)
-    return (model_clause(count, "the nominal plant or of ", matrices),)
-
-
-def _caveats(
-    plant: Plant, request: Request, parts: Sequence[NoisePart]
-) -> tuple[str, ...]:
-    """Return what such noise does not hide, under the plant that it is designed for."""
-    secrets = [as_secret(part) for part in request.adjacency.parts]
-    enters = any(secret.enters_the_run for secret in secrets)
-    caveats = [] if enters else [NOT_FREE]
-    has_floor = any(isinstance(part, White) for part in parts)
-    covers_several = request.region is not None or bool(request.models)
-    if has_floor or (covers_several and request.drawn_afresh):
-        return tuple(caveats)
-    for part in parts:
-        if isinstance(part, Structured):
-            exact = uncovered(plant, request.horizon.count(), part.factor)
-            if isinstance(part, Radial) and part.bound < math.inf:
-                return (*exact, _EXCLUDED)
-            return exact
-        if isinstance(part, Filtered) and _leaves_bare(part):
-            caveats.append(
-                "combinations of outputs that no secret moves, which carry no noise"
-            )
-    own = request.factor
-    if own is not None and np.linalg.matrix_rank(own) < len(own):
-        # a Lambda (T p, r) of the user's own
-        caveats.append(
-            "what lies outside the span of the noise, which the outputs tell almost "
-            "exactly"
-        )
-    return tuple(caveats)
-
-
-def _leaves_bare(part: Filtered) -> bool:
-    """Return whether filtered noise misses some combination of outputs, as of a secret.
-
-    It misses none where its frequency response has the rank of all outputs somewhere.
-    """
-    outputs = len(part.system.D)
-    if part.response is None or part.system.input_count < outputs:
-        return part.response is not None
-    frequencies = frequency_response(part.system, np.exp(1j * _FREQUENCIES))
-    scales = np.linalg.norm(frequencies, axis=2, keepdims=True)
-    rows = frequencies / np.where(scales > 0, scales, 1.0)
-    return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < _ROUNDED_RANK).all())
-
-
-def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
-    """Return what such noise does not hide under plants that it is not designed for."""
-    endless = not request.horizon.ends
-    is_iid = request.family.startswith("iid-") and not endless
-    has_floor = any(isinstance(part, White) for part in parts)
-    of_region = request.region is not None and (has_floor or request.drawn_afresh)
-    if is_iid or of_region or (endless and request.models):
-        return ()
-    if endless or is_dense(request.adjacency):
-        return ("the disturbance if the plant differs from the model",)
-    return ()
-
-
-def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
-    """Return what structured noise S (n, r) does not cover and the outputs tell.
-
-    States are named if the outputs tell them, exactly, and no noise reaches them.
-    """
-    noisy = _reached(plant, horizon, np.any(factor, axis=1))
-    seen = told_directions(plant, horizon)
-    if seen is None:
-        return (NOT_FREE,)
-    rank = seen.rank()
-    told = []
-    for k in np.flatnonzero(~noisy).tolist():
-        axis = rational_matrix(np.eye(plant.order)[[k]])
-        if RationalMatrix(seen.table() + axis.table()).rank() == rank:
-            told.append(plant.states[k])
-    if _stands_still(plant, factor):  # one offset for the whole horizon
-        told.append("all differences over time")
-    sizes = np.linalg.norm(factor, axis=1)
-    shape = factor[sizes > 0] / sizes[sizes > 0, None]
-    if told:
-        what = f"{' and '.join(told)}, which the outputs tell exactly"
-    elif (seen * rational_matrix(factor)).rank() < rank:
-        what = "what lies outside the span of the noise, which the outputs tell exactly"
-    elif shape.size and np.linalg.cond(shape) > _THIN:
-        what = (
-            "what lies outside the span of the protected moves, which the outputs tell "
-            "almost exactly"
-        )
-    else:
-        return (NOT_FREE,)
-    return (what, NOT_FREE)
-
-
-def _reached(plant: Plant, horizon: int, noisy: NDArray) -> NDArray:
-    """Return the mask (n,) of states that noise in some first states reaches."""
-    if isinstance(plant, VaryingPlant):
-        return reached_of_run(plant, noisy, horizon)
-    return reached_states(plant.A != 0, noisy)
-
-
-def _stands_still(plant: Plant, factor: NDArray) -> bool:
-    """Return whether the noise's state stays the same, exactly."""
-    if isinstance(plant, VaryingPlant):
-        return all(np.array_equal(A @ factor, factor) for A in plant.along[0])
-    return np.array_equal(plant.A @ factor, factor)
 
 
 # -- the price of noise ------------------------------------------------------------------

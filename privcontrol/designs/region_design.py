@@ -34,7 +34,7 @@ from ..numerics.linalg import float_above
 from ..numerics.progress import piece
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..secrets.modes import growing_mode
-from ..secrets.secret import SecretInputs
+from ..secrets.secret import SecretInputs, is_dense
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -47,7 +47,6 @@ from .problem import (
     DesignProblem,
     Proposal,
     StationaryDesign,
-    is_dense,
     price_of,
     white_cost,
 )

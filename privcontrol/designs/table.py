@@ -13,10 +13,11 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError
 from ..numerics.progress import piece
 from ..secrets.disturbance import disturbances
+from ..secrets.secret import is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
-from .problem import DesignProblem, Proposal, is_dense
+from .problem import DesignProblem, Proposal
 from .region_design import of_region, of_varying_plant
 from .request import Request
 from .robust import floored

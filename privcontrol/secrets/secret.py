@@ -692,3 +692,19 @@ def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
     entered = np.any([system.B.any(axis=1) for system in systems], axis=0)
     seen = np.any([system.C.any(axis=0) for system in systems], axis=0)
     return reached_states(links, entered) & reached_states(links.T, seen)
+
+
+def is_covered(adjacency: Adjacency) -> bool:
+    """Return whether noise is designed for a larger set of moves than is asked for."""
+    return any(as_secret(part).is_covered for part in adjacency.parts)
+
+
+def is_dense(adjacency: Adjacency) -> bool:
+    """Return whether it takes noise that is correlated over the whole horizon.
+
+    So it does for disturbances, and for balls of states beside other moves.
+    """
+    secrets = [as_secret(part) for part in adjacency.parts]
+    if any(secret.enters_the_run for secret in secrets):
+        return True
+    return len(secrets) > 1 and any(secret.is_ball for secret in secrets)
