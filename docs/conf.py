@@ -113,7 +113,14 @@ sphinx_gallery_conf = {
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"privcontrol {version}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "figures"]
+# What others show beside a link; they ask for a whole address.
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
+myst_html_meta = {
+    "property=og:image": f"{html_baseurl}_static/card.png",
+    "property=og:title": "privcontrol: feedback control that keeps a secret",
+    "name=twitter:card": "summary_large_image",
+}
 html_css_files = ["custom.css"]
 html_copy_source = False
 html_theme_options = {"source_directory": "docs/"}

@@ -19,7 +19,7 @@ function chosen() {
 }
 
 /* In percent, rounded up; with a decimal below 20. */
-function atMost(share) {
+function roundedUp(share) {
   const parts = share < 0.2 ? 10 : 1;
   return Math.ceil(100 * parts * share - 1e-9) / parts + " %";
 }
@@ -96,9 +96,9 @@ function refresh() {
   draw("inside", run, [{values: run.air, kind: "truth"}], " K");
   draw("outside", run, [{values: run.published, kind: "published"}, {values: run.estimate, kind: "estimate"}], " K");
   draw("detector", run, [{values: run.scores[0], kind: "truth"}, {values: run.scores[1], kind: "published"}], "", ALARM);
-  say("once", ["One visit: found in at most ", atMost(known.once), " of the cases behind the gate (guessing: 5 %), in ",
+  say("once", ["One visit: found in at most ", roundedUp(known.once), " of the cases behind the gate (guessing: 5 %), in ",
     Math.round(100 * known.foundOpen) + " %", " without it."]);
-  const often = [20, 52 * choice.visits].map(count => atMost(known.repeated(count)));
+  const often = [20, 52 * choice.visits].map(count => roundedUp(known.repeated(count)));
   say("often", ["20 visits: ", often[0], ", at most. A year of them (" + 52 * choice.visits + "): ", often[1],
     ". The noise hides a visit, not a habit."]);
   say("price", ["The gate adds noise of ", kelvin(known.std), " to each reading. The room keeps its temperature within ",
