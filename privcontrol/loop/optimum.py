@@ -51,6 +51,7 @@ from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
+from .independent import cheapest_rows
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 
@@ -163,11 +164,15 @@ def optimal_loop(
     loop = replace(loop, design=replace(loop.known_design, cap=cap))
     noise = loop.private_noise
     request = noise.request
-    _check_covered(noise)
+    is_laplace = request.family == "laplace" and _hides_states(noise)
+    if not is_laplace:
+        _check_covered(noise)
     if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
         return loop  # there is nothing to choose
     if not _hides_states(noise):
         return _in_turns(loop, progress)
+    if is_laplace:
+        return _of_independent_numbers(loop, cap)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
     noise = designed(request, loop.side.plant, factor=factor, scale=True)
@@ -190,14 +195,36 @@ def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
             if family != "auto":
                 raise
             continue  # more directions than the law is for
-        tried = loop.with_noise(noise)
-        if law != "laplace":
-            tried = optimal_loop(tried, cap, progress)
+        tried = optimal_loop(loop.with_noise(noise), cap, progress)
         if best is None or expected_total(tried) < expected_total(best):
             best = tried
     if best is None:
         raise UncertifiableError("family: no law's noise could be designed")
     return best
+
+
+def _of_independent_numbers(loop: LoopT, cap: float) -> LoopT:
+    """Return the loop with Laplace noise in the directions that cost it least.
+
+    Each number of it is a block of its own, so a direction that the loop does not read
+    leaves the others nearly all of epsilon. It is a local optimum.
+    """
+    noise = loop.private_noise
+    request = noise.request
+    plant = loop.side.plant
+    allowed = DesignProblem(plant, request).allowed
+    # the variance of a number that hides a move of one is 2 / epsilon^2
+    program = NoiseProgram.of(loop, allowed / math.sqrt(2))
+    if program.is_ball or program.rest.size or not program.spread.any():
+        return loop
+    try:
+        shape = program.solved(cap).information
+        rows = cheapest_rows(program.priced, program.moves, shape, cap**-2)
+        factor = program.basis @ np.linalg.inv(rows) / allowed
+        best = designed(request, plant, factor=factor, scale=True)
+    except (np.linalg.LinAlgError, UncertifiableError):
+        return loop  # whose noise is that of least variance
+    return min(loop.with_noise(best), loop, key=expected_total)
 
 
 def _check_covered(noise: OutputNoise) -> None:
@@ -326,6 +353,13 @@ class NoiseProgram:
         places = np.arange(len(X))
         turned[:, places, places] += self.seen
         return np.linalg.inv(turned)
+
+    def priced(self, X: NDArray) -> tuple[float, NDArray]:
+        """The cost of privacy at J / y^2 = X, and minus its gradient."""
+        inverse = self._inverse(X)
+        passed = self.spread @ inverse @ self.turn.transpose(0, 2, 1)
+        value = float(np.sum(self.spread @ inverse * self.spread))
+        return value, np.einsum("tmi,tmj->ij", passed, passed)
 
     def slope(self, X: NDArray) -> tuple[NDArray, NDArray]:
         """Gr (r, r), minus the gradient, and the Hessian (r r, r r)."""
