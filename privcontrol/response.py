@@ -736,7 +736,7 @@ def pandas() -> ModuleType:
 
 # -- runs ------------------------------------------------------------------------------
 
-#: Workers of an executor that does not say how many it has.
+#: Speed: workers of an executor that does not say how many it has.
 _MANY_WORKERS = 64
 
 

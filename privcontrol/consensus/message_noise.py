@@ -60,7 +60,8 @@ MOST_TIES = 64
 #: What each agent uses: its message y_i or its state x_i.
 READOUTS = ("message", "state")
 
-#: Shared draws are made for so many edges at a time that a part has this many numbers.
+#: Speed: shared draws are made for so many edges at a time that a part has this many
+#: numbers.
 _PART_NUMBERS = 1 << 21
 
 #: Multiplications that an exact evaluation may take, some seconds.

@@ -65,7 +65,8 @@ DENSE_MODEL = 500
 #: latter.
 MOST_SHARED = 1e9
 
-#: Coalitions whose exposures are kept, for the guarantees of one node after another.
+#: Speed: coalitions whose exposures are kept, for the guarantees of one node after
+#: another.
 _KEPT = 8
 
 #: Members of a coalition that a text names.

@@ -47,9 +47,10 @@ _READ_MESSAGES = (
 
 #: Numbers in a block of messages: 16 MB, half of a last-level cache.
 _BLOCK_NUMBERS = 1 << 21
-#: Numbers in a part of its rows. Smaller ones stay closer, but each reads all messages.
+#: Speed: numbers in a part of its rows. Smaller ones stay closer, but each reads all
+#: messages.
 _PART_NUMBERS = 1 << 19
-#: Parts at most, for the same reason.
+#: Speed: parts at most, for the same reason.
 _PARTS = 12
 
 #: Share of the error probability that goes to a bound of the rate, and its products.

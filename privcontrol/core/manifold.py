@@ -50,7 +50,8 @@ from ..numerics.objects import Frozen, array_identity
 
 # -- moves -----------------------------------------------------------------------------
 
-_BLOCK = 1 << 22  # entries of one block of images: 32 MB
+#: Speed: entries of one block of images, 32 MB.
+_BLOCK = 1 << 22
 
 #: Relative error of a response above which ball arithmetic is asked for a smaller one.
 _SHARP = 1e-10
@@ -568,7 +569,7 @@ def sparse(entries: Sequence) -> Sparse:
 #: the kernel up to which its sums are.
 _MOST_EXACT = 2_500
 
-#: Entries for each nonzero one above which moves are multiplied as sparse ones.
+#: Speed: entries for each nonzero one above which moves are multiplied as sparse ones.
 _MOST_SPARSE = 16
 
 #: Relative distance from the tangent space that still counts as tangent.

@@ -75,7 +75,7 @@ _PAUSE = 1.0
 _MOST_ENDED = 4
 #: Seconds after which a silent connection is tested.
 _KEEPALIVE = 10
-#: Seconds after which a source that waits lets its relay look at signals.
+#: Speed: seconds after which a source that waits lets its relay look at signals.
 _TICK = 0.2
 #: Why a broker refuses to serve for now.
 _PASSING = (

@@ -62,7 +62,7 @@ KIND = Kind(
 )
 #: Most samples in a block. A block lasts about a second.
 LARGEST_BLOCK = 256
-#: Samples that are evaluated before one that waits is published.
+#: Speed: samples that are evaluated before one that waits is published.
 _PASSING_ON = 8
 #: A finite run has at least so many blocks, unless it is faster than its samples.
 LEAST_BLOCKS = 16

@@ -102,7 +102,7 @@ _NEVER_SILENT = 1e-4
 #: and gaps beyond the one asked for at which their first realisation will do.
 _PATIENCE = 8
 _NEAR_ENOUGH = 2
-#: Problems whose shapings are kept.
+#: Speed: problems whose shapings are kept.
 _KEPT = 8
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap,
 #: and how many times the gap of a further attempt is that of the one before.

@@ -27,7 +27,7 @@ from .dynamics import AT_REST, Rows
 from .lqg import DenseKnowledge, Knowledge, Told, knowledge_of
 from .side import present
 
-#: Numbers that the response of one group of columns may take, so memory does not
+#: Speed: numbers that the response of one group of columns may take, so memory does not
 #: grow with their count.
 _GROUP = 4_000_000
 

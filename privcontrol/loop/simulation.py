@@ -55,7 +55,7 @@ _UNLIKELY = 0.01
 _CACHED = 2**13
 #: States up to which one product for all samples beats stepping, for any noise's rank.
 _SMALL = 32
-#: Numbers of the states that are stepped at a time, about 2 MB.
+#: Speed: numbers of the states that are stepped at a time, about 2 MB.
 _CHUNK = 250_000
 
 

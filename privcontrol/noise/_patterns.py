@@ -24,7 +24,7 @@ _MOST_LISTED = 12
 _FEW_AXES = 8
 #: Signs up to which the relaxation is solved; of more the entries' sizes are added up.
 MOST_RELAXED = 400
-#: Rows of a half that are held at once.
+#: Speed: rows of a half that are held at once.
 _ROWS = 256
 #: Rounds of the relaxation, and the change of the bound at which it ends.
 _MOST_ROUNDS = 200

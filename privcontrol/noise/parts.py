@@ -49,9 +49,9 @@ from ..systems.linear import (
     to_states,
 )
 
-#: Samples that a stream of filtered noise computes together.
+#: Speed: samples that a stream of filtered noise computes together.
 _BLOCK = 64
-#: Samples that a stream draws at a time.
+#: Speed: samples that a stream draws at a time.
 _CHUNK = 1024
 
 #: Makes the next samples (count, p) of a stream from their fresh entries (count, width).

@@ -21,7 +21,7 @@ from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import piece
 
-#: Points per pass, so a pass stays in cache.
+#: Speed: points per pass, so a pass stays in cache.
 _CHUNK = 16384
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024

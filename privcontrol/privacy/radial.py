@@ -31,7 +31,7 @@ from .budget import LARGEST_EPSILON, SMALLEST_DELTA
 #: Nodes of a quadrature over an angle, and of one over the sum of the distances.
 _NODES = 128
 _INNER_NODES = 64
-#: Levels whose quadratures are held at once.
+#: Speed: levels whose quadratures are held at once.
 _TOGETHER = 64
 #: More than quadratures and special functions err, relative to a delta.
 _MARGIN = 1e-9

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
-#: How long one attempt waits while it holds the lock of this process.
+#: Speed: how long one attempt waits while it holds the lock of this process.
 _ATTEMPT = 0.05
 #: What SQLite leaves beside a file, and rolls back into whichever file has its name.
 _JOURNALS = ("-journal", "-wal", "-shm")

@@ -35,8 +35,9 @@ _TURNED = 4
 _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
-#: Relative rounding of norms, and corners that are looked at together.
+#: Relative rounding of norms.
 _ROUNDED = 1e-12
+#: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
 

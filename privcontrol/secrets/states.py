@@ -42,7 +42,7 @@ from .secret import Blocks, Responses, Secret, SecretInputs, UncertainMoves
 from .trajectory import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .varying import VaryingMoves
 
-#: Moves that are balls at a time.
+#: Speed: moves that are balls at a time.
 _BALLS_AT_ONCE = 1 << 10
 
 

@@ -31,7 +31,8 @@ Matrix: TypeAlias = Any
 #: A, B, C and D, with a leading axis of samples.
 Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
 
-#: Entries of the stacks of matrices that are solved at once: 32 MB of complex numbers.
+#: Speed: entries of the stacks of matrices that are solved at once, 32 MB of complex
+#: numbers.
 _STACK = 2**21
 
 #: Samples by which a free response moves on at once. A^64 of a plant has no modes that

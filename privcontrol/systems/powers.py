@@ -70,7 +70,7 @@ from .transitions import (
 #: thousands of bits on the way.
 _KEPT_BITS = FIRST_BITS
 
-#: States that are moved on at once.
+#: Speed: states that are moved on at once.
 _BLOCK = 64
 
 #: From here on the digits that a sample costs are known: transients of doubles are over.

@@ -21,7 +21,12 @@ from scipy.stats import norm
 from privcontrol.core import PrivacyBudget, UncertifiableError, kappa, kappa_inverse
 from privcontrol.numerics.saved import decode, encode
 from privcontrol.privacy import loss as loss_module
-from privcontrol.privacy.joint import _is_below_gaussian
+from privcontrol.privacy.joint import (
+    _curve,
+    _is_below_gaussian,
+    alone_gdp,
+    joint_gdp,
+)
 from privcontrol.privacy.loss import (
     LaplaceShift,
     PrivacyLoss,
@@ -410,6 +415,51 @@ def test_a_chord_is_above_the_gaussian_curve_by_its_sag():
         for place in (0, 1000, 2000):
             above = np.where(np.arange(2001) == place, 1.01 * below, below)
             assert not _is_below_gaussian(fine, above, mu)
+
+
+def test_gdp_of_large_shifts_is_that_of_their_joint_law_as_well():
+    """Three of 15 each: 3 % less than the root of the sum of squares, and no less."""
+    loss = laplace(*[15.0] * 3)
+    assert loss.gdp < 0.97 * math.hypot(*[laplace(15.0).gdp] * 3)
+    levels = [1.0, 10.0, 30.0, 40.0]
+    assert all(equal_shifts(3, 15.0, e) <= kappa(e, loss.gdp) for e in levels)
+
+
+def test_mu_of_a_group_is_found_to_a_hundred_thousandth():
+    for size, count in ((0.03, 4), (0.1, 7), (0.7, 5), (1.0, 4), (3.0, 2)):
+        group = [(LaplaceShift(size), count)]
+        mu = joint_gdp(group)
+        assert _is_below_gaussian(*_curve(group), mu)
+        assert not _is_below_gaussian(*_curve(group), mu * (1 - 1.2e-5))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 4.0])
+def test_curves_are_compared_with_more_to_spare_than_rounding_takes(size):
+    """On the grid they are those of the law, and above them by a billionth."""
+    levels, deltas = _curve([(LaplaceShift(size), 1)])
+    truth = [-mp.expm1((level - mp.mpf(size)) / 2) for level in levels[:-20].tolist()]
+    above = [
+        float(found / true - 1) for found, true in zip(deltas, truth, strict=False)
+    ]
+    assert len(above) > 80
+    assert min(above) > 9e-10
+    assert max(above) < 2e-9
+
+
+def test_mu_of_the_smallest_sizes():
+    """Of 3e-100 it is searched for, of less what is known without a search remains."""
+    mu = alone_gdp(LaplaceShift(3e-100), 1.0)
+    assert mu == pytest.approx(3e-100 * math.sqrt(math.pi / 2), rel=2e-3)
+    assert alone_gdp(LaplaceShift(3e-101), 1.0) == 1.0
+
+
+@pytest.mark.parametrize("count", [2, 7, 31])
+def test_roots_of_sums_of_squares_are_rounded_up_by_little(count):
+    one = LaplaceShift(1e-120)
+    squares = Fraction(joint_gdp([(one, count)])) ** 2 / (
+        count * Fraction(one.gdp) ** 2
+    )
+    assert 1 <= squares <= 1 + Fraction(1, 10**13)
 
 
 def test_gdp_of_many_releases_nears_that_of_the_central_limit():
