@@ -416,8 +416,7 @@ def made_for(
 def _signals(noise: OutputNoise) -> Signals:
     """Return what a publisher knows of the noise's plant."""
     plant = noise.plant_data
-    horizon = int(noise.horizon) if noise.horizon.ends else math.inf
-    return Signals(tuple(plant.outputs), plant.step, horizon)
+    return Signals(tuple(plant.outputs), plant.step, noise.horizon)
 
 
 def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:

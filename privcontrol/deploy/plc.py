@@ -142,7 +142,7 @@ def _comment(text: str) -> str:
 
 def _horizon(noise: OutputNoise) -> str:
     """Return the number of samples, where 0 stands for none."""
-    return f"{noise.horizon}ULL" if noise.horizon.ends else "0ULL"
+    return f"{noise.horizon.count_or(0)}ULL"
 
 
 def _rows(target: str, terms: Sequence[tuple[str, NDArray]]) -> Iterable[str]:

@@ -6,7 +6,6 @@ of the table `DESIGNS` that suits it sizes the noise, and `finished` makes the p
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -243,7 +242,7 @@ def design_output_noise(
     array([1.8779])
     """
     samples = horizon_of(horizon)
-    plant = plant_of(sys, samples if samples.ends else math.inf, period)
+    plant = plant_of(sys, samples, period)
     if isinstance(plant, VaryingPlant) and not samples.ends:
         plant, adjacency, models = of_periods(plant, joined(adjacency), models)
     _check_loop(weight, plant)

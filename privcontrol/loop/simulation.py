@@ -673,13 +673,18 @@ class OnlineController:
         """
         known = self._known
         before = self._loop.form == "predictor"
-        if self._loop.never_ends and not self._lost:
+        if self._is_settled:
             return known.covariances(NO_HORIZON, predicted=before)
         if not self.time:
             raise ValueError("covariance: expected a sample first; call step")
         if isinstance(known, DenseKnowledge):
             return known.covariances(self._horizon, predicted=before)[self.time - 1]
         return known.covariance(self._filter(self.time - 1), predicted=before)
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the filter is in steady state, with no reading lost yet."""
+        return self._loop.never_ends and not self._lost
 
     @cached_property
     def _known(self) -> Knowledge | DenseKnowledge:
@@ -730,7 +735,7 @@ class OnlineController:
                 "yhat: this controller predicts nothing, and cannot do without a sample"
             )
         if reading is None and self._loop.knows_noise:
-            if self._loop.never_ends and not self._lost:
+            if self._is_settled:
                 self._first = t
             self._lost.add(t - self._first)
         if observer is not None and (self._lost or self._is_public):

@@ -23,7 +23,7 @@ from ..loop.moments import output_variances_of
 from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..privacy.budget import PrivacyBudget
-from ..privacy.horizon import horizon_of
+from ..privacy.horizon import NO_HORIZON, Run, horizon_of
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
@@ -259,12 +259,11 @@ def options(
             "for a list of plants has a period as one sample; pass the number of samples, "
             "or ask design_output_noise"
         )
-    horizon = int(samples) if samples.ends else math.inf
     adjacency = joined(adjacency)
     began = time.monotonic()
     found: list[Option] = []
     left_out: dict[str, str] = {}
-    asked = {"horizon": horizon, "budget": budget, "adjacency": adjacency}
+    asked = {"horizon": samples, "budget": budget, "adjacency": adjacency}
     for way in _ways(sys, plant, loop, asked):
         if time.monotonic() - began > PATIENCE:
             left_out[way.name] = f"not tried: the others took {PATIENCE:g} s"
@@ -296,9 +295,9 @@ def _ways(
         other = "level" if adjacency.shape == "any" else "any"
         name = {"any": "any shape of change", "level": "one level of change"}[other]
         yield _Way(name, sys, {"adjacency": _with_shape(adjacency, other)})
-    if horizon < math.inf and not plant.varies:
-        yield _Way(f"{2 * horizon:g} samples", sys, {"horizon": 2 * horizon})
-        yield _Way("a run of any length", sys, {"horizon": math.inf})
+    if horizon.ends and not plant.varies:
+        yield _Way(f"{2 * horizon:g} samples", sys, {"horizon": Run(2 * horizon)})
+        yield _Way("a run of any length", sys, {"horizon": NO_HORIZON})
     is_constant = isinstance(sys, ct.StateSpace)
     if loop is not None and is_constant and isinstance(loop.controller, ct.StateSpace):
         yield _Way("controller on site", sys, {"local": loop.controller})
@@ -320,7 +319,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         if callable(given["adjacency"]):
             given["adjacency"] = given["adjacency"]()
         priced = None
-        if sys is way.plant and given["horizon"] == math.inf:
+        if sys is way.plant and not given["horizon"].ends:
             priced = loop
             given["weight"] = loop
         with warnings.catch_warnings():
@@ -329,8 +328,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
     except (ValueError, UncertifiableError, PrivacyError) as error:
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
-    samples = horizon_of(given["horizon"])
-    secret = effects_of(given["adjacency"], plant, samples, _LOOKED_AT)
+    secret = effects_of(given["adjacency"], plant, given["horizon"], _LOOKED_AT)
     signal = None if loop is None else np.sqrt(output_variances_of(loop))
     price = None if priced is None else _price(priced, noise)
     return Option(
