@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpq_mat, fmpz, fmpz_mat
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat, fmpz, fmpz_mat, nmod_mat
 from numpy.typing import ArrayLike, NDArray
 
 from .linalg import round_up
@@ -42,6 +42,13 @@ Rational = fmpq
 RationalMatrix = fmpq_mat
 Integer = fmpz
 IntegerMatrix = fmpz_mat
+
+ResidueMatrix = nmod_mat
+
+#: Residues are taken modulo this prime.
+_PRIME = (1 << 61) - 1
+#: Relative radius below which an entry is as good as known to a double.
+_KNOWN = arb((1, -64))
 
 #: Bits in which the certificates below are computed. Doubles have 53, and the balls
 #: lose about log2(n) of them in a product of n by n matrices.
@@ -116,6 +123,20 @@ def rational_matrix(array: ArrayLike) -> RationalMatrix:
     return fmpq_mat(rows, columns, [rational(x) for x in array.ravel().tolist()])
 
 
+def residues(array: ArrayLike) -> ResidueMatrix:
+    """Return a matrix (m, n) of doubles modulo a prime; they are integers over 2^k."""
+    array = np.atleast_2d(np.asarray(array, float))
+    ratios = [x.as_integer_ratio() for x in array.ravel().tolist()]
+    entries = [top * pow(bottom, -1, _PRIME) % _PRIME for top, bottom in ratios]
+    return nmod_mat(*array.shape, entries, _PRIME)
+
+
+def residue_rank(entries: Sequence, width: int) -> int:
+    """Return the rank of rows of residues, a lower bound of that of the numbers."""
+    rows = len(entries) // width
+    return int(nmod_mat(rows, width, list(map(int, entries)), _PRIME).rank())
+
+
 def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
     """Return a matrix of balls from doubles (m, n), rationals, or rows of balls.
 
@@ -184,6 +205,11 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
     # zero is no rounding error, and whoever asks for noise must not take it for one
     exact = _shaped([float(size == 0) for size in sizes], matrix)
     return values, np.where(exact, 0.0, above)
+
+
+def is_accurate(matrix: BallMatrix) -> bool:
+    """Return whether each entry is known as well as a double, zeros exactly."""
+    return bool((matrix * arb(0, _KNOWN)).contains(matrix - matrix.mid()))
 
 
 def upper_bounds(matrix: BallMatrix) -> NDArray:

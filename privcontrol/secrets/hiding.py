@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import cycle
 
 import numpy as np
 import scipy.linalg
@@ -36,6 +37,8 @@ from ..numerics.balls import (
     largest_eigenvalue,
     midpoints,
     rational_matrix,
+    residue_rank,
+    residues,
     submatrix,
     upper_bounds,
     upper_float,
@@ -46,7 +49,14 @@ from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableErr
 from ..numerics.linalg import EPS, column_norms, float_above
 from ..numerics.progress import piece
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
-from ..systems.powers import exact_response, rational_response, seen_states, tell_apart
+from ..systems.powers import (
+    distinguishes_all,
+    exact_response,
+    moved_on,
+    rational_response,
+    seen_states,
+    tell_apart,
+)
 from ..systems.transitions import gramian_of_run
 from ..systems.varying import VaryingPlant
 from .modes import growing_mode
@@ -78,6 +88,9 @@ _LARGEST_RESPONSE = 1e150
 #: Bits that mostly suffice to check a factor, and the relative width at which they do.
 _CHECK_BITS = 128
 _SHARP = 1e-20
+
+#: Speed: up to so many times n rows C A^t Gramians are sums over these.
+_FEW_ROWS = 8
 
 #: Enlargements of a factor.
 _MOST_ENLARGEMENTS = 40
@@ -302,6 +315,8 @@ def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> Ball
     if isinstance(system, VaryingSystem):
         return gramian_of_run(system, weights, horizon)
     step, _, outputs, _ = system.in_balls().matrices
+    if horizon * system.output_count <= _FEW_ROWS * system.order:
+        return _gramian_of_rows(step, outputs, weights, horizon)
     part = outputs.transpose() * diagonal_balls(weights) * outputs
     total = 0 * part
     power = step**0
@@ -315,6 +330,20 @@ def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> Ball
             part = part + step.transpose() * part * step
             step = step * step
     return total
+
+
+def _gramian_of_rows(
+    step: BallMatrix, outputs: BallMatrix, weights: Sequence[Ball], horizon: int
+) -> BallMatrix:
+    """Return `gramian` from the rows C A^t, where they are few."""
+    total = outputs.transpose() * diagonal_balls(weights) * outputs
+    if horizon == 1:
+        return total
+    ahead = moved_on(step, outputs, horizon - 1)
+    weighted = []
+    for line, weight in zip(ahead.tolist(), cycle(weights)):
+        weighted.append([weight * entry for entry in line])
+    return total + ahead.transpose() * BallMatrix(weighted)
 
 
 #: From moves of a state to two matrices whose columns have the squared shifts as products.
@@ -393,6 +422,8 @@ class NoiseForm:
             return self._varying_map(secret, manifold)
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
+        if self._is_square_for(model):
+            return partial(_inverse, np.asarray(self.factor))
         factor = rational_matrix(np.asarray(self.factor))
         told = self._told(model)
         if told == order == factor.rank():
@@ -454,10 +485,24 @@ class NoiseForm:
         pick = rational_matrix(np.eye(model.order)[rows])
         return partial(ball_matrix, inverse * pick)
 
+    def _is_of(self, model: Plant) -> bool:
+        """Return whether the noise is of this plant, and not of another one."""
+        A, C = self.plant.A, self.plant.C
+        return np.array_equal(model.A, A) and np.array_equal(model.C, C)
+
+    def _is_square_for(self, model: Plant) -> bool:
+        """Return whether factor and outputs are proven quickly to tell all states."""
+        factor = np.asarray(self.factor)
+        if factor.shape != (model.order, model.order) or not self._is_of(model):
+            return False
+        entries = residues(factor).entries()
+        if residue_rank(entries, model.order) < model.order:
+            return False
+        return distinguishes_all(model, min(model.order, self.horizon))
+
     def _told(self, model: Plant) -> int | None:
         """In how many directions outputs tell the state, None for another plant."""
-        A, C = self.plant.A, self.plant.C
-        if not (np.array_equal(model.A, A) and np.array_equal(model.C, C)):
+        if not self._is_of(model):
             return None
         every = rational_matrix(np.eye(model.order))
         return rational_response(model, every, min(model.order, self.horizon)).rank()
@@ -468,6 +513,12 @@ class NoiseForm:
         precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
         if self.factor is None or not self.factor.size:
             return gramian(model, precision, self.horizon)
+        if self._is_of(model) and not self.plant.varies and not model.varies:
+            alone = gramian(model, precision, self.horizon)
+            factor = ball_matrix(self.factor)
+            cross = factor.transpose() * alone
+            inner = cross * factor + identity_balls(factor.ncols())
+            return alone - cross.transpose() * inner.solve(cross)
         both = sum_of(self.plant, model)
         total = gramian(both, precision, self.horizon)
         own = range(self.plant.order)
@@ -479,6 +530,14 @@ class NoiseForm:
         inner = inner + identity_balls(inner.nrows())
         hidden = cross.transpose() * inner.solve(cross)
         return submatrix(total, other, other) - hidden
+
+
+def _inverse(factor: NDArray) -> BallMatrix:
+    """The inverse of a matrix of doubles that has one, in balls."""
+    try:
+        return ball_matrix(factor).inv()
+    except ZeroDivisionError:  # at so few bits
+        return ball_matrix(rational_matrix(factor).inv())
 
 
 def _right_inverse(matrix: RationalMatrix) -> RationalMatrix:

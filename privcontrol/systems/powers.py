@@ -33,9 +33,12 @@ from ..numerics.balls import (
     ball_matrix,
     block_balls,
     identity_balls,
+    is_accurate,
     is_positive_definite,
     midpoints,
     rational_matrix,
+    residue_rank,
+    residues,
     row_sum_norm,
     submatrix,
     upper_float,
@@ -69,6 +72,13 @@ from .transitions import (
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
 _KEPT_BITS = FIRST_BITS
+
+#: Speed: moves up to which the states themselves are carried on, and how often the
+#: precision is doubled for rows C A^t before that is done for more of them.
+_NARROW = 4
+_MORE_FOR_ROWS = 2
+#: Speed: blocks of rows at most, each of which is made of the one before.
+_ROW_BLOCKS = 16
 
 #: Speed: states that are moved on at once.
 _BLOCK = 64
@@ -165,12 +175,36 @@ def rational_response(
 
 
 def exact_response(A: Matrix, C: Matrix, states: Matrix, samples: int) -> Matrix:
-    """C A^t X (T p, r), time-major, of matrices of balls or of rationals."""
+    """C A^t X (T p, r), time-major, of matrices of balls or of rationals.
+
+    The shorter of C and X is moved through the samples.
+    """
     entries: list[Any] = []
+    if C.nrows() < states.ncols():
+        rows = C
+        for k in range(samples):
+            entries += rows.entries()
+            if k < samples - 1:
+                rows = rows * A
+        stack = type(states)(samples * C.nrows(), A.nrows(), entries)
+        return stack if states == A**0 else stack * states
     for _ in range(samples):
         entries += (C * states).entries()
         states = A * states
     return type(states)(samples * C.nrows(), states.ncols(), entries)
+
+
+def distinguishes_all(plant: Plant, samples: int) -> bool:
+    """Return whether it is proven quickly that the rows C A^t have rank n.
+
+    They are taken modulo a prime, where their rank is at most what it is.
+    """
+    A, rows = residues(plant.A), residues(plant.C)
+    entries: list[Any] = []
+    for _ in range(samples):
+        entries += rows.entries()
+        rows = rows * A
+    return residue_rank(entries, plant.order) == plant.order
 
 
 class FreeResponse:
@@ -199,7 +233,8 @@ class FreeResponse:
         self.held = followed and bool(delayed_outputs(A).any())
         self._width = V.shape[1] * (1 + self.held)
         past = self._reaching("-", back)
-        self._reaching("+", forward)
+        if self._width <= _NARROW:
+            self._reaching("+", forward)
         with working_bits(self.bits):
             self._known = [*past, self._start()]
 
@@ -252,6 +287,8 @@ class FreeResponse:
     @cached_property
     def _blocks(self) -> list[BallMatrix]:
         """All states. Few ask for the future, which takes as much memory as the past."""
+        if self._width > _NARROW:
+            self._reaching("+", self._forward)
         with working_bits(self.bits):
             return [*self._known, *self._orbit("+", self._forward)]
 
@@ -288,9 +325,33 @@ class FreeResponse:
 
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
+        if self._width > max(_NARROW, len(C)) and self._forward:
+            found = self._by_rows(C)
+            if found is not None:
+                return found
         with working_bits(self.bits):
             matrix = ball_matrix(C)
             return self._in_time([matrix * block for block in self._blocks])
+
+    def _by_rows(self, C: NDArray) -> NDArray | None:
+        """Return `outputs` from the rows C A^t, None where they are not accurate.
+
+        They take p columns of balls a sample, where states take q.
+        """
+        p = len(C)
+        for doublings in range(_MORE_FOR_ROWS + 1):
+            with working_bits(self.bits << doublings):
+                matrix = ball_matrix(C)
+                ahead = moved_on(ball_matrix(self._A), matrix, self._forward)
+                later = ahead * self._start()
+                if not is_accurate(later):
+                    continue
+                past = [midpoints(matrix * block) for block in self._known]
+            future = midpoints(later).reshape(self._forward, p, self._width)
+            frames = np.hstack(past).reshape(p, -1, self._width).swapaxes(0, 1)
+            times = np.arange(-self.back, 1)
+            return np.concatenate([frames[self._places(times)], future])
+        return None
 
     def _in_time(self, blocks: list[BallMatrix]) -> NDArray:
         side_by_side = np.hstack([midpoints(block) for block in blocks])
@@ -320,6 +381,22 @@ def _beyond(sign: str, want: int, reach: str, cause: str) -> UncertifiableError:
         f"{reach}: {cause}; shorten the horizon, or protect fewer times "
         "(StateAdjacency(times=...))"
     )
+
+
+def moved_on(A: BallMatrix, rows: BallMatrix, samples: int) -> BallMatrix:
+    """Return the rows C A^t (T p, n) for t = 1 .. T, from those of C (p, n)."""
+    step = A.transpose()
+    block = step * rows.transpose()
+    leap = step
+    count = samples * rows.nrows()
+    while count > _ROW_BLOCKS * block.ncols():
+        block = block_balls([[block, leap * block]])
+        leap = leap * leap
+    blocks = [block]
+    for _ in range(-(-count // block.ncols()) - 1):
+        blocks.append(leap * blocks[-1])
+    table = [line for block in blocks for line in block.transpose().tolist()]
+    return BallMatrix(table[:count])
 
 
 def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatrix]:

@@ -6,15 +6,24 @@ The powers of a plant are known to 180 bits at every sample, never silently less
 import re
 
 import cases
+import control as ct
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import UncertifiableError
-from privcontrol.numerics.balls import midpoints, upper_bounds
+from privcontrol.numerics.balls import (
+    Ball,
+    ball_matrix,
+    midpoints,
+    rational_matrix,
+    upper_bounds,
+    working_bits,
+)
 from privcontrol.secrets import hiding
 from privcontrol.systems import powers
+from privcontrol.systems.linear import Plant
 from privcontrol.systems.powers import FreeResponse
 
 
@@ -120,3 +129,65 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
     assert solves[0] <= 10
     assert noise.design.gap < 1e-6
     assert noise.guarantee.satisfies(cases.BUDGET)
+
+
+@pytest.mark.parametrize("back", [0, 3])
+def test_outputs_of_many_columns_are_those_of_each_alone(back):
+    """Rows C A^t are moved on for all of them at once, states A^t v for one alone."""
+    plant = cases.random_plant(1, states=12, inputs=1, outputs=2)
+    A, C = np.asarray(plant.A), np.asarray(plant.C)
+    every = FreeResponse(A, np.eye(12), back, 90).outputs(C)
+    assert every.shape == (back + 91, 2, 12)
+    for k in range(12):
+        alone = FreeResponse(A, np.eye(12)[:, [k]], back, 90).outputs(C)
+        np.testing.assert_array_equal(every[:, :, [k]], alone)
+
+
+def test_outputs_of_many_columns_keep_exact_zeros():
+    """A response that cancels exactly is no small number."""
+    A = np.diag([0.5, 0.5, 0.25, 0.25, 0.125, 0.125])
+    V = np.array([[1.0, -1.0, 0, 0, 0, 0]] * 5 + [[0, 0, 1.0, 1.0, 0, 0]]).T
+    outputs = FreeResponse(A, V, 0, 70).outputs(np.ones((1, 6)))
+    assert not outputs[:, 0, :5].any()
+    np.testing.assert_array_equal(outputs[:, 0, 5], 2 * 0.25 ** np.arange(71.0))
+
+
+def test_rank_modulo_a_prime_never_exceeds_the_rank():
+    """Two equal modes that one output cannot distinguish, and two different ones."""
+    same = ct.ss(np.diag([0.3, 0.3]), np.ones((2, 1)), np.ones((1, 2)), 0, True)
+    other = ct.ss(np.diag([0.3, 0.1]), np.ones((2, 1)), np.ones((1, 2)), 0, True)
+    assert not powers.distinguishes_all(Plant.of(same), 2)
+    assert powers.distinguishes_all(Plant.of(other), 2)
+    assert not powers.distinguishes_all(Plant.of(other), 1)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 17, 80])
+def test_exact_responses_are_the_same_from_rows_and_from_states(samples):
+    plant = Plant.of(cases.random_plant(2, states=5, inputs=1, outputs=2))
+    every = powers.rational_response(plant, rational_matrix(np.eye(5)), samples)
+    for k in range(5):
+        column = rational_matrix(np.eye(5)[:, [k]])
+        alone = powers.rational_response(plant, column, samples)
+        assert [row[k] for row in every.table()] == alone.entries()
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 40])
+def test_gramians_are_those_of_a_sum_over_samples(monkeypatch, horizon):
+    system = cases.random_plant(3, states=6, inputs=1, outputs=2)
+    plant = Plant.of(system)
+    A, C = np.asarray(system.A), np.asarray(system.C)
+    weights = np.array([2.0, 5.0])
+    wanted = np.zeros((6, 6))
+    rows = C
+    for _ in range(horizon):
+        wanted += rows.T * weights @ rows
+        rows = rows @ A
+    with working_bits(200):
+        balls = [Ball(weight) for weight in weights.tolist()]
+        by_rows = hiding._gramian_of_rows(
+            ball_matrix(A), ball_matrix(C), balls, horizon
+        )
+        monkeypatch.setattr(hiding, "_FEW_ROWS", 0)
+        by_doubling = hiding.gramian(plant, balls, horizon)
+    np.testing.assert_allclose(midpoints(by_rows), wanted, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(midpoints(by_rows), midpoints(by_doubling))
