@@ -29,7 +29,9 @@ def without_docstring(text):
 
 def test_the_script_in_the_readme_is_the_first_example():
     script = re.search(r"```python\n(.*?)```", README, re.S)[1]
-    example = without_docstring((ROOT / "examples" / "first_private_loop.py").read_text())
+    example = without_docstring(
+        (ROOT / "examples" / "first_private_loop.py").read_text()
+    )
     drawing = ast.dump(ast.parse("import matplotlib.pyplot as plt").body[0])
     own = [ast.dump(line) for line in example.body if ast.dump(line) != drawing]
     shown = [ast.dump(line) for line in ast.parse(script).body]

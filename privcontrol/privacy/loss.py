@@ -349,7 +349,7 @@ class RadialShift(_Bounded):
             found = truncated_delta(levels, self.size, self.dimension, self.bound)
         else:
             found = ball_delta(levels, self.size, self.dimension)
-        return np.minimum(found, most)
+        return np.fmin(found, most)
 
 
 # -- one row of coordinates ----------------------------------------------------------
@@ -944,7 +944,7 @@ class PrivacyLoss(Saved):
                 break
             if rank == _EVALUATED:
                 return ceiling
-            worst = max(worst, one.delta(epsilon))
+            worst = max(one.delta(epsilon), worst)  # nan, if it were one, stays
         return worst
 
     def epsilon(self, delta: float) -> float:

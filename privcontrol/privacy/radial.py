@@ -40,6 +40,8 @@ _MARGIN = 1e-9
 _SMALLEST_SIZE = 1e-6
 _LARGEST_SIZE = 600.0
 _MOST_DIMENSIONS = 256
+#: Terms of a Bessel function's series at zero, for values beyond the doubles.
+_TERMS = 12
 #: Relative precision of a rate or a radius.
 _PRECISION = 1e-12
 
@@ -72,11 +74,28 @@ def _weights(size: float, dimension: int) -> tuple[float, float]:
     constant -= betaln(0.5, (dimension - 1) / 2)
     factors = []
     for order in (dimension / 2, dimension / 2 - 1):
-        log_bessel = math.log(kve(order, half))
         log_moment = gammaln(order + 0.5) - math.log(math.pi) / 2
-        log_moment += order * math.log(2 / half) + log_bessel
+        log_moment += order * math.log(2 / half) + _log_bessel(order, half)
         factors.append(math.exp(constant + log_moment))
     return factors[0], factors[1]
+
+
+def _log_bessel(order: float, x: float) -> float:
+    """Return the logarithm of exp(x) K_order(x), of values beyond the doubles too.
+
+    Those have orders far above x, where the series at zero loses no digits
+    (DLMF 10.31.1): its terms fall by x^2 / 4 / k / (order - k), and what follows the last
+    one is less than rounding.
+    """
+    value = float(kve(order, x))
+    if value < math.inf:
+        return math.log(value)
+    total = term = 1.0
+    for k in range(1, _TERMS):
+        term *= -(x**2) / (4 * k * (order - k))
+        total += term
+    power = order * math.log(2 / x)
+    return float(x + gammaln(order) - math.log(2) + power + math.log(total))
 
 
 def ball_delta(levels: ArrayLike, size: float, dimension: int) -> NDArray:

@@ -10,6 +10,7 @@ from scipy.special import betainc, gammainc
 
 from privcontrol.core import kappa_inverse
 from privcontrol.numerics.saved import decode, encode
+from privcontrol.privacy import loss as loss_module
 from privcontrol.privacy.loss import (
     LaplaceShift,
     PrivacyLoss,
@@ -19,7 +20,13 @@ from privcontrol.privacy.loss import (
     exact_measures,
     scaled,
 )
-from privcontrol.privacy.radial import ball_delta, ball_rate, leak, truncated_radius
+from privcontrol.privacy.radial import (
+    ball_delta,
+    ball_rate,
+    is_resolved,
+    leak,
+    truncated_radius,
+)
 
 #: Std of the ball law over that of Gaussian noise, for r = 1 to 6.
 AGAINST_GAUSSIAN = {
@@ -65,8 +72,11 @@ def losses_of(eta, size):
     return np.linalg.norm(moved, axis=1) - np.linalg.norm(eta, axis=1)
 
 
-def exact_delta(epsilon, rate, r):
-    """delta in 30 digits, by the law of the loss in coordinates with two foci."""
+def exact_delta(epsilon, rate, r, places=(0,)):
+    """delta in 30 digits, by the law of the loss in coordinates with two foci.
+
+    The integral over the angle is split at ``places``.
+    """
     with mpmath.workdps(30):
         epsilon, s = mpmath.mpf(epsilon), mpmath.mpf(rate)
         if r == 1:
@@ -87,7 +97,9 @@ def exact_delta(epsilon, rate, r):
             )
             return shape * mpmath.exp(v / 2) * -mpmath.expm1(epsilon - v)
 
-        return constant * mpmath.quad(density, [0, mpmath.acos(epsilon / s)])
+        end = mpmath.acos(epsilon / s)
+        inside = sorted({0, *(place for place in places if place < end)})
+        return constant * mpmath.quad(density, [*inside, end])
 
 
 # -- sizes for a budget ------------------------------------------------------------------
@@ -120,6 +132,44 @@ def test_delta_is_that_of_draws(r):
         assert ball_delta(level, 1.3, r) == pytest.approx(excess.mean(), abs=error)
         # noise that is 10 % off is told apart
         assert abs(ball_delta(level, 1.43, r) - excess.mean()) > error
+
+
+@pytest.mark.parametrize(
+    "size, r", [(1e-6, 2), (1e-6, 120), (0.01, 160), (0.3, 256), (0.6, 256), (6.0, 40)]
+)
+def test_the_curve_is_above_the_exact_one_by_a_billionth(size, r):
+    """Bessel functions of the second kind are beyond the doubles in three of them."""
+    # nearly all of the angle's law is within some deviations of a right angle
+    mean, spread = mpmath.pi / 2, 1 / mpmath.sqrt(r)
+    places = [mean - k * spread for k in (12, 8, 5, 3, 2, 1, 0)]
+    exact = exact_delta(0.0, size, r, [place for place in places if place > 0.01])
+    above = float(ball_delta(0.0, size, r) / exact - 1)
+    assert 5e-10 < above < 2e-9
+    assert PrivacyLoss.radial(size, r).delta(0.0) >= exact
+
+
+def test_curves_are_resolved_between_these_sizes_and_dimensions():
+    assert all(is_resolved(*one) for one in [(1e-6, 2), (600.0, 2), (1.0, 256)])
+    beyond = [(0.9e-6, 2), (601.0, 2), (1.0, 257), (1.0, 1)]
+    assert not any(is_resolved(*one) for one in beyond)
+
+
+@pytest.mark.parametrize("r", [2, 40, 200, 256])
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
+def test_no_larger_rate_by_a_few_of_1e12_keeps_delta(epsilon, r):
+    rate = ball_rate(epsilon, 1e-3, r)
+    assert ball_delta(epsilon, rate, r) <= 1e-3
+    assert ball_delta(epsilon, rate * (1 + 4e-12), r) > 1e-3
+
+
+def test_what_is_no_number_is_no_promise(monkeypatch):
+    def nothing(levels, size, dimension):
+        return np.full(np.shape(levels), np.nan)
+
+    monkeypatch.setattr(loss_module, "ball_delta", nothing)
+    assert PrivacyLoss.radial(0.5, 3).delta(0.0) == PrivacyLoss.laplace([[0.5]]).delta(
+        0.0
+    )
 
 
 def test_ball_rates_never_exceed_delta_and_waste_nothing():
