@@ -15,6 +15,9 @@ eta had changed by v, and no test sees more than it would see in eta itself. So 
 shift y of the change is at most |v| (y-GDP, Dong, Roth and Su 2022). Each section finds
 explanations by any means, and proves afterwards that they explain, and how long they are.
 docs/design_files.md says why, kind by kind.
+
+The Gaussian kinds come first. What follows them can be read alone: changes of any shape,
+events whose time is secret, Laplace noise, radial noise, and the command.
 """
 
 from __future__ import annotations
@@ -27,24 +30,35 @@ import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, chain, combinations, product as pairs, repeat
+from itertools import chain, product as pairs, repeat
 from math import gcd, inf, isqrt, lcm
 from operator import add, mul
+from typing import NamedTuple
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
 MOST_BITS = 4096
 
 
-class NotADesign(Exception):
-    """The file is no design file, or it is damaged: exit status 3."""
+class Verdict(Exception):
+    """What ends a check, with a reason."""
 
 
-class NotCovered(Exception):
-    """The promise is of a kind that is not checked here, or undecided: exit status 2."""
+class NotADesign(Verdict):
+    """The file is no design file, or it is damaged."""
+
+    verdict, status = "no design file", 3
 
 
-class Broken(Exception):
-    """The promise does not hold: exit status 1."""
+class NotCovered(Verdict):
+    """The promise is of a kind that is not checked here, or undecided."""
+
+    verdict, status = "not covered", 2
+
+
+class Broken(Verdict):
+    """The promise does not hold."""
+
+    verdict, status = "does not hold", 1
 
 
 class TooFewBits(Exception):
@@ -54,6 +68,43 @@ class TooFewBits(Exception):
 # -- numbers -------------------------------------------------------------------------
 # Rationals are exact; matrices of them are lists of rows. Where they would grow long,
 # matrices are balls.
+
+
+def turned(rows):
+    return [list(column) for column in zip(*rows)]
+
+
+def sums(rows, others):
+    both = zip(rows, others, strict=True)
+    return [[x + y for x, y in zip(*pair, strict=True)] for pair in both]
+
+
+def times(left, right):
+    if left and len(left[0]) != len(right):
+        raise ValueError("matrices do not fit each other")
+    columns = turned(right)
+    return [[sum(map(mul, row, column)) for column in columns] for row in left]
+
+
+def negative(rows):
+    return [[-x for x in row] for row in rows]
+
+
+def diagonal(numbers):
+    return [[x * (i == j) for j in range(len(numbers))] for i, x in enumerate(numbers)]
+
+
+def unit(size, one=1):
+    return diagonal([one] * size)
+
+
+def zeros(rows, columns):
+    return [[0] * columns for _ in range(rows)]
+
+
+def beside(*tables):
+    """Return rows that continue each other."""
+    return [list(chain(*rows)) for rows in zip(*tables, strict=True)]
 
 
 class Balls:
@@ -97,55 +148,16 @@ class Balls:
 
     def symmetric(self):
         """Return an exact symmetric matrix nearby."""
-        return ((self + self.T) * Fraction(1, 2)).exact()
+        return Balls([[x // 2 for x in row] for row in (self + self.T).mid])
 
     def largest(self):
         return max(max(map(abs, row)) for row in self.mid) + self.err
 
 
-def turned(rows):
-    return [list(column) for column in zip(*rows)]
-
-
-def sums(rows, others):
-    both = zip(rows, others, strict=True)
-    return [[x + y for x, y in zip(*pair, strict=True)] for pair in both]
-
-
-def times(left, right):
-    if left and len(left[0]) != len(right):
-        raise ValueError("matrices do not fit each other")
-    columns = turned(right)
-    return [[sum(map(mul, row, column)) for column in columns] for row in left]
-
-
-def diagonal(numbers):
-    return [[x * (i == j) for j in range(len(numbers))] for i, x in enumerate(numbers)]
-
-
-def unit(size, one=1):
-    return diagonal([one] * size)
-
-
-def zero(rows, columns):
-    return Balls([[0] * columns for _ in range(rows)])
-
-
-def beside(*tables):
-    """Return rows that continue each other."""
-    return [list(chain(*rows)) for rows in zip(*tables, strict=True)]
-
-
-def blocks(*table):
-    """Return a matrix of matrices."""
-    rows = chain(*(beside(*(one.mid for one in row)) for row in table))
-    return Balls(list(rows), max(one.err for row in table for one in row))
-
-
-def stacked(rows):
+def stacked(matrices):
     """Return matrices below each other."""
-    mid = list(chain(*(row.mid for row in rows)))
-    return Balls(mid, max(row.err for row in rows))
+    mid = list(chain(*(one.mid for one in matrices)))
+    return Balls(mid, max(one.err for one in matrices))
 
 
 def root_up(number):
@@ -186,13 +198,11 @@ def seen_rows(C, A, count, seen=()):
     """Return the reduced echelon form of some rows and C, C A, ..., C A^(count - 1)."""
     found, block = [], C
     for _ in range(count):
-        last, (found, _) = (
-            found,
-            reduced([*seen, *(row for _, row in found), *block], len(A)),
-        )
-        if len(found) == len(last):
+        known = [row for _, row in found]
+        longer, _ = reduced([*seen, *known, *block], len(A))
+        if len(longer) == len(found):
             break
-        block = times(block, A)
+        found, block = longer, times(block, A)
     return found
 
 
@@ -292,14 +302,15 @@ def largest_eigenvalue(matrix):
     return least(is_bound, near, (near >> 40) + 1)
 
 
-def largest_form(moves, W, is_ball):
-    """Return z'W z of columns z, or the largest one of the ball that they span."""
+def largest_form(moves, W, is_ball=False):
+    """Return the largest z'W z of columns z, or of the ball that they span."""
     image = W @ moves
     if is_ball:
-        return [largest_eigenvalue(moves.T @ image)]
+        return largest_eigenvalue(moves.T @ image)
     wrong = len(moves.mid) * (moves.largest() * image.err + image.largest() * moves.err)
-    both = zip(turned(moves.mid), turned(image.mid))
-    return [(sum(map(mul, *pair)) + wrong >> Balls.bits) + 2 for pair in both]
+    columns = zip(turned(moves.mid), turned(image.mid))
+    largest = max(sum(map(mul, z, Wz)) for z, Wz in columns)
+    return (largest + wrong >> Balls.bits) + 2
 
 
 def energy(A, C):
@@ -323,90 +334,7 @@ def energy(A, C):
     raise TooFewBits
 
 
-# -- changes of any shape --------------------------------------------------------------
-# A change w of numbers |w_i| <= 1 is explained by sum w_i v_i. Its length is convex in w,
-# so that y^2 is the largest w'R w of signs w, with the products R of the v_i.
-
-MOST_EXACT = 24  # signs up to which all patterns are looked at, by halves
-MOST_RELAXED = 400
-
-
-def sum_of_sizes(matrix):
-    """Return a bound of w'R z for all numbers w and z of at most one."""
-    rows, columns = len(matrix.mid), len(matrix.mid[0])
-    return sum(map(abs, chain(*matrix.mid))) + rows * columns * matrix.err
-
-
-def largest_pattern(R, enough):
-    """Return a bound of w'R w for all signs w, which is not sharp below ``enough``."""
-    bound = sum_of_sizes(R)
-    if bound <= enough or len(R.mid) < 3 or len(R.mid) > MOST_RELAXED:
-        return bound
-    if len(R.mid) <= MOST_EXACT:
-        return min(bound, largest_by_halves(R, bound))
-    return min(bound, largest_relaxed(R, enough))
-
-
-def largest_by_halves(R, most):
-    """Return the largest w'R w, whose first and second half take all patterns in turn.
-
-    Numbers are floats that are whole and so small that all sums are exact.
-    """
-
-    def linear(row):  # a function of the signs, for each pattern of them
-        found = [0.0]
-        for x in row:
-            found = [y + x for y in found] + [y - x for y in found]
-        return found
-
-    def quadratic(rows):
-        found = [0.0]
-        for k, row in enumerate(rows):
-            cross = [2 * x for x in linear(row[:k])]
-            found = [*map(add, found, cross)] + [y - x for y, x in zip(found, cross)]
-            found = [y + row[k] for y in found]
-        return found
-
-    drop, size, half = max(most.bit_length() - 50, 0), len(R.mid), len(R.mid) // 2
-    rows = [[float(x >> drop) for x in row] for row in R.mid]
-    own = quadratic(rows[:half])
-    others = quadratic([row[half:] for row in rows[half:]])
-    across = zip(*(linear([2 * x for x in row[:half]]) for row in rows[half:]))
-    best, largest = 0.0, max(others)
-    for first, row in zip(own[: len(own) // 2], across):  # the last sign of it is +
-        if first + largest + sum(map(abs, row)) > best:
-            best = max(best, first + max(map(add, others, linear(row))))
-    return (int(best) + size**2 << drop) + size**2 * R.err
-
-
-def largest_relaxed(R, enough):
-    """Return sum d for some diag(d) >= R, which holds for all signs.
-
-    Unit vectors in place of the signs make it small: each in turn becomes the direction of
-    what the others ask of it, whose length is added to the diagonal's entry in d.
-    """
-    size, peak, width = len(R.mid), R.largest(), isqrt(2 * len(R.mid)) + 2
-    rows = [[x / peak for x in row] for row in R.mid]
-    vectors = [[math.cos(i * j) for i in range(1, size + 1)] for j in range(1, width)]
-    lengths, last, bounds = [0.0] * size, inf, []
-    while True:
-        for _ in range(100):
-            for k, row in enumerate(rows):
-                asked = [sum(map(mul, row, v)) - row[k] * v[k] for v in vectors]
-                lengths[k] = math.hypot(*asked)
-                for v, x in zip(vectors, asked if lengths[k] else ()):
-                    v[k] = x / lengths[k]
-        sizes = [row[k] + x for k, (row, x) in enumerate(zip(rows, lengths))]
-        d = [int(Fraction(x) * peak) for x in sizes]
-        missing = R + Balls(diagonal([max(d) - x for x in d]))
-        bounds.append(sum(d) + size * (largest_eigenvalue(missing) - max(d)))
-        is_settled = abs(last - sum(d)) <= sum(d) / 10**11
-        if is_settled or min(bounds) <= enough or len(bounds) * size**2 * width > 10**7:
-            return min(bounds)
-        last = sum(d)
-
-
-# -- a file, and its plants ----------------------------------------------------------
+# -- a file --------------------------------------------------------------------------
 
 #: Kinds with their fields. A file with another field that is not empty is not covered.
 FIELDS = """
@@ -429,6 +357,12 @@ product shifts square boxes radial
 FIELDS_OF = {
     kind: names for kind, *names in map(str.split, FIELDS.strip().splitlines())
 }
+#: Words for fields that are known and not covered.
+NOT_COVERED = {
+    "region": "a region of plants",
+    "bound": "noise that never leaves a bound",
+    "kept": "noise that never leaves a bound",
+}
 
 
 def read(path):
@@ -447,8 +381,8 @@ def read(path):
         data = data["noise"] | {"schema": data["schema"]}
     if data["kind"] != "outputnoise":
         raise NotADesign("it holds neither a noise nor a loop")
-    if data["request"] is None or data["request"]["region"] is not None:
-        raise NotCovered("a region of plants" if data["request"] else "no request")
+    if data["request"] is None:
+        raise NotCovered("noise without a request, which says not what it hides")
     for plant in [data["plant"], *data["request"]["models"]] * (data["schema"] > 2):
         told = plant.keys() - {"kind", "fingerprint", "name"}
         if digest_of({name: plant[name] for name in told}) != plant["fingerprint"]:
@@ -471,18 +405,24 @@ def value(item):
         found = float.fromhex(item["float"])
         return found if abs(found) == inf else Fraction(found)
     if set(item) == {"shape", "floats"}:
-        flat = [Fraction(float.fromhex(x)) for x in item["floats"]]
-        count, width = item["shape"][0], math.prod(item["shape"][1:])
-        if len(flat) != count * width:
-            raise NotADesign("an array does not have the shape that it names")
-        if len(item["shape"]) == 1:
-            return flat
-        return [flat[k * width : (k + 1) * width] for k in range(count)]
+        return array(
+            item["shape"], [Fraction(float.fromhex(x)) for x in item["floats"]]
+        )
     known = FIELDS_OF.get(item.get("kind"), item)
     for name in item.keys() - {"kind", *known}:
         if item[name]:
-            raise NotCovered(f"{name} of {item['kind']}")
+            raise NotCovered(NOT_COVERED.get(name, f"{name} of {item['kind']}"))
     return {name: value(part) for name, part in item.items()}
+
+
+def array(shape, numbers):
+    """Return numbers as a list, or as a list of rows."""
+    if len(numbers) != math.prod(shape):
+        raise NotADesign("an array does not have the shape that it names")
+    if len(shape) == 1:
+        return numbers
+    width = math.prod(shape[1:])
+    return [numbers[k * width : (k + 1) * width] for k in range(shape[0])]
 
 
 class Plant:
@@ -503,66 +443,57 @@ class Plant:
     def is_like(self, other):
         return (self.A, self.C) == (other.A, other.C)
 
-    def part(self, states):
-        """Return A and C of some states."""
-        A = [[self.A[i][j] for j in states] for i in states]
-        return A, [[row[j] for j in states] for row in self.C]
-
-    def column(self, name):
-        """Return the columns of B and D of an input, the unit vector of a state and zero."""
+    def entry(self, name, size):
+        """Return how an input or a state of a size enters the next states, and outputs."""
         if name in self.inputs:
             k = self.inputs.index(name)
-            return [row[k] for row in self.B], [row[k] for row in self.D]
-        return [Fraction(one == name) for one in self.states], [0] * len(self.C)
+            return [row[k] * size for row in self.B], [row[k] * size for row in self.D]
+        return [size * (one == name) for one in self.states], [0] * len(self.C)
 
 
 class Design:
     """What a file says of noise, checked as far as it can be without its size."""
 
     def __init__(self, data):
-        self.request, guarantee = data["request"], data["guarantee"]
+        self.request, self.loss = data["request"], data["guarantee"]["loss"]
+        self.family, self.horizon = data["family"], data["horizon"]
         self.plant = Plant(data["plant"])
         self.plants = [self.plant, *map(Plant, self.request["models"])]
-        self.loss, self.family = guarantee["loss"], data["family"]
-        self.horizon, adjacency = data["horizon"], self.request["adjacency"]
-        self.enough = 0  # square, over 2^bits, below which no bound need be sharp
+        adjacency = self.request["adjacency"]
         self.secrets = adjacency.get("parts", [adjacency])
         for name in {one["kind"] for one in self.secrets}.difference(SECRETS):
             raise NotCovered(f"a secret of the kind {name!r}")
-        self.parts = {part["kind"]: part for part in data["parts"]}
-        self.white = self.part("white", "scale")
-        self.root = self.part("correlated", "root")
-        self.factor = self.part("structured", "factor") or self.part("radial", "factor")
-        self.response = self.part("filtered", "response")
-        self.shaping = self.part("filtered", "shaping")
-        if "driven" in self.parts:  # noise that is shaped by a diagonal D
-            D = diagonal(self.part("driven", "sizes"))
+        self.enough = 0  # square, over 2^bits, below which no bound need be sharp
+        self.kinds = {part["kind"] for part in data["parts"]}
+        held = dict(chain(*(part.items() for part in data["parts"])))
+        self.white, self.root = held.get("scale"), held.get("root")
+        self.factor, self.bound = held.get("factor"), held.get("bound")
+        self.response, self.shaping = held.get("response"), held.get("shaping")
+        if "driven" in self.kinds:  # noise that is shaped by a diagonal D
+            D = diagonal(held["sizes"])
             self.shaping = {"A": [], "B": [], "C": [[]] * len(D), "D": D}
-            self.response = self.part("driven", "response")
+        states, outputs = len(self.plant.A), len(self.plant.C)
         counts = [self.horizon, self.request["releases"]]
         for secret in self.secrets:
             counts += [secret.get("duration", 1), secret.get("events", 1)]
             counts += [secret.get("moved", 0) + 1]
-        own = [part["plant"] for part in data["parts"] if "plant" in part]
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
         demands = {
             "horizon": self.horizon == self.request["horizon"],
             "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
             "outputs of the models": len(shown) == 1,
-            "one release": guarantee["releases"] == 1,
-            "one part of a kind": len(self.parts) == len(data["parts"]) > 0,
-            "plant of the noise": all(plant == data["plant"] for plant in own),
-            "rows of the noise": len(self.factor or self.plant.A) == len(self.plant.A),
-            "sizes": all(len(x) == len(self.plant.C) and min(x) > 0 for x in each),
+            "one release": data["guarantee"]["releases"] == 1,
+            "one part of a kind": len(self.kinds) == len(data["parts"]) > 0,
+            "plant of the noise": held.get("plant", data["plant"]) == data["plant"],
+            "rows of the noise": len(self.factor or self.plant.A) == states,
+            "outputs of the noise": held.get("outputs", outputs) == outputs,
+            "sizes": all(len(x) == outputs and min(x) > 0 for x in each),
             "scope": data["schema"] > 2 or is_in_scope(data, self.plants),
         }
         for what, is_met in demands.items():
             if not is_met:
                 raise Broken(f"what it says of its {what} does not fit")
-
-    def part(self, kind, field):
-        return self.parts[kind][field] if kind in self.parts else None
 
 
 def is_in_scope(data, plants):
@@ -578,22 +509,22 @@ def is_in_scope(data, plants):
         digest.update(repr((plant.dt, *map(tuple, plant.names))).encode())
         return digest.hexdigest()[:12]
 
-    def agrees(told, asked):
-        if isinstance(asked, dict):
-            asked = {"type" if x == "kind" else x: one for x, one in asked.items()}
-            both = set(told) == set(asked)
-            return both and all(agrees(told[x], asked[x]) for x in asked)
-        if isinstance(asked, list):
-            return len(told) == len(asked) and all(map(agrees, told, asked))
-        if isinstance(asked, (Fraction, float)):
-            return float(told) == asked
-        return told == asked or str(told).lower() == asked
+    def plain(item):  # its texts hold numbers in decimals, and classes by their names
+        if isinstance(item, dict):
+            return {x.replace("type", "kind"): plain(one) for x, one in item.items()}
+        if isinstance(item, list):
+            return list(map(plain, item))
+        try:
+            return float(item)
+        except (TypeError, ValueError):
+            return str(item).lower()
 
     scope, T = data["guarantee"]["scope"], data["horizon"]
     own = [fingerprint(plant) for plant in plants]
     told = [one["fingerprint"] for one in [data["plant"], *data["request"]["models"]]]
+    asked = plain(data["request"]["adjacency"])
     is_run = (scope["horizon"], *scope["window"]) == (T, 0, T)
-    is_secret = agrees(json.loads(scope["adjacency"]), data["request"]["adjacency"])
+    is_secret = plain(json.loads(scope["adjacency"])) == asked
     return is_run and is_secret and own == told and scope["models"] == sorted(set(own))
 
 
@@ -657,23 +588,29 @@ def backward(plant):
     readings = only_driven(turned(plant.A)) - inputs
     free = [k for k in n if k not in inputs | readings]
     into_free = [[Fraction(k == j) for j in n] for k in free]
-    inner, _ = plant.part(free)
-    step = times(turned(into_free), times(rational_inverse(inner), into_free))
-    keep = times(turned(into_free), into_free)
-    into = [[x * (i in readings) for x in row] for i, row in enumerate(plant.A)]
-    follow = keep
+    from_free = turned(into_free)
+    inner = times(into_free, times(plant.A, from_free))
+    step = times(from_free, times(rational_inverse(inner), into_free))
+    into_readings = [
+        [x * (i in readings) for x in row] for i, row in enumerate(plant.A)
+    ]
+    keep = follow = times(from_free, into_free)
     for _ in readings:
-        follow = sums(keep, times(times(into, follow), step))
+        follow = sums(keep, times(times(into_readings, follow), step))
     return times(follow, step), follow, inputs | readings
 
 
-def ladder(step, first, count):
-    """Return first, step first, step^2 first, ..., whose errors grow with log(count)."""
-    powers, found = [step], [first]
-    for j in range(1, count):
-        if j >> len(powers):
-            powers.append(powers[-1] @ powers[-1])
-        found.append(powers[(j & -j).bit_length() - 1] @ found[j & (j - 1)])
+def ladder(step, first):
+    """Return the function of j that gives step^j first, with errors that grow with log(j)."""
+
+    @cache
+    def doubled(k):
+        return doubled(k - 1) @ doubled(k - 1) if k else step
+
+    @cache
+    def found(j):
+        return doubled((j & -j).bit_length() - 1) @ found(j & (j - 1)) if j else first
+
     return found
 
 
@@ -683,7 +620,7 @@ def moves_of_states(plant, secret, horizon):
     "State k at time j moves by mu, the others held" is the move mu A^-j e_k of x(0).
     """
     radii = chosen(secret, plant)
-    axes = [[mu * (one == name) for name, mu in radii.items()] for one in plant.states]
+    axes = turned([plant.entry(name, mu)[0] for name, mu in radii.items()])
     if secret["kind"] == "initialstateadjacency":
         if secret["norm"] == inf:
             corners = [(1, *rest) for rest in pairs((1, -1), repeat=len(radii) - 1)]
@@ -693,6 +630,8 @@ def moves_of_states(plant, secret, horizon):
         return Balls.of(axes), axes, secret["norm"] == 2
     if secret["charts"] != "times":
         raise NotCovered('a secret with charts="all"')
+    if horizon == inf and secret["times"] != [0]:
+        raise NotCovered("a state at any time, without a horizon")
     samples = sample_times(secret, horizon)
     if samples[-1] == 0:
         return Balls.of(axes), axes, False
@@ -702,112 +641,136 @@ def moves_of_states(plant, secret, horizon):
     spanning = [times(follow, axes)]
     # at the first sample delayed readings may be held as well
     held = [axes] if samples[0] == 0 and spanning != [axes] else []
-    known = ladder(Balls.of(step), Balls.of(spanning[0]), samples[-1] + 1)
+    known = ladder(Balls.of(step), Balls.of(spanning[0]))
     for _ in range(samples[0] + min(len(plant.A), samples[-1] - samples[0] + 1) - 1):
         spanning.append(times(step, spanning[-1]))
-    found = blocks([*map(Balls.of, held), *(known[j] for j in samples)])
+    moves = [*map(Balls.of, held), *map(known, samples)]
+    columns = beside(*(move.mid for move in moves))
+    found = Balls(columns, max(move.err for move in moves))
     return found, beside(*held, *spanning[samples[0] :]), False
 
 
 class Entering:
     """A secret as columns of B and D by which it enters a plant from rest, and its changes.
 
-    A move of a state enters before sample 0. Changes of signals start at ``starts`` and are
-    one of the ``shapes``, rows over time of what enters by each column; of those that are
-    ``lasting`` every beginning is one as well. Changes of any shape enter by the columns of
-    one of the ``windows``, each by at most its radius, for ``longest`` samples in a row.
+    Columns are those of signals times their radii, or moves of a state, which enter before
+    sample 0. A change that starts at one of the ``starts`` is a sum of impulses: ``changes``
+    are pairs of their places (samples after the start, column) and of their sizes, a matrix
+    with a column for each change. Without sizes any sizes up to one may occur.
     """
 
-    lasting, events, apart = False, 1, 0
-    is_ball = is_energy = is_difference = False
+    events, apart = 1, 0
+    is_ball = is_energy = is_any = is_moved = is_difference = False
 
-    def __init__(self, plant, secret, horizon):
-        self.starts, self.shapes, self.windows = [-1], [], []
-        if secret["kind"] != "disturbanceadjacency":
-            if horizon == inf and secret.get("times", 0) is None:
-                raise NotCovered("a state at any time, without a horizon")
-            last = horizon if horizon < inf else (secret.get("times") or [0])[-1] + 1
-            self.B, self.rows, self.is_ball = moves_of_states(plant, secret, last)
+    def __init__(self, design, plant, data):
+        self.starts, horizon = [0], design.horizon
+        if data["kind"] == "disturbanceadjacency":
+            self.enter_signals(plant, data, horizon)
+            self.B = Balls.of(self.rows)
+        else:
+            self.B, self.rows, self.is_ball = moves_of_states(plant, data, horizon)
             count = len(self.B.mid[0])
-            if secret.get("times", [0]) != [0]:  # rows that span have other columns
-                self.rows = [[int(any(row))] * count for row in self.rows]
-            self.shapes = [[row] for row in unit(count)]
-            self.radii, self.through = [1] * count, [[0] * count for _ in plant.C]
-            self.D = Balls.of(self.through)
-            return
-        radii = chosen(secret, plant)
-        columns = zip(*(plant.column(name) for name in radii))
-        self.rows, self.through = map(turned, columns)
-        self.radii = list(radii.values())
-        if horizon < inf:
-            self.starts = sample_times(secret, horizon)
-        elif secret["times"] is not None:
-            raise NotCovered("chosen times without a horizon")
-        self.is_energy = secret["norm"] == "l2"
-        self.events, self.apart = secret["events"], secret["separation"]
-        self.longest = secret["duration"]
-        self.change(secret, horizon)
-        self.B, self.D = Balls.of(self.rows), Balls.of(self.through)
+            self.starts, self.through = [-1], zeros(len(plant.C), count)
+            self.changes = [([(0, k) for k in range(count)], unit(count))]
+        self.D = Balls.of(self.through)
+        self.enough = design.enough if self.events == 1 else 0
 
-    def change(self, secret, horizon):
-        """Set the windows or the shapes, of levels, profiles or events that are moved."""
-        inputs, profiles = range(len(self.radii)), secret["profiles"]
-        is_any = secret.get("shape") == "any" or secret.get("together")
-        moved, which = secret.get("moved", 0), secret.get("which")
-        told = [self.is_energy, profiles is not None, is_any, moved or which]
-        if sum(map(bool, told)) > 1 or (any(told[:2]) and self.longest > 1):
+    def enter_signals(self, plant, data, horizon):
+        radii = chosen(data, plant)
+        columns = zip(*(plant.entry(name, radius) for name, radius in radii.items()))
+        self.rows, self.through = map(turned, columns)
+        if horizon < inf:
+            self.starts = sample_times(data, horizon)
+        elif data["times"] is not None:
+            raise NotCovered("chosen times without a horizon")
+        self.is_energy = data["norm"] == "l2"
+        self.events, self.apart = data["events"], data["separation"]
+        longest = self.longest = min(data["duration"], horizon)
+        profiles = data["profiles"]
+        self.is_any = bool(data.get("shape") == "any" or data.get("together"))
+        moved, which = data.get("moved", 0), data.get("which", False)
+        self.is_moved = bool(moved or which)
+        told = [self.is_energy, profiles is not None, self.is_any, self.is_moved]
+        if sum(told) > 1 or (any(told[:2]) and data["duration"] > 1):
             raise Broken("the secret says two things of the shape of its changes")
         if self.is_energy and self.events > 1:
             raise Broken("the secret has a bounded energy, several times")
-        if is_any:
-            self.windows = [inputs] if secret.get("together") else [[k] for k in inputs]
-            self.longest = min(self.longest, horizon)
-        elif moved and (which or horizon < inf):
-            self.shapes = self.moved_shapes(moved, which)
+        columns = [[k] for k in range(len(radii))]
+        if self.is_any:
+            columns = [range(len(radii))] if data.get("together") else columns
+            self.changes = [(list(pairs(range(longest), own)), None) for own in columns]
+        elif moved and not which and horizon == inf:
+            self.is_difference = True
+            self.changes = in_forms(len(radii), smeared(longest, moved))
+        elif self.is_moved:
+            self.changes = list(moved_events(len(radii), longest, moved, which))
+            if not self.changes:
+                raise Broken("the secret is on which signal an event is, of one signal")
         else:
-            if which:
-                self.mix()
-            forms, self.lasting = profiles, profiles is None
-            if self.lasting:
-                forms = [[1] * max(self.longest, moved)]
-            if moved:  # 1 - z^-k is (1 + ... + z^-(k-1)) (1 - z^-1)
-                self.is_difference, self.lasting = True, self.longest == 1
-                if not self.lasting:
-                    both = pairs(range(1, self.longest + 1), range(1, moved + 1))
-                    forms = [trapezoid(n, k) for n, k in both]
-            self.shapes = [
-                [[x * size for x in row] for size in form]
-                for row, form in pairs(diagonal(self.radii), forms)
-            ]
+            self.changes = in_forms(len(radii), profiles or levels(longest))
 
-    def mix(self):
-        """Take differences of two signals in place of the signals."""
-        chosen = list(combinations(range(len(self.radii)), 2))
-        if not chosen:
-            raise Broken("the secret is on which signal an event is, of one signal")
-        mix = [
-            [radius * ((k == i) - (k == j)) for i, j in chosen]
-            for k, radius in enumerate(self.radii)
-        ]
-        self.rows, self.through = times(self.rows, mix), times(self.through, mix)
-        self.radii = [1] * len(chosen)
-
-    def moved_shapes(self, moved, which):
-        """Return levels at one place less the same at another one, up to so much later."""
-        inputs, found = range(len(self.radii)), []
-        for i, j, k in pairs(inputs, inputs, range(moved + 1)):
-            if (k or i < j) and (which or i == j):
-                for n in range(1, self.longest + 1):
-                    one = [[mu * (x == i) for x, mu in enumerate(self.radii)]] * n
-                    other = [[-mu * (x == j) for x, mu in enumerate(self.radii)]] * n
-                    still = [[0] * len(self.radii)] * k
-                    found.append(sums(one + still, still + other))
-        return found
+    def changes_from(self, start, horizon):
+        """Return the same from a sample on, without what comes after the run."""
+        for places, sizes in self.changes:
+            kept = [i for i, (n, _) in enumerate(places) if start + n < horizon]
+            there = [(start + places[i][0], places[i][1]) for i in kept]
+            yield there, sizes and Balls.of([sizes[i] for i in kept])
 
 
-def trapezoid(n, k):
-    """Return the shape of k levels of n samples, each one sample after the last one."""
-    return [min(t + 1, n, k, n + k - 1 - t) for t in range(n + k - 1)]
+def levels(longest):
+    """Return the forms over time of a level that is kept for so many samples at most."""
+    return [[1] * n for n in range(1, longest + 1)]
+
+
+def most_at_all(changes):
+    """Return how much enters during a change at most, over all its impulses."""
+    entered = [1]
+    for places, sizes in changes:
+        columns = [repeat(1, len(places))] if sizes is None else zip(*sizes)
+        entered += [math.ceil(sum(map(abs, column))) for column in columns]
+    return max(entered)
+
+
+def in_forms(count, forms):
+    """Return changes that enter by one of some columns, in one of some forms over time."""
+    samples = range(max(map(len, forms)))
+    padded = [[*form, *[0] * (len(samples) - len(form))] for form in forms]
+    return [([(n, k) for n in samples], turned(padded)) for k in range(count)]
+
+
+# -- changes, from the products of what explains their impulses ------------------------
+# Explanations add up, so that the square of a change is c'R c, with the sizes c of its
+# impulses and the products R of what explains them: gram(places, other places).
+
+
+def square_of_changes(gram, secret, horizon):
+    """Return a bound of the square, over 2^bits, of every change that a secret makes."""
+    largest = 0
+    for start in secret.starts:
+        for places, sizes in secret.changes_from(start, horizon):
+            R = gram(places, places)
+            if sizes is None:
+                square = largest_pattern(R, max(secret.enough, largest))
+            else:
+                square = largest_form(sizes, R, secret.is_ball)
+            largest = max(largest, square)
+    return largest
+
+
+def largest_product(gram, secret, later, earlier, horizon=inf):
+    """Return a bound of the products of changes that start at two samples.
+
+    At most one change starts at each input and sample.
+    """
+    largest = 0
+    changes = (secret.changes_from(start, horizon) for start in (later, earlier))
+    for (places, sizes), (others, its) in pairs(*changes):
+        if later == earlier and places == others:
+            continue
+        R = gram(places, others)
+        shared = sum_of_sizes(R) if sizes is None else (sizes.T @ R @ its).largest()
+        largest = max(largest, shared)
+    return largest
 
 
 def together(square, products):
@@ -820,6 +783,12 @@ def together(square, products):
     return min(count * square + 2 * others, count**2 * square)
 
 
+def sum_of_sizes(matrix):
+    """Return a bound of w'R z for all numbers w and z of at most one."""
+    rows, columns = len(matrix.mid), len(matrix.mid[0])
+    return sum(map(abs, chain(*matrix.mid))) + rows * columns * matrix.err
+
+
 # -- a state, beside structured noise and a floor --------------------------------------
 # The noise O S eta is the plant's own response to a random initial state, O = [C A^t].
 
@@ -830,12 +799,11 @@ def compared(design, plant):
     It is the response of the noise's plant, or of that and another one side by side.
     """
     own, n, m = design.plant, len(plant.A), len(design.plant.A)
-    S = design.factor or [[0]] * m
+    S = design.factor or zeros(m, 1)
     if plant.is_like(own):
         return own.A, own.C, unit(n), S
-    A = beside(plant.A, [[0] * m] * n) + beside([[0] * n] * m, own.A)
-    E, S = unit(n) + [[0] * n] * m, [[0] * len(S[0])] * n + S
-    return A, beside(plant.C, own.C), E, S
+    A = beside(plant.A, zeros(n, m)) + beside(zeros(m, n), own.A)
+    return A, beside(plant.C, own.C), unit(n) + zeros(m, n), zeros(n, len(S[0])) + S
 
 
 def coordinates(design, plant, spanning, of_states=False):
@@ -852,28 +820,35 @@ def coordinates(design, plant, spanning, of_states=False):
     return Balls.of(X)
 
 
-def squares_of_states(design, plant, secret):
-    """Return bounds of y^2, over 2^bits, for the moves of a state.
+def shared_with_floor(design, plant):
+    """Return K and W such that y^2 <= |K z|^2 + z'W z for every move z.
 
-    A floor f explains what the noise O S eta does not: any K will do, and y^2 <= |K z|^2 +
-    |O (z - S K z) / f|^2. Its sum over the run is H, and the best K (I + S'H S)^-1 S'H.
+    The noise explains any share O S K z, and the floor the rest, of which (E z - S K z)
+    has the sum H of the run's squares over those of the floor. (I + S'H S)^-1 S'H E is the
+    best K, and any K will do.
     """
-    moves, spanning, is_ball = moves_of_states(plant, secret, design.horizon)
-    if not design.white:
-        K = coordinates(design, plant, spanning)
-        return largest_form(moves, K.T @ K, is_ball)
     A, C, E, S = compared(design, plant)
     C = Balls.of([[x / f for x in row] for row, f in zip(C, design.white)])
     A, E, S, power = map(Balls.of, (A, E, S, unit(len(A))))
-    part, H, left = C.T @ C, zero(len(A.mid), len(A.mid)), design.horizon
+    part, H, left = C.T @ C, Balls.of(zeros(len(A.mid), len(A.mid))), design.horizon
     while left:  # the sum of A'^t C'f^-2 C A^t by doubling
         if left & 1:
             H, power = H + power.T @ part @ power, A @ power
         part, A, left = part + A.T @ part @ A, A @ A, left >> 1
-    inner = S.T @ H @ S + Balls(unit(len(S.mid[0]), 1 << Balls.bits))
+    inner = S.T @ H @ S + Balls.of(unit(len(S.mid[0])))
     K = (near_inverse(inner) @ S.T @ H @ E).exact()
     rest = E - S @ K
-    return largest_form(moves, K.T @ K + rest.T @ H @ rest, is_ball)
+    return K, rest.T @ H @ rest
+
+
+def square_of_states(design, plant, data):
+    """Return a bound of y^2, over 2^bits, for the moves of a state."""
+    moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
+    if design.white:
+        K, W = shared_with_floor(design, plant)
+        return largest_form(moves, K.T @ K + W, is_ball)
+    K = coordinates(design, plant, spanning)
+    return largest_form(moves, K.T @ K, is_ball)
 
 
 # -- anything, beside other noise over a run -------------------------------------------
@@ -888,28 +863,15 @@ class Root:
     """
 
     def __init__(self, design):
-        one, root = 1 << Balls.bits, design.root
+        one = 1 << Balls.bits
         floor = [int(f * one) for f in design.white or []] * design.horizon
-        self.size = design.horizon * len(design.plant.C)
         if 0 in floor:
             raise TooFewBits
-        if root is None:
-            self.rows = [(k, [f]) for k, f in enumerate(floor)]
+        if design.root:
+            self.rows = [(0, row) for row in rows_of_root(design.root, floor)]
         else:
-            for k, row in enumerate(root):
-                if any(row[k + 1 :]) or any(row) != bool(row[k]):
-                    raise Broken("the root of the noise is not lower triangular")
-            exact = Balls.of(root)
-            if exact.err:
-                raise TooFewBits
-            rows = [row[: k + 1] for k, row in enumerate(exact.mid)]
-            if floor:
-                gram = [[sum(map(mul, row, its)) for its in rows] for row in rows]
-                rows = cholesky(sums(gram, diagonal([f * f for f in floor])))
-            if rows is None:
-                raise TooFewBits
-            self.rows = [(0, row) for row in rows]
-        if len(self.rows) != self.size:
+            self.rows = [(k, [f]) for k, f in enumerate(floor)]
+        if len(self.rows) != design.horizon * len(design.plant.C):
             raise Broken("the root of the noise has another size than the run")
         gains = []
         for first, row in self.rows:
@@ -937,83 +899,89 @@ class Root:
         return Balls([found], (self.gain * missed >> Balls.bits) + 1)
 
 
+def rows_of_root(root, floor):
+    """Return the rows, up to the diagonal, of a root in a file, or of it and a floor."""
+    for k, row in enumerate(root):
+        if any(row[k + 1 :]) or any(row) != bool(row[k]):
+            raise Broken("the root of the noise is not lower triangular")
+    exact = Balls.of(root)
+    if exact.err:
+        raise TooFewBits
+    rows = [row[: k + 1] for k, row in enumerate(exact.mid)]
+    if not floor:
+        return rows
+    gram = [[sum(map(mul, row, its)) for its in rows] for row in rows]
+    lower = cholesky(sums(gram, diagonal([f * f for f in floor])))
+    if lower is None:
+        raise TooFewBits
+    return lower
+
+
 def explained_in_run(design, plant, secret):
     """Return the function of (t, k) that gives v with R v = s, as a row.
 
     The output s is the response to what enters by column k at sample t.
     """
-    root, T = Root(design), design.horizon
-    response, moved = [secret.D], [secret.through]
-    A, C, state, reached = Balls.of(plant.A), Balls.of(plant.C), secret.B, secret.rows
-    for _ in range(T):  # what no path reaches is exactly zero
-        reached = [[int(x != 0) for x in row] for row in reached]
+
+    def nonzero(rows):
+        return [[bool(x) for x in row] for row in rows]
+
+    root, T, A, C = Root(design), design.horizon, Balls.of(plant.A), Balls.of(plant.C)
+    response, state = [secret.D], secret.B
+    # what no path reaches is exactly zero
+    moved = [[any(row)] for row in secret.through]
+    reached = [[any(row)] for row in secret.rows]
+    moves = [moved]
+    for _ in range(T):
         response.append(C @ state)
-        moved.append(times([[x != 0 for x in row] for row in plant.C], reached))
+        moves.append(times(nonzero(plant.C), reached))
         state = A @ state
-        reached = times([[x != 0 for x in row] for row in plant.A], reached)
+        reached = nonzero(times(nonzero(plant.A), reached))
 
     @cache
     def explained(t, k):
         begin, column = max(t, 0), []
         after = range(begin - t, T - t)
         for s in after:
-            both = zip(response[s].mid, moved[s], strict=True)
-            column += [(row[k], mask[k]) for row, mask in both]
+            both = zip(response[s].mid, moves[s], strict=True)
+            column += [(row[k], is_moved) for row, (is_moved,) in both]
         err = max(response[s].err for s in after)
         return root.explained(begin * len(plant.C), column, err)
 
     return explained
 
 
-def changes_of_run(design, plant, secret):
-    """Yield v with R v = s of each change s that a secret makes to a run, with its start.
+def square_over_run(design, plant, data):
+    """Return a bound of y^2, over 2^bits, for what a secret changes over a run."""
+    secret, T = Entering(design, plant, data), design.horizon
+    explained = explained_in_run(design, plant, secret)
 
-    Changes of any shape are those of a window: a row for each number that they take.
-    """
-    explained, T = explained_in_run(design, plant, secret), design.horizon
+    def gram(places, others):
+        V, its = (stacked([explained(*x) for x in those]) for those in (places, others))
+        return V @ its.T
+
     starts = secret.starts
-    if (
-        len(starts) == T and secret.events == 1
-    ):  # later windows are parts of the last one
-        starts = starts[: max(T - secret.longest, 0) + 1] if secret.windows else starts
-    for t, columns in pairs(starts, secret.windows):
-        places = pairs(range(t, min(t + secret.longest, T)), columns)
-        rows = [explained(s, k) * secret.radii[k] for s, k in places]
-        yield t, stacked(rows)
-    for t, shape in pairs(starts, secret.shapes):
-        total = zero(1, len(plant.C) * T)
-        for s, row in enumerate(shape[: T - t], t):
-            for k, size in enumerate(row):
-                if size:
-                    total += explained(s, k) * size
-            if secret.lasting or s == min(t + len(shape), T) - 1:
-                yield t, total
-
-
-def squares_of_run(design, plant, data):
-    """Return bounds of y^2, over 2^bits, for what a secret changes over a run."""
-    secret, squares = Entering(plant, data, design.horizon), []
-    enough = design.enough if secret.events == 1 else 0
-    if not design.root and secret.events == 1 and not secret.is_energy:
-        secret.starts = secret.starts[:1]  # later the same changes are cut off
-    changes = list(changes_of_run(design, plant, secret))
-    if secret.is_ball or secret.is_energy:
-        V = stacked([v for _, v in changes])
-        return [largest_eigenvalue(V @ V.T)]
-    for _, v in changes:
-        squares.append(largest_pattern(v @ v.T, max([enough, *squares])))
-    if secret.events == 1:
-        return squares
-    if secret.apart < 1:
+    if secret.is_energy:
+        every = list(pairs(starts, range(len(secret.rows[0]))))
+        return largest_eigenvalue(gram(every, every))
+    if secret.events > 1 and secret.apart < 1:
         raise NotCovered("several changes over a run that keep no distance")
-    reach = secret.starts[-1] - secret.starts[0]
-    by_lag = [0] * (reach + 1)
-    for (t, v), (s, other) in pairs(changes, repeat=2):
+    if secret.events == 1 and not design.root:
+        secret.starts = starts[:1]  # later the same changes are cut off
+    elif secret.events == 1 and secret.is_any and len(starts) == T:
+        last = T - secret.longest  # changes that start later are parts of others
+        secret.starts = starts[: last + 1]
+    square = square_of_changes(gram, secret, T)
+    if secret.events == 1:
+        return square
+    by_lag = [0] * T
+    for t, s in pairs(starts, repeat=2):
         if t - s >= secret.apart:
-            by_lag[t - s] = max(by_lag[t - s], sum_of_sizes(v @ other.T))
-    count = min(secret.events, 1 + reach // secret.apart)
-    products = [max(by_lag[m * secret.apart :]) for m in range(1, count)]
-    return [together(max(squares), products)]
+            shared = largest_product(gram, secret, t, s, T)
+            by_lag[t - s] = max(by_lag[t - s], shared)
+    count = min(secret.events, 1 + (starts[-1] - starts[0]) // secret.apart)
+    lags = (m * secret.apart for m in range(1, count))
+    return together(square, [max(by_lag[lag:]) for lag in lags])
 
 
 # -- signals, for runs of any length ---------------------------------------------------
@@ -1021,236 +989,175 @@ def squares_of_run(design, plant, data):
 # another system. Noise G M nu that enters the plant with the secret explains it by M^-1 w.
 
 
-def undone_after(entering, shaping):
-    """Return M^-1 G, where M^-1 has A - B D^-1 C, B D^-1, -D^-1 C and D^-1."""
-    A, B, C, D = entering
-    back = Balls.of(rational_inverse(shaping[3]))
-    its_A, its_B, its_C = map(Balls.of, shaping[:3])
-    energy(its_A, Balls.of(unit(len(its_A.mid))))  # M is stable
-    by, seen = its_B @ back, back @ its_C * -1
-    upper = [A, zero(len(A.mid), len(its_A.mid))]
-    joint = blocks(upper, [by @ C, its_A + its_B @ seen])
-    return joint, blocks([B], [by @ D]), blocks([back @ C, seen]), back @ D
+class System(NamedTuple):
+    """x+ = A x + B u, y = C x + D u, of rational matrices or of balls."""
+
+    A: list
+    B: list
+    C: list
+    D: list
+
+    def balls(self):
+        return System(*map(Balls.of, self))
 
 
-def difference(A, B, C, D):
-    """Return (1 - z^-1) G, without the states that its outputs do not see.
-
-    Its states are the last input and x. A simple pole of G at one is not among what is seen.
-    """
-    n, q = len(A), len(B[0])
-    slower = sums(A, diagonal([-1] * n))
-    at_once = sums(times(C, B), [[-x for x in row] for row in D])
-    C = beside(at_once, times(C, slower))
-    A = [[0] * (q + n)] * q + beside(B, A)
-    B = unit(q) + [[0] * q] * n
-    found = seen_rows(C, A, n + q) or [(0, [1] + [0] * (n + q - 1))]
-    N = [[Fraction(x, row[k]) for x in row] for k, row in found]
-
-    def by_seen(rows):  # the echelon form has a unit matrix at its pivots
-        return [[row[k] for k, _ in found] for row in rows]
-
-    return by_seen(times(N, A)), times(N, B), by_seen(C), D
-
-
-def squares_for_ever(design, plant, data):
-    """Return bounds of y^2, over 2^bits, for runs of any length.
-
-    A floor beside the noise takes a share of the explanation: for y_1 and y_2 of each alone
-    the best shares leave 1 / y^2 = 1 / y_1^2 + 1 / y_2^2.
-    """
-    every = [Entering(plant, one, design.horizon) for one in design.secrets]
-    secret, n = every[design.secrets.index(data)], range(len(plant.A))
-    reached = {k for k in n for one in every if any(one.rows[k])}
-    seen = {k for k in n if any(row[k] for row in plant.C)}
-    for _ in n:  # by exact zeros: other states may be anything
-        reached |= {i for i in n if any(plant.A[i][j] for j in reached)}
-        seen |= {j for j in n if any(plant.A[i][j] for i in seen)}
-    kept = sorted(reached & seen) or [0]
-    A, C = plant.part(kept)
-    B = Balls([secret.B.mid[k] for k in kept], secret.B.err)
-    G = Balls.of(A), B, Balls.of(C), secret.D
-    if secret.is_difference:
-        G = tuple(
-            map(
-                Balls.of,
-                difference(A, [secret.rows[k] for k in kept], C, secret.through),
-            )
-        )
-    A, B, C, D = (design.shaping[name] for name in "ABCD")
+def system(A, B, C, D):
+    """Return a system that has a state, which stays at zero if it needs none."""
     if len(C) != len(D):
-        raise Broken("the matrices of the noise do not fit each other")
-    if not A:  # a state at zero, which matrices without rows are not
-        A, B, C = [[0]], [[0] * len(D)], [[0]] * len(D)
-    entered = G
-    if design.response is not None:
-        shares = shares_of_noise(design, plant, secret, kept)
-        entered = [[0]], [[0] * len(secret.radii)], [[0]] * len(D), shares
-        entered = difference(*entered) if secret.is_difference else entered
-        entered = tuple(map(Balls.of, entered))
-    left = undone_after(entered, (A, B, C, D))
-    square = max(squares_of_secret(left, secret, 0 if design.white else design.enough))
-    if design.white:
-        undo = Balls.of(diagonal([1 / size for size in design.white]))
-        try:
-            its = max(squares_of_secret((*G[:2], undo @ G[2], undo @ G[3]), secret))
-            square = square * its // max(square + its, 1) + 1
-        except TooFewBits:
-            pass  # the plant does not decay, and the floor alone hides nothing for ever
-    return [square]
+        raise Broken("the matrices of a system do not fit each other")
+    return (
+        System(A, B, C, D)
+        if A
+        else System([[0]], zeros(1, len(D[0])), zeros(len(D), 1), D)
+    )
 
 
-def shares_of_noise(design, plant, secret, kept):
-    """Return w of the noise's own inputs that enter a plant as the secret's signals do.
+def behind(first, then):
+    """Return the response of a system to the outputs of another one."""
+    still = zeros(len(first.A), len(then.A))
+    A = beside(first.A, still) + beside(times(then.B, first.C), then.A)
+    B = first.B + times(then.B, first.D)
+    C = beside(times(then.D, first.C), then.C)
+    return System(A, B, C, times(then.D, first.D))
 
-    The noise is the response of the plant's own numbers, or of those at ``kept`` states.
+
+def inverse(M):
+    """Return the system whose response to the outputs of M is what entered M."""
+    D = rational_inverse(M.D)
+    B, C = times(M.B, D), negative(times(D, M.C))
+    return System(sums(M.A, times(M.B, C)), B, C, D)
+
+
+def observed(G):
+    """Return a system in coordinates that its outputs see, without the other states."""
+    seen = seen_rows(G.C, G.A, len(G.A))
+    if len(seen) == len(G.A):
+        return G
+    N, pivots = [[Fraction(x, row[k]) for x in row] for k, row in seen], dict(seen)
+
+    def in_pivots(rows):  # the echelon form N has a unit matrix at its pivots
+        return [[row[k] for k in pivots] for row in rows]
+
+    return system(in_pivots(times(N, G.A)), times(N, G.B), in_pivots(G.C), G.D)
+
+
+def trimmed(G):
+    """Return a system with the states alone that are reached and seen."""
+    seen = observed(G)
+    reached = observed(System(*map(turned, (seen.A, seen.C, seen.B, seen.D))))
+    return System(*map(turned, (reached.A, reached.C, reached.B, reached.D)))
+
+
+def parameters(G, count):
+    """Return D, C B, C A B, ..., C A^(count - 1) B below each other."""
+    found, state = list(G.D), G.B
+    for _ in range(count):
+        found += times(G.C, state)
+        state = times(G.A, state)
+    return found
+
+
+def entering_noise(G, H, sizes):
+    """Return X such that what enters the noise's own system H as X w responds as G w.
+
+    A response that is zero for as many samples as there are states is zero for ever.
     """
-    own, sizes = (design.response["A"], design.response["C"]), design.shaping["D"]
-    states = [x for x in (kept, range(len(plant.A))) if plant.part(x) == own]
-    if not states:
-        raise Broken("the noise enters another plant than the secret")
-    noisy = times(design.response["B"] + design.response["D"], sizes)
-    hidden = [secret.rows[k] for k in states[0]] + secret.through
-    X, demands = least_solution(noisy, hidden)
+    count = len(G.A) + len(H.A)
+    noisy = times(parameters(H, count), sizes)
+    X, demands = least_solution(noisy, parameters(G, count))
     if demands:
         raise Broken("the noise does not enter where the secret does")
     return times(sizes, X)
 
 
-def squares_of_secret(left, secret, enough=0):
-    """Return bounds of y^2, over 2^bits, from the system that explains a secret.
+def square_for_ever(design, plant, data):
+    """Return a bound of y^2, over 2^bits, for runs of any length.
 
-    They are not sharp below ``enough``.
+    A floor beside the noise takes a share of the explanation: for y_1 and y_2 of each alone
+    the best shares leave 1 / y^2 = 1 / y_1^2 + 1 / y_2^2.
     """
-    A, B, C, D = left
-    if secret.is_energy:
-        units = Balls.of(diagonal(secret.radii))
-        return [square_of_gain(A, B @ units, C, D @ units)]
-    Q = energy(A, C)
-    if secret.is_ball:
-        return [largest_eigenvalue(B.T @ Q @ B + D.T @ D)]
-    if secret.windows:
-        return squares_of_windows(left, Q, secret, enough)
-    squares = []
-    for shape in secret.shapes:
-        during, found = 0, []
-        entering = (Balls.of([[size] for size in row]) for row in shape)
-        for output, state, lost in steps(left, Q, entering, 1):
-            during += (output.T @ output).largest()
-            length = root_up(during + (state.T @ Q @ state).largest()) + lost
-            found.append((length * length >> Balls.bits) + 1)
-        squares += found if secret.lasting else found[-1:]
-    if secret.events == 1:
-        return squares
-    # at most one change starts at each input and sample
-    places, square = range(1, secret.events), max(squares)
-    lags = [max(m * secret.apart, m // len(secret.radii)) for m in places]
-    changes = [shape[:n] for shape in secret.shapes for n in range(1, len(shape) + 1)]
-    changes = changes if secret.lasting else secret.shapes
-    product = products_for_ever(left, Q, changes, lags[0], square)
-    return [together(square, [product(lag) for lag in lags])]
+    secret = Entering(design, plant, data)
+    G = entered = trimmed(system(plant.A, secret.rows, plant.C, secret.through))
+    M = system(*(design.shaping[name] for name in "ABCD"))
+    energy(Balls.of(M.A), Balls.of(unit(len(M.A))))  # M is stable
+    if design.response:
+        H = system(*(design.response[name] for name in "ABCD"))
+        entered = system([], [], zeros(len(M.D), 0), entering_noise(G, H, M.D))
+    if secret.is_difference:
+        G, entered = observed(difference(G)), observed(difference(entered))
+    undone = behind(entered, inverse(M)).balls()
+    if not design.white:
+        return square_of_response(undone, secret)
+    secret.enough = 0
+    square = square_of_response(undone, secret)
+    undo = diagonal([1 / size for size in design.white])
+    beside_floor = System(G.A, G.B, times(undo, G.C), times(undo, G.D)).balls()
+    try:
+        its = square_of_response(beside_floor, secret)
+    except (
+        TooFewBits
+    ):  # the plant does not decay, and a floor alone hides nothing for ever
+        return square
+    return square * its // max(square + its, 1) + 1
 
 
-def squares_of_windows(left, Q, secret, enough):
-    """Return the same for changes of any shape.
+def square_of_response(undone, secret):
+    """Return a bound of y^2, over 2^bits, from the system that explains a secret.
 
     The product of a response with one that begins m samples earlier is E'A^(m-1) B with
     E = A'Q B + C'D, or B'Q B + D'D for m = 0. What Q counts too much is a sum of squares of
     all that has entered.
     """
-    A, B, C, D = left
-    units, k = Balls.of(diagonal(secret.radii)), secret.longest
-    B, D = B @ units, D @ units
-    echo = A.T @ Q @ B + C.T @ D
-    products = [B.T @ Q @ B + D.T @ D]
-    products += [echo.T @ state for state in ladder(A, B, k - 1)][: k - 1]
-    err, squares = max(product.err for product in products), []
-    enough = enough if secret.events == 1 else 0
-    for columns in secret.windows:
-        places = list(pairs(range(k), columns))
+    A, B, C, D = undone
+    if secret.is_energy:
+        return square_of_gain(A, B, C, D)
+    Q = energy(A, C)
+    at_once, echo = B.T @ Q @ B + D.T @ D, A.T @ Q @ B + C.T @ D
+    state = ladder(A, B)
 
-        def product(place, other):
-            (t, i), (s, j) = sorted([place, other], reverse=True)
-            return products[t - s].mid[i][j]
+    @cache
+    def product(m):
+        return echo.T @ state(m - 1) if m else at_once
 
-        R = Balls(
-            [[product(*both) for both in pairs([place], places)] for place in places],
-            err,
-        )
-        squares.append(largest_pattern(R, max([enough, *squares])))
-    square, count = max(squares), secret.events
-    if count == 1 or not secret.apart:
-        return [square * count**2]
-    first, most = max(secret.apart - k + 1, 1), products[0].largest()
-    impulses = [[row] for row in diagonal(secret.radii)]
-    product = products_for_ever(left, Q, impulses, first, most)
+    def entry(t, k, s, j):
+        return product(t - s).mid[k][j] if t >= s else product(s - t).mid[j][k]
 
-    def of_windows(lag):  # their impulses start up to k - 1 samples nearer, or further
-        apart = [abs(lag + n) for n in range(1 - k, k)]
-        sizes = [product(x) if x else most for x in apart]
-        often = [k - abs(n) for n in range(1 - k, k)]
-        return sum(map(mul, often, sizes)) * len(secret.windows[0]) ** 2
+    def gram(places, others):
+        R = [[entry(*one, *other) for other in others] for one in places]
+        lags = {abs(t - s) for (t, _), (s, _) in pairs(places, others)}
+        return Balls(R, max(product(m).err for m in lags))
 
-    lags = (m * secret.apart for m in range(1, count))
-    return [together(square, [of_windows(lag) for lag in lags])]
+    square = square_of_changes(gram, secret, inf)
+    count = secret.events
+    if count == 1:
+        return square
+    if secret.apart == 0 and (secret.is_moved or secret.is_any):
+        return square * count**2
 
+    @cache
+    def shared(lag):
+        return largest_product(gram, secret, lag, 0)
 
-def steps(left, Q, inputs, count):
-    """Yield outputs, the states after them, and what rounding may add to a length.
+    over = 1 + max(n for places, _ in secret.changes for n, _ in places)
+    total = most_at_all(secret.changes)
 
-    States are rounded to exact numbers. What this takes is a change rho of the state, whose
-    response is no longer than sqrt(rho'Q rho).
-    """
-    A, B, C, D = left
-    state, lost = zero(len(A.mid), count), 0
-    most = len(A.mid) * root_up(Q.largest())
-    for entering in inputs:
-        output, after = C @ state + D @ entering, A @ state + B @ entering
-        state, lost = after.exact(), lost + (most * after.err >> Balls.bits) + 1
-        yield output, state, lost
+    def largest_from(first):
+        """Bound the products of changes that start so far apart, or further.
 
+        Of a change that is over a later one shares no more than both their lengths.
+        """
+        largest = 0
+        for lag in range(first, first + 30000):
+            if lag >= over:
+                left = total * root_up(largest_form(state(lag - over), Q))
+                beyond = root_up(square) * left >> Balls.bits
+                if beyond <= max(largest, square >> 36):
+                    return max(largest, beyond)
+            largest = max(largest, shared(lag))
+        return square
 
-def products_for_ever(left, Q, changes, first, square):
-    """Return bounds of the products of changes that start so far apart or further.
-
-    Their function is of the samples between the starts, from ``first`` on. No change has a
-    square above ``square``. A change i of outputs v_i is over after L samples. One that
-    starts tau later shares with it v_i'v_j until the later one is over, and x_i'Q x_j of
-    the states then. What Q counts too much is a sum of squares over all changes that are
-    over by then. Backwards in time the echoes e_j = C'v_j + A'e_j, from Q x_j on, give the
-    product as x_i(tau)'e_j.
-    """
-    A, B, C, _ = left
-    L, count, inputs = max(map(len, changes)), len(changes), len(B.mid[0])
-    if count > 200:
-        return lambda lag: square
-    still = [[0] * inputs] * L
-    padded = [[*rows, *still[len(rows) :]] for rows in changes]
-    during = (Balls.of(turned(rows)) for rows in zip(*padded))
-    walk = steps(left, Q, chain(during, repeat(zero(inputs, count))), count)
-    outputs, states, every = zip(*(next(walk) for _ in range(L)))
-    state, lost, y, bounds = states[-1], every[-1], root_up(square), []
-    echoes = [Q @ state]
-    for output in reversed(outputs):
-        echoes.insert(0, C.T @ output + A.T @ echoes[0])
-    for lag in range(first + 30000):
-        if lag > L:
-            _, state, lost = next(walk)
-        if lag < first:
-            continue
-        beyond = y * (root_up(max(largest_form(state, Q, False))) + lost) >> Balls.bits
-        if lag >= L and beyond << 36 < square:
-            break
-        shared = state.T @ echoes[max(L - lag, 0)]
-        for later, output in zip(outputs[lag:], outputs):
-            shared += later.T @ output
-        if lag == 0:  # two at one input do not coincide
-            enters = [[any(column) for column in zip(*rows)] for rows in changes]
-            for i, j in pairs(range(count), repeat=2):
-                shared.mid[i][j] *= enters[i] != enters[j]
-        bounds.append(shared.largest() + (lost * (2 * y + 3 * lost) >> Balls.bits) + 1)
-    bounds = list(accumulate([beyond, *reversed(bounds)], max))[::-1]
-    return lambda lag: bounds[min(lag - first, len(bounds) - 1)]
+    lags = [max(m * secret.apart, m // len(B.mid[0])) for m in range(1, count)]
+    return together(square, [largest_from(lag) for lag in lags])
 
 
 def square_of_gain(A, B, C, D):
@@ -1283,10 +1190,13 @@ def square_of_gain(A, B, C, D):
             P = storage(level)
         except TooFewBits:
             return False
-        cross = (A.T @ P @ B + C.T @ D) * -1
-        top, corner = P - A.T @ P @ A - C.T @ C, level - D.T @ D - B.T @ P @ B
-        both = blocks([top, cross], [cross.T, corner])
-        return is_nonnegative(P) and is_nonnegative(both)
+        cross = C.T @ D + A.T @ P @ B
+        stored, given = P - A.T @ P @ A - C.T @ C, level - D.T @ D - B.T @ P @ B
+        both = beside(stored.mid, (cross * -1).mid) + beside(
+            (cross * -1).T.mid, given.mid
+        )
+        err = max(stored.err, cross.err, given.err)
+        return is_nonnegative(P) and is_nonnegative(Balls(both, err))
 
     return least(is_bound, 0, one)
 
@@ -1296,173 +1206,25 @@ def square_of_gain(A, B, C, D):
 
 def shift_of(design):
     """Return a bound of y. Readings on a grid h add sqrt(T sum (h_i / f_i)^2) to it."""
-    kinds, is_run = set(design.parts), design.horizon < inf
+    kinds, is_run = design.kinds, design.horizon < inf
     told = {one["kind"] for one in design.secrets}
     is_of_states = is_run and "disturbanceadjacency" not in told
-    routes = [
-        (squares_for_ever, kinds in ({"filtered"}, {"filtered", "white"}, {"driven"})),
-        (squares_of_states, is_of_states and kinds <= {"structured", "white"}),
-        (squares_of_states, is_of_states and kinds == {"radial"}),
-        (squares_of_run, is_run and kinds <= {"correlated", "white"}),
-    ]
-    squares_of = next((route for route, is_meant in routes if is_meant), None)
-    if squares_of is None:
+    if kinds in ({"filtered"}, {"filtered", "white"}, {"driven"}):
+        square_of = square_for_ever
+    elif is_of_states and (kinds <= {"structured", "white"} or kinds == {"radial"}):
+        square_of = square_of_states
+    elif is_run and kinds <= {"correlated", "white"}:
+        square_of = square_over_run
+    else:
         raise NotCovered(f"noise of {', '.join(sorted(kinds))} for this secret")
     cases = pairs(design.plants, design.secrets)
-    y = root_up(max(max(squares_of(design, *case)) for case in cases))
+    y = root_up(max(square_of(design, plant, secret) for plant, secret in cases))
     if (grid := design.request["resolution"]) is not None:
         if not (design.white and is_run):
             raise NotCovered("readings on a grid without a floor and a horizon")
         total = sum((h / f) ** 2 for h, f in zip(grid, design.white)) * design.horizon
         y += root_up(int(total * (1 << Balls.bits)) + 1)
     return Fraction(y, 1 << Balls.bits)
-
-
-# -- Laplace noise ---------------------------------------------------------------------
-
-
-def laplace_moves(design, plant, data):
-    """Return the sizes of the shifts, over 2^bits, of each coordinate for each move."""
-    if design.white:
-        secret = Entering(plant, data, design.horizon)
-        if secret.is_ball or secret.is_energy or secret.events > 1:
-            raise NotCovered("independent Laplace noise for a ball or several changes")
-        grid = design.request["resolution"] or [0] * len(plant.C)
-        steps = [int(h / f * (1 << Balls.bits)) + 1 for h, f in zip(grid, design.white)]
-        more = steps * design.horizon
-        sizes = (
-            (sum(map(abs, column)) + len(v.mid) * v.err for column in zip(*v.mid))
-            for _, v in changes_of_run(design, plant, secret)
-        )
-        return [[x + h for x, h in zip(row, more)] for row in sizes]
-    moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
-    maps = [coordinates(design, plant, spanning)]
-    if plant.is_like(design.plant):
-        try:  # outputs may not tell the states apart: then c that make the states do as well
-            maps.append(coordinates(design, plant, spanning, of_states=True))
-        except Broken:
-            pass
-    every = []
-    for shifts in (one @ moves for one in maps):
-        columns = turned(shifts.mid)
-        every.append([[abs(x) + shifts.err for x in column] for column in columns])
-    found = [min(shifts, key=sum) for shifts in zip(*every)]
-    if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
-        squares = [sum(shifts) ** 2 for shifts in found]
-        return [[root_up(sum(squares) >> Balls.bits)]]
-    return found
-
-
-def laplace_epsilon(design):
-    """Return a bound of the pure epsilon, and whether the claim covers every move.
-
-    A row of the claim covers a move if its k-th largest shift is not below the move's for
-    every k, or if its largest one is not below the sum.
-    """
-    one, rows, moves = 1 << Balls.bits, [], []
-    for row in design.loss["rows"]:
-        sizes = [[int(size * TOLERANCE * one)] * n for size, n in row["shifts"]]
-        rows.append(sorted(chain(*sizes), reverse=True))
-    for plant, data in pairs(design.plants, design.secrets):
-        moves += laplace_moves(design, plant, data)
-    slack = max(map(sum, rows)) // 10**9
-
-    def covers(row, move):
-        each = zip(sorted(move, reverse=True), chain(row, repeat(0)))
-        is_below = all(x <= y + slack // len(move) + 1 for x, y in each)
-        return is_below or sum(move) <= max(row, default=0)
-
-    if design.loss["aligned"] and len(rows) == len(moves):
-        is_covered = all(map(covers, rows, moves))
-    else:
-        is_covered = all(any(covers(row, move) for row in rows) for move in moves)
-    return Fraction(max(map(sum, moves)), one), is_covered
-
-
-# -- radial noise ----------------------------------------------------------------------
-# Its r numbers eta have the density exp(-|eta|), within a bound R if that is finite. The law
-# is radial and falls outwards, so only the size y of a shift counts, and larger ones cost
-# more. Explanations are those of Gaussian noise.
-
-
-def integral(f, low, high, bound):
-    """Return Simpson's rule and a bound of its error.
-
-    ``bound(radius)`` is the most that |f| is within a radius of the interval in the complex
-    plane. By Cauchy's estimate |f''''| <= 24 bound / radius^4.
-    """
-    panels, radius = 1 << 15, min(high - low, 1.0) / 8
-    h = (high - low) / panels
-    inner = (f(low + k * h) * (4 if k % 2 else 2) for k in range(1, panels))
-    found = math.fsum([f(low), f(high), *inner]) * h / 3
-    error = (high - low) * h**4 * 24 / 180 * bound(radius) / radius**4
-    return found, error + 1e-12 * abs(found)
-
-
-def ball_delta(y, r, epsilon):
-    """Return a bound of the delta of a shift y without a radius.
-
-    The loss y cos(a) has a density g of the angle a, in terms of Bessel functions K.
-    """
-    if r == 1:  # Laplace
-        return -math.expm1((epsilon - y) / 2)
-    if not (r <= 32 and 1e-3 <= y <= 100):
-        raise NotCovered("radial noise of many numbers, or a very small or large shift")
-
-    def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
-        terms = ((k / 32, math.exp(-y * math.sinh(k / 64) ** 2)) for k in range(768))
-        return math.fsum(math.cosh(order * t) * x for t, x in terms) - 0.5
-
-    q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
-
-    def g(a):
-        s = math.sin(a)
-        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
-
-    def largest_g(s, radius):  # for |sin| at most s
-        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
-
-    def excess(a):
-        return g(a) * -math.expm1(epsilon - y * math.cos(a))
-
-    def largest_excess(radius):  # |1 - e^w| <= |w| max(1, |e^w|)
-        s = min(math.sinh(end + radius), math.cosh(radius))
-        most = y * (end + radius) * s * math.exp(2.5 * y * radius)
-        return largest_g(s, radius) * most
-
-    end = math.acos(epsilon / y)
-    beyond, error = integral(excess, 0.0, end, largest_excess)
-    total, its = integral(g, 0.0, math.pi, lambda b: largest_g(math.cosh(b), b))
-    return (beyond + error) / (total - its)
-
-
-def truncated_delta(y, r, R):
-    """Return a bound of the probability of what the other law excludes.
-
-    For r = 2 it is an integral over directions a: the boundary of the other law is at the
-    distance rho(a), and F(rho) of the law lies beyond rho.
-    """
-    if r == 1:
-        return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
-    if r != 2 or y > R / 2:
-        raise NotCovered("radial noise that ends within two moves, or of many numbers")
-
-    def F(x):
-        return (1 + x) * math.exp(-x)
-
-    def left(a):
-        return F(y * math.cos(a) + math.sqrt(R**2 - (y * math.sin(a)) ** 2)) - F(R)
-
-    def largest(radius):
-        s = y * math.cosh(radius)
-        least = math.sqrt(R**2 - s**2) - s
-        return (1 + s + math.hypot(R, s)) * math.exp(-least) + F(R)
-
-    found, error = integral(left, math.acos(y / 2 / R), math.pi, largest)
-    return (found + error) / math.pi / (1 - F(R))
-
-
-# -- what is claimed -------------------------------------------------------------------
 
 
 def square_root(square):
@@ -1548,9 +1310,196 @@ def gaussian_promise(design):
     return numbers, holds, its <= budget["delta"] * TOLERANCE
 
 
+# -- changes of any shape --------------------------------------------------------------
+# A change w of numbers |w_i| <= 1 is explained by sum w_i v_i. Its length is convex in w,
+# so that y^2 is the largest w'R w of signs w, with the products R of the v_i.
+
+MOST_EXACT = 24  # signs up to which all patterns are looked at, by halves
+MOST_RELAXED = 400
+
+
+def largest_pattern(R, enough):
+    """Return a bound of w'R w for all signs w, which is not sharp below ``enough``."""
+    bound = sum_of_sizes(R)
+    if bound <= enough or len(R.mid) < 3 or len(R.mid) > MOST_RELAXED:
+        return bound
+    if len(R.mid) <= MOST_EXACT:
+        return min(bound, largest_by_halves(R, bound))
+    return min(bound, largest_relaxed(R, enough))
+
+
+def largest_by_halves(R, most):
+    """Return the largest w'R w, whose first and second half take all patterns in turn.
+
+    Numbers are floats that are whole and so small that all sums are exact.
+    """
+
+    def linear(row):  # a function of the signs, for each pattern of them
+        found = [0.0]
+        for x in row:
+            found = [y + x for y in found] + [y - x for y in found]
+        return found
+
+    def quadratic(rows):
+        found = [0.0]
+        for k, row in enumerate(rows):
+            cross = [2 * x for x in linear(row[:k])]
+            found = [*map(add, found, cross)] + [y - x for y, x in zip(found, cross)]
+            found = [y + row[k] for y in found]
+        return found
+
+    drop, size, half = max(most.bit_length() - 50, 0), len(R.mid), len(R.mid) // 2
+    rows = [[float(x >> drop) for x in row] for row in R.mid]
+    own = quadratic(rows[:half])
+    others = quadratic([row[half:] for row in rows[half:]])
+    across = zip(*(linear([2 * x for x in row[:half]]) for row in rows[half:]))
+    best, largest = 0.0, max(others)
+    for first, row in zip(own[: len(own) // 2], across):  # the last sign of it is +
+        if first + largest + sum(map(abs, row)) > best:
+            best = max(best, first + max(map(add, others, linear(row))))
+    return (int(best) + size**2 << drop) + size**2 * R.err
+
+
+def largest_relaxed(R, enough):
+    """Return sum d for some diag(d) >= R, which holds for all signs.
+
+    Unit vectors in place of the signs make it small: each in turn becomes the direction of
+    what the others ask of it, whose length is added to the diagonal's entry in d.
+    """
+    size, peak, width = len(R.mid), R.largest(), isqrt(2 * len(R.mid)) + 2
+    rows = [[x / peak for x in row] for row in R.mid]
+    vectors = [[math.cos(i * j) for i in range(1, size + 1)] for j in range(1, width)]
+    lengths, last, bounds = [0.0] * size, inf, []
+    while True:
+        for _ in range(100):
+            for k, row in enumerate(rows):
+                asked = [sum(map(mul, row, v)) - row[k] * v[k] for v in vectors]
+                lengths[k] = math.hypot(*asked)
+                for v, x in zip(vectors, asked if lengths[k] else ()):
+                    v[k] = x / lengths[k]
+        sizes = [row[k] + x for k, (row, x) in enumerate(zip(rows, lengths))]
+        d = [int(Fraction(x) * peak) for x in sizes]
+        missing = R + Balls(diagonal([max(d) - x for x in d]))
+        bounds.append(sum(d) + size * (largest_eigenvalue(missing) - max(d)))
+        is_settled = abs(last - sum(d)) <= sum(d) / 10**11
+        if is_settled or min(bounds) <= enough or len(bounds) * size**2 * width > 10**7:
+            return min(bounds)
+        last = sum(d)
+
+
+# -- events whose time is secret, or their signal --------------------------------------
+# A change is an event less the same event, moved to another sample or another signal.
+
+
+def smeared(longest, moved):
+    """Return the forms of moved levels where they enter (1 - z^-1) G instead of G.
+
+    Moved by k they are 1 - z^-k = (1 + ... + z^-(k-1)) (1 - z^-1) times as large: the sum of
+    k levels of n samples, each one sample after the last one.
+    """
+    both = pairs(range(1, longest + 1), range(1, moved + 1))
+    return [
+        [min(t + 1, n, k, n + k - 1 - t) for t in range(n + k - 1)] for n, k in both
+    ]
+
+
+def moved_events(count, longest, moved, which):
+    """Yield levels that enter by one column less the same, up to so many samples later."""
+    for i, j, k in pairs(range(count), range(count), range(moved + 1)):
+        if (k or i < j) and (which or i == j):
+            for n in range(1, longest + 1):
+                impulses = {(t, i): 1 for t in range(n)}
+                for t in range(k, k + n):
+                    impulses[t, j] = impulses.get((t, j), 0) - 1
+                yield list(impulses), [[size] for size in impulses.values()]
+
+
+def difference(G):
+    """Return (1 - z^-1) G, whose states are the last input and those of G.
+
+    A simple pole of G at one is not among what its outputs see.
+    """
+    n, q = len(G.A), len(G.B[0])
+    at_once = sums(times(G.C, G.B), negative(G.D))
+    slower = times(G.C, sums(G.A, unit(n, -1)))
+    A = zeros(q, q + n) + beside(G.B, G.A)
+    return System(A, unit(q) + zeros(n, q), beside(at_once, slower), G.D)
+
+
+# -- Laplace noise ---------------------------------------------------------------------
+
+
+def laplace_moves(design, plant, data):
+    """Return the sizes of the shifts, over 2^bits, of each coordinate for each move."""
+    if design.white:
+        return independent_moves(design, plant, data)
+    moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
+    maps = [coordinates(design, plant, spanning)]
+    if plant.is_like(design.plant):
+        try:  # outputs may not tell the states apart: then c that make the states do as well
+            maps.append(coordinates(design, plant, spanning, of_states=True))
+        except Broken:
+            pass
+    found = [min(shifts, key=sum) for shifts in zip(*(sizes(c @ moves) for c in maps))]
+    if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
+        squares = [sum(shifts) ** 2 for shifts in found]
+        return [[root_up(sum(squares) >> Balls.bits)]]
+    return found
+
+
+def sizes(matrix):
+    """Return a bound of the sizes of the entries of each column."""
+    return [[abs(x) + matrix.err for x in column] for column in zip(*matrix.mid)]
+
+
+def independent_moves(design, plant, data):
+    """Return the same for noise of its own at each output and sample."""
+    secret, T = Entering(design, plant, data), design.horizon
+    if secret.is_ball or secret.is_energy or secret.events > 1:
+        raise NotCovered("independent Laplace noise for a ball or several changes")
+    explained = explained_in_run(design, plant, secret)
+    grid = design.request["resolution"] or [0] * len(plant.C)
+    steps = [int(h / f * (1 << Balls.bits)) + 1 for h, f in zip(grid, design.white)]
+    found = []
+    for start in secret.starts:
+        for places, weights in secret.changes_from(start, T):
+            V = stacked([explained(*place) for place in places])
+            shifts = [[sum(column) for column in sizes(V)]]
+            if weights is not None:
+                shifts = sizes((weights.T @ V).T)
+            found += [[x + h for x, h in zip(row, steps * T)] for row in shifts]
+    return found
+
+
+def laplace_epsilon(design):
+    """Return a bound of the pure epsilon, and whether the claim covers every move.
+
+    A row of the claim covers a move if its k-th largest shift is not below the move's for
+    every k, or if its largest one is not below the sum.
+    """
+    one, rows, moves = 1 << Balls.bits, [], []
+    for row in design.loss["rows"]:
+        sizes = [[int(size * TOLERANCE * one)] * n for size, n in row["shifts"]]
+        rows.append(sorted(chain(*sizes), reverse=True))
+    for plant, data in pairs(design.plants, design.secrets):
+        moves += laplace_moves(design, plant, data)
+    slack = max(map(sum, rows)) // 10**9
+
+    def covers(row, move):
+        each = zip(sorted(move, reverse=True), chain(row, repeat(0)))
+        is_below = all(x <= y + slack // len(move) + 1 for x, y in each)
+        return is_below or sum(move) <= max(row, default=0)
+
+    if design.loss["aligned"] and len(rows) == len(moves):
+        is_covered = all(map(covers, rows, moves))
+    else:
+        is_covered = all(any(covers(row, move) for row in rows) for move in moves)
+    return Fraction(max(map(sum, moves)), one), is_covered
+
+
 def laplace_promise(design):
     """Return the same of Laplace noise, whose claim must cover every move."""
-    if set(design.parts) not in ({"structured"}, {"white"}) or design.horizon == inf:
+    if design.kinds not in ({"structured"}, {"white"}) or design.horizon == inf:
         raise NotCovered("Laplace noise that is neither structured nor independent")
     count, rows = design.request["releases"], design.loss["rows"]
     claim = max(sum(Fraction(x) * n for x, n in row["shifts"]) for row in rows)
@@ -1560,12 +1509,94 @@ def laplace_promise(design):
     return numbers, holds, is_kept
 
 
+# -- radial noise ----------------------------------------------------------------------
+# Its r numbers eta have the density exp(-|eta|), within a bound R if that is finite. The law
+# is radial and falls outwards, so only the size y of a shift counts, and larger ones cost
+# more. Explanations are those of Gaussian noise.
+
+
+def integral(f, low, high, bound):
+    """Return Simpson's rule and a bound of its error.
+
+    ``bound(radius)`` is the most that |f| is within a radius of the interval in the complex
+    plane. By Cauchy's estimate |f''''| <= 24 bound / radius^4.
+    """
+    panels, radius = 1 << 15, min(high - low, 1.0) / 8
+    h = (high - low) / panels
+    inner = (f(low + k * h) * (4 if k % 2 else 2) for k in range(1, panels))
+    found = math.fsum([f(low), f(high), *inner]) * h / 3
+    error = (high - low) * h**4 * 24 / 180 * bound(radius) / radius**4
+    return found, error + 1e-12 * abs(found)
+
+
+def ball_delta(y, r, epsilon):
+    """Return a bound of the delta of a shift y without a radius.
+
+    The loss y cos(a) has a density g of the angle a, in terms of Bessel functions K.
+    """
+    if r == 1:  # Laplace
+        return -math.expm1((epsilon - y) / 2)
+    if not (r <= 32 and 1e-3 <= y <= 100):
+        raise NotCovered("radial noise of many numbers, or a very small or large shift")
+
+    def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
+        terms = ((k / 32, math.exp(-y * math.sinh(k / 64) ** 2)) for k in range(768))
+        return math.fsum(math.cosh(order * t) * x for t, x in terms) - 0.5
+
+    q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
+
+    def g(a):
+        s = math.sin(a)
+        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
+
+    def largest_g(s, radius):  # for |sin| at most s
+        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
+
+    def excess(a):
+        return g(a) * -math.expm1(epsilon - y * math.cos(a))
+
+    def largest_excess(radius):  # |1 - e^w| <= |w| max(1, |e^w|)
+        s = min(math.sinh(end + radius), math.cosh(radius))
+        most = y * (end + radius) * s * math.exp(2.5 * y * radius)
+        return largest_g(s, radius) * most
+
+    end = math.acos(epsilon / y)
+    beyond, error = integral(excess, 0.0, end, largest_excess)
+    total, its = integral(g, 0.0, math.pi, lambda b: largest_g(math.cosh(b), b))
+    return (beyond + error) / (total - its)
+
+
+def truncated_delta(y, r, R):
+    """Return a bound of the probability of what the other law excludes.
+
+    For r = 2 it is an integral over directions a: the boundary of the other law is at the
+    distance rho(a), and F(rho) of the law lies beyond rho.
+    """
+    if r == 1:
+        return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
+    if r != 2 or y > R / 2:
+        raise NotCovered("radial noise that ends within two moves, or of many numbers")
+
+    def F(x):
+        return (1 + x) * math.exp(-x)
+
+    def left(a):
+        return F(y * math.cos(a) + math.sqrt(R**2 - (y * math.sin(a)) ** 2)) - F(R)
+
+    def largest(radius):
+        s = y * math.cosh(radius)
+        least = math.sqrt(R**2 - s**2) - s
+        return (1 + s + math.hypot(R, s)) * math.exp(-least) + F(R)
+
+    found, error = integral(left, math.acos(y / 2 / R), math.pi, largest)
+    return (found + error) / math.pi / (1 - F(R))
+
+
 def radial_promise(design):
     """Return the same of radial noise."""
     (row,), budget = design.loss["rows"], design.request["budget"]
-    part = design.parts["radial"]
     ((size, r, bound), count), *others = row["radial"]
-    if others or (r, bound, count) != (len(part["factor"][0]), part["bound"], 1):
+    if others or (r, bound, count) != (len(design.factor[0]), design.bound, 1):
         raise Broken("the promise is about noise of another law")
     if budget["gdp"] is not None or design.request["releases"] > 1:
         raise NotCovered("radial noise for a budget of gdp, or for several releases")
@@ -1655,12 +1686,8 @@ def checked(path):
         numbers, holds = promise_of(design)
         report |= {name: f"{float(x):.12g}" for name, x in numbers.items()}
         verdict, status = ("holds", 0) if holds else ("does not hold", 1)
-    except Broken as error:
-        verdict, status, report["reason"] = "does not hold", 1, str(error)
-    except NotCovered as error:
-        verdict, status, report["reason"] = "not covered", 2, str(error)
-    except NotADesign as error:
-        verdict, status, report["reason"] = "no design file", 3, str(error)
+    except Verdict as error:
+        verdict, status, report["reason"] = error.verdict, error.status, str(error)
     except Exception as error:  # so it holds something else than a design file does
         reason = f"{type(error).__name__} where it was read"
         verdict, status, report["reason"] = "no design file", 3, reason
