@@ -351,6 +351,8 @@ driven response sizes
 correlated root outputs
 white scale
 filtered shaping response starts_stationary
+linearsystem A B C D
+autoregression coefficients std
 privacyloss rows moves kinds attained aligned proportional
 product shifts square boxes radial
 """
@@ -662,8 +664,8 @@ class Entering:
     events, apart = 1, 0
     is_ball = is_energy = is_any = is_moved = is_difference = False
 
-    def __init__(self, design, plant, data):
-        self.starts, horizon = [0], design.horizon
+    def __init__(self, design, plant, data, horizon):
+        self.starts = [0]
         if data["kind"] == "disturbanceadjacency":
             self.enter_signals(plant, data, horizon)
             self.B = Balls.of(self.rows)
@@ -679,10 +681,8 @@ class Entering:
         radii = chosen(data, plant)
         columns = zip(*(plant.entry(name, radius) for name, radius in radii.items()))
         self.rows, self.through = map(turned, columns)
-        if horizon < inf:
+        if horizon < inf:  # else all samples are alike
             self.starts = sample_times(data, horizon)
-        elif data["times"] is not None:
-            raise NotCovered("chosen times without a horizon")
         self.is_energy = data["norm"] == "l2"
         self.events, self.apart = data["events"], data["separation"]
         longest = self.longest = min(data["duration"], horizon)
@@ -720,15 +720,6 @@ class Entering:
 def levels(longest):
     """Return the forms over time of a level that is kept for so many samples at most."""
     return [[1] * n for n in range(1, longest + 1)]
-
-
-def most_at_all(changes):
-    """Return how much enters during a change at most, over all its impulses."""
-    entered = [1]
-    for places, sizes in changes:
-        columns = [repeat(1, len(places))] if sizes is None else zip(*sizes)
-        entered += [math.ceil(sum(map(abs, column))) for column in columns]
-    return max(entered)
 
 
 def in_forms(count, forms):
@@ -953,7 +944,8 @@ def explained_in_run(design, plant, secret):
 
 def square_over_run(design, plant, data):
     """Return a bound of y^2, over 2^bits, for what a secret changes over a run."""
-    secret, T = Entering(design, plant, data), design.horizon
+    T = design.horizon
+    secret = Entering(design, plant, data, T)
     explained = explained_in_run(design, plant, secret)
 
     def gram(places, others):
@@ -1002,14 +994,12 @@ class System(NamedTuple):
 
 
 def system(A, B, C, D):
-    """Return a system that has a state, which stays at zero if it needs none."""
+    """Return a system with a state, which stays at zero where none is needed."""
     if len(C) != len(D):
         raise Broken("the matrices of a system do not fit each other")
-    return (
-        System(A, B, C, D)
-        if A
-        else System([[0]], zeros(1, len(D[0])), zeros(len(D), 1), D)
-    )
+    if not A:
+        A, B, C = [[0]], zeros(1, len(D[0])), zeros(len(D), 1)
+    return System(A, B, C, D)
 
 
 def behind(first, then):
@@ -1070,16 +1060,43 @@ def entering_noise(G, H, sizes):
     return times(sizes, X)
 
 
+def shaping_of(design):
+    """Return M, which is proved to be stable, or the size of 1/a and the taps of a."""
+    if "coefficients" not in design.shaping:
+        M = system(*(design.shaping[name] for name in "ABCD"))
+        energy(Balls.of(M.A), Balls.of(unit(len(M.A))))
+        return M, [1]
+    taps = [1, *design.shaping["coefficients"]]
+    prove_stable(taps)
+    return system([], [], [[]], [[design.shaping["std"]]]), taps
+
+
+def prove_stable(taps):
+    """Prove that 1 / a(z^-1) is stable, by the test of Schur and Cohn.
+
+    Its first tap is larger than the last one, and again of what a and a backwards leave
+    when they cancel the last one. Taps are known within an error, over any power of two.
+    """
+    (row,), err = Balls.of([taps]).mid, 1
+    while len(row) > 1:
+        first, last, peak = row[0], row[-1], max(map(abs, row)) + err
+        if abs(last) + 2 * err >= first:
+            raise TooFewBits
+        backwards = zip(row[:-1], reversed(row[1:]))
+        bits = max(first.bit_length() - 1, 1)
+        row = [first * x - last * y >> bits for x, y in backwards]
+        err = (6 * peak * err >> bits) + 2
+
+
 def square_for_ever(design, plant, data):
     """Return a bound of y^2, over 2^bits, for runs of any length.
 
     A floor beside the noise takes a share of the explanation: for y_1 and y_2 of each alone
     the best shares leave 1 / y^2 = 1 / y_1^2 + 1 / y_2^2.
     """
-    secret = Entering(design, plant, data)
+    secret = Entering(design, plant, data, inf)
     G = entered = trimmed(system(plant.A, secret.rows, plant.C, secret.through))
-    M = system(*(design.shaping[name] for name in "ABCD"))
-    energy(Balls.of(M.A), Balls.of(unit(len(M.A))))  # M is stable
+    M, taps = shaping_of(design)
     if design.response:
         H = system(*(design.response[name] for name in "ABCD"))
         entered = system([], [], zeros(len(M.D), 0), entering_noise(G, H, M.D))
@@ -1087,28 +1104,28 @@ def square_for_ever(design, plant, data):
         G, entered = observed(difference(G)), observed(difference(entered))
     undone = behind(entered, inverse(M)).balls()
     if not design.white:
-        return square_of_response(undone, secret)
+        return square_of_response(undone, secret, taps)
     secret.enough = 0
-    square = square_of_response(undone, secret)
+    square = square_of_response(undone, secret, taps)
     undo = diagonal([1 / size for size in design.white])
     beside_floor = System(G.A, G.B, times(undo, G.C), times(undo, G.D)).balls()
     try:
         its = square_of_response(beside_floor, secret)
-    except (
-        TooFewBits
-    ):  # the plant does not decay, and a floor alone hides nothing for ever
+    except TooFewBits:  # the plant does not decay, and a floor hides nothing for ever
         return square
     return square * its // max(square + its, 1) + 1
 
 
-def square_of_response(undone, secret):
-    """Return a bound of y^2, over 2^bits, from the system that explains a secret.
+def square_of_response(undone, secret, taps=(1,)):
+    """Return a bound of y^2, over 2^bits, from the system and taps that explain a secret.
 
     The product of a response with one that begins m samples earlier is E'A^(m-1) B with
     E = A'Q B + C'D, or B'Q B + D'D for m = 0. What Q counts too much is a sum of squares of
     all that has entered.
     """
     A, B, C, D = undone
+    if len(taps) > 1 and (secret.is_energy or secret.events > 1):
+        raise NotCovered("autoregressive noise for several changes, or their energy")
     if secret.is_energy:
         return square_of_gain(A, B, C, D)
     Q = energy(A, C)
@@ -1117,15 +1134,23 @@ def square_of_response(undone, secret):
 
     @cache
     def product(m):
+        if m < 0:
+            return product(-m).T
         return echo.T @ state(m - 1) if m else at_once
 
-    def entry(t, k, s, j):
-        return product(t - s).mid[k][j] if t >= s else product(s - t).mid[j][k]
+    own = [sum(map(mul, taps[u:], taps)) for u in range(len(taps))]
+
+    @cache
+    def left(m):  # by the taps, of which the products u apart add up to own[u]
+        total = product(m) * own[0]
+        for u, weight in enumerate(own[1:], 1):
+            total += (product(m + u) + product(m - u)) * weight
+        return total
 
     def gram(places, others):
-        R = [[entry(*one, *other) for other in others] for one in places]
-        lags = {abs(t - s) for (t, _), (s, _) in pairs(places, others)}
-        return Balls(R, max(product(m).err for m in lags))
+        R = [[left(t - s).mid[k][j] for s, j in others] for t, k in places]
+        lags = {t - s for (t, _), (s, _) in pairs(places, others)}
+        return Balls(R, max(left(m).err for m in lags))
 
     square = square_of_changes(gram, secret, inf)
     count = secret.events
@@ -1139,7 +1164,8 @@ def square_of_response(undone, secret):
         return largest_product(gram, secret, lag, 0)
 
     over = 1 + max(n for places, _ in secret.changes for n, _ in places)
-    total = most_at_all(secret.changes)
+    every = [sizes or unit(len(places)) for places, sizes in secret.changes]
+    total = math.ceil(max(sum(max(map(abs, row)) for row in sizes) for sizes in every))
 
     def largest_from(first):
         """Bound the products of changes that start so far apart, or further.
@@ -1190,13 +1216,11 @@ def square_of_gain(A, B, C, D):
             P = storage(level)
         except TooFewBits:
             return False
-        cross = C.T @ D + A.T @ P @ B
         stored, given = P - A.T @ P @ A - C.T @ C, level - D.T @ D - B.T @ P @ B
-        both = beside(stored.mid, (cross * -1).mid) + beside(
-            (cross * -1).T.mid, given.mid
-        )
+        cross = (C.T @ D + A.T @ P @ B) * -1
+        upper, lower = beside(stored.mid, cross.mid), beside(cross.T.mid, given.mid)
         err = max(stored.err, cross.err, given.err)
-        return is_nonnegative(P) and is_nonnegative(Balls(both, err))
+        return is_nonnegative(P) and is_nonnegative(Balls(upper + lower, err))
 
     return least(is_bound, 0, one)
 
@@ -1454,7 +1478,8 @@ def sizes(matrix):
 
 def independent_moves(design, plant, data):
     """Return the same for noise of its own at each output and sample."""
-    secret, T = Entering(design, plant, data), design.horizon
+    T = design.horizon
+    secret = Entering(design, plant, data, T)
     if secret.is_ball or secret.is_energy or secret.events > 1:
         raise NotCovered("independent Laplace noise for a ball or several changes")
     explained = explained_in_run(design, plant, secret)
