@@ -1653,7 +1653,9 @@ def promise_of(design):
     """Return numbers to show, and whether the claim holds."""
     (law, *others), rows = design.loss["kinds"], design.loss["rows"]
     if others or any(row["boxes"] for row in rows):
-        raise NotCovered("a promise that may fail")
+        raise NotCovered("a promise of several laws, or one that may fail")
+    if law not in NUMBERS or design.family not in {family for _, family in PROMISES}:
+        raise NotCovered(f"noise of the family {design.family}")
     unused = [name for kind, name in NUMBERS.items() if kind != law]
     mixed = {str(row.get(name, "0")) for row in rows for name in unused} - {"0", "[]"}
     if mixed or (law, design.family) not in PROMISES:

@@ -175,8 +175,9 @@ def endless(rng, kind):
     radius = {name: rng.uniform(0.1, 1) for name in names}
     run = {"horizon": np.inf}
     options = {}
+    far = 34 if "far" in kind else 0  # so far that an autoregression hides it
     if "lasting" in kind:
-        options |= {"duration": int(rng.integers(2, 12)), "shape": "level"}
+        options |= {"duration": int(rng.integers(2, 12)) + far, "shape": "level"}
     if "shapes" in kind:
         options["profiles"] = shapes(rng)
     if "any" in kind:
@@ -184,6 +185,7 @@ def endless(rng, kind):
         options["together"] = "together" in kind
     if "moved" in kind or "which" in kind:
         options |= moved(rng, kind)
+        options["moved"] = options.get("moved", 0) + far
     if "tank" in kind:
         plant = tank(rng)
         radius = {name: rng.uniform(0.1, 1) for name in plant.input_labels}
@@ -278,6 +280,8 @@ KINDS |= dict.fromkeys(
         "endless moved which", "endless moved floor", "endless moved tank",
         "endless moved level tank", "endless which tank", "endless moved several apart",
         "endless which plant", "endless moved plant", "endless moved independent",
+        "endless moved far", "endless moved level far", "endless lasting far",
+        "endless moved far floor", "endless moved far tank",
     ),
     endless,
 )  # fmt: skip
