@@ -16,6 +16,7 @@ import oracles
 import pytest
 from design_files import decoded, digest_of, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
+from verified_cases import KINDS, first_design
 
 import privcontrol as pc
 
@@ -39,6 +40,82 @@ def test_noise_comes_back_bit_by_bit(kind, path):
     first = path.read_bytes()
     loaded.save(path)
     assert path.read_bytes() == first
+
+
+def comes_back(design, path):
+    """Whether a file gives the design back to the last bit, and is written alike again."""
+    design.save(path)
+    first = path.read_bytes()
+    loaded = pc.load(path)
+    loaded.save(path)
+    is_same = loaded == design and path.read_bytes() == first
+    if isinstance(design, pc.OutputNoise):
+        promises = [one.guarantee.to_dict() for one in (loaded, design)]
+        return is_same and promises[0] == promises[1]
+    return is_same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_of_every_kind_comes_back_bit_by_bit(kind, path):
+    assert comes_back(first_design(kind), path)
+
+
+@pytest.mark.parametrize("horizon", [30, np.inf])
+@pytest.mark.parametrize("bound", [5.0, {"y": (5.0, 6.0)}])
+def test_noise_within_a_bound_comes_back_bit_by_bit(horizon, bound, path):
+    lag = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+    design = pc.design_output_noise(
+        lag,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency({"u": 0.1}),
+        models="exact",
+        bound=bound,
+    )
+    assert comes_back(design, path)
+
+
+def stages(count=8):
+    """A vehicle whose sample time alternates."""
+    labels = {"states": ["position", "velocity"], "inputs": ["u"], "outputs": ["y"]}
+    for t in range(count):
+        h = 0.1 * (1 + t % 2)
+        yield ct.ss([[1, h], [0, 1]], [[0], [h]], [[1, 0]], 0, 0.1, **labels)
+
+
+@pytest.mark.parametrize(
+    "adjacency",
+    [
+        pc.StateAdjacency(1.0, times=0),
+        pc.InitialStateAdjacency(1.0),
+        pc.DisturbanceAdjacency({"u": 1.0}, duration=2),
+    ],
+)
+def test_noise_for_a_list_of_plants_comes_back_bit_by_bit(adjacency, path):
+    design = pc.design_output_noise(
+        list(stages()),
+        horizon=8,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=adjacency,
+        models="exact",
+        max_std=np.inf,
+    )
+    assert comes_back(design, path)
+
+
+@pytest.mark.parametrize("options", [{"family": "ball"}, {"family": "truncated"}])
+def test_loops_of_radial_noise_come_back_bit_by_bit(options, path):
+    plant = pc.plants.vehicle()
+    noise = pc.design_output_noise(
+        plant,
+        horizon=20,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        models="exact",
+        **options,
+    )
+    loop = pc.private_lqg(plant, Q=1, R=1, QN=1, RN=1, P0=1, noise=noise)
+    assert comes_back(loop, path)
 
 
 @pytest.mark.parametrize("family", ["laplace", "iid-laplace"])
