@@ -104,8 +104,12 @@ def ball_leak(radius: float, move: float, dimension: int) -> float:
     if not kept > 0:
         return 1.0
     nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
-    # r = c sin(angle), in which the walls are at c cos(angle)
-    angles = (nodes + 1) * math.pi / 4
+    # r = c sin(angle), in which the walls are at c cos(angle); from the second angle on
+    # the whole line between them is lost
+    ends = np.array([0.0, math.acos(move / (2 * radius)), math.pi / 2])
+    halves = np.diff(ends)[:, None] / 2
+    angles = (ends[:-1, None] + halves * (nodes + 1)).ravel()
+    weights = (halves * weights).ravel()
     lengths = radius * np.sin(angles)
     walls = radius * np.cos(angles)
     log_density = (
@@ -116,8 +120,7 @@ def ball_leak(radius: float, move: float, dimension: int) -> float:
     )
     lost = ndtr(np.minimum(walls, move - walls)) - ndtr(-walls)
     together = np.exp(log_density) * lost * walls * weights
-    total = float(together.sum()) * math.pi / 4
-    return min(total / kept * (1 + 10 * _ROUNDING), 1.0)
+    return min(float(together.sum()) / kept * (1 + 10 * _ROUNDING), 1.0)
 
 
 def kept_share(wall_radius: float, dimension: int = 1) -> float:

@@ -129,7 +129,25 @@ def test_what_is_no_radial_noise_is_refused():
     with pytest.raises(ValueError, match="rate"):
         BallNoise([[1.0]], rate=0.0)
     with pytest.raises(ValueError, match="choose a larger one"):
-        BallNoise([[1.0]], rate=1.0, bound=1e-9)
+        BallNoise([[1.0]], rate=1.0, bound=9e-4)
+
+
+def test_a_radius_that_leaves_a_thousandth_is_small_enough():
+    assert BallNoise([[1.0]], rate=1.0, bound=1.1e-3).law.kept < 1.1e-3
+
+
+@pytest.mark.parametrize("releases", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_no_move_longer_by_a_few_millionths_is_allowed(releases, epsilon):
+    budget = PrivacyBudget(epsilon=epsilon, delta=1e-4)
+    noise = BallNoise(np.eye(3), rate=1.0)
+    longest = noise.allowed_shift(budget, releases)
+    kept, broken = (
+        noise.loss_of_size(length).released(releases).satisfies(budget)
+        for length in (longest, longest * (1 + 3e-6))
+    )
+    assert kept
+    assert not broken
 
 
 # -- designs -----------------------------------------------------------------------------
