@@ -32,6 +32,7 @@ from .output_noise import model_clause, with_miss
 from .request import Request
 
 _EXCLUDED = "with probability up to delta, that the secret was another one"
+_BEYOND = "with probability up to the leak, that the secret was another one"
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
@@ -91,7 +92,10 @@ def promised(
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
-        further=_of_other_plants(request, parts),
+        further=(
+            *_of_other_plants(request, parts),
+            *((_BEYOND,) if request.bound is not None else ()),
+        ),
         models=request.fingerprints(plant),
     )
     designed_for = request.budget_left

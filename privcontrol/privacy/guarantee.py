@@ -197,11 +197,8 @@ _MANY_TIMES = (1, 2, 5, 20, 60, 365)
 _SHARES = (0.25, 0.5, 0.9)
 #: Changes up to which it is looked for them.
 _MOST_CHANGES = 1 << 20
-#: Length of the lines of the text, and where they begin behind their labels.
-_LINE = 120
-_MARGIN = len("Not hidden: ")
 _WRAPPER = textwrap.TextWrapper(
-    _LINE, subsequent_indent=" " * _MARGIN, break_on_hyphens=False
+    sentences.LINE, subsequent_indent=" " * sentences.MARGIN, break_on_hyphens=False
 )
 
 _FOREIGN = "data on no stated manifold"
@@ -274,14 +271,14 @@ def _clause(words: str, items: tuple[str, ...]) -> str:
 
 def _in_one_line(clauses: tuple[str, ...]) -> str:
     """Return clauses as one line, the first of them if all are too long."""
-    room = _LINE - _MARGIN
     for count in range(len(clauses), 0, -1):
         left = len(clauses) - count
         text = "; ".join(clauses[:count])
         if left:
             text += f"; {left} more in .explain()"
-        if len(text) <= room:
+        if sentences.fits(text):
             return text
+    room = sentences.LINE - sentences.MARGIN
     return textwrap.shorten(clauses[0], room, placeholder=" ... (all in .explain())")
 
 
@@ -817,7 +814,9 @@ class PrivacyGuarantee(Accounted, Saved):
         releases = f"{kind}, {counted(self.releases, 'release')}"
         share = shown(100 * self.detection())
         is_run = self.horizon is not None and self.releases == 1
-        meaning = sentences.meaning(_FALSE_ALARM, share, "runs" if is_run else "cases")
+        cases = "runs" if is_run else "cases"
+        differs = scope.change.differs if scope.change is not None else ""
+        meaning = sentences.meaning(_FALSE_ALARM, share, cases, differs)
         return {
             "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
             "Meaning": (meaning,),
@@ -841,12 +840,13 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return how often a change that repeats is found, where that is known."""
         distance = self._distance
         if distance is None:
-            return sentences.unknown_repetition(change.events)
+            return sentences.unknown_repetition(change.events, change.kind)
         room = self._fitting(distance)
-        counts = [change.events * times for times in _FEW_TIMES]
+        few = _FEW_TIMES[:2] if change.differs else _FEW_TIMES  # so a clause fits behind
+        counts = [change.events * times for times in few]
         counts = [count for count in counts if count <= room] or [int(room)]
         shares = [self._found(count) for count in counts]
-        return sentences.repetition(counts, distance, shares)
+        return sentences.repetition(counts, distance, shares, change.kind)
 
     @property
     def _distance(self) -> int | None:
@@ -892,8 +892,8 @@ class PrivacyGuarantee(Accounted, Saved):
         most = int(min(room, _MOST_CHANGES))
         reached = [self._most_within(level, most) for level in _SHARES]
         return (
-            sentences.repetitions(counts, distance, shares),
-            sentences.lasting(_SHARES, reached, distance),
+            sentences.repetitions(counts, distance, shares, change.kind),
+            sentences.lasting(_SHARES, reached, distance, change.kind),
         )
 
     def _most_within(self, level: float, most: int) -> int:
@@ -955,14 +955,14 @@ class PrivacyGuarantee(Accounted, Saved):
         """
         lines = []
         for label, clauses in (self._summary() | self._details()).items():
-            text = f"{label}:".ljust(_MARGIN) + "; ".join(clauses)
+            text = f"{label}:".ljust(sentences.MARGIN) + "; ".join(clauses)
             lines.append(_WRAPPER.fill(text))
         return "\n".join(lines)
 
     def __str__(self) -> str:
         lines = []
         for label, clauses in self._summary().items():
-            lines.append(f"{label}:".ljust(_MARGIN) + _in_one_line(clauses))
+            lines.append(f"{label}:".ljust(sentences.MARGIN) + _in_one_line(clauses))
         return "\n".join(lines)
 
     def _labels(self) -> dict[str, str]:

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 #: coordinate is the bound.
 _KEPT = 1 << 16
 #: Most moves that are looked for among all as those that no other one dominates, and
-#: most coordinates of moves that are compared with each other.
+#: most coordinates of all moves that are compared with each other.
 _UNDOMINATED = 1024
-_EXPANDED = 128
+_EXPANDED = 1 << 21
 #: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
 _EVALUATED = 64
 #: Most moves whose mu is searched for, and the root of a sum of squares stands in.
@@ -654,7 +654,7 @@ def _chained(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
 # -- privacy-loss distributions ------------------------------------------------------
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=2 * _EVALUATED)  # fewer would be made again at every epsilon
 def _distribution(releases: Product) -> PLDPmf | None:
     """Return the discretised loss, given that no black box fails.
 
@@ -865,7 +865,7 @@ class PrivacyLoss(Saved):
         """Rows that no other one dominates, as far as that is cheap to tell."""
         rows = tuple(dict.fromkeys(self.rows))
         length = max(sum(n for _, n in row.shifts) for row in rows)
-        if len(rows) < 3 or length > _EXPANDED:
+        if len(rows) < 3 or len(rows) * length > _EXPANDED:
             return rows
         columns = np.zeros((len(rows), length))
         for column, row in zip(columns, rows, strict=True):

@@ -77,8 +77,8 @@ class Change(Saved):
         Whether only its energy counts, so that the energies of separate ones add up.
     start : str
         The samples at which it may start in words, empty for any.
-    of_time : bool
-        Whether the change is one of an event's time or signal, which happens anyway.
+    differs : str
+        What of an event is hidden that happens anyway, such as "time". Empty for changes.
     """
 
     words: str
@@ -89,20 +89,25 @@ class Change(Saved):
     within: str = ""
     energy: bool = False
     start: str = ""
-    of_time: bool = False
+    differs: str = ""
 
     def _saved_fields(self) -> dict[str, object]:
         saved = super()._saved_fields()
-        if not self.of_time:  # so a file says nothing of what it does not have
-            del saved["of_time"]
+        if not self.differs:  # so a file says nothing of what it does not have
+            del saved["differs"]
         return saved
+
+    @property
+    def kind(self) -> str:
+        """What comes once or several times in a run."""
+        return "event" if self.differs else "change"
 
     @property
     def statement(self) -> str:
         """Say how often the change comes, and what it is."""
-        if self.of_time and self.events == 1:
-            return self.words
-        kind = "event" if self.of_time else "change"
+        if self.differs and self.events == 1:
+            return f"{self.words}{self.start}"
+        kind = self.kind
         if self.energy and self.longest is not None:
             kind = f"window of {self.longest} samples"
         if self.events == 1:

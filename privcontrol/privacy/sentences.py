@@ -8,10 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+#: Length of a line of a guarantee's text, and of its label.
+LINE = 120
+MARGIN = len("Not hidden: ")
 #: Part of a percentage that round-off may take it beyond a short number.
 _SLACK = 1e-9
 #: Share above which percentages have another digit.
 _NEARLY_ALL = 0.99
+
+
+def fits(text: str) -> bool:
+    """Return whether a text fits into one line behind its label."""
+    return len(text) <= LINE - MARGIN
 
 
 def percent(share: float) -> str:
@@ -29,43 +37,62 @@ def listed(parts: Sequence[object]) -> str:
     return ", ".join(map(str, parts))
 
 
-def meaning(false_alarm: float, detected: str, cases: str) -> str:
-    """Say what a test finds at a rate of false alarms, of ``detected`` percent."""
+def meaning(false_alarm: float, detected: str, cases: str, differs: str = "") -> str:
+    """Say what a test finds at a rate of false alarms, of ``detected`` percent.
+
+    ``differs`` is what of an event is hidden that happens in all cases, such as its time.
+    """
     alarms = f"{100 * false_alarm:g} %"
+    if differs:
+        return (
+            f"a test wrong in {alarms} of the {cases} with one {differs} finds at most "
+            f"{detected} % of those with another (guessing: {alarms})"
+        )
     return (
         f"a test wrong in {alarms} of the {cases} without the change finds at most "
         f"{detected} % of those with it (guessing: {alarms})"
     )
 
 
-def repetition(counts: Sequence[int], distance: int, shares: Sequence[float]) -> str:
+def repetition(
+    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str = "change"
+) -> str:
     """Say how often so many changes at a distance are found at most."""
     found = listed([percent(share) for share in shares])
-    return f"repetition ({listed(counts)} changes {distance} apart: found in up to {found} %)"
+    times = f"{listed(counts)} {kind}s {distance} apart"
+    return f"repetition ({times}: found in up to {found} %)"
 
 
-def unknown_repetition(events: int) -> str:
+def unknown_repetition(events: int, kind: str = "change") -> str:
     """Say what repetition may do where nothing is known of the changes' correlation."""
     if events == 1:
-        return "a change that repeats (n of them may show n times as clearly)"
-    return f"more than {events} changes (n times as many may show n times as clearly)"
+        article = "an" if kind == "event" else "a"
+        return f"{article} {kind} that repeats (n of them may show n times as clearly)"
+    return f"more than {events} {kind}s (n times as many may show n times as clearly)"
 
 
-def repetitions(counts: Sequence[int], distance: int, shares: Sequence[float]) -> str:
+def repetitions(
+    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str = "change"
+) -> str:
     """Return the table of what repetition does."""
     found = [
         f"{n}: {percent(share)} %" for n, share in zip(counts, shares, strict=True)
     ]
-    return f"changes {distance} apart are found in up to {listed(found)}"
+    return f"{kind}s {distance} apart are found in up to {listed(found)}"
 
 
-def lasting(levels: Sequence[float], counts: Sequence[int], distance: int) -> str:
+def lasting(
+    levels: Sequence[float],
+    counts: Sequence[int],
+    distance: int,
+    kind: str = "change",
+) -> str:
     """Say how many changes at a distance are found no more often than in some shares."""
     kept = [
         f"{100 * level:g} % for up to {count}"
         for level, count in zip(levels, counts, strict=True)
     ]
-    return f"with changes {distance} apart the share found stays within {listed(kept)}"
+    return f"with {kind}s {distance} apart the share found stays within {listed(kept)}"
 
 
 def varying(within: str, share: float) -> str:

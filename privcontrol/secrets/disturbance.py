@@ -32,7 +32,7 @@ from ..numerics.checks import (
 )
 from ..numerics.objects import Frozen
 from ..privacy.repetition import Change
-from ..privacy.sentences import unknown_repetition
+from ..privacy.sentences import fits, unknown_repetition
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -654,6 +654,9 @@ class DisturbanceAdjacency(PlantAdjacency):
             words = f"{sizes}, with one of {len(self.profiles)} given profiles"
         elif self.is_varying:
             words = f"{self._varying_names}{self._of_any_shape}"
+            if not fits(f"one change per run{self._starting}: {words}"):
+                short = f", any shape{within}, at most {self.duration} samples"
+                words = f"{self._varying_names}{short}"
         elif self.duration == 1:
             words = f"{sizes}, at one sample{each}"
         else:
@@ -686,22 +689,23 @@ class DisturbanceAdjacency(PlantAdjacency):
         """The event of which the time, or the signal, is hidden, in words."""
         names, within = self._names_within("any input")
         size = within.replace(" within ", "at most ") or "at most its radius"
-        what = f"{size.strip()} in all"
+        what = f"{size} in all"
         if self.duration > 1:
             what = f"a level{within} for 1 to {self.duration} samples"
-        each = " each" if self.events > 1 else ""
-        part = "it" if self.duration > 1 else "no part of it"
-        by = f"moved by more than {self.moved} samples"
-        if self.duration > 1:
-            by = f"moved by at most {self.moved} samples"
+        if self.events > 1:
+            what = f"{size} each"
+            if self.duration > 1:
+                what = f"a level{within}, 1 to {self.duration} samples each"
+        by = f", no part of it moved by more than {self.moved} samples"
+        if self.duration > 1 or self.events > 1:
+            by = f", moved by at most {self.moved} samples"
         if self.which and self.moved:
-            words = (
-                f"when, and on which of {names}, an event is: {what}{each}, {part} {by}"
-            )
+            words = f"when, and on which of {names}, an event is: {what}{by}"
         elif self.which:
-            words = f"on which of {names} an event is: {what}{each}"
+            words = f"on which of {names} an event is: {what}"
         else:
-            words = f"when {names} happens: {what}{each}, {part} {by}"
+            words = f"when {names} happens: {what}{by}"
+        hidden = {"time": self.moved, "signal": self.which}
         return Change(
             words,
             max(max(map(len, self.shapes)), self.moved),
@@ -709,7 +713,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             self.separation,
             within=within,
             start=self._starting,
-            of_time=True,
+            differs=" or ".join(what for what, differs in hidden.items() if differs),
         )
 
     @property
@@ -764,20 +768,35 @@ class DisturbanceAdjacency(PlantAdjacency):
         return super()._restored(earlier | saved)
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
+        several = self.norm == "single" and len(self.signals(manifold.plant)) > 1
         left = []
         if self.is_moving:
-            left.append("that an event happens, and its size")
-            if self.moved:
-                left.append(f"a move by more than {self.moved} samples")
-                if manifold.horizon != math.inf:
-                    left.append("an event moved into the run from before it")
+            left += self._of_moved_event(manifold, several)
         elif self.norm == "single":
             left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
-            left.append(f"changes less than {self.separation} samples apart")
+            left.append(f"{self.change.kind}s less than {self.separation} samples apart")
         if self.times is not None:
             left.append("changes at other times")
+        if several and self.events == 1 and not self.together:
+            left.append("changes of several signals at once")
         return (*left, "changes of another signal", _INITIAL_STATE)
+
+    def _of_moved_event(self, manifold: Any, several: bool) -> list[str]:
+        """Return what is not hidden of an event that is at another time or signal."""
+        told = ["its size"]
+        if self.duration > 1:
+            told.append("how long it lasts")
+        if not self.which and several:
+            told.append("on which signal it is")
+        if not self.moved:
+            told.append("when it is")
+        left = ["that it happens", " and ".join(told)]
+        if self.moved:
+            left.append(f"a move by more than {self.moved} samples")
+            if manifold.horizon != math.inf:
+                left.append("an event moved into the run from before it")
+        return left
 
     def _of_other_shape(self, manifold: Any) -> str:
         """Return what is not hidden of a change of another length or shape."""

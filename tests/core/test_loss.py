@@ -505,6 +505,26 @@ def test_the_distributions_are_sharper_than_the_closed_forms():
     assert known.delta(1.0) < 0.75 * one.ceiling(1.0)
 
 
+def test_of_many_moves_that_one_dominates_a_single_distribution_is_made():
+    """A pulse at each of 200 samples, each response a part of the first one's."""
+    response = 0.1 * 0.9 ** np.arange(200)
+    columns = np.zeros((200, 200))
+    for start in range(200):
+        columns[start:, start] = response[: 200 - start]
+    known = PrivacyLoss.laplace(columns)
+    loss_module._distribution.cache_clear()
+    found = detection(known, 0.05)
+    assert loss_module._distribution.cache_info().misses == 1
+    assert found == detection(PrivacyLoss.laplace(columns[:, :1]), 0.05)
+
+
+def test_moves_of_which_none_dominates_keep_their_distributions():
+    known = PrivacyLoss.laplace(np.random.default_rng(3).exponential(0.1, (6, 50)))
+    loss_module._distribution.cache_clear()
+    detection(known, 0.05)
+    assert loss_module._distribution.cache_info().misses <= 50
+
+
 # --- black boxes ----------------------------------------------------------------------------------------------------
 
 

@@ -311,7 +311,13 @@ def test_the_promise_says_what_is_moved():
         "Hides:      when u happens: at most 0.1 in all, no part of it moved by more than "
         "3 samples" in text
     )
-    assert "that an event happens" in noise.guarantee.explain()
+    assert "; that it happens; " in text.splitlines()[-1]
+    assert "with one time finds" in text.splitlines()[1]
+
+
+def test_a_signal_that_is_hidden_at_one_time_is_said_to_be():
+    adjacency = pc.DisturbanceAdjacency({"u": 0.1, "v": 0.1}, which=True, times=3)
+    assert adjacency.statement.endswith("at most 0.1 in all, starting at t = 3")
 
 
 @pytest.mark.parametrize(
