@@ -775,7 +775,9 @@ class DisturbanceAdjacency(PlantAdjacency):
         elif self.norm == "single":
             left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
-            left.append(f"{self.change.kind}s less than {self.separation} samples apart")
+            left.append(
+                f"{self.change.kind}s less than {self.separation} samples apart"
+            )
         if self.times is not None:
             left.append("changes at other times")
         if several and self.events == 1 and not self.together:

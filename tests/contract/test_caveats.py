@@ -34,6 +34,14 @@ NAMES = {
     "start": r"initial state",
     "time": r"at other times|any other move",
     "together": r"at once|any other move",
+    "near": r"less than \d+ samples apart",
+    "happens": r"that it happens",
+    "size": r"its size",
+    "length": r"how long it lasts",
+    "which": r"on which signal it is",
+    "when": r"when it is",
+    "far": r"a move by more than",
+    "before": r"into the run from before it",
     "plant": r"exact\b|plant differs|is one of|varies among|each within|between",
     "entering": r"what enters",
 }
@@ -46,7 +54,7 @@ class Case:
     ``outside`` takes the number of samples and returns (kind, outputs (T p,)).
     """
 
-    plant: ct.StateSpace
+    plant: ct.StateSpace | list[ct.StateSpace]
     asked: dict
     outside: Callable[[int], Iterator[tuple[str, NDArray]]]
     samples: int
@@ -88,16 +96,37 @@ SLOWED = ct.ss(
 )
 
 
+TANK = ct.ss(
+    1.0,
+    [[1.0, 0.5]],
+    1.0,
+    0,
+    300.0,
+    states=["level"],
+    inputs=["draw", "fill"],
+    outputs=["meter"],
+)
+
+
+def through(plant, samples: int) -> list[ct.StateSpace]:
+    """The plant of each sample, of one that stays or of a list that begins again."""
+    plants = plant if isinstance(plant, list) else [plant]
+    return (plants * samples)[:samples]
+
+
 def forced(plant, name: str, signal) -> NDArray:
     """Outputs (T p,) of a plant at rest that a signal (T,) enters, by its recursion."""
-    into, past = moves._entry(plant, name)
-    entering = {t: (into * value, past * value) for t, value in enumerate(signal)}
-    return moves.run([plant] * len(signal), np.zeros(plant.nstates), entering)
+    plants = through(plant, len(signal))
+    entering = {}
+    for t, value in enumerate(signal):
+        into, past = moves._entry(plants[t], name)
+        entering[t] = (into * value, past * value)
+    return moves.run(plants, np.zeros(plants[0].nstates), entering)
 
 
 def free(plant, start, samples: int) -> NDArray:
     """Outputs (T p,) of a plant from a state."""
-    return moves.run([plant] * samples, np.asarray(start, float), {})
+    return moves.run(through(plant, samples), np.asarray(start, float), {})
 
 
 def during(samples: int, *changes: tuple[int, int, float]) -> NDArray:
@@ -140,6 +169,144 @@ def outside_a_change(
         if only_at is not None:
             elsewhere = during(samples, (at + 3, length, 1.0))
             yield "time", forced(ROOM, "people", elsewhere)
+
+    return every
+
+
+def outside_any_shape(
+    length: int,
+    *,
+    plant=ROOM,
+    secrets: dict[str, float] = {"people": 1.0},  # noqa: B006
+    apart: int | None = None,
+    only_at: int | None = None,
+) -> Callable[[int], Iterator[tuple[str, NDArray]]]:
+    """Moves outside "one change of any shape within 1, over ``length`` samples".
+
+    Several secret signals change one at a time; with ``apart`` two changes keep it.
+    """
+
+    def every(samples: int) -> Iterator[tuple[str, NDArray]]:
+        at = only_at or 0
+        one = during(samples, (at, length, 1.0))
+        for name, radius in secrets.items():
+            yield "larger", forced(plant, name, 5 * radius * one)
+            longer = during(samples, (at, 4 * length + 4, radius))
+            yield "longer", forced(plant, name, longer)
+            again = during(samples)
+            for start in range(at, samples - length, 2 * length + 2):
+                again += during(samples, (start, length, radius))
+            yield "repeated", forced(plant, name, again)
+        if len(secrets) > 1:
+            both = [forced(plant, name, mu * one) for name, mu in secrets.items()]
+            yield "together", sum(both)
+        else:
+            yield "signal", forced(plant, "sun", 9 * one)
+        if apart is not None:
+            once = forced(plant, "people", one)
+            later = during(samples, (at + 1, length, 1.0))
+            yield "near", once + forced(plant, "people", later)
+        yield "start", free(plant, [9.0, 0.0], samples)
+        if plant is ROOM:
+            yield "plant", forced(OTHER, "people", one)
+        if only_at is not None:
+            elsewhere = during(samples, (at + 2 * length, length, 1.0))
+            yield "time", forced(plant, "people", elsewhere)
+
+    return every
+
+
+def outside_together(length: int) -> Callable[[int], Iterator[tuple[str, NDArray]]]:
+    """Moves outside "people and sun together, of any shape within 1"."""
+
+    def every(samples: int) -> Iterator[tuple[str, NDArray]]:
+        def both(signal):
+            return forced(ROOM, "people", signal) + forced(ROOM, "sun", signal)
+
+        one = during(samples, (0, length, 1.0))
+        yield "larger", both(5 * one)
+        yield "longer", both(during(samples, (0, 4 * length + 4, 1.0)))
+        again = during(samples)
+        for start in range(0, samples - length, 2 * length + 2):
+            again += during(samples, (start, length, 1.0))
+        yield "repeated", both(again)
+        yield "start", free(ROOM, [3.0, 0.0], samples)
+        yield "signal", forced(ROOM, "wall", 9 * one)
+
+    return every
+
+
+def outside_a_time(
+    by: int, length: int = 1, *, secrets: tuple[str, ...] = ("draw",), apart: int = 0
+) -> Callable[[int], Iterator[tuple[str, NDArray]]]:
+    """Moves outside "when the tank is drawn from, by up to so many samples"."""
+
+    def every(samples: int) -> Iterator[tuple[str, NDArray]]:
+        def event(start, lasts=length, size=1.0, name="draw"):
+            return forced(TANK, name, during(samples, (start, lasts, size)))
+
+        at = samples // 4
+        yield "happens", event(at)
+        yield "size", event(at) - event(at + by, size=3.0)
+        yield "size", 9 * (event(at) - event(at + by))
+        yield "far", event(at) - event(at + 6 * by)
+        step = apart or 2 * (by + length)
+        starts = range(0, samples - by - length, step)
+        yield "repeated", sum(event(start) - event(start + by) for start in starts)
+        yield "start", free(TANK, [1.0], samples)
+        yield "before", event(1) - free(TANK, [float(length)], samples)
+        if len(secrets) > 1:
+            yield "which", event(at) - event(at, name="fill")
+            both = event(at, name="fill") - event(at + by, name="fill")
+            yield "together", 2 * (event(at) - event(at + by) + both)
+        else:
+            yield "signal", event(at, size=9.0, name="fill")
+        if length > 1:
+            yield "length", event(at) - event(at, lasts=3 * length)
+        if apart:
+            near = event(at + 1) - event(at + 1 + by)
+            yield "near", event(at) - event(at + by) + near
+        yield "plant", forced(SLOW_TANK, "draw", during(samples, (at, 1, 1.0)))
+
+    return every
+
+
+SLOW_TANK = ct.ss(
+    0.9,
+    TANK.B,
+    TANK.C,
+    0,
+    TANK.dt,
+    states=TANK.state_labels,
+    inputs=TANK.input_labels,
+    outputs=TANK.output_labels,
+)
+
+
+def outside_a_signal(
+    length: int = 1, *, by: int = 0, only_at: int | None = None
+) -> Callable[[int], Iterator[tuple[str, NDArray]]]:
+    """Moves outside "on which of people and sun an event is" (or when it is, too)."""
+
+    def every(samples: int) -> Iterator[tuple[str, NDArray]]:
+        def event(name, start, lasts=length):
+            return forced(ROOM, name, during(samples, (start, lasts, 1.0)))
+
+        at = 2 if only_at is None else only_at
+        yield "happens", 2 * event("people", at)
+        yield "size", 9 * (event("people", at) - event("sun", at))
+        if by:
+            yield "far", event("people", at) - event("people", at + 4 * by)
+        else:
+            yield "when", event("people", at) - event("people", at + 9)
+        starts = range(at, samples - length, 2 * length + 2 * by)
+        others = [event("people", s) - event("sun", s + by) for s in starts]
+        yield "repeated", sum(others)
+        yield "start", free(ROOM, [3.0, 0.0], samples)
+        if length > 1:
+            yield "length", event("people", at) - event("sun", at, 5 * length)
+        if only_at is not None:
+            yield "time", 3 * (event("people", at + 4) - event("sun", at + 4))
 
     return every
 
@@ -216,7 +383,8 @@ def cases() -> dict[str, Case]:
     found = {}
 
     def add(name, adjacency, outside, plant=ROOM, horizon=40, samples=None, **options):
-        budget = table.PURE if "laplace" in str(options.get("family")) else table.BUDGET
+        is_pure = options.pop("pure", "laplace" in str(options.get("family")))
+        budget = table.PURE if is_pure else table.BUDGET
         asked = dict(horizon=horizon, adjacency=adjacency, budget=budget)
         asked |= dict(max_std=np.inf, **options)
         found[name] = Case(plant, asked, outside, samples or horizon)
@@ -283,12 +451,72 @@ def cases() -> dict[str, Case]:
 
     add("step", change({"load": 1.0}), outside_a_step, step)
 
+    whenever = dict(horizon=np.inf, samples=80)
+    free_shape = change(people, duration=6)
+    for name, options in {
+        "": dict(),
+        ", endless": whenever,
+        ", floor": dict(floor=0.3),
+        ", independent": dict(family="iid-gaussian"),
+        ", bound": dict(bound={"temperature": 30.0}),
+    }.items():
+        add(f"any shape{name}", free_shape, outside_any_shape(6), **options)
+    as_warm = {"people": 1.0, "sun": 1.6}
+    either = change(as_warm, duration=4)
+    names = dict(secrets=as_warm)
+    add("either", either, outside_any_shape(4, **names))
+    add("either, endless", either, outside_any_shape(4, **names), **whenever)
+    single = change(as_warm)
+    add("either, one sample", single, outside_any_shape(1, **names))
+    often = change(people, duration=3, events=2, separation=12)
+    add("any shape twice", often, outside_any_shape(3, apart=12))
+    shaped_early = change(people, duration=3, times=[2])
+    add("any shape at one time", shaped_early, outside_any_shape(3, only_at=2))
+    for length in (1, 4):
+        both_at_once = change(
+            {"people": 1.0, "sun": 1.0}, duration=length, together=True
+        )
+        add(f"together, {length}", both_at_once, outside_together(length))
+    add("together, endless", both_at_once, outside_together(4), **whenever)
+    seasons = [ROOM, room(0.7)]
+    varied = outside_any_shape(3, plant=seasons * 20)
+    add("any shape, list", change(people, duration=3), varied, seasons * 20)
+    period = outside_any_shape(1, plant=seasons)
+    add("list, endless", change(people), period, seasons, **whenever)
+
+    draw = {"draw": 1.0}
+    add("moved", change(draw, moved=4), outside_a_time(4), TANK)
+    add("moved, endless", change(draw, moved=4), outside_a_time(4), TANK, **whenever)
+    levels = change(draw, moved=4, duration=3, shape="level")
+    add("moved level", levels, outside_a_time(4, 3), TANK, **whenever)
+    anyone = change({"draw": 1.0, "fill": 1.0}, moved=4)
+    either_tank = outside_a_time(4, secrets=("draw", "fill"))
+    add("moved, either", anyone, either_tank, TANK, **whenever)
+    moved_twice = change(draw, moved=4, events=2, separation=12)
+    add("moved twice", moved_twice, outside_a_time(4, apart=12), TANK, **whenever)
+    who = {"people": 1.0, "sun": 1.0}
+    add("which", change(who, which=True), outside_a_signal())
+    add("which, endless", change(who, which=True), outside_a_signal(), **whenever)
+    level_of = change(who, which=True, duration=4, shape="level")
+    add("which level", level_of, outside_a_signal(4))
+    at_three = change(who, which=True, times=3)
+    add("which at one time", at_three, outside_a_signal(only_at=3))
+    add("who or when", change(who, which=True, moved=3), outside_a_signal(by=3))
+
     exact = dict(models="exact")
     state = pc.StateAdjacency(position)
     vehicle = outside_a_state(VEHICLE, SLOWED)
     small = dict(plant=VEHICLE, horizon=20)
     add("state", state, vehicle, **small, **exact)
     add("state, floor", state, vehicle, **small, floor=0.5)
+    for law in ("ball", "truncated"):
+        add(f"state, {law}", state, vehicle, **small, **exact, family=law)
+    add("state, pure ball", state, vehicle, **small, **exact, family="ball", pure=True)
+    within = dict(bound={"y": 1000.0}, floor=0.5)
+    add("state, bound", state, vehicle, **small, **within)
+    air_of_list = outside_a_state(ROOM, OTHER, only_at=0)
+    first_air = pc.StateAdjacency({"air": 1.0}, times=0)
+    add("first air, list", first_air, air_of_list, [ROOM] * 20, horizon=20, **exact)
     add("state, independent", state, vehicle, **small, family="iid-gaussian")
     vehicle_box = pc.PlantBox.around(VEHICLE, relative=1e-4)
     add("state, box", state, vehicle, **small, floor=2.0, models=vehicle_box)
@@ -333,11 +561,13 @@ def covariance_of(noise: pc.OutputNoise, samples: int) -> NDArray:
     """The covariance (T p, T p) of a run's first samples."""
     if noise.horizon < np.inf:
         return oracles.stacked_covariance(noise)
-    lags = [noise.covariance(lag) for lag in range(samples)]
+    # of a list of plants a sample is a period; each of these plants has one output
+    count = samples // len(noise.covariance(0))
+    lags = [noise.covariance(lag) for lag in range(count)]
     return np.block(
         [
-            [lags[t - s] if t >= s else lags[s - t].T for s in range(samples)]
-            for t in range(samples)
+            [lags[t - s] if t >= s else lags[s - t].T for s in range(count)]
+            for t in range(count)
         ]
     )
 
@@ -360,15 +590,54 @@ class Detector:
             scales = self.noise.stds.T.ravel() / np.sqrt(2)
             shifts = max((move / scales for move in changes), key=lambda s: sum(abs(s)))
             return power_of_laplace(shifts)
-        return max(map(self._power, changes))
+        power = self._power
+        if self.noise.family in ("ball", "truncated"):
+            power = self._power_of_radial
+        return max(map(power, changes))
 
-    def _power(self, move: NDArray) -> float:
+    def _whitened(self, move: NDArray) -> NDArray | None:
+        """The move in standard deviations of what is noisy, None where it leaves that."""
         noisy = self.values > 1e-11 * self.values[-1]
         outside = np.linalg.norm(self.vectors[:, ~noisy].T @ move)
         if outside > 1e-5 * np.linalg.norm(move):
+            return None
+        return self.vectors[:, noisy].T @ move / np.sqrt(self.values[noisy])
+
+    def _power_of_radial(self, move: NDArray) -> float:
+        """Draws of the density exp(-|eta|) within a radius, and their likelihood ratios."""
+        whitened = self._whitened(move)
+        if whitened is None:
+            return 1.0
+        draws, radius = radial_draws(self.noise, len(whitened))
+        shift = np.linalg.norm(whitened) * draws[:, 0].std()
+
+        def ratios(eta):
+            here = np.linalg.norm(eta, axis=1)
+            there = np.linalg.norm(eta - shift * np.eye(len(whitened))[0], axis=1)
+            with np.errstate(invalid="ignore"):
+                with_it = np.where(there > radius, -np.inf, -there)
+                return with_it - np.where(here > radius, -np.inf, -here)
+
+        without, moved = ratios(draws), ratios(draws + shift * np.eye(len(whitened))[0])
+        level = np.quantile(without, 1 - ALARMS, method="higher")
+        return float(np.mean(moved > level))
+
+    def _power(self, move: NDArray) -> float:
+        eta = self._whitened(move)
+        if eta is None:
             return 1.0  # no noise covers it
-        eta = self.vectors[:, noisy].T @ move / np.sqrt(self.values[noisy])
         return float(norm.cdf(norm.ppf(ALARMS) + np.linalg.norm(eta)))
+
+
+def radial_draws(noise: pc.OutputNoise, dimension: int) -> tuple[NDArray, float]:
+    """Draws (N, r) of the density exp(-|eta|) within a radius, and that radius."""
+    rng = np.random.default_rng(0)
+    (part,) = noise.parts
+    lengths = rng.gamma(dimension, size=200_000)
+    lengths = lengths[lengths <= part.bound]
+    directions = rng.normal(size=(len(lengths), dimension))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return lengths[:, None] * directions, part.bound
 
 
 def power_of_laplace(shifts: NDArray) -> float:
@@ -441,6 +710,15 @@ NEEDED = {
     "state, independent": ("what enters", "moves of velocity"),
     "first air, floor": ("moves at other times",),
     "air or people": ("a change that repeats", "longer ones"),
+    "any shape, endless": ("repetition", "longer ones", "the initial state"),
+    "either": ("changes of several signals",),
+    "moved, endless": ("repetition", "that it happens", "its size", "a move by more"),
+    "moved": ("an event moved into",),
+    "moved level": ("its size and how long",),
+    "moved, either": ("its size and on which",),
+    "which": ("that it happens", "its size and when"),
+    "which at one time": ("changes at other times",),
+    "state, ball": ("what enters", "A and C exact"),
 }
 
 
@@ -454,13 +732,22 @@ def test_a_clause_that_is_left_out_is_missed(name):
         assert unnamed(name, kept)
 
 
-@pytest.mark.parametrize("name", ["level, endless", "one sample", "level, floor"])
+@pytest.mark.parametrize(
+    "name", ["level, endless", "one sample", "level, floor", "any shape", "either"]
+)
 def test_the_short_text_names_repetition_and_longer_changes(name):
     noise, _ = designed(name)
     line = str(noise.guarantee).splitlines()[-1]
     named = line.removeprefix("Not hidden: ").split("; ")
     assert re.match(NAMES["repeated"] + "|a change that repeats", named[0])
     assert named[1] == "longer ones"
+
+
+@pytest.mark.parametrize("name", ["moved, endless", "which", "moved level"])
+def test_the_short_text_says_that_the_event_itself_shows(name):
+    noise, _ = designed(name)
+    line = str(noise.guarantee).splitlines()[-1]
+    assert line.split("; ")[1] == "that it happens"
 
 
 @pytest.mark.parametrize("kind", ["one", "pair", "known-total"])
