@@ -768,10 +768,9 @@ class DisturbanceAdjacency(PlantAdjacency):
         return super()._restored(earlier | saved)
 
     def caveats(self, manifold: Any) -> tuple[str, ...]:
-        several = self.norm == "single" and len(self.signals(manifold.plant)) > 1
         left = []
         if self.is_moving:
-            left += self._of_moved_event(manifold, several)
+            left += self._of_moved_event(manifold)
         elif self.norm == "single":
             left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
@@ -780,16 +779,17 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
         if self.times is not None:
             left.append("changes at other times")
-        if several and self.events == 1 and not self.together:
+        one_at_a_time = self.norm == "single" and not self.together
+        if one_at_a_time and self.events == 1 and len(self.signals(manifold.plant)) > 1:
             left.append("changes of several signals at once")
         return (*left, "changes of another signal", _INITIAL_STATE)
 
-    def _of_moved_event(self, manifold: Any, several: bool) -> list[str]:
+    def _of_moved_event(self, manifold: Any) -> list[str]:
         """Return what is not hidden of an event that is at another time or signal."""
         told = ["its size"]
         if self.duration > 1:
             told.append("how long it lasts")
-        if not self.which and several:
+        if not self.which and len(self.signals(manifold.plant)) > 1:
             told.append("on which signal it is")
         if not self.moved:
             told.append("when it is")

@@ -173,11 +173,14 @@ def outside_a_change(
     return every
 
 
+PEOPLE = {"people": 1.0}
+
+
 def outside_any_shape(
     length: int,
     *,
     plant=ROOM,
-    secrets: dict[str, float] = {"people": 1.0},  # noqa: B006
+    secrets: dict[str, float] = PEOPLE,
     apart: int | None = None,
     only_at: int | None = None,
 ) -> Callable[[int], Iterator[tuple[str, NDArray]]]:
@@ -376,7 +379,7 @@ def outside_directions(samples: int) -> Iterator[tuple[str, NDArray]]:
 
 def cases() -> dict[str, Case]:
     """Each adjacency, with the kinds of noise that make texts of their own."""
-    people = {"people": 1.0}
+    people = PEOPLE
     change = pc.DisturbanceAdjacency
     profile = [1.0, -2.0, 0.5]
     position = {"position": 1.0}
@@ -454,7 +457,7 @@ def cases() -> dict[str, Case]:
     whenever = dict(horizon=np.inf, samples=80)
     free_shape = change(people, duration=6)
     for name, options in {
-        "": dict(),
+        "": {},
         ", endless": whenever,
         ", floor": dict(floor=0.3),
         ", independent": dict(family="iid-gaussian"),
