@@ -476,12 +476,12 @@ def _reading(
         )
     inverse = right.T / values / units.T
     errors = []
-    if noise.factor is not None:
-        errors.append(seen.T @ noise.factor)
-    if noise.scale is not None:  # the outputs are in units of it
-        errors.append(inverse)
     std = math.sqrt(noise.law.unit_variance)
-    error = std * np.hstack(errors)
+    if noise.factor is not None:
+        errors.append(std * (seen.T @ noise.factor))
+    if noise.scale is not None:  # the outputs are in units of it
+        errors.append(inverse if noise.is_mixed else std * inverse)
+    error = np.hstack(errors)
     reading = inverse @ left.T
     return reading / sizes.T, error
 

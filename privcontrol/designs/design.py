@@ -116,9 +116,11 @@ def design_output_noise(
         By default Gaussian noise, and for a pure budget the cheaper of "ball" and "laplace".
         Structured noise, or independent noise of one size on every sample and output.
         Laplace noise gives pure differential privacy (delta = 0); its shape is a local
-        optimum. "ball" and "truncated" are radial noise of states over a horizon without
-        a floor, see `core.BallNoise`; "truncated" is for one or two directions. "auto" is
-        the cheapest law of these and the first two that keeps an epsilon and delta, and
+        optimum. "ball" and "truncated" are radial noise of states over a horizon, see
+        `core.BallNoise`; "truncated" is for one or two directions. Beside a floor of given
+        size "ball" covers models in a list: the floor hides what they leave. "auto" is
+        the cheapest law of these and the first two that keeps an epsilon and delta, beside a
+        floor of "gaussian" and "ball", and
         Gaussian noise for everything that the others do not cover; ``noise.design.laws`` is
         the table of all.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
@@ -345,10 +347,11 @@ def laws_for(request: Request) -> tuple[str, ...]:
     "truncated" is among them however many directions the secret moves in.
     """
     budget = request.budget
-    is_plain = request.floor is None and request.factor is None
-    covered = is_plain and not any(refusal.refuses(request) for refusal in OF_RADIAL)
-    if not covered or not budget.epsilon:
+    covered = not any(refusal.refuses(request) for refusal in OF_RADIAL)
+    if not covered or request.factor is not None or not budget.epsilon:
         return ()
+    if request.floor is not None:
+        return () if budget.pure else ("gaussian", "ball")
     return ("laplace", "ball") if budget.pure else LAWS
 
 
@@ -360,7 +363,12 @@ def _laws(request: Request, plant: Plant, weight: Weight) -> tuple[LawOption, ..
             noise = designed(replace(request, family=law), plant, weight=weight)
         except ValueError:  # more directions than the law is for
             continue
-        found.append(LawOption.of(law, noise.design, request.releases))
+        option = LawOption.of(law, noise.design, request.releases)
+        if (
+            request.floor is not None
+        ):  # no number of releases is known at which it turns
+            option = replace(option, budget=None)
+        found.append(option)
     return tuple(sorted(found, key=lambda option: option.cost))
 
 

@@ -53,7 +53,14 @@ from ..numerics.saved import Saved, write
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.horizon import horizon_of
-from ..privacy.loss import PrivacyLoss, by_kind, composed
+from ..privacy.loss import (
+    BLACK_BOX,
+    GAUSSIAN,
+    RADIAL,
+    PrivacyLoss,
+    by_kind,
+    composed,
+)
 from ..privacy.record import Curator, Record, curated, of_run, record
 from ..regions.region import region_of
 from ..secrets.disturbance import query_of
@@ -300,8 +307,8 @@ class OutputNoise(SummedNoise, Saved):
         loss = _beside_miss(self.guarantee, own_loss(scaled))
         together = loss.released(request.releases)
         delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
-        if self.total.part(Radial) is not None:  # within a bound it may fail openly
-            delta = together.failure
+        if self.total.part(Radial) is not None and not self.is_mixed:
+            delta = together.failure  # within a bound it may fail openly
         if delta or self.family != "gaussian":
             least = float_above(together.epsilon(delta), 2)
             budget = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
@@ -594,8 +601,9 @@ def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:
 
 def _beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
     """Add the region's miss that a guarantee counts to another loss."""
-    for other in by_kind(guarantee.loss)[1:]:
-        loss = composed(loss, other)
+    for other in by_kind(guarantee.loss):
+        if other.kinds == (BLACK_BOX,):
+            loss = composed(loss, other)
     return loss
 
 
@@ -627,9 +635,15 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
 def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     """Return the loss of noise and a grid, None if the noise does not cover it."""
     try:
-        grid = grid_shift(noise.parts, steps, noise.horizon, family=noise.family)
+        family = "gaussian" if noise.is_mixed else noise.family
+        grid = grid_shift(noise.parts, steps, noise.horizon, family=family)
     except PrivacyError:
         return None
+    if noise.is_mixed:  # the floor's share of the loss grows
+        shares = {each.kinds[0]: each for each in by_kind(noise.guarantee.loss)}
+        left = shares[GAUSSIAN].gdp if GAUSSIAN in shares else 0.0
+        beside = PrivacyLoss.gaussian(float_above(left + grid, 2), (), False)
+        return composed(shares[RADIAL], beside)
     own = by_kind(noise.guarantee.loss)[0]
     size = own.gdp if noise.family == "gaussian" else own.epsilon(0.0)
     loss = family_of(noise.family).loss_of_size(float_above(size + grid, 2))

@@ -391,9 +391,10 @@ def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray
         one_of(floor, "floor", ("auto",))
     else:
         sizes = one_per_output(floor, "floor", plant)
-    if (is_chosen or sizes is not None) and family != "gaussian":
+    is_covered = family == "gaussian" or (family == "ball" and not is_chosen)
+    if (is_chosen or sizes is not None) and not is_covered:
         raise ValueError(
-            "floor: a white floor is added to Gaussian noise only, "
+            'floor: a white floor is added to Gaussian noise, and one of given size to "ball", '
             f"got family={family!r}; leave it out"
         )
     return sizes

@@ -20,11 +20,18 @@ from numpy.typing import NDArray
 from ..core.query_design import ball_rate_of, cheapest_factor, truncation_of
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Radial, Structured, White
-from ..noise.shift import certified_shift, output_sizes, shift_of_resolution
+from ..noise.shift import (
+    beside_radial,
+    certified_shift,
+    output_sizes,
+    shift_of_resolution,
+    shifts_apart,
+)
 from ..numerics.ellipsoid import Shape
 from ..numerics.errors import NotRealizableError, PrivacyError
-from ..numerics.linalg import float_above, rank_tolerance
+from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
+from ..privacy.loss import PrivacyLoss
 from ..secrets.hiding import structured_factor
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
@@ -34,6 +41,10 @@ from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
 _COVERED = 1e-8
+#: Relative precision of radial noise beside a floor, and how much larger it may become by
+#: the floor's share of the budget.
+_SIZED = 1e-5
+_MOST_GROWTH = 1e6
 
 
 def structured(problem: DesignProblem) -> Proposal:
@@ -85,6 +96,49 @@ def radial(problem: DesignProblem) -> Proposal:
     if bound > cost:
         bound = math.nan
     return Proposal((part,), cost, bound, unit_bound=unit_bound)
+
+
+def radial_beside_floor(problem: DesignProblem) -> Proposal:
+    """Radial noise of the shape of the cheapest Gaussian noise, and the requested floor.
+
+    Under the nominal plant the radial part hides all by itself. What another plant's moves
+    leave of it, and the sensor's grid, the floor hides, and the losses of both compose.
+    Nothing is claimed of the cost.
+    """
+    request = problem.request
+    shape = request.factor
+    if shape is None:
+        shape = tangent_noise(problem, 1.0).factor
+    unit = Radial(problem.plant, shape)
+    floor = White(problem.floor_std)
+    world = request.world(problem.plant)
+    size, left = shifts_apart(unit, floor, request.adjacency, world)
+    size, left = float_above(size, 4), float_above(left, 4)
+    _check_left(problem, left)
+
+    def meets(gain: float) -> bool:
+        loss = beside_radial(unit, size / gain, left)
+        return loss.released(request.releases).satisfies(problem.budget)
+
+    start = size / ball_rate_of(problem.budget, unit.once, request.releases)
+    gain = smallest(meets, 0.0, start, tolerance=_SIZED, limit=_MOST_GROWTH * start)
+    part = replace(unit, factor=shape * (gain * (1 + 1e-12)))
+    responses = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    cost = part.law.unit_variance * problem.cost(responses)
+    return Proposal((part, floor), cost + white_cost(problem, problem.floor))
+
+
+def _check_left(problem: DesignProblem, left: float) -> None:
+    """Refuse a floor that what radial noise leaves of the moves exceeds by itself."""
+    loss = PrivacyLoss.gaussian(left, (), False).released(problem.request.releases)
+    if loss.satisfies(problem.budget):
+        return
+    allowed = problem.allowed
+    raise PrivacyError(
+        "floor: what the models and the grid leave beside structured noise is "
+        f"{left / allowed:.3g} times what the floor hides; raise the floor by more than "
+        "that factor"
+    )
 
 
 def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:

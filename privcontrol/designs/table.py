@@ -21,7 +21,7 @@ from .problem import DesignProblem, Proposal
 from .region_design import of_region, of_varying_plant
 from .request import Request
 from .robust import floored
-from .structured import independent, own_shape, radial, structured
+from .structured import independent, own_shape, radial, radial_beside_floor, structured
 
 #: Numbers that a design for states holds at least for each state and sample, and output.
 _OF_STATE, _OF_OUTPUT = 20, 4
@@ -100,8 +100,12 @@ def _has_shape(request: Request) -> bool:
     return request.factor is not None
 
 
-def _has_models(request: Request) -> bool:
-    return request.has_models
+def _has_region(request: Request) -> bool:
+    return request.region is not None
+
+
+def _has_bare_models(request: Request) -> bool:
+    return request.has_models and request.floor is None
 
 
 def _hides_more_than_states(request: Request) -> bool:
@@ -202,19 +206,30 @@ OF_RADIAL = (
         'beside other secrets; pass family="gaussian"',
     ),
     Refusal(
-        _has_models,
-        "models: radial noise has no floor, so it is for the exact plant; pass "
-        'family="gaussian" with a floor',
+        _has_region,
+        "models: radial noise covers models in a list, beside a floor, and no region of "
+        'plants; pass family="gaussian" with a floor',
     ),
     Refusal(
-        _has_grid,
+        _has_bare_models,
+        "models: radial noise without a floor is for the exact plant; pass "
+        'family="ball" or "gaussian" with a floor',
+    ),
+    Refusal(
+        _has_bare_grid,
         "resolution: readings on a grid leave the column space of structured noise; pass "
-        'family="gaussian" with a floor',
+        'family="ball" or "gaussian" with a floor',
     ),
 )
 
 #: The first design whose condition holds is taken.
 DESIGNS = (
+    Design(
+        lambda problem: problem.is_radial and problem.request.floor is not None,
+        radial_beside_floor,
+        OF_RADIAL,
+        0,
+    ),
     Design(lambda problem: problem.is_radial, radial, OF_RADIAL, 0),
     Design(
         lambda problem: problem.request.has_models and problem.request.drawn_afresh,

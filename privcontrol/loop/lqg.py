@@ -223,9 +223,9 @@ class Knowledge:
         system = _disturbed(plant, weights)
         start = np.zeros((n, 0)) if P0 is None else singular_root(P0)
         if noise is not None:
-            size = math.sqrt(noise.law.unit_variance)
             for part in noise.parts:
                 if isinstance(part, kind):
+                    size = math.sqrt(noise.law_of(part).unit_variance)
                     unit = part.scaled(size)
                     system = sum_of(system, finite_model(unit))
                     start = scipy.linalg.block_diag(start, unit.state_root)

@@ -154,10 +154,12 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
         )
     else:
         total = _response_variances(loop, rows, noise.responses[:samples])
+    total = noise.law.unit_variance * total
     if noise.total.white.any():
         fresh = {"noise": np.diag(noise.total.white)}
-        total += _fresh_variances(loop, rows, fresh, samples)
-    return noise.law.unit_variance * total
+        law = GaussianLaw() if noise.is_mixed else noise.law
+        total += law.unit_variance * _fresh_variances(loop, rows, fresh, samples)
+    return total
 
 
 def _response_variances(
@@ -349,7 +351,11 @@ def margins(
     variances = along(covariances, direction)
     noise = loop.noise
     law = GaussianLaw() if noise is None else noise.law
-    entries = 0 if noise is None else noise.total.once + samples * noise.total.width
+    entries = 0
+    if noise is not None:
+        entries = noise.total.once
+        if not noise.is_mixed:  # a floor beside radial noise is Gaussian
+            entries += samples * noise.total.width
     best = law.multiple(probability / samples, entries) * np.sqrt(variances)
     if noise is None or not noise.total.consists_of(Structured, White):
         return best

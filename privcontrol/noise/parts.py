@@ -19,7 +19,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.ball_noise import BallNoise
+from ..core.ball_noise import RADIAL_LAWS, BallNoise
+from ..core.manifold import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..numerics.checks import (
     Seed,
@@ -32,12 +33,13 @@ from ..numerics.checks import (
     whole_index,
 )
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import column_norms
+from ..numerics.linalg import EPS, column_norms
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Horizon, horizon_of
-from ..privacy.law import BallLaw, Law
+from ..privacy.law import BallLaw, GaussianLaw, Law
+from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import causal_map
 from ..systems.linear import (
     LinearSystem,
@@ -547,12 +549,106 @@ class FlooredNoise(GaussianNoise):
         return np.hypot(column_norms(self.structured.T), self.floor)
 
 
+class FlooredBallNoise(BallNoise):
+    """gamma = structured eta + diag(floor) zeta of radial eta and Gaussian zeta.
+
+    Its factor (m, r + m) is that of entries of variance one.
+    """
+
+    structured: NDArray
+    floor: NDArray
+
+    def __init__(self, structured: NDArray, floor: NDArray, *, bound: float) -> None:
+        self._set(structured=structured, floor=floor)  # `dimension` asks
+        super().__init__(structured, rate=1.0, bound=bound)
+        columns = structured * math.sqrt(self.law.unit_variance)
+        factor = np.hstack([columns, np.diag(floor)])
+        self._set(factor=factor)
+
+    def __reduce__(self) -> tuple:
+        return _floored_ball, (self.structured, self.floor, self.bound)
+
+    @property
+    def dimension(self) -> int:
+        """Number of radial entries r."""
+        return self.structured.shape[1]
+
+    @property
+    def unit_variance(self) -> float:  # type: ignore[override]
+        return 1.0
+
+    def scaled(self, gain: float) -> Self:
+        return type(self)(self.structured * gain, self.floor * gain, bound=self.bound)
+
+    def standard(  # type: ignore[override]
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray:
+        radial = self.law.standard(rng, (*shape[:-1], self.dimension))
+        rest = rng.standard_normal((*shape[:-1], shape[-1] - self.dimension))
+        unit = math.sqrt(self.law.unit_variance)
+        return np.concatenate([radial / unit, rest], axis=-1)
+
+    def log_likelihood_ratio(  # type: ignore[override]
+        self, eta: NDArray, shift: NDArray
+    ) -> NDArray:
+        unit = math.sqrt(self.law.unit_variance)
+        r = self.dimension
+        radial = super().log_likelihood_ratio(eta[:r] * unit, shift[:r] * unit)
+        rest, moved = eta[r:], eta[r:] - shift[r:]
+        return radial + (np.sum(moved**2, axis=0) - np.sum(rest**2, axis=0)) / 2
+
+    def loss(  # type: ignore[override]
+        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
+        r = self.dimension
+        unit = math.sqrt(self.law.unit_variance) * (1 + 1e-15)
+        return self._loss_of(
+            moves.worst_shift(shifts[:r], self.shift_norm) * unit,
+            moves.worst_shift(shifts[r:], self.shift_norm),
+        )
+
+    def loss_of_columns(  # type: ignore[override]
+        self,
+        shifts: NDArray,
+        moves: object = None,
+        attained: tuple[int, ...] = (),
+    ) -> PrivacyLoss:
+        r = self.dimension
+        unit = math.sqrt(self.law.unit_variance) * (1 + 1e-15)
+        slack = 1 + 4 * EPS * (4 + len(shifts))
+        return self._loss_of(
+            float(column_norms(shifts[:r]).max()) * unit * slack,
+            float(column_norms(shifts[r:]).max()) * slack,
+        )
+
+    def loss_of_size(  # type: ignore[override]
+        self, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> PrivacyLoss:
+        return self._loss_of(size * math.sqrt(self.law.unit_variance), size)
+
+    def _loss_of(self, radial: float, gaussian: float) -> PrivacyLoss:
+        """Return the loss of both shifts, of independent noise."""
+        one = PrivacyLoss.radial(radial, self.dimension, self.bound, (), False)
+        return composed(one, PrivacyLoss.gaussian(gaussian, (), False))
+
+    def allowed_shift(self, budget: object, releases: int = 1) -> float:  # type: ignore[override]
+        raise ValueError(
+            "floor: radial noise beside a floor is sized by design_output_noise"
+        )
+
+
+def _floored_ball(structured: NDArray, floor: NDArray, bound: float) -> Noise:
+    return FlooredBallNoise(structured, floor, bound=bound)
+
+
 def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise:
     """Return the sum of parts over a run (T p,), for the core's mechanisms."""
     total = PartSum(parts)
     white = np.tile(total.white, horizon)
     factor = total.responses(horizon).reshape(len(white), -1)
     radial = total.part(Radial)
+    if radial is not None and white.any():
+        return FlooredBallNoise(factor, white, bound=radial.bound)
     if radial is not None:
         return BallNoise(factor, rate=1.0, bound=radial.bound)
     if not factor.size:
@@ -689,8 +785,7 @@ class SummedNoise(ByContent):
     @cached_property
     def stds(self) -> NDArray:
         """Standard deviations (p, T) of each output over the run, in its unit."""
-        variances = self.total.variances(self.samples)
-        stds = np.sqrt(self.law.unit_variance * variances).T
+        stds = np.sqrt(self._summed(lambda part: part.variances(self.samples))).T
         stds.flags.writeable = False
         return stds
 
@@ -710,13 +805,34 @@ class SummedNoise(ByContent):
             t, s = self.horizon.pair(t)
         t = sample_index(t, "t", self.horizon)
         s = sample_index(s, "s", self.horizon)
-        return self.law.unit_variance * self.total.covariance(t, s)
+        return self._summed(lambda part: part.covariance(t, s))
 
     @property
     def law(self) -> Law:
-        """The law of the standard entries eta."""
+        """The law of the standard entries eta, of those that no floor has."""
         radial = self.total.part(Radial)
         return family_of(self.family).law if radial is None else radial.law
+
+    def law_of(self, part: NoisePart) -> Law:
+        """Return the law of the standard entries of one of the parts.
+
+        A floor beside radial noise is Gaussian.
+        """
+        if self.is_mixed and not isinstance(part, Radial):
+            return GaussianLaw()
+        return self.law
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether the parts are of two laws, radial noise beside a floor."""
+        return self.family in RADIAL_LAWS and len(self.parts) > 1
+
+    def _summed(self, moments: Callable[[NoisePart], NDArray]) -> NDArray:
+        """Return second moments of all parts, given those for entries of variance one."""
+        if not self.is_mixed:
+            return self.law.unit_variance * moments(self.total)
+        every = [self.law_of(part).unit_variance * moments(part) for part in self.parts]
+        return np.asarray(reduce(np.add, every))
 
     def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
         """Draw entries (trials, once) and (trials, T, width) in time order."""
@@ -726,6 +842,11 @@ class SummedNoise(ByContent):
             return self._drawn_within(self.kept, generator(rng), trials)
         count = once + self.samples * width
         check_memory(trials * max(count, self.samples * (once + width)), "trials")
+        if self.is_mixed:
+            rng = generator(rng)
+            first = self.law.standard(rng, (trials, once))
+            shape = (trials, self.samples, width)
+            return first, GaussianLaw().standard(rng, shape)
         drawn = self.law.standard(generator(rng), (trials, count))
         return drawn[:, :once], drawn[:, once:].reshape(trials, self.samples, width)
 
@@ -767,11 +888,12 @@ class SummedNoise(ByContent):
             yield from self._stream_within(self.kept, rng)
             return
         going_on = self.total.stream(self.law.standard(rng, (self.total.once,)))
+        of_samples = GaussianLaw() if self.is_mixed else self.law
         left: float = self.horizon
         while left > 0:
             count = int(min(_CHUNK, left))
             left -= count
-            fresh = self.law.standard(rng, (count, self.total.width))
+            fresh = of_samples.standard(rng, (count, self.total.width))
             yield from going_on(fresh)
 
     def _stream_within(self, kept: Kept, rng: np.random.Generator) -> Iterator[NDArray]:

@@ -30,9 +30,15 @@ from ..numerics.ellipsoid import solution_error
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, column_norms, float_above, one_thread, round_up
 from ..privacy.horizon import Horizon, horizon_of
-from ..privacy.loss import PrivacyLoss, one_coordinate
+from ..privacy.loss import PrivacyLoss, composed, one_coordinate
 from ..secrets.disturbance import disturbances
-from ..secrets.hiding import LEAVES, NoiseForm, laplace_shifts, window_squares
+from ..secrets.hiding import (
+    LEAVES,
+    NoiseForm,
+    Split,
+    laplace_shifts,
+    window_squares,
+)
 from ..secrets.run_moves import RunMoves
 from ..secrets.secret import (
     Responses,
@@ -328,17 +334,25 @@ def _radial_loss(
     """Return the loss of structured radial noise.
 
     The shift is that of Gaussian noise of the same factor, the least 2-norm of the entries
-    that make up for a move. The loss follows from it, since the law is radial.
+    that make up for a move. The loss follows from it, since the law is radial. A floor
+    hides what the entries leave of a move, and its loss composes with theirs.
     """
-    part = parts[0]
-    if len(parts) > 1 or not isinstance(part, Radial):
-        raise ValueError(f"family: {family!r} is about one part of structured noise")
+    total = PartSum(parts)
+    part, floor = total.part(Radial), total.part(White)
+    count = 1 if floor is None else 2
+    if part is None or len(parts) != count:
+        raise ValueError(
+            f"family: {family!r} is about one part of structured noise, and a floor"
+        )
     if family != ("ball" if part.bound == math.inf else "truncated"):
         raise ValueError(f"family: the noise's law is not {family!r}")
     if world.region is not None or not world.horizon.ends or disturbances(secret):
         raise ValueError(
             f"family: {family!r} hides states over a finite horizon, of plants in a list"
         )
+    if floor is not None:
+        size, left = shifts_apart(part, floor, secret, world)
+        return beside_radial(part, size, left)
     if world.resolution is not None:
         raise PrivacyError(
             "resolution: readings on a grid leave the column space of structured noise"
@@ -349,6 +363,45 @@ def _radial_loss(
     return PrivacyLoss.radial(
         shift.value, part.once, part.bound, shift.moves if exact else (), exact
     )
+
+
+def beside_radial(part: Radial, size: float, left: float) -> PrivacyLoss:
+    """Return the loss of moves by ``size`` of radial noise and ``left`` of a floor.
+
+    The outputs are a function of the two, which are independent.
+    """
+    loss = PrivacyLoss.radial(size, part.once, part.bound, (), False)
+    if not left:
+        return loss
+    return composed(loss, PrivacyLoss.gaussian(left, (), False))
+
+
+def shifts_apart(
+    part: Radial, floor: White, secret: Adjacency, world: World
+) -> tuple[float, float]:
+    """Return the largest shifts of radial entries and of the floor, for all plants.
+
+    Under its own plant, and those that share its column space, the entries make up for a
+    move alone. Under others the floor hides what they leave of it, and the sensor's grid.
+    """
+    run = int(world.horizon)
+    form = NoiseForm(part.plant, run, part.factor, floor.scale)
+    sizes, lefts = [], [0.0]
+    for plant in world.plants:
+        try:
+            sizes.append(certified_shift((part,), secret, (plant,), run).value)
+            continue
+        except NotRealizableError:
+            if plant == part.plant:
+                raise
+        manifold = trajectory_manifold(plant, run)
+        for one in secret.parts:
+            for found, is_left in ((sizes, False), (lefts, True)):
+                squares = window_squares([Split(form, is_left)], one, manifold)
+                found.append(float_above(math.sqrt(squares.max()), 2))
+    grid = grid_shift((floor,), world.resolution, world.horizon)
+    left = max(lefts)
+    return max(sizes), float_above(left + grid) if grid else left
 
 
 def _laplace_loss(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,7 +62,7 @@ def is_resolved(size: float, dimension: int) -> bool:
 # -- the law without a radius -----------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _weights(size: float, dimension: int) -> tuple[float, float]:
     """Return the factors of (1 - h^2)^((r-3)/2) and (1 - h^2)^((r-1)/2), times exp(s/2).
 

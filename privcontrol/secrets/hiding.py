@@ -513,23 +513,72 @@ class NoiseForm:
         precision = [1 / Ball(size) ** 2 for size in scale.tolist()]
         if self.factor is None or not self.factor.size:
             return gramian(model, precision, self.horizon)
+        cross, inner, seen = self.gramians_beside(model)
+        inner = inner + identity_balls(inner.nrows())
+        return seen - cross.transpose() * inner.solve(cross)
+
+    def gramians_beside(
+        self, model: Plant
+    ) -> tuple[BallMatrix, BallMatrix, BallMatrix]:
+        """Return S'O'O_m (r, n'), S'O'O S (r, r) and O_m'O_m (n', n'), O in units of the scale.
+
+        O_m is that of a plant.
+        """
+        precision = [1 / Ball(size) ** 2 for size in np.asarray(self.scale).tolist()]
         if self._is_of(model) and not self.plant.varies and not model.varies:
             alone = gramian(model, precision, self.horizon)
-            factor = ball_matrix(self.factor)
+            factor = ball_matrix(np.asarray(self.factor))
             cross = factor.transpose() * alone
-            inner = cross * factor + identity_balls(factor.ncols())
-            return alone - cross.transpose() * inner.solve(cross)
+            return cross, cross * factor, alone
         both = sum_of(self.plant, model)
         total = gramian(both, precision, self.horizon)
         own = range(self.plant.order)
         other = range(self.plant.order, both.order)
-        factor = ball_matrix(self.factor)
+        factor = ball_matrix(np.asarray(self.factor))
         across = factor.transpose()
         cross = across * submatrix(total, own, other)
         inner = across * submatrix(total, own, own) * factor
-        inner = inner + identity_balls(inner.nrows())
-        hidden = cross.transpose() * inner.solve(cross)
-        return submatrix(total, other, other) - hidden
+        return cross, inner, submatrix(total, other, other)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One of two shifts that make a move beside structured noise and a scale.
+
+    A move s of a plant's outputs is O S w and what is left of it, with the w of which least
+    is left in units of the scale. ``left`` says which of the two its squares are of.
+    """
+
+    form: NoiseForm
+    left: bool
+
+    @property
+    def start(self) -> int:
+        return self.form.start
+
+    @property
+    def horizon(self) -> int:
+        return self.form.horizon
+
+    def pairing_under(
+        self, secret: Secret, manifold: TrajectoryManifold
+    ) -> Callable[[], Pairing]:
+        """Return what evaluates pairings of moves as `NoiseForm.pairing_under` does."""
+
+        def evaluate() -> Pairing:
+            cross, inner, seen = self.form.gramians_beside(manifold.plant)
+            entries = inner.solve(cross)
+            if self.left:
+                rest = seen - cross.transpose() * entries
+                return lambda moves: (moves, rest * moves)
+
+            def twice(moves: BallMatrix) -> tuple[BallMatrix, BallMatrix]:
+                images = entries * moves
+                return images, images
+
+            return twice
+
+        return evaluate
 
 
 def _inverse(factor: NDArray) -> BallMatrix:
@@ -547,7 +596,7 @@ def _right_inverse(matrix: RationalMatrix) -> RationalMatrix:
 
 
 def window_squares(
-    windows: Sequence[NoiseForm], part: Adjacency, manifold: TrajectoryManifold
+    windows: Sequence[NoiseForm | Split], part: Adjacency, manifold: TrajectoryManifold
 ) -> NDArray:
     """Return certified y^2 of each move of a run, or of the worst one of a ball.
 

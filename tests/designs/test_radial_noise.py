@@ -177,7 +177,8 @@ def test_radial_noise_says_its_advantage_before_all_details():
 
 def test_auto_is_gaussian_for_what_other_laws_do_not_cover():
     assert designed("auto", pc.PrivacyBudget(gdp=1.0)).family == "gaussian"
-    assert designed("auto", floor=0.1).family == "gaussian"
+    assert designed("auto", floor=15.0).family == "gaussian"  # it hides by itself
+    assert designed("auto", floor="auto", models=[VEHICLE]).family == "gaussian"
     # several releases turn the order of the laws
     assert designed("auto", releases=1).family == "truncated"
     assert designed("auto", releases=4).family == "gaussian"
@@ -238,9 +239,9 @@ def test_a_larger_move_costs_what_its_size_says():
             {"adjacency": pc.DisturbanceAdjacency({"acceleration": 1.0})},
             "adjacency: radial",
         ),
-        ({"models": [VEHICLE]}, "models: radial noise has no floor"),
+        ({"models": [VEHICLE]}, "models: radial noise without a floor"),
         ({"resolution": 0.1}, "resolution: readings on a grid"),
-        ({"floor": 0.1}, "floor: a white floor is added to Gaussian noise only"),
+        ({"floor": "auto"}, "floor: a white floor is added to Gaussian noise"),
         ({"factor": [[1.0], [0.0]]}, "factor, covariance"),
     ],
 )
