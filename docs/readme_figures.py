@@ -22,9 +22,7 @@ SCRIPT = FIGURES.parents[1] / "examples" / "first_private_loop.py"
 CARD = (1280, 640)  # width and height that most sites show whole
 
 #: ``invert(1) hue-rotate(180deg)`` of CSS: light and dark are exchanged, hues are kept.
-HUES = np.array(
-    [[-0.574, 1.430, 0.144], [0.426, 0.430, 0.144], [0.426, 1.430, -0.856]]
-)
+HUES = np.array([[-0.574, 1.430, 0.144], [0.426, 0.430, 0.144], [0.426, 1.430, -0.856]])
 
 
 def drawn() -> Image.Image:
