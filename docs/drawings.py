@@ -3,7 +3,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+# What everybody sees is orange, in every figure; what is compared has other colours.
+ORANGE, GREEN, PURPLE, GREY = "#D55E00", "#009E73", "#CC79A7", "#666666"
 
 
 def cloud_loop():
@@ -19,8 +20,8 @@ def cloud_loop():
         ax.add_patch(plt.Rectangle((x, y), 1.6, height, fill=False, lw=1.5))
         ax.text(x + 0.8, y + height / 2, text, ha="center", va="center")
     for start, end, color, label in (
-        ((1.6, 1.5), (3, 1.5), ORANGE, "$y = Cx$"),
-        ((4.6, 1.5), (6, 1.5), BLUE, r"$\hat y = y + \gamma$"),
+        ((1.6, 1.5), (3, 1.5), "black", "$y = Cx$"),
+        ((4.6, 1.5), (6, 1.5), ORANGE, r"$\hat y = y + \gamma$"),
     ):
         ax.annotate(
             "", end, start, arrowprops={"arrowstyle": "->", "color": color, "lw": 1.5}
@@ -28,18 +29,18 @@ def cloud_loop():
         ax.text((start[0] + end[0]) / 2, 1.62, label, ha="center", color=color)
     ax.annotate("", (3.8, 1.9), (3.8, 2.5), arrowprops={"arrowstyle": "->", "lw": 1.2})
     ax.text(3.95, 2.25, r"$\gamma(t) = C A^t \xi$, drawn once", va="center")
-    ax.plot([6.8, 6.8, 0.8], [0.55, 0.1, 0.1], color=BLUE, lw=1.5)
+    ax.plot([6.8, 6.8, 0.8], [0.55, 0.1, 0.1], color=ORANGE, lw=1.5)
     ax.annotate(
         "",
         (0.8, 1.1),
         (0.8, 0.1),
-        arrowprops={"arrowstyle": "->", "color": BLUE, "lw": 1.5},
+        arrowprops={"arrowstyle": "->", "color": ORANGE, "lw": 1.5},
     )
-    ax.text(3.8, 0.18, "$u$", ha="center", color=BLUE)
+    ax.text(3.8, 0.18, "$u$", ha="center", color=ORANGE)
     ax.text(
         3.8,
         -0.25,
-        "blue: an eavesdropper sees it, and knows plant and controller; orange: private",
+        "orange: an eavesdropper sees it, and knows plant and controller; black: private",
         ha="center",
         color=GREY,
     )
@@ -61,9 +62,9 @@ def manifold_moves(slope=2.0, radius=1.0):
     )
     origin = np.array([0.0, 0.5])
     moves = {
-        "$x_1$ moves by $\\mu$": ([radius, slope * radius], BLUE),
-        "$x_2$ moves by $\\mu$": ([-radius / slope, -radius], GREEN),
-        "only $x_1$ moves: no data set": ([radius, 0], ORANGE),
+        "$x_1$ moves by $\\mu$": ([radius, slope * radius], GREEN),
+        "$x_2$ moves by $\\mu$": ([-radius / slope, -radius], "#E69F00"),
+        "only $x_1$ moves: no data set": ([radius, 0], PURPLE),
     }
     for label, (move, color) in moves.items():
         style = {"arrowstyle": "->", "color": color, "lw": 2}
@@ -83,8 +84,8 @@ def noise_paths(structured, independent, trials=6):
         1, 2, figsize=(7, 2.6), sharey=True, layout="constrained"
     )
     for ax, noise, title, color in (
-        (axes[0], structured, "free responses", BLUE),
-        (axes[1], independent, "independent", ORANGE),
+        (axes[0], structured, "free responses", GREEN),
+        (axes[1], independent, "independent", PURPLE),
     ):
         ax.plot(
             noise.timepts, noise.sample(trials=trials, rng=1)[0].T, color=color, lw=0.8
@@ -104,8 +105,8 @@ def covariance_ellipses(before, after, moves):
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.array([np.cos(angle), np.sin(angle)])
     for covariance, color, label in (
-        (before, ORANGE, "independent"),
-        (after, BLUE, "structured equivalent"),
+        (before, PURPLE, "independent"),
+        (after, GREEN, "structured equivalent"),
     ):
         values, vectors = np.linalg.eigh(covariance)
         ax.plot(
@@ -167,7 +168,7 @@ def which_secret():
             x, y, question, ha="center", va="center", fontsize=8, bbox=frame, zorder=3
         )
     for name, (x, y, meaning) in ANSWERS.items():
-        code = {"fontsize": 8, "family": "monospace", "color": BLUE}
+        code = {"fontsize": 8, "family": "monospace"}
         ax.text(x, y + 0.05, name, va="bottom", **code)
         ax.text(x, y - 0.05, meaning, va="top", fontsize=7.5, color=GREY)
     for start, end, answer in BRANCHES:

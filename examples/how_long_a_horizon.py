@@ -17,7 +17,7 @@ from scipy.linalg import block_diag
 
 import privcontrol as pc
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7")
+COLORS = ("#009E73", "#999999", "#E69F00", "#CC79A7", "#56B4E9")
 HORIZONS = (5, 10, 20, 50, 100, 200)
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 STORE = ct.ss(1, 1, 1, 0, 1, states=["level"], name="store")

@@ -74,7 +74,7 @@ def loop_with(margins):
 
 none = np.zeros((len(WALLS), HORIZON))
 each = PROBABILITY / len(WALLS)
-STYLES = {True: ("#D55E00", "--", "hits a wall"), False: ("#0072B2", "-", "hits none")}
+STYLES = {True: ("#CC79A7", "--", "hits a wall"), False: ("#009E73", "-", "hits none")}
 margins = np.array([loop_with(none).margins(d, probability=each) for d in WALLS])
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
 trials = int(sys.argv[2]) if len(sys.argv) > 2 else 30

@@ -30,7 +30,7 @@ DELTA = 1e-5
 TRIALS = 1000
 HORIZON = 100
 NAMES = ("input perturbation", "output perturbation", "with a loose constant")
-STYLES = dict(zip(NAMES, (("#0072B2", "o-"), ("#D55E00", "D--"), ("#E69F00", "^-."))))
+STYLES = dict(zip(NAMES, (("#009E73", "o-"), ("#CC79A7", "D--"), ("#999999", "^-."))))
 
 
 def controller(file=Path(__file__).parent / "data" / "controller.npz"):

@@ -67,7 +67,7 @@ def figure(loops, folder):
     """Exact root-mean-square errors over time."""
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
     for (name, loop), (color, line) in zip(
-        loops.items(), (("#0072B2", "-"), ("#D55E00", "-."), ("#009E73", "--"))
+        loops.items(), (("#009E73", "-"), ("#CC79A7", "-."), ("#E69F00", "--"))
     ):
         errors = np.sqrt(loop.mean_square_error(initial_state=[0, 0]))
         for ax, error in zip(axes, errors):

@@ -33,7 +33,7 @@ def private_loop(epsilon):
 def figure(folder):
     """Standard deviation of the error over time, for some privacy losses."""
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    styles = {0.1: ("#0072B2", "-"), 1.0: ("#D55E00", "-."), 10.0: ("#009E73", ":")}
+    styles = {0.1: ("#009E73", "-"), 1.0: ("#CC79A7", "-."), 10.0: ("#E69F00", ":")}
     for epsilon, (color, line) in styles.items():
         loop = private_loop(epsilon)
         spy = pc.eavesdropper(loop, prior=PRIOR)

@@ -74,11 +74,11 @@ def figure(noises, folder):
     """The size of the noise over time."""
     drawing, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     styles = (
-        ("#0072B2", "-"),
-        ("#E69F00", "--"),
-        ("#009E73", "-."),
-        ("#D55E00", "-"),
-        ("#CC79A7", ":"),
+        ("#009E73", "-"),
+        ("#999999", "--"),
+        ("#E69F00", "-."),
+        ("#CC79A7", "-"),
+        ("#56B4E9", ":"),
     )
     for (name, noise), (color, line) in zip(noises.items(), styles):
         sizes = [np.sqrt(noise.covariance(t).item()) for t in range(HORIZON)]

@@ -14,9 +14,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.rcsetup import cycler
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,8 +27,11 @@ from .numerics.checks import real_array
 #: Axes to draw on, one for each panel, or None for new ones.
 AxesLike = Axes | NDArray | Sequence[Axes] | None
 
-#: Okabe and Ito, for colour-blind readers.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+#: Okabe and Ito, for colour-blind readers: what is true, published and estimated, in
+#: every figure of the project.
+TRUE, PUBLISHED, ESTIMATE = "black", "#D55E00", "#0072B2"
+#: Those that are left, for all that a figure compares.
+COLORS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 #: Single trials that are drawn at most.
 MANY = 100
 
@@ -35,13 +40,15 @@ MANY = 100
 class Panel:
     """One signal with its traces (trials, T), and what is drawn with them.
 
-    That is the reference (T,) that it follows, and a band of half this width (T,).
+    That is the reference (T,) that it follows, and a band of half this width (T,). The
+    colour is that of the first curves on its axes; others are compared with them.
     """
 
     label: str
     traces: NDArray
     reference: NDArray | None = None
     band: NDArray | None = None
+    color: str | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,8 @@ def draw_panels(
 def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
     """The lines of one panel, from back to front."""
     drawn = sum(line.get_gid() == "trials" for line in ax.lines)
-    color = COLORS[drawn % len(COLORS)]
+    cycle = (*([] if panel.color is None else [panel.color]), *COLORS)
+    color = cycle[drawn % len(cycle)]
     count = len(panel.traces)
     trials = f"{count} trial{'s' * (count != 1)}"
     has_band = panel.band is None and enough_trials(count, style.quantiles)
@@ -203,7 +211,9 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
         lines += ax.plot(time, middle, color=color, linewidth=1.6, label=label)
     lines[-1].set_gid("trials")
     if panel.reference is not None:
-        lines += ax.plot(time, panel.reference, "k--", linewidth=1.1, label="reference")
+        lines += ax.plot(
+            time, panel.reference, "--", color="0.35", linewidth=1.1, label="reference"
+        )
     ax.set_ylabel(panel.label)
     ax.margins(x=0)
     return lines
@@ -211,10 +221,11 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
 
 def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
     """One legend for all panels, below a figure with room or in the first given axes."""
-    entries: dict[str, Artist] = {}
+    named: dict[str, list[Artist]] = {}
     for ax in axes.flat:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
-            entries.setdefault(name, handle)
+            named.setdefault(name, []).append(handle)
+    entries = {name: _entry(handles) for name, handles in named.items()}
     if not (own or figure.legends):
         return axes[0, 0].legend(entries.values(), entries.keys())
     for legend in list(figure.legends):
@@ -229,6 +240,19 @@ def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
         ncols=max(1, fitting),
         frameon=False,
     )
+
+
+def _entry(handles: list[Artist]) -> Artist:
+    """The first of curves, or of bands, or a grey one where their panels' colours differ."""
+    lines = [handle for handle in handles if isinstance(handle, Line2D)]
+    bands = [handle for handle in handles if isinstance(handle, PolyCollection)]
+    if len({str(line.get_color()) for line in lines}) > 1:
+        entry = Line2D([], [], color="0.5", ls=lines[0].get_linestyle())
+        entry.set_linewidth(lines[0].get_linewidth())
+        return entry
+    if len({str(band.get_facecolor()) for band in bands}) > 1:
+        return Patch(color="0.5", alpha=0.35, lw=0)
+    return handles[0]
 
 
 def finished_plot(ax: Axes, lines: list) -> ct.ControlPlot:

@@ -29,7 +29,16 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._figures import AxesLike, Panel, Style, draw_panels, quantile_pair
+from ._figures import (
+    ESTIMATE,
+    PUBLISHED,
+    TRUE,
+    AxesLike,
+    Panel,
+    Style,
+    draw_panels,
+    quantile_pair,
+)
 from .numerics.checks import (
     Seed,
     check_memory,
@@ -621,6 +630,15 @@ class PrivateResponse(ct.TimeResponseData):
             columns[heading] = self._panels(places[:MAX_ROWS], reference, units)
         return columns
 
+    def _color(self, group: str, index: int) -> str | None:
+        """The colour of what is published, true, or estimated; None for all else."""
+        if group == "outputs":
+            return PUBLISHED
+        if group != "states":
+            return None
+        is_estimate = self.state_labels[index].startswith("xhat[")
+        return ESTIMATE if is_estimate else TRUE
+
     def _shown_states(self) -> list[Place]:
         """The plant's states that a plot draws by default."""
         if self.x is None or not self._plots_states:
@@ -648,7 +666,8 @@ class PrivateResponse(ct.TimeResponseData):
             if group == "outputs" and self.output_labels[index] in aliases:
                 label = f"published\n{label}"
             goal = self._reference_of(group, index) if reference is True else None
-            panels.append(Panel(label, self._traces(place), goal))
+            color = self._color(group, index)
+            panels.append(Panel(label, self._traces(place), goal, color=color))
         return panels
 
     def _reference_of(self, group: str, index: int) -> NDArray | None:

@@ -48,8 +48,8 @@ def draw_errors(ax, graph, values):
     )
     curator = RADIUS**2 / alone.guarantee.gdp**2 / AGENTS
     for name, agents, color in (
-        ("independent noise", alone, "#D55E00"),
-        ("shared noise", shared, "#0072B2"),
+        ("independent noise", alone, "#CC79A7"),
+        ("shared noise", shared, "#009E73"),
     ):
         response = agents.simulate(values, STEPS, trials=TRIALS, rng=0)
         kind = {"readouts": ("message",), "label": name, "color": color}

@@ -242,7 +242,7 @@ def draw(entries, ax):
     for name in names:
         private = entries[name].guarantee is not None
         cost = entries[name].cost
-        bar = ax.barh(name, cost, color="#0072B2" if private else "#B0C4DE")
+        bar = ax.barh(name, cost, color="#009E73" if private else "#B0C4DE")
         ax.bar_label(bar, [f"{cost:.4g}"], padding=3, fontsize="small")
     ax.set(xlabel="Expected cost over the horizon")
     ax.margins(x=0.12)

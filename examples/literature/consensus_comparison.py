@@ -29,19 +29,19 @@ FRESH = averaging.Algorithm(np.eye(PLANT.rounds + 1))
 
 T = PLANT.rounds
 LAPLACE = {
-    "fresh noise in every message": (FRESH, "#E69F00", "-"),
-    "Huang et al. 2012, s = 1/2": (huang.algorithm(T), "#D55E00", "-"),
-    "Huang et al. 2012, s = 9/10": (huang.algorithm(T, 0.9), "#CC79A7", "-"),
-    "Nozari et al. 2017, optimal": (nozari.algorithm(T), "#009E73", "-"),
-    "one draw kept (this library)": (one_draw.algorithm(T), "#0072B2", "--"),
+    "fresh noise in every message": (FRESH, "#999999", "-"),
+    "Huang et al. 2012, s = 1/2": (huang.algorithm(T), "#CC79A7", "-"),
+    "Huang et al. 2012, s = 9/10": (huang.algorithm(T, 0.9), "#56B4E9", "-"),
+    "Nozari et al. 2017, optimal": (nozari.algorithm(T), "#E69F00", "-"),
+    "one draw kept (this library)": (one_draw.algorithm(T), "#009E73", "--"),
 }
 GAUSSIAN = {
-    "fresh noise in every message": (replace(FRESH, family="gaussian"), "#E69F00", "-"),
+    "fresh noise in every message": (replace(FRESH, family="gaussian"), "#999999", "-"),
     "Mo, Murray 2017, φ = 0.9": (mo_murray.algorithm(T), "black", "-"),
     "Mo, Murray 2017, φ = 0.98": (mo_murray.algorithm(T, 0.98), "0.5", "-"),
     "one draw kept (this library)": (
         one_draw.algorithm(T, "gaussian"),
-        "#0072B2",
+        "#009E73",
         "--",
     ),
 }
@@ -69,10 +69,10 @@ def plot_rounds(ax):
     """Loss of t rounds over that of the first message, at a fixed size of the noise."""
     rounds = np.arange(1, T + 1)
     drawn = {
-        "fresh, Laplace": (FRESH, 1, "#E69F00", "-"),
-        "Huang et al., s = 1/2, Laplace": (huang.algorithm(T), 1, "#D55E00", "-."),
-        "one draw kept, and Nozari et al.": (nozari.algorithm(T), 1, "#0072B2", ":"),
-        "fresh, Gaussian": (FRESH, 2, "#E69F00", "--"),
+        "fresh, Laplace": (FRESH, 1, "#999999", "-"),
+        "Huang et al., s = 1/2, Laplace": (huang.algorithm(T), 1, "#CC79A7", "-."),
+        "one draw kept, and Nozari et al.": (nozari.algorithm(T), 1, "#009E73", ":"),
+        "fresh, Gaussian": (FRESH, 2, "#999999", "--"),
         "Mo, Murray, φ = 0.9, Gaussian": (mo_murray.algorithm(T), 2, "black", "--"),
         "Mo, Murray, φ = 0.98, Gaussian": (
             mo_murray.algorithm(T, 0.98),

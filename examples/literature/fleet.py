@@ -138,7 +138,7 @@ def figure(folder):
         curves["white noise on the sum"].append(white)
         local = without_curator(loop, BUDGET, users)
         curves["white noise by each user"].append(local)
-    styles = (("0.5", "."), ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+    styles = (("0.5", "."), ("#009E73", "o"), ("#CC79A7", "s"), ("#E69F00", "^"))
     for (name, curve), (color, marker) in zip(curves.items(), styles):
         rms = np.sqrt(np.array(curve) / HORIZON) / numbers
         ax.loglog(numbers, rms, color=color, marker=marker, label=name)

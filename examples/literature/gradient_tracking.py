@@ -213,7 +213,7 @@ def main(folder="."):
     except pc.NotRealizableError as refusal:
         print(f"one kept draw on the messages is refused: {str(refusal)[:60]}...")
     drawing, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    colors = ("0.5", "#009E73", "#0072B2", "#56B4E9", "#E69F00", "#CC79A7", "#D55E00")
+    colors = ("0.5", "#E69F00", "#009E73", "#8C510A", "#999999", "#56B4E9", "#CC79A7")
     for (name, errors), color, marker in zip(found.items(), colors, "ovs^Dp*"):
         ax.loglog(ROUNDS, errors, color=color, marker=marker, ms=5, label=name)
     ax.set(xlabel="Rounds", ylabel="Relative mean-square error", ylim=(1e-5, None))

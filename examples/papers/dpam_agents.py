@@ -13,7 +13,7 @@ from privcontrol.core import PrivacyBudget, gaussian_std
 from privcontrol.plants import ten_agent_graph, ten_agent_values
 
 EPSILONS = (1.0, 0.1, 0.01)
-COLORS = ("#0072B2", "#D55E00", "#009E73")
+COLORS = ("#009E73", "#CC79A7", "#E69F00")
 STEPS = 30
 TRIALS = 500
 READINGS = {

@@ -35,7 +35,7 @@ values = ten_agent_values()
 figure, (graph, left, right) = plt.subplots(
     1, 3, figsize=(11, 3.9), layout="constrained", width_ratios=(0.8, 1.4, 1)
 )
-for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#0072B2")):
+for (readout, (method, title)), color in zip(READINGS.items(), ("#F2BF99", "#009E73")):
     network = agents(1.0, method)
     response = network.simulate(values, 30, trials=TRIALS, rng=5)
     if readout == "state":

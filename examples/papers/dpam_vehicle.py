@@ -15,8 +15,8 @@ REFERENCE = np.array([np.tanh(STEPS), 1 - np.abs(np.tanh(STEPS - 9))])
 RUN = {"reference": REFERENCE, "initial_state": [-20.0, 0.0]}
 STATES = (("position", "p", "m", "m²"), ("velocity", "v", "m/s", "m²/s²"))
 RULES = {
-    "lenypappas": ("paper's rule", "#D55E00"),
-    "analytic": ("exact rule", "#0072B2"),
+    "lenypappas": ("paper's rule", "#CC79A7"),
+    "analytic": ("exact rule", "#009E73"),
 }
 
 

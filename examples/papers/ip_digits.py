@@ -37,11 +37,11 @@ BLOCK = 4
 RULES = {"classical": "the paper's classical rule", "analytic": "exact rule"}
 STYLES = {
     "Gauss-Input, not tuned": ("#666666", "s", "--"),
-    "Gauss-Input, tuned as published": ("#56B4E9", "v", ":"),
-    "Gauss-Input, really tuned": ("#0072B2", "o", "-"),
-    "Gauss-Input, 1-Lipschitz": ("#E69F00", "^", "--"),
-    "Gauss-Output, 1-Lipschitz": ("#D55E00", "D", "-"),
-    "Gauss-Output, convolutional": ("#CC79A7", "X", "-"),
+    "Gauss-Input, tuned as published": ("#8C510A", "v", ":"),
+    "Gauss-Input, really tuned": ("#009E73", "o", "-"),
+    "Gauss-Input, 1-Lipschitz": ("#999999", "^", "--"),
+    "Gauss-Output, 1-Lipschitz": ("#CC79A7", "D", "-"),
+    "Gauss-Output, convolutional": ("#56B4E9", "X", "-"),
 }
 #: Epsilon, radius and rule.
 Setting = tuple[float, float, str]

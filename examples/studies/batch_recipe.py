@@ -82,8 +82,8 @@ def figure(noises, stages, one, folder):
     move = 0.02 * np.array([1.0, 0.0])
     for plants, name, line in ((stages, "recipe", "-"), (one, "one model", "--")):
         effect = pc.observability_stack(plants, MINUTES) @ move
-        axes[0].plot(minutes, effect, line, color="#0072B2", label=name)
-    lines = (("#0072B2", "-"), ("#009E73", "-."), ("#D55E00", "--"))
+        axes[0].plot(minutes, effect, line, color="#009E73", label=name)
+    lines = (("#009E73", "-"), ("#E69F00", "-."), ("#CC79A7", "--"))
     for (name, noise), (color, line) in zip(noises.items(), lines):
         axes[1].plot(minutes, noise.stds[0], color=color, ls=line, label=name)
     axes[0].set(xlabel="Time [min]", ylabel="reading by 0.02 more charge [K]")

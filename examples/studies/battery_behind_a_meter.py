@@ -183,13 +183,13 @@ def draw(run, curves, folder):
     days = np.arange(WEEK) * STEP / 24
     charge, reading, grid = [signal[0, week] for signal in run]
     power, store, roc = axes["power"], axes["charge"], axes["roc"]
-    power.plot(days, NOW[week] + BILL, color="0.55", lw=0.8, label="load, private")
+    power.plot(days, NOW[week] + BILL, color="black", lw=0.8, label="load, private")
     power.plot(days, grid + BILL, color="#D55E00", label="bought, public")
     power.set(ylabel="Power [kW]", xlim=(0, 7), ylim=(0, None))
-    store.plot(days, reading, color="#0072B2", lw=0.8, label="reading, public")
-    store.plot(days, charge, color="0.2", label="charge, private")
+    store.plot(days, reading, color="#D55E00", lw=0.8, label="reading, public")
+    store.plot(days, charge, color="black", label="charge, private")
     store.set(xlabel="Time [days]", ylabel="Charge [kWh]", xlim=(0, 7))
-    styles = [("0.55", "-"), ("#0072B2", "-"), ("#D55E00", "-."), ("black", "--")]
+    styles = [("0.55", "-"), ("#009E73", "-"), ("#CC79A7", "-."), ("black", "--")]
     for (label, curve), (color, style) in zip(curves.items(), styles):
         roc.plot(ALARMS, curve, color=color, ls=style, label=label)
     roc.plot([0, 1], [0, 1], color="0.6", ls=":", lw=1, label="guessing")

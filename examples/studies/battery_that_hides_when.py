@@ -149,16 +149,16 @@ def draw(charge, told, noise, folder):
     days = np.arange(7 * DAY) / DAY
     metered = (LOAD + np.diff(charge, prepend=charge[0])) / STEP
     power.plot(days, metered[week], color="#D55E00", lw=0.7, label="metered, public")
-    power.plot(days, LOAD[week] / STEP, color="0.2", lw=0.9, label="load, private")
+    power.plot(days, LOAD[week] / STEP, color="black", lw=0.9, label="load, private")
     power.set(ylabel="Power [kW]", xlim=(0, 7))
-    store.plot(days, charge[week] + CAPACITY / 2, color="#0072B2", label="charge")
+    store.plot(days, charge[week] + CAPACITY / 2, color="black", label="charge")
     for wall in (0.0, CAPACITY):
         store.axhline(wall, color="0.3", ls="--", lw=1)
     store.set(xlabel="Time [days]", ylabel="Charge [kWh]", xlim=(0, 7))
     store.set(ylim=(-0.4, CAPACITY + 0.4))
     names = [*told, "noise within\nthe battery"]
     shares = [*told.values(), noise.leak]
-    sure.bar(names, 100 * np.array(shares), color=["0.55", "0.55", "#0072B2"])
+    sure.bar(names, 100 * np.array(shares), color=["0.55", "0.55", "#009E73"])
     for place, share in enumerate(shares):
         text = f"{100 * share:.0f} %" if share > 0.001 else f"{100 * share:.3f} %"
         sure.text(place, 100 * share + 1, text, ha="center")

@@ -174,7 +174,7 @@ def main(folder):
         )
     )
     left.axhline(public, color="black", ls=":", label="no privacy")
-    styles = (("#D55E00", "s", "-."), ("#0072B2", "o", "-"))
+    styles = (("#CC79A7", "s", "-."), ("#009E73", "o", "-"))
     for (color, marker, line), design in zip(styles, (independent, optimal)):
         noises, errors = zip(*map(design, EPSILONS))
         style = {"color": color, "ls": line}
@@ -198,13 +198,13 @@ def main(folder):
         epsilon,
         error,
         "s",
-        color="#009E73",
+        color="#E69F00",
         label="structured for the start, with floor",
     )
     right.plot(
         noise.timepts,
         eavesdropper(noise),
-        color="#009E73",
+        color="#E69F00",
         label=f"structured with floor, ε = {epsilon:.0f}",
     )
     print(

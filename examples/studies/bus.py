@@ -58,14 +58,14 @@ def main(folder="."):
     print(f"noise for one stop {alone:.1%}, for the ride at most {hidden:.1%}")
     counts = on_board(2 * HALF_DAY, 12, np.random.default_rng(0))
     drawing, (run, price) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
-    labels = {"published with white noise": "0.75", "published": "#0072B2"}
+    labels = {"published with white noise": "0.75", "published": "#D55E00"}
     for noise, (label, color) in zip(table[12][1::-1], labels.items()):
         gamma = noise.sample(1, horizon=len(counts), rng=1)[0, 0]
         run.plot(counts + gamma, color=color, lw=1, label=label)
     run.plot(counts, "k", lw=1.5, label="on board, private")
     run.set(xlabel="Stop", ylabel="Passengers", xlim=(0, len(counts)), ylim=(None, 120))
-    lines = {"one ride": ("#0072B2", "o-"), "one ride, white": ("#0072B2", "s:")}
-    lines |= {"ten rides": ("#D55E00", "o-"), "ten rides, white": ("#D55E00", "s:")}
+    lines = {"one ride": ("#009E73", "o-"), "one ride, white": ("#009E73", "s:")}
+    lines |= {"ten rides": ("#CC79A7", "o-"), "ten rides, white": ("#CC79A7", "s:")}
     for label, noises_of in zip(lines, zip(*table.values())):
         color, style = lines[label]
         sizes = [noise.std[0] for noise in noises_of]

@@ -36,7 +36,7 @@ def main(folder="."):
     graph = nx.circulant_graph(DRONES, [1, 2])
     start = np.random.default_rng(4).uniform([250, 150], [550, 450], (DRONES, 2))
     drawing, axes = plt.subplots(1, 2, figsize=(9.5, 4.4), layout="constrained")
-    styles = (("#D55E00", "--"), ("#0072B2", "-"))
+    styles = (("#CC79A7", "--"), ("#009E73", "-"))
     for (name, team), (color, line) in zip(teams(graph).items(), styles):
         # agreed positions of the centre: what each drone thinks, less its own place
         response = team.simulate(start - OFFSETS, STEPS, trials=200, rng=0)

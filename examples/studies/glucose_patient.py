@@ -170,12 +170,12 @@ def draw(response, hours, infusions, curves, folder):
         response.outputs[0, 0],
         ".",
         ms=2.5,
-        color="0.6",
+        color="#D55E00",
         label="published, one day",
     )
     low, middle, high = response.quantile([0.05, 0.5, 0.95], "glucose")[:, 0]
-    left.fill_between(hours, low, high, color="#0072B2", alpha=0.25, lw=0)
-    left.plot(hours, middle, color="#0072B2", label="glucose, median and 90 %")
+    left.fill_between(hours, low, high, color="black", alpha=0.25, lw=0)
+    left.plot(hours, middle, color="black", label="glucose, median and 90 %")
     left.set(
         xlabel="Time of day [h]",
         ylabel="Glucose [mg/dL]",
@@ -183,7 +183,7 @@ def draw(response, hours, infusions, curves, folder):
         xticks=range(0, 25, 4),
     )
     left.legend(frameon=False, fontsize="small", loc="upper left")
-    styles = (("#D55E00", "-."), ("#0072B2", "-"))
+    styles = (("#CC79A7", "-."), ("#009E73", "-"))
     for (label, shifts), (color, line) in zip(curves.items(), styles):
         right.plot(infusions, shifts, color=color, ls=line, lw=2, label=label)
     right.axhline(BUDGET.gdp, color="black", ls="--", lw=1, label="what both promise")

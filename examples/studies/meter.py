@@ -80,15 +80,15 @@ def main(folder="."):
     home, district, price = axes
     hours = np.arange(DAY) / 4
     one = DAYS[DAYS.max(axis=1).argmax()]
-    home.plot(hours, one + gamma[0], "#0072B2", lw=0.9, label="published")
+    home.plot(hours, one + gamma[0], "#D55E00", lw=0.9, label="published")
     home.plot(hours, one, "k", lw=1.5, label="load, private")
     home.set(ylabel="One home [kW]")
-    district.plot(hours, told, "#0072B2", lw=0.9, label="sum of what is published")
+    district.plot(hours, told, "#D55E00", lw=0.9, label="sum of what is published")
     district.plot(hours, total, "k", lw=1.5, label="total")
     district.set(ylabel=f"{HOMES:,} homes [MW]", ylim=0)
     for ax in (home, district):
         ax.set(xlabel="Time of day [h]", xlim=(0, 24), xticks=range(0, 25, 6))
-    styles = (("#0072B2", "o-"), ("#D55E00", "s:"), ("#009E73", "^--"))
+    styles = (("#009E73", "o-"), ("#CC79A7", "s:"), ("#E69F00", "^--"))
     for name, (color, style) in zip(noises[0], styles):
         sizes = [found[name].std[0] for found in noises]
         price.plot(every, sizes, style, color=color, ms=4, label=name)

@@ -132,7 +132,7 @@ print(
 )
 
 figure, axis = plt.subplots(figsize=(5.6, 3.4), layout="constrained")
-styles = (("#0072B2", "o", "--"), ("#D55E00", "D", "-"), ("#009E73", "^", ":"))
+styles = (("#009E73", "o", "--"), ("#CC79A7", "D", "-"), ("#E69F00", "^", ":"))
 for name, row, (color, marker, line) in zip(names, table, styles, strict=True):
     axis.errorbar(
         RADII,

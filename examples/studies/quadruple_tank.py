@@ -168,8 +168,8 @@ def draw(response, point, step, alarms, detections, folder):
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     minutes = response.t / 60
     for name, color, goal in (
-        ("h1", "#0072B2", point.states[0] + step / SENSOR),
-        ("h2", "#D55E00", point.states[1] + 0 * step),
+        ("h1", "#009E73", point.states[0] + step / SENSOR),
+        ("h2", "#CC79A7", point.states[1] + 0 * step),
     ):
         low, middle, high = response.quantile([0.05, 0.5, 0.95], name)[:, 0]
         left.fill_between(minutes, low, high, color=color, alpha=0.25, lw=0)
@@ -183,12 +183,12 @@ def draw(response, point, step, alarms, detections, folder):
     right.plot(
         [0, 0, 1],
         [0, 1, 1],
-        color="#D55E00",
+        color="#CC79A7",
         label="noise for the linearised tank",
         lw=2,
     )
     right.plot(
-        alarms, detections, color="#0072B2", label="noise for the nonlinear tank", lw=2
+        alarms, detections, color="#009E73", label="noise for the nonlinear tank", lw=2
     )
     limit = norm.cdf(norm.ppf(alarms) + BUDGET.gdp)
     right.plot(

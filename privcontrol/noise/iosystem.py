@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from .._figures import (
     COLORS,
+    PUBLISHED,
+    TRUE,
     AxesLike,
     Panel,
     Style,
@@ -280,7 +282,7 @@ def plot_samples(
     panels = []
     for k, name in enumerate(with_units(plant.outputs, units)):
         label = f"noise on\n{name}"
-        panels.append(Panel(label, runs[k], band=2 * noise.stds[k]))
+        panels.append(Panel(label, runs[k], band=2 * noise.stds[k], color=PUBLISHED))
     style = Style((0.0, 1.0), samples=trials)
     clock = time_axis(plant.time_label, time_unit)
     columns = {"": panels}
@@ -312,7 +314,7 @@ def plot_spectrum(
     angles = np.geomspace(1e-3, np.pi, _PLOTTED)
     frequencies = angles / (2 * np.pi * noise.plant_data.step)
     lines = []
-    styles = (("black", "-"), (COLORS[0], "--"), (COLORS[1], "-."))
+    styles = ((PUBLISHED, "-"), (TRUE, "--"), (COLORS[0], "-."))
     for (label, curve), (color, style) in zip(
         curves.items(), styles, strict=False
     ):  # 2 or 3 curves

@@ -52,15 +52,15 @@ DESIGNS = {
     "codesign": "structured, gains and noise co-designed",
     "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
 }
-_BLUE, _ORANGE, _GREEN, _PURPLE, _YELLOW = COLORS
+_GREEN, _PURPLE, _YELLOW, _SKY, _GREY = COLORS
 #: Colour and line of each design, in every figure the same. Of two designs of equal cost
 #: the later one has gaps.
 _LINES = {
-    "trace": (_BLUE, "-"),
-    "loop": (_GREEN, "--"),
-    "iid": (_ORANGE, ":"),
-    "codesign": (_PURPLE, "-."),
-    "laplace": (_YELLOW, (0, (1, 3))),
+    "trace": (_GREEN, "-"),
+    "loop": (_SKY, "--"),
+    "iid": (_PURPLE, ":"),
+    "codesign": (_YELLOW, "-."),
+    "laplace": (_GREY, (0, (1, 3))),
 }
 #: A loop without measurements that costs more than this many times the dearest private
 #: one is off the plot.

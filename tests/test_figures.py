@@ -1,0 +1,64 @@
+"""Figures are alike in README, pages, gallery and library: colours, ground and words."""
+
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from privcontrol._figures import COLORS, ESTIMATE, PUBLISHED, TRUE
+from privcontrol.response import PrivateResponse
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted([*EXAMPLES.rglob("*.py"), *(ROOT / "docs").glob("*.py")])
+
+
+@pytest.fixture
+def response():
+    """Three trials of a plant with one state, its estimate and what is published."""
+    x = np.random.default_rng(0).standard_normal((2, 3, 20))
+    return PrivateResponse(
+        np.arange(20),
+        states=x,
+        outputs=x[:1],
+        state_labels=["level", "xhat[0]"],
+        output_labels=["sensor"],
+        plant_states=1,
+    )
+
+
+def test_true_is_black_published_orange_and_estimated_blue(response):
+    plot = response.plot(["level", "sensor", "xhat[0]"])
+    colors = [to_hex(lines[0].get_color()) for lines in plot.lines[:, 0]]
+    assert colors == [to_hex(color) for color in (TRUE, PUBLISHED, ESTIMATE)]
+    assert colors == ["#000000", "#d55e00", "#0072b2"]
+    # one legend for all of them, in none of their colours
+    assert to_hex(plot.legend.get_lines()[0].get_color()) not in colors
+    plt.close("all")
+
+
+def test_what_is_compared_has_other_colors(response):
+    axes = plt.subplots(1, 1, squeeze=False)[1]
+    drawn = []
+    for _ in range(3):
+        plot = response.plot(["sensor"], ax=axes)
+        drawn.append(plot.lines[0, 0][0].get_color())
+    assert drawn == [PUBLISHED, *COLORS[:2]]
+    assert not {TRUE, PUBLISHED, ESTIMATE} & set(COLORS)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_orange_and_blue_mean_the_same_everywhere(script):
+    """Beside each of the two colours stands what it is, in the same statement."""
+    lines = script.read_text("utf8").splitlines()
+    for k, line in enumerate(lines):
+        near = " ".join(lines[max(k - 2, 0) : k + 3]).lower()
+        if PUBLISHED in line:
+            assert re.search("publi|everybody", near), (k + 1, line)
+        if ESTIMATE in line:
+            assert "estimate" in near, (k + 1, line)
+        assert not re.search(r"\"(C\d|tab:\w+|orange|blue)\"", line), (k + 1, line)
