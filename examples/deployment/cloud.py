@@ -9,8 +9,11 @@ from contextlib import ExitStack
 
 import numpy as np
 from common import listen, opened, parsed
+from design import ROOMS
 
 import privcontrol as pc
+
+NAMES = [f"T {room}" for room in ROOMS]  # of the readings
 
 
 class Published:
@@ -24,7 +27,7 @@ class Published:
     def take(self, message):
         index = message["index"]
         self._start = min(self._start, time.monotonic() - index * self._period)
-        self.values[index] = message["y"]
+        self.values[index] = [message[name] for name in NAMES]
 
     def wait(self, index):
         """Return the value of a sample, or None if half a period passes without it."""
@@ -44,9 +47,10 @@ def main(options, stack):
     for t in range(options.samples):
         seen = published.wait(t)
         control = controller.step(seen)  # None was lost, and the model runs alone
-        send({"index": t, "u": control[0]})
-        value = np.nan if seen is None else seen
-        print(t, value, controller.estimate[0], control[0], file=log, flush=True)
+        send({"index": t, "u": control.tolist()})
+        values = [np.nan] * len(ROOMS) if seen is None else seen
+        estimates = controller.estimate[::2]  # of the rooms' air
+        print(t, *values, *estimates, *control, file=log, flush=True)
 
 
 if __name__ == "__main__":

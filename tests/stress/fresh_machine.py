@@ -57,8 +57,8 @@ def follow(folder):
 
 def first_value(folder):
     """Return time, processor time and memory of the command up to its first value."""
-    command = ["device/bin/privcontrol", "publish", "vehicle/loop.json"]
-    command += ["--state", "vehicle/timed.sqlite", "--resolution", "0.001"]
+    command = ["device/bin/privcontrol", "publish", "rooms/loop.json"]
+    command += ["--state", "rooms/timed.sqlite"]
     began = time.monotonic()
     process = subprocess.Popen(
         command,
@@ -67,7 +67,7 @@ def first_value(folder):
         stdout=subprocess.PIPE,
         env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=""),
     )
-    process.stdin.write(b'{"y": -20.0}\n')
+    process.stdin.write(b'{"T east": 0.1, "T west": -0.2}\n')
     process.stdin.close()
     assert json.loads(process.stdout.readline())["index"] == 0
     took = time.monotonic() - began
@@ -81,8 +81,8 @@ if __name__ == "__main__":
         follow(folder)
         subprocess.run([folder / "device/bin/python", "-c", SIZES], check=True)
         for _ in range(3):
-            (folder / "vehicle/timed.sqlite").unlink(missing_ok=True)
-            (folder / "vehicle/timed.sqlite.lock").unlink(missing_ok=True)
+            (folder / "rooms/timed.sqlite").unlink(missing_ok=True)
+            (folder / "rooms/timed.sqlite.lock").unlink(missing_ok=True)
             took, processor, memory = first_value(folder)
             print(
                 f"first value after {took:.1f} s, {processor:.1f} s of processor time, "
