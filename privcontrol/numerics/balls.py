@@ -128,7 +128,8 @@ def residues(array: ArrayLike) -> ResidueMatrix:
     array = np.atleast_2d(np.asarray(array, float))
     ratios = [x.as_integer_ratio() for x in array.ravel().tolist()]
     entries = [top * pow(bottom, -1, _PRIME) % _PRIME for top, bottom in ratios]
-    return nmod_mat(*array.shape, entries, _PRIME)
+    rows, columns = array.shape
+    return nmod_mat(rows, columns, entries, _PRIME)
 
 
 def residue_rank(entries: Sequence, width: int) -> int:

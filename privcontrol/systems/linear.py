@@ -160,9 +160,9 @@ class LinearSystem(ByContent, Saved):
         if states.shape[1] > _MANY * len(self.C) and states.shape[1] >= _WIDE:
             every = np.eye(self.order)
             turned = LinearSystem(self.A.T, self.B[:0], every, every[:0])
-            rows = turned.free_response(self.C.T, samples)
-            rows = rows.reshape(samples, self.order, -1).swapaxes(1, 2)
-            return rows.reshape(-1, self.order) @ states
+            seen = turned.free_response(self.C.T, samples)
+            seen = seen.reshape(samples, self.order, -1).swapaxes(1, 2)
+            return seen.reshape(-1, self.order) @ states
         block = [states]
         for _ in range(min(samples, _LEAP) - 1):
             block.append(self.A @ block[-1])
