@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
+from ..core.mechanism import NO_NOISE
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
 from ..designs.request import effects_of, joined
@@ -24,10 +25,11 @@ from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Run, horizon_of
+from ..privacy.sentences import percent
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
-from ..systems.linear import Plant
+from ..systems.linear import LinearSystem, Plant, reachability_gramian, spectral_radius
 from ..systems.varying import Plants, plant_of
 
 if TYPE_CHECKING:
@@ -37,11 +39,20 @@ if TYPE_CHECKING:
 PATIENCE = 5.0
 
 #: Samples times outputs up to which dense noise takes about a second.
-_MOST_ENTRIES = 400
+_MOST_ENTRIES = 80
+
+#: Samples times outputs times states up to which independent noise does.
+_MOST_RESPONSES = 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
 #: which it is too much. A secret as large as the signal is beyond the latter.
 _SMALL, _LARGE = 0.15, 1.0
+
+#: Share of the price without any reading from which readings hardly help the loop.
+_HARDLY_BETTER = 0.8
+
+#: How each design says that it is not needed.
+_NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 
 #: Samples after a change within which its effect is looked at.
 _LOOKED_AT = 1000
@@ -92,11 +103,16 @@ class Options(Sequence[Option]):
     found : tuple of Option
     left_out : dict
         Why each other way is not there, by its name.
+    blind : float or None
+        Relative increase of the loop's steady-state cost where the controller reads
+        nothing, the most that noise can cost. None without a price, and for a plant that
+        is not stable.
     """
 
     outputs: tuple[str, ...]
     found: tuple[Option, ...]
     left_out: dict[str, str]
+    blind: float | None = None
 
     @overload
     def __getitem__(self, index: int) -> Option: ...
@@ -247,7 +263,7 @@ def options(
     independent: 0.43 beside 0.10
     controller on site: 0.23 beside 0.10
     >>> print(ways[0].verdict)
-    the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more: the loop feels it
+    the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more, 100 % without any reading: the loop feels it
     """
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
@@ -274,8 +290,14 @@ def options(
             left_out[way.name] = str(error)
     if not found:
         reasons = "; ".join(f"{way}: {why}" for way, why in left_out.items())
+        if any(why.startswith(_NOTHING_SHOWS) for why in left_out.values()):
+            raise ValueError(
+                f"options: the secret does not show in what is published ({reasons})"
+            )
         raise ValueError(f"options: no way hides this secret ({reasons})")
-    return Options(tuple(plant.outputs), tuple(found), left_out)
+    priced = [option.price for option in found if option.price is not None]
+    blind = _blind(cast("PrivateLoop", loop)) if priced else None
+    return Options(tuple(plant.outputs), tuple(found), left_out, blind)
 
 
 class _NotOffered(Exception):
@@ -338,7 +360,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         signal,
         price,
         noise.guarantee.detection(),
-        _verdict(noise.std, secret, signal, price),
+        _verdict(noise.std, secret, signal, price, _blind(priced) if priced else None),
         noise,
     )
 
@@ -349,20 +371,40 @@ def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
     return loop.with_noise(noise).steady_state_cost().total / public - 1
 
 
+def _blind(loop: PrivateLoop) -> float | None:
+    """Return how much more a sample costs where nothing is read, or None.
+
+    The best input is then zero, and the plant's states have the covariance of QN alone.
+    """
+    plant, weights = loop.side.plant, loop.weights
+    roots = weights.drive_roots
+    if plant.varies or "disturbance" not in roots:
+        return None
+    entering = roots["disturbance"]
+    states = LinearSystem(plant.A, entering, plant.C, plant.C @ entering)
+    if spectral_radius(states) >= 1:
+        return None
+    spread = reachability_gramian(states)
+    cost = float(np.trace(cast("NDArray", weights.Q) @ spread))
+    return cost / loop.steady_state_cost().total - 1
+
+
 def _percent(share: float | None) -> str:
     """Return a share in percent, rounded up."""
-    return "" if share is None else f"{math.ceil(1000 * share) / 10:g} %"
+    return "" if share is None else f"{percent(share)} %"
 
 
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:
-    """Leave out dense noise that takes long."""
+    """Leave out noise that takes long."""
     horizon = given["horizon"]
     first = sys if isinstance(sys, ct.StateSpace) else sys[0]
     entries = horizon * first.noutputs
     is_shaped = not given.get("family", "").startswith("iid")
     adjacency = given["adjacency"]
     is_dense = callable(adjacency) or bool(disturbances(adjacency))
-    if is_dense and is_shaped and _MOST_ENTRIES < entries < math.inf:
+    held = entries if is_shaped else entries * max(first.nstates, 1)
+    most = _MOST_ENTRIES if is_shaped else _MOST_RESPONSES
+    if is_dense and most < held < math.inf:
         raise _NotOffered(
             f"{entries:g} samples of outputs take long to design; ask design_output_noise"
         )
@@ -377,7 +419,11 @@ def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:
 
 
 def _verdict(
-    std: NDArray, secret: NDArray, signal: NDArray | None, price: float | None
+    std: NDArray,
+    secret: NDArray,
+    signal: NDArray | None,
+    price: float | None,
+    blind: float | None = None,
 ) -> str:
     """Say in words what the noise means at the output where it matters most."""
     seen = secret > 0
@@ -393,6 +439,12 @@ def _verdict(
     if price is not None:
         said += f"; the loop costs {_percent(price)} more"
         loss = price
+        if blind is not None:
+            said += f", {_percent(blind)} without any reading"
+            if blind <= _SMALL:
+                return f"{said}: it hardly needs them, publish none"
+            if price > _HARDLY_BETTER * blind:
+                return f"{said}: too much, readings hardly help it now"
     if loss <= _SMALL:
         return f"{said}: small"
     if loss < _LARGE:

@@ -52,6 +52,34 @@ def test_the_price_is_that_of_the_loop_behind_the_noise(endless, public):
     assert by_name(endless)["controller on site"].price is None
 
 
+def test_the_price_without_readings_is_that_behind_endless_noise(endless, public):
+    """No finite noise costs more, and noise of 10,000 K costs as much."""
+    deaf = pc.private_lqg(ROOM, 1, 1, 1e-2, 1e8, controls=["heat"])
+    blind = deaf.steady_state_cost().total / public.steady_state_cost().total - 1
+    assert endless.blind == pytest.approx(blind, rel=1e-5)
+    assert all(option.price < endless.blind for option in endless if option.price)
+
+
+def test_without_a_price_nothing_is_said_of_running_blind():
+    found = pc.options(ROOM, horizon=math.inf, budget=BUDGET, adjacency=PEOPLE)
+    assert found.blind is None
+
+
+def test_shares_are_rounded_as_in_the_guarantee():
+    risk = pc.PrivacyBudget.from_risk(false_alarm=0.05, detection=0.15)
+    found = pc.options(ROOM, horizon=math.inf, budget=risk, adjacency=PEOPLE)
+    assert "  15 %  " in str(found)
+
+
+def test_long_runs_are_answered_at_once_with_a_line():
+    """Dense noise of 600 samples takes a minute; its lines come before any design."""
+    cart = ct.ss([[1, 0.2], [0, 0.9]], [[0], [0.2]], np.eye(2), 0, 0.2, inputs=["wind"])
+    wind = pc.DisturbanceAdjacency({"wind": 5.0}, duration=10)
+    found = pc.options(cart, horizon=300, budget=BUDGET, adjacency=wind)
+    assert [option.way for option in found] == ["independent"]
+    assert "take long to design; ask design_output_noise" in found.left_out["shaped"]
+
+
 def test_the_signal_is_the_spread_of_simulated_outputs(endless, public):
     faint = pc.design_output_noise(
         ROOM,
@@ -110,10 +138,10 @@ def test_it_prints_a_line_for_each_way_and_output(endless):
 
 
 def test_verdicts_say_what_to_do():
-    def said(std, secret, signal=None, price=None):
+    def said(std, secret, signal=None, price=None, blind=None):
         sizes = [np.array([value]) for value in (std, secret)]
         beside = None if signal is None else np.array([signal])
-        return module._verdict(*sizes, beside, price)
+        return module._verdict(*sizes, beside, price, blind)
 
     assert said(2.0, 0.0).startswith("the secret does not show")
     assert said(2.0, 1.0) == "the noise is 2 times the secret"
@@ -122,6 +150,9 @@ def test_verdicts_say_what_to_do():
     assert said(4.0, 1.0, 3.0).endswith("too much")
     assert "ask for consent" in said(4.0, 3.0, 3.0)
     assert said(4.0, 3.0, 3.0, 0.11).endswith("costs 11 % more: small")
+    assert said(4.0, 3.0, 3.0, 0.11, 0.4).endswith("40 % without any reading: small")
+    assert said(4.0, 3.0, 3.0, 0.39, 0.4).endswith("readings hardly help it now")
+    assert said(4.0, 3.0, 3.0, 0.11, 0.12).endswith("publish none")
 
 
 def test_ways_that_come_late_are_left_out_with_a_line(monkeypatch, public):
@@ -143,5 +174,9 @@ def test_no_way_at_all_is_an_error_with_the_reasons():
             budget=BUDGET,
             adjacency=pc.DisturbanceAdjacency(1.0),
         )
+    two = ct.ss([], [], [], [[1, 1]], 1.0, inputs=["east", "west"])
+    which = pc.DisturbanceAdjacency({"east": 1.0, "west": 1.0}, which=True)
+    with pytest.raises(ValueError, match="does not show in what is published"):
+        pc.options(two, horizon=math.inf, budget=BUDGET, adjacency=which)
     with pytest.raises(TypeError, match="PrivateLoop"):
         pc.options(ROOM, horizon=4, budget=BUDGET, adjacency=PEOPLE, loop=ROOM)
