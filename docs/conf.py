@@ -51,6 +51,7 @@ extensions = [
     "myst_nb",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
+    "sphinx_copybutton",
     "docstrings",
     "mathml",
 ]
@@ -77,6 +78,11 @@ nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_render_image_options = {"align": "center"}
+
+# What is copied has no prompts and no printed lines.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
 
 bibtex_bibfiles = ["references.bib"]
 bibtex_reference_style = "author_year"
@@ -129,7 +135,10 @@ pygments_style = "tango"
 
 def _optional_pages(app, docname, source):
     for page in ("benchmarks",):
-        if docname == "index" and not (Path(__file__).parent / f"{page}.md").exists():
+        if (
+            docname == "evidence"
+            and not (Path(__file__).parent / f"{page}.md").exists()
+        ):
             source[0] = source[0].replace(f"\n{page}\n", "\n")
 
 
