@@ -54,6 +54,8 @@ extensions = [
     "sphinx_copybutton",
     "docstrings",
     "mathml",
+    "search_words",
+    "terms",
 ]
 exclude_patterns = [
     "_build",

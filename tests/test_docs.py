@@ -4,7 +4,9 @@ Its build runs the cells of all pages, and an error in one ends it.
 """
 
 import inspect
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +21,7 @@ PAGES = sorted(
     for page in DOCS.rglob("*.md")
     if not {"_build", "gallery", "rendered"} & set(page.parts)
 )
+HIDDEN = ("remove-input", "remove-cell")
 CELL = re.compile(r"^```\{code-cell\} python3\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -44,6 +47,58 @@ def sections(page, mark):
             ),
         )
     )
+
+
+BLOCK = re.compile(
+    r"^```(\{code-cell\} python3|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+#: Packages of extras that a page may ask for.
+OPTIONAL = {"asyncua", "casadi", "do_mpc", "fmpy", "paho", "pymodbus", "torch"}
+
+
+def visible_blocks(page):
+    """Sources of the code blocks that a reader of a page can copy, by their line."""
+    text = page.read_text(encoding="utf8")
+    found = {}
+    for match in BLOCK.finditer(text):
+        lines = match[2].splitlines()
+        options = [line for line in lines if line.startswith(":")]
+        if not any(tag in line for line in options for tag in HIDDEN):
+            source = "\n".join("" if line in options else line for line in lines)
+            found[text.count("\n", 0, match.start()) + 2] = source
+    return found
+
+
+WITH_BLOCKS = [page for page in PAGES if visible_blocks(page)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda p: p.stem)
+def test_visible_blocks_run_as_copied(page, tmp_path):
+    """The blocks of a page in order, by a new interpreter, and no warning is left raw."""
+    blocks = visible_blocks(page)
+    script = tmp_path / "copied.py"
+    lines = []
+    for line, source in blocks.items():  # errors have the line of the page
+        lines += [""] * (line - 1 - len(lines)) + source.splitlines()
+    script.write_text("\n".join(lines), encoding="utf8")
+    environment = os.environ | {
+        "MPLBACKEND": "Agg",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", run.stderr)
+    if missing and missing[1] in OPTIONAL:
+        pytest.skip(f"{missing[1]} is not installed")
+    assert run.returncode == 0, run.stderr[-2000:]
+    warned = re.findall(r"^.*copied\.py:\d+: \w*Warning.*$", run.stderr, re.MULTILINE)
+    assert not warned
 
 
 def test_the_code_about_do_mpc_runs(capsys):

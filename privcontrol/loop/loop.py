@@ -9,6 +9,7 @@ and the guarantee, and no signal of any run.
 from __future__ import annotations
 
 import base64
+import datetime
 import html
 import io
 import math
@@ -25,7 +26,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .. import __version__
 from ..designs._eavesdropper import eavesdropper
+from ..designs.output_noise import OutputNoise
 from ..noise.parts import Structured, White
 from ..numerics.checks import (
     Seed,
@@ -35,7 +38,7 @@ from ..numerics.checks import (
     real_array,
 )
 from ..numerics.labels import html_table, time_axis, with_units
-from ..numerics.saved import as_path, finished_file, write
+from ..numerics.saved import as_path, content_of, finished_file, write
 from ..privacy.guarantee import shown
 from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated
@@ -490,13 +493,16 @@ class PrivateLoop(LoopData):
         *,
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
+        date: datetime.date | str | None = None,
     ) -> Path:
         """Write one HTML page about the loop, for those who answer for the data.
 
-        It holds the guarantee with its assumptions and what it does not hide, the
-        noise, the eavesdropper's error (of a disturbance: how often it is detected),
-        the cost by cause and the error of the states. Of noise without a horizon cost
-        and errors are those in steady state. It holds no signal of any run.
+        It holds the date, the library's version, the digest of the design file, the
+        guarantee with its assumptions, what it does not hide and what repetition does,
+        the noise, the eavesdropper's error (of a disturbance: how often it is detected),
+        the cost by cause, the error of the states, and a line to sign. Of noise without
+        a horizon cost and errors are those in steady state. It holds no signal of any
+        run.
 
         Parameters
         ----------
@@ -506,6 +512,8 @@ class PrivateLoop(LoopData):
             Unit in which dt is counted, such as ``"h"``; seconds by default.
         units : mapping of str to str, optional
             Units of outputs and states by name, such as ``{"y": "K"}``.
+        date : datetime.date or str, optional
+            Of the report, today by default; a text as "2026-12-31".
 
         Returns
         -------
@@ -515,14 +523,14 @@ class PrivateLoop(LoopData):
         Raises
         ------
         ValueError
-            If the loop has no noise, or is not linear.
+            If the loop has no noise, or is not linear, or the date is none.
         OSError
             If the path cannot be written.
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
         refuse_moments(self, "report")
-        return write_report(self, path, time_unit, units)
+        return write_report(self, path, time_unit, units, day_of(date))
 
     @curated
     def record(self, **known: Unpack[Curator]) -> Record:
@@ -590,6 +598,7 @@ _STYLE = (
     "vertical-align:top}img{max-width:100%}"
 )
 _HIDDEN = "cannot be estimated"
+_SIGNED = ("_" * 24,) * 3
 _AFTERWARDS = (
     "The controller reads the published outputs alone. Its estimates and inputs are "
     "post-processing, and so is a change of the controller that is made from them."
@@ -602,6 +611,7 @@ def write_report(
     path: str | Path,
     time_unit: str | None,
     units: Mapping[str, str] | None,
+    date: str,
 ) -> Path:
     """Write the page of `PrivateLoop.report` and return its path."""
     noise = loop.private_noise
@@ -616,11 +626,13 @@ def write_report(
     clock = time_axis(plant.time_label, time_unit).removeprefix("Time ").strip("[]")
     run = f"<p>{noise.horizon.pace(plant.step, clock)}</p>"
     sections = {
+        "What this is about": _identity(noise, date),
         "What is guaranteed": loop.guarantee._repr_html_() + run,
         "Noise on what is published": _table(levels),
         "What an eavesdropper can tell": _known_to_others(loop, states),
         "What it costs": _cost(loop),
         "Error of the states": _errors(loop, states, time_unit),
+        "Who answers for it": _table([("Name", "Date", "Signature"), _SIGNED]),
     }
     title = html.escape(f"Privacy of {loop.name}")
     page = (
@@ -633,6 +645,37 @@ def write_report(
     with finished_file(written, replace=True) as temporary:
         temporary.write_text(f"{page}</body></html>", encoding="utf-8")
     return written
+
+
+def day_of(date: datetime.date | str | None) -> str:
+    """Return a day as "2026-12-31", today for None."""
+    if date is None:
+        return datetime.date.today().isoformat()
+    if isinstance(date, datetime.date):
+        return date.isoformat()
+    try:
+        return datetime.date.fromisoformat(date).isoformat()
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            'date: expected a datetime.date, or a text as "2026-12-31"'
+        ) from error
+
+
+def _identity(noise: OutputNoise, date: str) -> str:
+    """What tells this report from others: date, version, design file and events."""
+    change = noise.guarantee.scope.change
+    events = "one secret start" if change is None else f"{change.events} in one run"
+    if change is not None and change.separation:
+        events += f", starts at least {change.separation} samples apart"
+    rows = [
+        ("Report", ""),
+        ("Date", date),
+        ("Made with", f"privcontrol {__version__}"),
+        ("Digest of the noise's design file (SHA-256)", content_of(noise)["digest"]),
+        ("Changes that are hidden", events),
+        ("Releases that are counted", str(noise.guarantee.releases)),
+    ]
+    return _table(rows)
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:

@@ -147,10 +147,16 @@ def digest_of(content: dict) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(path: str | Path, design: Saved) -> None:
-    """Write a design file, which is complete before it has its name."""
+def content_of(design: Saved) -> dict[str, Any]:
+    """Return what a design file holds, its digest included."""
     data = {"schema": SCHEMA, **encode(design)}
     data["digest"] = digest_of(data)
+    return data
+
+
+def write(path: str | Path, design: Saved) -> None:
+    """Write a design file, which is complete before it has its name."""
+    data = content_of(design)
     text = json.dumps(data, indent=1) + "\n"
     try:
         with finished_file(as_path(path), replace=True) as temporary:  # noqa: SIM117

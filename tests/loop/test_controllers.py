@@ -1,5 +1,7 @@
 """Loops of any linear controller: exact moments against trials, python-control's own simulation, and refusals."""
 
+import datetime
+import json
 import pickle
 import re
 import warnings
@@ -684,6 +686,37 @@ def test_a_report_on_noise_without_a_horizon_is_about_the_steady_state(
     assert 0 <= float(printed) - detected < 1e-3 * detected
     assert "a sample every 1" in page
     assert "inf" not in page.split("</style>")[1]
+
+
+def test_a_report_says_when_with_what_and_for_which_file_it_was_made(tmp_path):
+    """Date, version, digest of the design file, events with their distance, a line to sign."""
+    room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"], outputs=["T"])
+    noise = pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}, events=3, separation=24),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    )
+    loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
+    page = loop.report(
+        tmp_path / "r.html", date="2026-12-31", time_unit="h", units={"T": "K"}
+    ).read_text(encoding="utf-8")
+    noise.save(tmp_path / "noise.json")
+    digest = json.loads((tmp_path / "noise.json").read_text())["digest"]
+    for text in (
+        "<td>2026-12-31</td>",
+        f"<td>privcontrol {pc.__version__}</td>",
+        f"<td>{digest}</td>",
+        "3 in one run, starts at least 24 samples apart",
+        "Repetition",
+        "T [K]",
+        "<th>Signature</th>",
+    ):
+        assert text in page
+    with pytest.raises(ValueError, match="date: expected"):
+        loop.report(tmp_path / "r.html", date="yesterday")
+    today = datetime.date.today().isoformat()
+    assert today in loop.report(tmp_path / "today.html").read_text(encoding="utf-8")
 
 
 MODELS = {
