@@ -124,76 +124,102 @@ def covariance_ellipses(before, after, moves):
     return figure
 
 
-QUESTIONS = {
-    "plant": (0.0, 4.0, "Is the secret part of\na plant's run?"),
-    "enters": (3.3, 5.2, "Does it enter\nduring the run?"),
-    "when": (6.6, 4.0, "Must it stay secret\nat every time?"),
-    "forgets": (9.9, 4.9, "Does the plant\nforget it?"),
-    "agents": (3.3, 1.6, "Is it the value of one\nagent in a network?"),
-    "sums": (6.6, 0.6, "Do public sums or rules\ntie the data together?"),
-}
-ANSWERS = {
-    "DisturbanceAdjacency": (13.2, 6.7, "what enters, by signal\nand duration"),
-    "StateAdjacency": (13.2, 5.2, "a state at any one time"),
-    "StateAdjacency(times=0)": (13.2, 3.9, "a state at the start"),
-    "InitialStateAdjacency": (13.2, 2.7, "all initial states\nwithin a ball"),
-    "NodeAdjacency": (13.2, 1.6, "one agent's value"),
-    "ManifoldAdjacency": (13.2, 0.55, "one entry, the rest follows"),
-    "BallAdjacency": (13.2, -0.5, "anything within a distance"),
-}
-BRANCHES = (
-    ("plant", "enters", "yes"),
-    ("plant", "agents", "no"),
-    ("enters", "DisturbanceAdjacency", "yes"),
-    ("enters", "when", "no"),
-    ("when", "forgets", "yes"),
-    ("when", "StateAdjacency(times=0)", "no, one state"),
-    ("when", "InitialStateAdjacency", "no, all together"),
-    ("forgets", "DisturbanceAdjacency", "yes"),
-    ("forgets", "StateAdjacency", "no"),
-    ("agents", "NodeAdjacency", "yes"),
-    ("agents", "sums", "no"),
-    ("sums", "ManifoldAdjacency", "yes"),
-    ("sums", "BallAdjacency", "no"),
+#: Questions from top to bottom: text, answer that leads aside, what it leads to, and the
+#: answer that leads down. An empty one ends a branch.
+QUESTIONS = (
+    ("Is the secret part of a plant's run?", "no", ("#data",), "yes"),
+    ("Does it enter during the run?", "yes", ("DisturbanceAdjacency",), "no"),
+    (
+        "Must it stay secret at every time?",
+        "no",
+        ("StateAdjacency, times=0", "InitialStateAdjacency"),
+        "yes",
+    ),
+    ("Does the plant forget it?", "yes", ("DisturbanceAdjacency",), "no"),
+    ("", "", ("StateAdjacency",), ""),
+    ("Is it one agent's value in a network?", "yes", ("NodeAdjacency",), "no"),
+    ("Do public sums tie the data together?", "yes", ("ManifoldAdjacency",), "no"),
+    ("", "", ("BallAdjacency",), ""),
 )
+MEANINGS = {
+    "#data": "data without a plant, below",
+    "DisturbanceAdjacency": "what enters, for how long",
+    "StateAdjacency": "a state at any one time",
+    "StateAdjacency, times=0": "one state at the start",
+    "InitialStateAdjacency": "the whole start, within a ball",
+    "NodeAdjacency": "one agent's value",
+    "ManifoldAdjacency": "one entry, the rest follows",
+    "BallAdjacency": "anything within a distance",
+}
+CHART_STYLE = """\
+text{font:12.5px system-ui,sans-serif;fill:currentColor}
+.small{font-size:11.5px;opacity:.8}
+rect{fill:none;stroke:currentColor;stroke-width:1.2}
+path{fill:none;stroke:currentColor;stroke-width:1.2}
+a text{font:600 12px ui-monospace,monospace;fill:var(--color-link,#0072b2)}
+svg:root{color:#222}
+@media(prefers-color-scheme:dark){svg:root{color:#ddd}svg:root a text{fill:#6db3e8}}"""
 
 
 def which_secret():
-    """The questions that lead to an adjacency, from left to right."""
-    figure, ax = plt.subplots(figsize=(9.5, 4.4), layout="constrained")
-    frame = {"boxstyle": "round,pad=0.45", "fc": "white", "ec": GREY}
-    boxes = {}
-    for name, (x, y, question) in QUESTIONS.items():
-        boxes[name] = ax.text(
-            x, y, question, ha="center", va="center", fontsize=8, bbox=frame, zorder=3
-        )
-    for name, (x, y, meaning) in ANSWERS.items():
-        code = {"fontsize": 8, "family": "monospace"}
-        ax.text(x, y + 0.05, name, va="bottom", **code)
-        ax.text(x, y - 0.05, meaning, va="top", fontsize=7.5, color=GREY)
-    for start, end, answer in BRANCHES:
-        branch(ax, boxes, start, end, answer)
-    ax.set(xlim=(-1.4, 17.2), ylim=(-1.1, 7.2))
-    ax.set_axis_off()
-    return figure
+    """The questions that lead to an adjacency, as an SVG whose answers are links.
 
-
-def branch(ax, boxes, start, end, answer):
-    """An arrow from a question to the next or to an answer, labelled with what leads there."""
-    tail = np.array(QUESTIONS[start][:2])
-    leaf = end in ANSWERS
-    head = (
-        np.array(ANSWERS[end][:2]) - [0.15, 0] if leaf else np.array(QUESTIONS[end][:2])
+    It is 360 wide, so its letters have their size on a phone.
+    """
+    parts, y = [], 8
+    for question, aside, answers, below in QUESTIONS:
+        if question == QUESTIONS[5][0]:
+            parts.append(
+                f'<g id="data"><text x="8" y="{y + 14}">Data without a plant</text></g>'
+            )
+            y += 30
+        height = max(44, 38 * len(answers))
+        if question:
+            parts.append(f'<rect x="8" y="{y}" width="136" height="44" rx="8"/>')
+            for k, line in enumerate(in_two_lines(question)):
+                parts.append(
+                    f'<text x="76" y="{y + 19 + 16 * k}" text-anchor="middle">{line}</text>'
+                )
+            parts.append(arrow(f"M144 {y + 22}H176"))
+            parts.append(f'<text x="150" y="{y + 16}" class="small">{aside}</text>')
+            parts.append(arrow(f"M76 {y + 44}V{y + height + 26}"))
+            parts.append(
+                f'<text x="82" y="{y + height + 14}" class="small">{below}</text>'
+            )
+        left = 182 if question else 50
+        for k, name in enumerate(answers):
+            parts.append(answer(name, left, y + 14 + 38 * k))
+        y += height + 28
+    chart = "\n".join(parts)
+    head = '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+    head += 'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" style="fill:currentColor"/></marker></defs>'
+    title = "Which secret? Questions from top to bottom, answers are links"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 360 {y}" role="img" '
+        f'aria-label="{title}" style="max-width:26rem;width:100%">'
+        f"<title>{title}</title><style>{CHART_STYLE}</style>{head}\n{chart}\n</svg>\n"
     )
-    style = {
-        "arrowstyle": "-|>",
-        "color": GREY,
-        "lw": 1,
-        "patchA": boxes[start].get_bbox_patch(),
-        "patchB": None if leaf else boxes[end].get_bbox_patch(),
-        "shrinkB": 0,
-    }
-    ax.annotate("", head, tail, arrowprops=style)
-    x, y = tail + 0.52 * (head - tail)
-    paper = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none"}
-    ax.text(x, y, answer, ha="center", va="center", fontsize=7.5, bbox=paper)
+
+
+def in_two_lines(text):
+    """A text broken where its halves are most alike."""
+    words = text.split()
+    cut = min(
+        range(1, len(words)),
+        key=lambda k: abs(len(" ".join(words[:k])) - len(" ".join(words[k:]))),
+    )
+    return " ".join(words[:cut]), " ".join(words[cut:])
+
+
+def arrow(path):
+    """A line with a tip."""
+    return f'<path d="{path}" marker-end="url(#tip)"/>'
+
+
+def answer(name, x, y):
+    """An adjacency with its meaning, as a link to its page of the reference."""
+    meaning = f'<text x="{x}" y="{y + 16}" class="small">{MEANINGS[name]}</text>'
+    if name.startswith("#"):
+        return meaning
+    page = f"api/privcontrol.{name.partition(',')[0]}.html"
+    return f'<a href="{page}"><text x="{x}" y="{y}">{name}</text></a>{meaning}'

@@ -32,6 +32,7 @@ RENDERED = DOCS / "rendered"
 NOTEBOOKS = DOCS / "notebooks"
 TOLERANCE = 0.02  # mean difference of two figures in grey, on a scale of one
 CELL = re.compile(r"^```\{code-cell\} python3\n(.*?)^```$", re.M | re.S)
+RAW = re.compile(r"^```\{raw\} html\n:file: (\S+)\n```$", re.M)
 TAG = re.compile(r"(?:remove-input|hide-input|remove-cell|random-output)")
 HIDDEN = {"remove-input", "hide-input", "remove-cell"}
 START = """\
@@ -174,6 +175,9 @@ def as_markdown(notebook: NotebookNode, page: Path) -> tuple[str, dict[str, byte
     )
     text = re.sub(r"```python\n\n*```\n", "", text)
     text = re.sub(r"```\{(note|warning|tip)\}", r"```", text)
+    text = re.sub(
+        RAW, lambda match: f"![]({os.path.relpath(DOCS / match[1], RENDERED)})", text
+    )
     text = re.sub(r"\{doc\}`([^`]+)`", lambda match: link(match[1], page), text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.M)
     text = re.sub(r"\n{3,}", "\n\n", text)

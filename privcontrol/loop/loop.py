@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Unpack
 
@@ -26,7 +27,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import __version__
 from ..designs._eavesdropper import eavesdropper
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import Structured, White
@@ -661,6 +661,14 @@ def day_of(date: datetime.date | str | None) -> str:
         ) from error
 
 
+def _installed_version() -> str:
+    """Return the version of this library, as the environment knows it."""
+    try:
+        return metadata.version("privcontrol")
+    except metadata.PackageNotFoundError:
+        return "of a clone that is not installed"
+
+
 def _identity(noise: OutputNoise, date: str) -> str:
     """What tells this report from others: date, version, design file and events."""
     change = noise.guarantee.scope.change
@@ -670,7 +678,7 @@ def _identity(noise: OutputNoise, date: str) -> str:
     rows = [
         ("Report", ""),
         ("Date", date),
-        ("Made with", f"privcontrol {__version__}"),
+        ("Made with", f"privcontrol {_installed_version()}"),
         ("Digest of the noise's design file (SHA-256)", content_of(noise)["digest"]),
         ("Changes that are hidden", events),
         ("Releases that are counted", str(noise.guarantee.releases)),
