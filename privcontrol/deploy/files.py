@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ..core.mechanism import Mechanism
 from ..core.query_design import NoiseDesign
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import StationaryDesign
+from ..designs.problem import FleetDesign, StationaryDesign
 from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of
+from ..noise.fleet import AlikeUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.shift import certify
 from ..numerics.checks import positive_integer
@@ -160,9 +161,13 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     guarantee = promised(noise.plant_data, request, noise.parts, loss)
     if not _keeps(noise.guarantee, guarantee, request):
         raise PrivacyError(_ALTERED)
-    design: NoiseDesign | StationaryDesign
+    design: NoiseDesign | StationaryDesign | FleetDesign
     filtered = noise.total.part(Filtered)
-    if filtered is None:
+    (first, *_) = noise.parts
+    if isinstance(first, (AlikeUnits, SeparateUnits)):
+        cost = float(first.variances(1).sum())
+        design = FleetDesign(first, loss.shift, cost, math.nan, str(first))
+    elif filtered is None:
         design = _design_of_run(noise, guarantee)
     else:
         design = _lasting_design(noise, filtered, guarantee)

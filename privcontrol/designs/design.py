@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.query_design import LAWS, LawOption
+from ..noise.fleet import AlikeUnits, SeparateUnits
 from ..noise.parts import Structured
 from ..noise.within import Bound
 from ..numerics.arguments import helpful_arguments
@@ -412,6 +413,11 @@ def _bounded(
         free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
     problem = DesignProblem(plant, free, weight)
     found = cheapest(problem, sized(problem))
+    if isinstance(found.parts[0], (AlikeUnits, SeparateUnits)):
+        raise PrivacyError(
+            "bound: noise of so many units is not kept within a bound together; design for "
+            "the plant of one unit"
+        )
     horizon = request.horizon
     life = bound.samples
     if life < horizon:
@@ -499,6 +505,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     is_own = request.factor is not None or request.family.startswith("iid-")
     is_own |= problem.is_radial
     was_tried = request.has_models and request.drawn_afresh
+    was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
     most = found.cost * (1 - _ALIKE)
     if is_own or was_tried or most <= found.bound:
         return None

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import control as ct
 import numpy as np
@@ -204,6 +205,7 @@ class StationaryDesign(PricedByShape):
     shapes: Callable[[], dict[str, NDArray]] | None = field(
         default=None, compare=False, repr=False
     )
+    symmetry: str | None = None  # what was made use of, such as "3 equal units"
 
     @property
     def part(self) -> Filtered:
@@ -219,6 +221,55 @@ class StationaryDesign(PricedByShape):
     def gap(self) -> float:
         """cost / lower_bound - 1."""
         return self.cost / self.lower_bound - 1
+
+    def scaled(self, gain: float) -> StationaryDesign:
+        """Return the noise ``gain`` times as large."""
+        return replace(
+            self,
+            shaping=self.shaping.scaled(gain),
+            cost=self.cost * gain**2,
+            lower_bound=self.lower_bound * gain**2,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FleetDesign(PricedByShape):
+    """Noise of many units as it is realised, with its certificate.
+
+    Attributes
+    ----------
+    part : NoisePart
+    shift : float
+        Certified.
+    cost, lower_bound : float
+        The mean cost of a sample, and that of any Gaussian noise of this shift.
+    symmetry : str
+        What the design made use of, such as "1000 equal units".
+    """
+
+    part: NoisePart
+    shift: float
+    cost: float
+    lower_bound: float
+    symmetry: str
+    secret: ClassVar[None] = None  # that of thousands of states is not kept
+    shapes: Callable[[], dict[str, NDArray]] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+    @property
+    def gap(self) -> float:
+        """cost / lower_bound - 1."""
+        return self.cost / self.lower_bound - 1
+
+    def scaled(self, gain: float) -> FleetDesign:
+        """Return the noise ``gain`` times as large."""
+        return replace(
+            self,
+            part=self.part.scaled(gain),
+            cost=self.cost * gain**2,
+            lower_bound=self.lower_bound * gain**2,
+        )
 
 
 @dataclass(frozen=True)
@@ -236,7 +287,7 @@ class Proposal:
     parts: tuple[NoisePart, ...]
     cost: float
     lower_bound: float = math.nan
-    filtered: StationaryDesign | None = None
+    filtered: StationaryDesign | FleetDesign | None = None
     gap: float = 0.0
     unit_bound: float = math.nan
 
@@ -260,12 +311,7 @@ class Proposal:
         cost, bound = self.cost * gain**2, self.lower_bound * gain**2
         filtered = self.filtered
         if filtered is not None:
-            filtered = replace(
-                filtered,
-                shaping=filtered.shaping.scaled(gain),
-                cost=filtered.cost * gain**2,
-                lower_bound=filtered.lower_bound * gain**2,
-            )
+            filtered = filtered.scaled(gain)
         return replace(
             self, parts=parts, cost=cost, lower_bound=bound, filtered=filtered
         )
@@ -279,8 +325,8 @@ class Proposal:
         cost = self.cost * gain**2
         filtered = self.filtered
         if filtered is not None:
-            shaping = filtered.shaping.scaled(gain)
-            filtered = replace(filtered, shaping=shaping, cost=cost)
+            bound = filtered.lower_bound
+            filtered = replace(filtered.scaled(gain), lower_bound=bound)
         return replace(self, parts=tuple(parts), cost=cost, filtered=filtered)
 
 
@@ -290,7 +336,7 @@ def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
     sized, loss = _within_budget(problem, sized)
     guarantee = promised(plant, request, sized.parts, loss)
     known = math.nan if is_covered(request.adjacency) else sized.lower_bound
-    design: NoiseDesign | StationaryDesign
+    design: NoiseDesign | StationaryDesign | FleetDesign
     if sized.filtered is not None:
         bound = (
             math.nan if is_covered(request.adjacency) else sized.filtered.lower_bound

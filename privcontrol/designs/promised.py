@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..core.manifold import AffineManifold
 from ..core.query_design import quoted
+from ..noise.fleet import SeparateUnits
 from ..noise.parts import Filtered, NoisePart, Radial, Structured, White
 from ..noise.repetition import further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
@@ -140,6 +141,8 @@ def _caveats(
             if isinstance(part, Radial) and part.bound < math.inf:
                 return (*exact, _EXCLUDED)
             return exact
+        if isinstance(part, SeparateUnits) and part.is_bare:
+            caveats.append("outputs of units without a secret, which carry no noise")
         if isinstance(part, Filtered) and _leaves_bare(part):
             caveats.append(
                 "combinations of outputs that no secret moves, which carry no noise"

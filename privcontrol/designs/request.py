@@ -38,6 +38,7 @@ from ..privacy.loss import PrivacyLoss, by_kind
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
 from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..secrets.fleet import parted, symmetric_plant
 from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import all_responses, as_secret
 from ..secrets.states import InitialStateAdjacency, StateAdjacency
@@ -58,6 +59,8 @@ _UNSTABLE = 1 + 1e-6
 _SMALLEST_GAP = 1e-12
 #: Numbers of responses that a look at effects holds at once.
 _MOST_EFFECTS = 10_000_000
+#: States from which on a plant is looked at unit by unit.
+_MANY_STATES = 40
 
 #: What ``models`` may be.
 Models = Sequence[Plants] | PlantRegion | IdentifiedPlant | str | None
@@ -558,6 +561,10 @@ def effects_of(
     of data (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
     they are those of n + 1 samples after each time at which the secret may move.
     """
+    if not horizon.ends and plant.order > _MANY_STATES:
+        effects = _effects_of_units(adjacency, plant, horizon, samples)
+        if effects is not None:
+            return effects
     if isinstance(plant, VaryingPlant):
         parts = adjacency.parts
         found = [_effects_along(part, plant, int(horizon)) for part in parts]
@@ -579,6 +586,27 @@ def effects_of(
             steady = replace(system, A=system.A / growth)
             found.append(replace(inputs, system=steady).effects(int(later)))
     return np.max(found, axis=0)
+
+
+def _effects_of_units(
+    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int
+) -> NDArray | None:
+    """Return the effects on each output where a plant is one of many units, else None."""
+    units = parted(adjacency, plant)
+    if units is None:
+        return None
+    effects = np.zeros(plant.output_count)
+    for kind in units:
+        near = symmetric_plant(kind.adjacency, kind.plant)
+        if near is not None:
+            first = near.mean.order + 1
+            own = near.of_own_output.effects(max(samples, first))[0]
+        elif kind.plant.order < plant.order:
+            own = effects_of(kind.adjacency, kind.plant, horizon, samples)
+        else:
+            return None
+        effects[kind.outputs] = own
+    return effects
 
 
 def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArray:

@@ -17,6 +17,7 @@ from ..secrets.secret import is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
+from .fleet import fleet, is_fleet
 from .problem import DesignProblem, Proposal
 from .region_design import of_region, of_varying_plant
 from .request import Request
@@ -241,6 +242,7 @@ DESIGNS = (
         lambda problem: of_region(problem, sized),
         _OF_REGION,
     ),
+    Design(is_fleet, fleet, _OF_NO_END),
     Design(lambda problem: _is_endless(problem.request), endless, _OF_NO_END),
     Design(
         lambda problem: problem.request.family.startswith("iid-"),

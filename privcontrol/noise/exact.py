@@ -29,6 +29,7 @@ from .drawn import (
     StructuredPart,
     WhitePart,
 )
+from .fleet import AlikeUnits, SeparateUnits
 from .parts import (
     Correlated,
     Driven,
@@ -153,6 +154,15 @@ def _(part: Correlated) -> ExactPart:
 @exact_part.register
 def _(part: White) -> ExactPart:
     return WhitePart(part.scale)
+
+
+@exact_part.register(AlikeUnits)
+@exact_part.register(SeparateUnits)
+def _(part: AlikeUnits | SeparateUnits) -> ExactPart:
+    raise PrivacyError(
+        f"noise: that of {part} is too large for one gateway; publish units that nothing "
+        "connects by a gateway each, with noise designed for the plant of that unit"
+    )
 
 
 @exact_part.register

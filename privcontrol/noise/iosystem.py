@@ -308,6 +308,11 @@ def plot_spectrum(
     lasts = _longest_change(noise)
     hidden = "secret" if lasts == 1 else f"secret, up to {lasts} samples long"
     secret = noise.design.secret
+    if secret is None:
+        raise ValueError(
+            "plot: the noise is that of many units; plot noise that is designed for one of "
+            "them, or fewer"
+        )
     curves = {"noise": noise.total.model, hidden: secret}
     if loop is not None:
         curves["loop: root cost of unit noise"] = loop.noise_weight(math.inf)

@@ -482,8 +482,22 @@ class PartSum(NoisePart):
         return scipy.linalg.block_diag(*(part.state_root for part in self.parts))
 
     @property
+    def once(self) -> int:
+        return sum(part.once for part in self.parts)
+
+    @property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
+
+    def covariance(self, t: int, s: int) -> NDArray:
+        if len(self.parts) == 1:
+            return self.parts[0].covariance(t, s)
+        return super().covariance(t, s)
+
+    def variances(self, horizon: int) -> NDArray:
+        if len(self.parts) == 1:
+            return self.parts[0].variances(horizon)
+        return super().variances(horizon)
 
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         parts = shared_out(self.parts, first, fresh)

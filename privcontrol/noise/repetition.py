@@ -53,6 +53,7 @@ from ._windows import (
     square_of_window,
     windows_by_lag,
 )
+from .fleet import AlikeUnits, SeparateUnits
 from .parts import NoisePart
 from .shift import dense_root, undone_by
 
@@ -100,6 +101,8 @@ def _endless_changes(
     parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
 ) -> EndlessChanges | None:
     """Return what noise without a horizon leaves, None where that is not told."""
+    if any(isinstance(part, (AlikeUnits, SeparateUnits)) for part in parts):
+        return None
     noises = []
     for plant in plants:
         (secret,) = secrets_of(adjacency, [plant])

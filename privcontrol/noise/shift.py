@@ -55,6 +55,7 @@ from ._endless import secrets_of
 from ._patterns import MOST_EXACT
 from ._varying import shift_between, undone_at_entry
 from ._windows import largest_of_windows
+from .fleet import shift_of_fleet
 from .parts import (
     Correlated,
     Driven,
@@ -252,10 +253,17 @@ def certified_shift(
         return Shift.joined([_of_run(parts, adjacency, each, run) for each in plants])
     length = horizon if varying else math.inf
     each = [plants] if varying else [[plant] for plant in plants]
-    secrets = [secrets_of(adjacency, those) for those in each]
-    bounds = [shift_between(parts, secret, length, largest) for secret in secrets]
+    bounds = []
+    secrets = []
+    for those in each:
+        fleet = None if varying else shift_of_fleet(parts, adjacency, those[0])
+        if fleet is None:
+            secrets.append(secrets_of(adjacency, those))
+            bounds.append(shift_between(parts, secrets[-1], length, largest))
+        else:
+            bounds.append(fleet)
     exact = False
-    if not horizon.ends and len(plants) == 1:
+    if not horizon.ends and len(plants) == 1 and secrets:
         ((secret,),) = secrets
         exact = _is_attained(parts, adjacency, secret)
     return Shift(max(bounds), exact)

@@ -529,7 +529,10 @@ def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> 
     """
     reached = start
     for _ in range(len(links) if steps is None else steps):
-        reached = reached | links[:, reached].any(axis=1)
+        further = reached | links[:, reached].any(axis=1)
+        if (further == reached).all():
+            break
+        reached = further
     return reached
 
 

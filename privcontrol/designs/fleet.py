@@ -1,0 +1,427 @@
+"""Noise without a horizon for plants of many units, unit by unit or mode by mode.
+
+Units that nothing connects are designed each by itself, and equal ones once. Of N units that
+are coupled all to all alike, with one output each, some optimal spectrum is
+
+    S = S_own (I - P) + S_mean P,
+
+P the projection onto equal numbers. For weights of changes with the spectrum Q and a price w
+it is S_k = sqrt(Q / (N w)) |g_k|, and all costs (mean sqrt(Q) f)^2 with
+
+    f = sqrt(w) (|g_mean| + (N - 1) |g_own|) / sqrt(N),
+
+so the weights are those of one scalar problem whose response is f.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..noise._endless import UNDAMPED, endless_secret
+from ..noise.fleet import AlikeUnits, SeparateUnits, UnitNoise, shift_behind_modes
+from ..noise.parts import Filtered, NoisePart, Pricing
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import float_above
+from ..numerics.objects import ByContent
+from ..numerics.progress import piece
+from ..privacy.budget import scale_to_budget
+from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
+from ..systems.linear import (
+    LinearSystem,
+    Plant,
+    frequency_response,
+    impulse_energies,
+    poles_of,
+    spectral_radius,
+)
+from .endless_design import (
+    BestSpectrum,
+    FrequencyGrid,
+    Responses,
+    balanced_realisation,
+    best_for_windows,
+    best_spectrum,
+    endless,
+    outer_factors,
+    truncated,
+    unwarped,
+)
+from .problem import DesignProblem, FleetDesign, Proposal, StationaryDesign
+from .request import Request
+
+#: States of the noise up to which it is one system, which gateways publish and files hold.
+_ONE_SYSTEM = 200
+_ONE_COUPLED = 64
+#: Units that are designed without their symmetry where their modes fail.
+_MOST_DENSE = 12
+#: Cost over its bound from which on white noise is tried.
+_LITTLE = 1 + 1e-6
+#: Kinds of units that are named one by one.
+_MOST_WORDS = 3
+#: Relative size below which a response counts as so large, where it vanishes.
+_NOTHING = 1e-9
+#: Share of the gap for the spectrum, and for each of two filters.
+_OF_SPECTRUM = 0.05
+_OF_FILTER = 0.3
+#: Largest order of a filter, and shares of white noise that are tried.
+_MOST_STATES = 48
+_ADDED = (0.0, 0.1, 1.0)
+#: Relative size of the last coefficients of a resolved factor, as a part of the gap.
+_RESOLVED = 1e-5
+
+
+def is_fleet(problem: DesignProblem) -> bool:
+    """Return whether a problem without a horizon is one of several units."""
+    return bool(_kinds(problem))
+
+
+@dataclass(frozen=True, eq=False)
+class _Prices(ByContent):
+    """Prices (p, p) of a sample's outputs, None where all are one."""
+
+    matrix: NDArray | None
+
+
+@lru_cache(maxsize=4)  # a table asks whether it suits before it is designed
+def _parted(adjacency: Adjacency, plant: Plant, prices: _Prices) -> list[Units] | None:
+    return parted(adjacency, plant, prices.matrix)
+
+
+def _kinds(problem: DesignProblem) -> tuple[Units, ...]:
+    """Return the kinds of units, none where a problem is one of a single system."""
+    request = problem.request
+    if request.horizon.ends or request.has_models or request.family != "gaussian":
+        return ()
+    options = (request.floor, request.resolution, request.factor)
+    if any(option is not None for option in options):
+        return ()
+    if isinstance(problem.weight, Pricing):
+        return ()
+    prices = _Prices(_prices(problem))
+    kinds = _parted(request.adjacency, problem.plant, prices)
+    if not kinds:
+        return ()
+    several = sum(kind.count for kind in kinds) > 1
+    if not several and _symmetric(kinds[0]) is None:
+        return ()
+    return tuple(kinds)
+
+
+def _prices(problem: DesignProblem) -> NDArray | None:
+    """Return the prices (p, p) of a sample's outputs, None where all are one."""
+    if problem.weight is None:
+        return None
+    given = np.asarray(problem.weight, float)
+    outputs = problem.plant.output_count
+    if given.shape == (outputs,):
+        return np.diag(given)
+    if given.shape == (outputs, outputs):
+        return given
+    return np.ones((outputs, outputs))  # refused where it is read
+
+
+def _symmetric(kind: Units) -> Symmetric | None:
+    """Return the symmetric plant near to coupled units with equal prices."""
+    near = symmetric_plant(kind.adjacency, kind.plant)
+    if near is None:
+        return None
+    radius = max(map(spectral_radius, near.systems))
+    if radius > 1 - UNDAMPED:
+        return None
+    if kind.prices is not None:
+        price = kind.prices[0, 0]
+        if not price > 0 or (kind.prices != price * np.eye(near.count)).any():
+            return None
+    return near
+
+
+def fleet(problem: DesignProblem) -> Proposal:
+    """Noise without a horizon for units that nothing connects, or that are coupled alike."""
+    kinds = _kinds(problem)
+    found = []
+    for done, kind in enumerate(kinds):
+        with piece(done, len(kinds)):
+            found.append(_of_kind(problem, kind))
+    counts = [kind.count for kind in kinds]
+    cost = bound = 0.0
+    groups = []
+    for each, kind in zip(found, kinds, strict=True):
+        cost += each.cost * kind.count
+        bound += each.bound * kind.count
+        groups.append(UnitNoise(each.parts[0], kind.outputs))
+    outputs = problem.plant.output_count
+    is_one = sum(counts) == 1 and groups[0].places.size == outputs
+    part = groups[0].part if is_one else SeparateUnits(tuple(groups), outputs)
+    words = _words(kinds, groups)
+    shift = problem.request.allowed_shift
+    bound = min(bound, cost)
+    design: FleetDesign | StationaryDesign
+    design = FleetDesign(part, shift, cost, bound, words)
+    whole = _as_one(part)
+    if whole is not None:
+        secret = endless_secret(problem.request.adjacency, problem.plant).scaled_system
+        design = StationaryDesign(
+            whole, None, secret, shift, cost, bound, symmetry=words
+        )
+    return Proposal((design.part,), cost, filtered=design, gap=design.gap)
+
+
+def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
+    """Return what the design made use of."""
+    words = []
+    for kind, group in zip(kinds, groups, strict=True):
+        if isinstance(group.part, AlikeUnits):
+            own = f"{group.part.count} equal units, 2 modes"
+            words.append(own if kind.count == 1 else f"{kind.count} times {own}")
+        else:
+            words.append(f"{kind.count} equal units" if kind.count > 1 else "1 unit")
+    if len(words) > _MOST_WORDS:
+        total = sum(kind.count for kind in kinds)
+        return f"{total} units of {len(kinds)} kinds"
+    return " and ".join(words)
+
+
+def _as_one(part: NoisePart) -> LinearSystem | None:
+    """Return noise of few units as one square system, None where it is too large for one."""
+    if isinstance(part, AlikeUnits):
+        order = part.count * part.own.order + part.mean.order
+        return part.model if order <= _ONE_COUPLED else None
+    if not isinstance(part, SeparateUnits):
+        return None
+    systems = []
+    order = 0
+    for group in part.groups:
+        unit = group.part
+        if isinstance(unit, AlikeUnits):
+            own = unit.model if unit.count * unit.own.order <= _ONE_COUPLED else None
+        else:
+            is_plain = isinstance(unit, Filtered) and unit.response is None
+            own = unit.model if is_plain else None
+        if own is None:
+            return None
+        order += group.count * own.order
+        systems += [(own, places) for places in group.places]
+    covered = sum(len(places) for _, places in systems)
+    if order > _ONE_SYSTEM or covered < part.outputs:
+        return None
+    return whole_of(systems, part.outputs)
+
+
+def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:
+    """Return noise of one unit, or of units that are coupled alike."""
+    near = _symmetric(kind)
+    request = problem.request
+    if near is not None:
+        price = 1.0 if kind.prices is None else float(kind.prices[0, 0])
+        try:
+            return _of_modes(request, kind, near, price)
+        except UncertifiableError:
+            if kind.count * near.count > _MOST_DENSE:
+                raise
+    own = replace(
+        problem,
+        plant=kind.plant,
+        request=replace(request, adjacency=kind.adjacency),
+        weight=kind.prices,
+    )
+    found = endless(own)
+    if found.cost > found.bound * _LITTLE:
+        other = endless(
+            replace(own, request=replace(own.request, family="iid-gaussian"))
+        )
+        if other.cost < found.cost:
+            return other.bounded(found.bound)
+    return found
+
+
+# -- units that are coupled alike -------------------------------------------------------------
+
+
+class _Filters(NamedTuple):
+    """Filters of the mean and of a difference, with the cost of a shift of one."""
+
+    mean: LinearSystem
+    own: LinearSystem
+    cost: float
+
+
+def _of_modes(request: Request, kind: Units, near: Symmetric, price: float) -> Proposal:
+    """Return noise of N coupled units, from one scalar problem."""
+    problem = _Modes(near, price, min(request.gap, 1.0), request.order)
+    best = problem.spectrum
+    bound = best.lower_bound * (1 - 1e-8) / request.allowed_shift**2
+    least: tuple[AlikeUnits, float] | None = None
+    refusal: UncertifiableError | None = None
+    for added in _ADDED:
+        try:
+            found = problem.filters(added)
+            made = _certified(request, kind, found, near.count)
+        except UncertifiableError as error:
+            refusal = refusal or error
+            continue
+        mean, own = (
+            float(impulse_energies(system).sum()) for system in (made.mean, made.own)
+        )
+        cost = price * (mean + (near.count - 1) * own)
+        if least is None or cost < least[1]:
+            least = made, cost
+        if cost <= bound * (1 + request.gap):
+            break
+    try:
+        white = LinearSystem.gain(np.eye(1))
+        made = _certified(request, kind, _Filters(white, white, math.nan), near.count)
+        cost = price * near.count * float(made.own.D[0, 0]) ** 2
+        if least is None or cost < least[1]:
+            least = made, cost
+    except UncertifiableError as error:
+        refusal = refusal or error
+    if least is None:
+        raise refusal or UncertifiableError("order: no noise is certified")
+    part, cost = least
+    return Proposal((part,), cost, min(bound, cost))
+
+
+def _certified(
+    request: Request, kind: Units, found: _Filters, count: int
+) -> AlikeUnits:
+    """Return noise of filters that is scaled until its certified shift is allowed."""
+    allowed = request.allowed_shift
+    unit = AlikeUnits(found.own, found.mean, count)
+
+    def evaluated(size: float) -> tuple[AlikeUnits, float]:
+        scaled = unit.scaled(size)
+        return scaled, shift_behind_modes(scaled, kind.adjacency, kind.plant) / allowed
+
+    made, _, excess = scale_to_budget(evaluated, float_above(1 / allowed, 2))
+    if excess > 1:
+        raise UncertifiableError(
+            "the noise does not meet its budget when evaluated back; ask for another order"
+        )
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Modes(ByContent):
+    """The scalar problem of a symmetric plant of N units, and its filters."""
+
+    near: Symmetric
+    price: float
+    gap: float
+    order: int | None
+
+    @cached_property
+    def grid(self) -> FrequencyGrid:
+        poles = np.concatenate([poles_of(system) for system in self.near.systems])
+        return FrequencyGrid.fitting(poles, self.near.secret.longest)
+
+    @cached_property
+    def gains(self) -> tuple[NDArray, NDArray]:
+        """|g_mean| and |g_own| (N/2 + 1,), and no less than a part of the largest."""
+        found = []
+        for system in self.near.systems:
+            response = frequency_response(system, self.grid.points)
+            found.append(np.abs(response[:, 0, 0]))
+        least = _NOTHING * max(gain.max() for gain in found)
+        mean, own = (np.maximum(gain, least) for gain in found)
+        return mean, own
+
+    @cached_property
+    def response(self) -> NDArray:
+        """f (N/2 + 1,)."""
+        mean, own = self.gains
+        count = self.near.count
+        return math.sqrt(self.price / count) * (mean + (count - 1) * own)
+
+    @cached_property
+    def responses(self) -> Responses:
+        """The responses to the changes of one unit, as the scalar problem has them."""
+        plain = Responses.of(self.near.secret, self.grid.points)
+        return plain.through(lambda stack: stack * self.response[:, None, None])
+
+    @cached_property
+    def spectrum(self) -> BestSpectrum:
+        ones = np.ones((len(self.grid.points), 1, 1))
+        gap = _OF_SPECTRUM * self.gap
+        if self.responses.windows:
+            return best_for_windows(self.grid, ones, self.responses, self.gap)
+        return best_spectrum(self.grid, ones, self.responses, gap)
+
+    @cached_property
+    def shares(self) -> tuple[NDArray, NDArray]:
+        """The spectra (N/2 + 1,) of the mean and of a difference."""
+        root = self.spectrum.spectrum[:, 0, 0].real / self.response
+        size = 1 / math.sqrt(self.price * self.near.count)
+        mean, own = self.gains
+        return root * mean * size, root * own * size
+
+    def excess(self, mean: NDArray, own: NDArray) -> tuple[float, float]:
+        """Return the cost of spectra for a shift of one, and the square of their shift."""
+        count = self.near.count
+        of_mean, of_own = self.gains
+        left = of_mean**2 / mean + (count - 1) * of_own**2 / own
+        plain = Responses.of(self.near.secret, self.grid.points)
+        size = np.sqrt(left / count)
+        seen = plain.through(lambda stack: stack * size[:, None, None])
+        square = seen.largest_square(self.grid)
+        cost = self.price * float(self.grid.mean(mean + (count - 1) * own))
+        return cost * square, square
+
+    def filters(self, added: float) -> _Filters:
+        """Return filters of low order, each within its share of the gap."""
+        best = self.spectrum.lower_bound
+        mean, own = self.shares
+        found = []
+        exact = [mean, own]
+        for k, spectrum in enumerate((mean, own)):
+            found.append(self._realised(k, spectrum, exact, best, added))
+        cost, square = self.excess(*(self._spectrum_of(one) for one in found))
+        size = math.sqrt(square)
+        return _Filters(found[0].scaled(size), found[1].scaled(size), cost)
+
+    def _spectrum_of(self, system: LinearSystem) -> NDArray:
+        response = frequency_response(system, self.grid.points)
+        return np.abs(response[:, 0, 0]) ** 2
+
+    def _realised(
+        self,
+        place: int,
+        spectrum: NDArray,
+        exact: list[NDArray],
+        best: float,
+        added: float,
+    ) -> LinearSystem:
+        """Return the filter of least order that costs little beside the exact other one."""
+        white = added * self.gap * float(self.grid.mean(spectrum))
+        raised = (spectrum + white)[:, None, None]
+        factor, phase = outer_factors(self.grid, raised)
+        negligible = _RESOLVED * self.gap
+        balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
+        enough = best * (1 + _OF_FILTER * self.gap)
+        most = balanced.order if self.order is None else min(self.order, balanced.order)
+        least = math.inf
+        kept: LinearSystem | None = None
+        for k in range(most + 1):
+            tried = unwarped(truncated(balanced, k), self.grid.warp)
+            if max(map(spectral_radius, (tried, tried.inverse()))) >= 1:
+                continue
+            beside = list(exact)
+            beside[place] = self._spectrum_of(tried)
+            cost, _ = self.excess(*beside)
+            if cost < least:
+                least, kept = cost, tried
+            if least <= enough:
+                break
+        if kept is None:
+            raise UncertifiableError(
+                "order: no noise of this order hides the secret, since its inverse is not "
+                "stable; ask for another order, or leave it out"
+            )
+        return kept

@@ -1,0 +1,396 @@
+"""Noise of many units, beside dense covariances, whole systems and designs of one unit."""
+
+import control as ct
+import numpy as np
+import pytest
+import scipy.linalg
+
+import privcontrol as pc
+from privcontrol.designs.endless_design import endless
+from privcontrol.designs.problem import DesignProblem
+from privcontrol.noise.fleet import (
+    AlikeUnits,
+    SeparateUnits,
+    UnitNoise,
+    shift_behind_modes,
+)
+from privcontrol.noise.parts import Filtered
+from privcontrol.noise.shift import certified_shift
+from privcontrol.privacy.horizon import horizon_of
+from privcontrol.secrets.fleet import parted, symmetric_plant
+from privcontrol.systems.linear import LinearSystem, Plant
+
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+ENDLESS = horizon_of(np.inf)
+ROOM = np.array([[-3.1, 2.7], [0.18, -0.19]])  # air and walls; h, K, kW
+
+
+def named(count, states="aw"):
+    return {
+        "inputs": [f"people{i}" for i in range(count)],
+        "outputs": [f"T{i}" for i in range(count)],
+        "states": [f"{k}{i}" for i in range(count) for k in states],
+    }
+
+
+def sampled(door):
+    return ct.ss(ROOM - np.diag([door, 0.0]), [[0.17], [0]], [[1, 0]], 0).sample(0.25)
+
+
+def corridor(count):
+    """Rooms whose air meets on a corridor, sampled in their modes."""
+    mean, own = sampled(0.0), sampled(1.0)
+    among = np.full((count, count), 1 / count)
+    within = np.eye(count) - among
+    A, B = (
+        np.kron(within, one) + np.kron(among, all_of)
+        for one, all_of in ((own.A, mean.A), (own.B, mean.B))
+    )
+    C = np.kron(np.eye(count), [[1.0, 0.0]])
+    return ct.ss(A, B, C, 0, 0.25, **named(count))
+
+
+def stay(shape="level", duration=12, radius=1.0):
+    return pc.DisturbanceAdjacency(radius, duration=duration, shape=shape)
+
+
+def designed(plant, secret, **options):
+    options = {"gap": 0.003, "budget": BUDGET, "max_std": np.inf} | options
+    return pc.design_output_noise(plant, horizon=np.inf, adjacency=secret, **options)
+
+
+def whitened(noise, plant, samples):
+    """Responses (T p, T, q) to impulses behind the root of the dense covariance."""
+    p = noise.outputs
+    blocks = [noise.covariance(lag) for lag in range(samples)]
+    dense = np.zeros((samples, p, samples, p))
+    for t in range(samples):
+        for s in range(t + 1):
+            dense[t, :, s] = blocks[t - s]
+            dense[s, :, t] = blocks[t - s].T
+    size = samples * p
+    root = scipy.linalg.cholesky(dense.reshape(size, size), lower=True)
+    impulse = np.zeros((samples, p, plant.ninputs))
+    state = plant.B
+    impulse[0] = plant.D
+    for t in range(1, samples):
+        impulse[t] = plant.C @ state
+        state = plant.A @ state
+    every = np.zeros((samples, p, samples, plant.ninputs))
+    for start in range(samples):
+        every[start:, :, start] = impulse[: samples - start]
+    flat = every.reshape(size, -1)
+    left = scipy.linalg.solve_triangular(root, flat, lower=True)
+    return left.reshape(size, samples, -1)
+
+
+@pytest.mark.parametrize(
+    "count, std",
+    [(1, 0.19573), (2, 0.17144), (3, 0.16336), (10, 0.15206), (1000, 0.14727)],
+)
+def test_rooms_on_a_corridor_cost_what_the_theory_says(count, std):
+    noise = designed(corridor(count), stay())
+    assert noise.std == pytest.approx(np.full(count, std), rel=1e-3)
+    assert noise.design.gap <= 0.003
+    assert noise.guarantee.gdp <= BUDGET.shift()
+    if count > 2:
+        assert noise.design.symmetry == f"{count} equal units, 2 modes"
+
+
+@pytest.mark.parametrize("shape", ["level", "any"])
+@pytest.mark.parametrize("count", [3, 4])
+def test_dense_covariances_hide_as_much_in_coupled_rooms(count, shape):
+    plant = corridor(count)
+    duration, samples = 4, 110
+    noise = designed(plant, stay(shape, duration))
+    left = whitened(noise, plant, samples)
+    patterns = np.tril(np.ones((duration, duration)))
+    if shape == "any":
+        numbers = np.arange(2**duration)[:, None] >> np.arange(duration) & 1
+        patterns = 1.0 - 2.0 * numbers
+    largest = 0.0
+    for start in (0, 7, 20):
+        moved = left[:, start : start + duration]
+        for unit in range(count):
+            sizes = np.linalg.norm(moved[:, :, unit] @ patterns.T, axis=0)
+            largest = max(largest, sizes.max())
+    gdp = noise.guarantee.gdp
+    assert largest <= gdp * (1 + 1e-9)
+    assert largest >= gdp * (1 - 1e-2)  # walls are slow
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_the_whole_system_is_certified_for_the_same(count):
+    """Modes claim what the matrices of all units do, within 4e-6."""
+    plant = Plant.of(corridor(count))
+    own = LinearSystem(*map(np.array, ([[0.8]], [[0.1]], [[0.3]], [[0.2]])))
+    mean = LinearSystem(*map(np.array, ([[0.9]], [[0.2]], [[0.3]], [[0.25]])))
+    unit = AlikeUnits(own, mean, count)
+    secret = stay(duration=5)
+    by_modes = certified_shift([unit], secret, [plant], ENDLESS).value
+    whole = certified_shift([Filtered(unit.model)], secret, [plant], ENDLESS).value
+    assert whole * (1 - 1e-12) <= by_modes <= whole * (1 + 4e-6)
+
+
+def random_symmetric(rng, count):
+    """Units of two states beside two shared ones, all to all alike, shuffled."""
+    m, shared = 2, 2
+
+    def both(rows, columns):
+        one, other = rng.normal(size=(2, rows, columns))
+        among = np.ones((count, count)) / count
+        return np.kron(np.eye(count), one) + np.kron(among, other)
+
+    ones = np.ones((count, 1))
+    A = np.block(
+        [
+            [both(m, m), np.kron(ones, rng.normal(size=(m, shared)))],
+            [
+                np.kron(ones.T, rng.normal(size=(shared, m))),
+                rng.normal(size=(shared,) * 2),
+            ],
+        ]
+    )
+    A *= 0.8 / np.abs(np.linalg.eigvals(A)).max()
+    B = np.vstack([both(m, 1), np.kron(ones.T, rng.normal(size=(shared, 1)))])
+    C = np.hstack([both(1, m), np.kron(ones, rng.normal(size=(1, shared)))])
+    states, outputs = rng.permutation(len(A)), rng.permutation(count)
+    A, B, C = A[np.ix_(states, states)], B[states], C[np.ix_(outputs, states)]
+    return A, B, C, both(1, 1)[outputs]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_plants_near_a_symmetric_one_are_certified_as_they_are(seed):
+    """The bound of a disturbed plant is above what its own matrices come to."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(3, 6))
+    matrices = random_symmetric(rng, count)
+    own, mean = (
+        LinearSystem(*map(np.array, ([[a]], [[1.0]], [[c]], [[1.0]])))
+        for a, c in rng.uniform(-0.5, 0.5, (2, 2))
+    )
+    unit = AlikeUnits(own, mean, count)
+    secret = stay("any", 3)
+    exact = None
+    for size in (0.0, 1e-11, 1e-9):
+        moved = [
+            matrix + size * rng.normal(size=matrix.shape) * (matrix != 0)
+            for matrix in matrices
+        ]
+        plant = Plant.of(ct.ss(*moved, 1.0))
+        near = symmetric_plant(secret, plant)
+        assert near.count == count
+        assert size / 10 <= max(near.distances) <= 100 * size + 1e-12
+        by_modes = shift_behind_modes(unit, secret, plant)
+        whole = certified_shift([Filtered(unit.model)], secret, [plant], ENDLESS).value
+        assert whole * (1 - 1e-13) <= by_modes
+        exact = exact or by_modes
+        assert by_modes <= exact * (1 + 1e5 * size + 1e-9)
+
+
+def test_a_plant_that_is_not_symmetric_has_no_modes():
+    plant = corridor(4)
+    plant.A[0, 0] += 1e-3
+    assert symmetric_plant(stay(), Plant.of(plant)) is None or (
+        max(symmetric_plant(stay(), Plant.of(plant)).distances) > 1e-4
+    )
+    noise = designed(corridor(12), stay())
+    assert isinstance(noise.parts[0], AlikeUnits)
+    other = corridor(12)
+    other.A[0, 0] += 0.2
+    with pytest.raises(pc.UncertifiableError, match="coupled alike"):
+        noise.guarantee_for(other)
+
+
+@pytest.mark.parametrize("shape", ["level", "any"])
+def test_equal_units_apart_are_one_unit_each(shape):
+    one = designed(corridor(1), stay(shape))
+    names = named(3)
+    parts = (np.kron(np.eye(3), each) for each in (sampled(0.0).A, sampled(0.0).B))
+    plant = ct.ss(*parts, np.kron(np.eye(3), [[1.0, 0.0]]), 0, 0.25, **names)
+    noise = designed(plant, stay(shape))
+    assert noise.design.symmetry == "3 equal units"
+    assert noise.std == pytest.approx(np.repeat(one.std, 3), rel=1e-9)
+    assert noise.design.gap == pytest.approx(one.design.gap, rel=1e-6)
+    assert noise.covariance(3) == pytest.approx(
+        np.eye(3) * one.covariance(3)[0, 0], rel=1e-9
+    )
+    # the ordinary search, which sees no units, finds no less
+    problem = DesignProblem(Plant.of(plant), noise.request)
+    assert endless(problem).bound == pytest.approx(noise.design.lower_bound, rel=2e-3)
+
+
+def lags(count, pole=0.9, first=0):
+    names = {
+        kind: [f"{letter}{i}" for i in range(first, first + count)]
+        for kind, letter in (("inputs", "w"), ("outputs", "y"), ("states", "x"))
+    }
+    poles = np.broadcast_to(pole, count)
+    eye = np.eye(count)
+    return ct.ss(np.diag(poles), eye, eye, 0, 1.0, **names)
+
+
+def test_many_units_apart_are_drawn_unit_by_unit():
+    noise = designed(lags(40), stay(duration=6))
+    (part,) = noise.parts
+    assert isinstance(part, SeparateUnits)
+    assert part.groups[0].count == 40
+    one = designed(lags(1), stay(duration=6))
+    assert noise.std == pytest.approx(np.repeat(one.std, 40))
+    drawn = noise.sample(400, rng=0, horizon=60)  # 1e6 samples
+    assert drawn.shape == (40, 400, 60)
+    assert drawn[:, :, 10].std() == pytest.approx(one.std[0], rel=0.03)
+    lagged = np.mean(drawn[:, :, 10] * drawn[:, :, 13])
+    assert lagged == pytest.approx(one.covariance(3)[0, 0], rel=0.1)
+    across = np.corrcoef(drawn[:, :, 5])
+    assert np.abs(across - np.eye(40)).max() < 0.3
+    stream = noise.stream(rng=3)
+    first = np.array([next(stream) for _ in range(50)])
+    assert first.T == pytest.approx(noise.sample(1, rng=3, horizon=50)[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["alike", "apart"])
+def test_samples_are_those_of_the_whole_system(kind):
+    rng = np.random.default_rng(0)
+    own, mean = (
+        LinearSystem(
+            rng.uniform(-0.4, 0.4, (2, 2)), rng.normal(size=(2, 1)),
+            rng.normal(size=(1, 2)), np.ones((1, 1)),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    part = AlikeUnits(own, mean, 4)
+    if kind == "apart":
+        groups = (
+            UnitNoise(Filtered(own), np.array([[1], [3]])),
+            UnitNoise(AlikeUnits(own, mean, 3), np.array([[4, 0, 2]])),
+        )
+        part = SeparateUnits(groups, 5)
+    first, fresh = rng.normal(size=(3, part.once)), rng.normal(size=(3, 20, part.width))
+    expected, _ = part.model.run(first @ part.state_root.T, fresh)
+    assert part.signal(first, fresh) == pytest.approx(expected)
+    going = part.stream(first[0])
+    streamed = np.concatenate([going(fresh[0, :7]), going(fresh[0, 7:])])
+    assert streamed == pytest.approx(expected[0])
+    # the stationary law of the whole system
+    response = part.model.impulse_response(200)
+    for lag in (0, 2):
+        dense = np.einsum("tik,tjk->ij", response[lag:], response[: 200 - lag])
+        assert part.covariance(lag + 5, 5) == pytest.approx(dense, abs=1e-9)
+        assert part.covariance(5, lag + 5) == pytest.approx(dense.T, abs=1e-9)
+    assert part.variances(3)[2] == pytest.approx(np.diag(part.covariance(0, 0)))
+    assert part.scaled(2.0).covariance(1, 0) == pytest.approx(4 * part.covariance(1, 0))
+
+
+def test_units_of_several_kinds_each_have_their_noise():
+    """Slow and fast lags, a pair with two outputs, prices, and an output of no secret."""
+    poles = [0.9, 0.5, 0.9, 0.5, 0.9, 0.3]
+    A = np.diag(poles)
+    A[4, 5] = 0.2
+    names = named(6, "x")
+    names["inputs"] = names["inputs"][:5]
+    plant = ct.ss(A, np.eye(6, 5), np.eye(6), 0, 1.0, **names)
+    secret = pc.DisturbanceAdjacency(
+        {"people0": 1, "people1": 2, "people2": 1, "people3": 2}, duration=4
+    )
+    weight = np.array([1.0, 3.0, 1.0, 3.0, 1.0, 1.0])
+    noise = designed(plant, secret, weight=weight)
+    assert noise.design.symmetry == "2 equal units and 2 equal units"
+    slow = designed(lags(1), stay("any", 4))
+    fast = designed(lags(1, 0.5), stay("any", 4, 2.0))
+    expected = [slow.std[0], fast.std[0]] * 2 + [0.0, 0.0]
+    assert noise.std == pytest.approx(expected, rel=1e-6)
+    cost = 2 * slow.std[0] ** 2 + 6 * fast.std[0] ** 2
+    assert noise.design.cost == pytest.approx(cost, rel=1e-6)
+    assert any("no noise" in text for text in noise.guarantee.scope.caveats)
+    # a change of one unit, behind the root of the covariance of those that have noise
+    units = ct.ss(A[:4, :4], np.eye(4), np.eye(4), 0, 1.0)
+    rest = designed(lags(4, poles[:4]), secret_of(units), weight=weight[:4])
+    assert rest.std == pytest.approx(expected[:4], rel=1e-6)
+    left = whitened(rest, units, 90)[:, 5:9] * np.array([1, 2, 1, 2])
+    signs = 1.0 - 2.0 * (np.arange(16)[:, None] >> np.arange(4) & 1)
+    sizes = [np.linalg.norm(left[:, :, k] @ signs.T, axis=0).max() for k in range(4)]
+    assert max(sizes) <= rest.guarantee.gdp * (1 + 1e-9)
+    assert min(sizes) >= 0.999 * rest.guarantee.gdp
+
+
+def secret_of(units):
+    return pc.DisturbanceAdjacency({"w0": 1, "w1": 2, "w2": 1, "w3": 2}, duration=4)
+
+
+def test_moved_events_of_many_stores_are_hidden_store_by_store():
+    secret = pc.DisturbanceAdjacency(1.0, moved=6)
+    one = designed(lags(1, 1.0), secret)
+    noise = designed(lags(3, 1.0), secret)
+    assert noise.design.symmetry == "3 equal units"
+    assert noise.std == pytest.approx(np.repeat(one.std, 3), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"which": True},
+        {"together": True},
+        {"events": 2},
+        {"norm": "l2"},
+        {"events": 2, "separation": 5},
+    ],
+)
+def test_secrets_that_units_share_are_designed_together(options):
+    """Signs of units may not be turned alone where several move, or one or another."""
+    secret = pc.DisturbanceAdjacency(1.0, **options)
+    assert parted(secret, Plant.of(lags(3))) is None
+    noise = designed(lags(3), secret, gap=0.05)
+    assert noise.design.symmetry is None
+
+
+def test_files_keep_noise_of_many_units(tmp_path):
+    for noise in (designed(lags(40), stay(duration=6)), designed(corridor(12), stay())):
+        path = tmp_path / "noise.json"
+        noise.save(path)
+        loaded = pc.load(path)
+        assert loaded == noise
+        assert str(loaded.guarantee) == str(noise.guarantee)
+        assert loaded.design.cost == pytest.approx(noise.design.cost)
+
+
+def test_noise_of_few_units_is_one_system_that_a_gateway_publishes():
+    noise = designed(lags(3), stay(duration=3))
+    assert isinstance(noise.parts[0], Filtered)
+    gateway = pc.Gateway(noise, resolution=1e-3)
+    assert len(gateway.publish([0.0, 0.0, 0.0])) == 3
+
+
+def test_what_noise_of_many_units_does_not_do_is_refused():
+    noise = designed(lags(40), stay(duration=6))
+    with pytest.raises(pc.PrivacyError, match="too large for one gateway"):
+        pc.Gateway(noise, resolution=1e-3)
+    with pytest.raises(ValueError, match="many units"):
+        noise.plot()
+    with pytest.raises(ValueError, match="many units"):
+        pc.eavesdropper(noise)
+    with pytest.raises(pc.PrivacyError, match="so many units"):
+        designed(lags(40), stay(duration=6), bound=100.0)
+    coupled = lags(40)
+    coupled.A[0, 1] = 0.1
+    with pytest.raises(pc.UncertifiableError, match="nothing connects"):
+        noise.guarantee_for(coupled)
+
+
+def test_a_lost_unit_is_not_certified():
+    """Noise that leaves out a unit, or takes another's, is none for the plant."""
+    plant = Plant.of(lags(4))
+    unit = Filtered(LinearSystem.gain(np.eye(1) * 5.0))
+    whole = SeparateUnits((UnitNoise(unit, np.arange(4)[:, None]),), 4)
+    fewer = SeparateUnits((UnitNoise(unit, np.arange(3)[:, None]),), 4)
+    found = certified_shift([whole], stay(duration=2), [plant], ENDLESS)
+    single = certified_shift([unit], stay(duration=2), [Plant.of(lags(1))], ENDLESS)
+    assert found.value == single.value
+    with pytest.raises(pc.UncertifiableError, match="nothing connects"):
+        certified_shift([fewer], stay(duration=2), [plant], ENDLESS)
+    with pytest.raises(ValueError, match="different outputs"):
+        SeparateUnits((UnitNoise(unit, np.array([[0], [0]])),), 2)
+    with pytest.raises(ValueError, match="places"):
+        UnitNoise(unit, np.array([[0.5]]))
+    with pytest.raises(ValueError, match="one input to one output"):
+        AlikeUnits(LinearSystem.gain(np.eye(2)), LinearSystem.gain(np.eye(1)), 3)
