@@ -21,7 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._figures import COLORS, finished_plot, own_axes
 from ..core.adjacency import Adjacency
-from ..designs.design import designed
+from ..core.ball_noise import RADIAL_LAWS
+from ..designs.design import designed, laws_for
+from ..designs.output_noise import OutputNoise
 from ..designs.request import Request, joined
 from ..loop.assembly import OUTSIDE, private_lqg
 from ..loop.controller import Gains, ObserverFeedback
@@ -35,7 +37,7 @@ from ..numerics.labels import time_axis
 from ..numerics.progress import progress_bar
 from ..privacy.budget import PrivacyBudget, kappa_inverse
 from ..privacy.horizon import Horizon, horizon_of
-from ..privacy.loss import PrivacyLoss
+from ..privacy.loss import PrivacyLoss, decimal, scaled
 from ..response import checked_executor, pandas
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.linear import Plant, semidefinite
@@ -51,6 +53,9 @@ DESIGNS = {
     "iid": "independent",
     "codesign": "structured, gains and noise co-designed",
     "laplace": "structured Laplace, \N{GREEK SMALL LETTER DELTA} = 0",
+    "ball": "structured radial",
+    "truncated": "structured radial, cut off",
+    "auto": "structured, best law",
 }
 _GREEN, _PURPLE, _YELLOW, _SKY, _GREY = COLORS
 #: Colour and line of each design, in every figure the same. Of two designs of equal cost
@@ -61,7 +66,12 @@ _LINES = {
     "iid": (_PURPLE, ":"),
     "codesign": (_YELLOW, "-."),
     "laplace": (_GREY, (0, (1, 3))),
+    "ball": (_GREY, "-"),
+    "truncated": (_PURPLE, "--"),
+    "auto": (_YELLOW, ":"),
 }
+#: Designs that promise epsilon and delta by radial noise, or by the cheapest law of all.
+_OTHER_LAWS = (*RADIAL_LAWS, "auto")
 #: A loop without measurements that costs more than this many times the dearest private
 #: one is off the plot.
 _FAR = 3.0
@@ -224,7 +234,9 @@ class Tradeoff:
             for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
                 room = self._room(loop, limits)
                 if room > 0:
-                    losses.append((self._scaled(name, float(epsilon), room), name))
+                    losses.append(
+                        (self._scaled(name, float(epsilon), room, loop), name)
+                    )
         if losses:
             loss, name = min(losses)
             delta = 0.0 if name == "laplace" else self.delta
@@ -273,12 +285,17 @@ class Tradeoff:
         used = added > 0
         return math.sqrt(np.min(left[used] / added[used], initial=math.inf))
 
-    def _scaled(self, design: str, epsilon: float, size: float) -> float:
+    def _scaled(
+        self, design: str, epsilon: float, size: float, loop: PrivateLoop
+    ) -> float:
         """The epsilon of noise for an epsilon that is made ``size`` times as large."""
         if size == math.inf:
             return epsilon
         if design == "laplace":
             return epsilon / size
+        if design in _OTHER_LAWS:
+            loss = scaled(loop.guarantee.loss, 1 / decimal(size))
+            return loss.epsilon(self.delta)
         shift = float(kappa_inverse(epsilon, self.delta)) / size
         return PrivacyLoss.gaussian(shift).epsilon(self.delta)
 
@@ -398,7 +415,10 @@ def tradeoff(
         that costs this loop least with the filter of the public loop; ``"iid"``:
         independent noise; ``"codesign"``: noise and filter chosen together, which over a
         horizon needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
-        promises epsilon at delta = 0, not for a disturbance.
+        promises epsilon at delta = 0, not for a disturbance; ``"ball"``, ``"truncated"``:
+        structured radial noise of this law, of least variance, with the same epsilon and
+        delta; ``"auto"``: structured noise of the law of least variance, Gaussian noise
+        among them.
     P0 : array_like, shape (n, n), optional
         Covariance of the initial state; the steady-state covariance of the Kalman
         filter by default. If it is given, it is public, and every design has the filter
@@ -568,8 +588,24 @@ def _candidates(
     return [*tried, _with_request(retuned, design, request)]
 
 
+def _of_least_variance(request: Request, plant: Plant) -> OutputNoise:
+    """Return structured noise of the law of least variance that keeps the budget."""
+    tried = []
+    for law in laws_for(request) or ("gaussian",):
+        try:
+            tried.append(designed(replace(request, family=law), plant))
+        except ValueError:
+            if law != "truncated":  # which is for one or two directions
+                raise
+    return min(tried, key=lambda noise: noise.design.cost)
+
+
 def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
     """The loop with noise of a design for a request."""
+    if design == "auto":
+        return loop.with_noise(_of_least_variance(request, loop.side.plant))
+    if design in RADIAL_LAWS:
+        request = replace(request, family=design)
     if design == "laplace":
         budget = replace(request.budget, delta=0.0)
         request = replace(request, family="laplace", budget=budget)
@@ -578,7 +614,7 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
     plain = loop.with_noise(designed(request, loop.side.plant))
     observer = loop.observer
     is_blind = observer is None or not (observer.K.any() and observer.advance.any())
-    if design in ("trace", "iid") or is_blind:
+    if design in ("trace", "iid", *RADIAL_LAWS) or is_blind:
         return plain  # no noise costs a loop without feedback
     if design == "codesign":
         return optimal_loop(plain, CAP, progress=False)

@@ -54,6 +54,9 @@ _HARDLY_BETTER = 0.8
 #: How each design says that it is not needed.
 _NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 
+#: Laws beside the Gaussian one, by what a way is called.
+_LAWS = {"Laplace law": "laplace", "ball law": "ball", "truncated law": "truncated"}
+
 #: Samples after a change within which its effect is looked at.
 _LOOKED_AT = 1000
 
@@ -312,6 +315,9 @@ def _ways(
     yield _Way("shaped", sys, {})
     yield _Way("independent", sys, {"family": "iid-gaussian"})
     if not disturbances(adjacency):
+        if horizon < math.inf and asked["budget"].epsilon:
+            for name, law in _LAWS.items():
+                yield _Way(f"shaped, {name}", sys, {"family": law})
         yield _Way("shaped, best law", sys, {"family": "auto"})
     if isinstance(adjacency, DisturbanceAdjacency) and adjacency.duration > 1:
         other = "level" if adjacency.shape == "any" else "any"

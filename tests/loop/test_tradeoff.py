@@ -277,7 +277,7 @@ def test_table_and_plot(result):
 def test_unknown_designs_and_bad_budgets_raise():
     with pytest.raises(
         ValueError,
-        match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', 'laplace', got 'best'",
+        match="designs: expected one of 'trace', 'loop', 'iid', 'codesign', 'laplace', 'ball', 'truncated', 'auto', got 'best'",
     ):
         pc.tradeoff(pc.plants.vehicle(), **SETUP, epsilons=[1.0], designs=["best"])
     with pytest.raises(ValueError, match="epsilon"):
