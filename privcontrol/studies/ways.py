@@ -315,7 +315,7 @@ def _ways(
     yield _Way("shaped", sys, {})
     yield _Way("independent", sys, {"family": "iid-gaussian"})
     if not disturbances(adjacency):
-        if horizon < math.inf and asked["budget"].epsilon:
+        if horizon.ends and asked["budget"].epsilon:
             for name, law in _LAWS.items():
                 yield _Way(f"shaped, {name}", sys, {"family": law})
         yield _Way("shaped, best law", sys, {"family": "auto"})
