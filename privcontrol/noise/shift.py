@@ -27,7 +27,7 @@ from ..core.manifold import EllipsoidMoves, attaining
 from ..core.noise import family_of
 from ..numerics.balls import rational_matrix
 from ..numerics.ellipsoid import solution_error
-from ..numerics.errors import NotRealizableError, PrivacyError
+from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, one_thread, round_up
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed, one_coordinate
@@ -103,6 +103,14 @@ class Shift:
     exact: bool = False
     squares: NDArray = field(default_factory=lambda: np.zeros(0))
     single: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number, which no comparison would notice later."""
+        if not self.value >= 0:
+            raise UncertifiableError(
+                "no bound of the shift is verified: in double precision it is no number; "
+                "rescale the plant, or shorten the horizon"
+            )
 
     @classmethod
     def joined(cls, found: Sequence[Shift]) -> Shift:
@@ -266,7 +274,7 @@ def certified_shift(
     if not horizon.ends and len(plants) == 1 and secrets:
         ((secret,),) = secrets
         exact = _is_attained(parts, adjacency, secret)
-    return Shift(max(bounds), exact)
+    return Shift(float(np.max(bounds)), exact)
 
 
 def _is_attained(

@@ -11,8 +11,9 @@ import scipy.linalg
 import scipy.optimize
 
 import privcontrol as pc
-from privcontrol.noise.parts import Structured
-from privcontrol.noise.shift import dense_root
+from privcontrol.noise import shift as shift_module
+from privcontrol.noise.parts import Structured, White
+from privcontrol.noise.shift import Shift, certified_shift, dense_root
 from privcontrol.numerics.balls import Ball
 from privcontrol.regions import halving
 from privcontrol.regions.region import box_around, matrix_of
@@ -204,3 +205,17 @@ def test_certified_bounds_are_as_sharp_as_they_say():
     assert Fraction(float(bounds[0])) >= tiny
     assert bounds[0] == pytest.approx(float(tiny), rel=1e-9, abs=0.0)
     assert Fraction(float(bounds[1])) >= tiny / 3
+
+
+@pytest.mark.parametrize("bounds", [(1.0, np.nan), (np.nan, 1.0), (np.nan,)])
+def test_a_bound_that_is_no_number_is_no_promise(monkeypatch, bounds):
+    """Of several plants the largest counts, which no comparison with nan finds."""
+    plant = Plant.of(ct.ss(0.5, 1.0, 1.0, 0.0, 1.0))
+    found = iter(bounds)
+    monkeypatch.setattr(shift_module, "shift_between", lambda *_: next(found))
+    noise = (White(np.ones(1)),)
+    event = pc.DisturbanceAdjacency({plant.inputs[0]: 1.0}, duration=1)
+    with pytest.raises(pc.UncertifiableError, match="no number"):
+        certified_shift(noise, event, [plant] * len(bounds), np.inf)
+    with pytest.raises(pc.UncertifiableError, match="no number"):
+        Shift.of_squares(np.array(bounds), True)
