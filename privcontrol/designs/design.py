@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec
 
 import control as ct
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.progress import timed_bar
-from ..privacy.budget import PrivacyBudget
+from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import as_secret
@@ -51,13 +51,47 @@ _ALIKE = 1e-6
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2
 
+#: Sizes of noise that are tried for a budget of several changes, and what of a size is
+#: taken off for rounding.
+_MOST_SIZES = 8
+_COUNTED = 1e-9
+#: Arguments of a design.
+P = ParamSpec("P")
+
 _EXACT_MODEL = (
     "structured noise without a floor protects under the exact model only; pass "
     'floor="auto" with models=[...] for a model that is not, or models="exact" if it is'
 )
 
 
+def _counting_changes(design: Callable[P, OutputNoise]) -> Callable[P, OutputNoise]:
+    """Let a design take a budget of several changes at a distance."""
+
+    @wraps(design)
+    def counting(*args: P.args, **options: P.kwargs) -> OutputNoise:
+        budget = options["budget"]
+        if not isinstance(budget, RepeatedBudget):
+            return design(*args, **options)
+        one = budget.shift()
+        for _ in range(_MOST_SIZES):
+            options["budget"] = PrivacyBudget(gdp=one)
+            noise = design(*args, **options)
+            together = noise.guarantee.repeated(
+                budget.events, separation=budget.separation
+            )
+            if together.gdp <= budget.together:
+                return noise
+            one *= budget.together / together.gdp * (1 - _COUNTED)
+        raise UncertifiableError(
+            f"budget: no noise was found that keeps {budget!r}; ask for fewer events or "
+            "a higher detection"
+        )
+
+    return counting
+
+
 @helpful_arguments
+@_counting_changes
 def design_output_noise(
     sys: Plants,
     *,

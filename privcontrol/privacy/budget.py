@@ -562,7 +562,14 @@ class PrivacyBudget(Saved):
 
     @classmethod
     @helpful_arguments
-    def from_risk(cls, *, false_alarm: float, detection: float) -> PrivacyBudget:
+    def from_risk(
+        cls,
+        *,
+        false_alarm: float,
+        detection: float,
+        events: int = 1,
+        separation: int | None = None,
+    ) -> PrivacyBudget:
         """Return the budget under which no test detects a hidden move more often than this.
 
         A test of an eavesdropper who raises a false alarm with probability
@@ -576,11 +583,19 @@ class PrivacyBudget(Saved):
             In (0, 1).
         detection : float
             In (0, 1), above ``false_alarm``: guessing alone detects that often.
+        events : int, optional
+            So many changes such as the secret, together, are detected no more often. The
+            budget is that of one of them: gdp divided by their number.
+        separation : int, optional
+            Samples from the start of one to that of the next one at least. The budget of
+            one is then about gdp divided by the root of their number. How much changes at
+            that distance share depends on plant and noise, so `design_output_noise` alone
+            takes such a budget, and makes the noise larger by that.
 
         Raises
         ------
         ValueError
-            If a probability is out of range.
+            If a probability is out of range, or a separation comes without events.
 
         Examples
         --------
@@ -601,7 +616,19 @@ class PrivacyBudget(Saved):
                 f"detection: expected a probability above false_alarm = {false_alarm:g}, "
                 f"which a guess attains, got {detection:g}"
             )
-        return cls(gdp=gdp)
+        events = positive_integer(events, "events")
+        if separation is None:
+            return cls(gdp=gdp / events * (1 - EPS))
+        separation = positive_integer(separation, "separation")
+        if events == 1:
+            raise ValueError(
+                "separation: expected events beside it, the number of changes that are so "
+                "far apart"
+            )
+        one = gdp / math.sqrt(events)
+        return RepeatedBudget(
+            gdp=one, together=gdp, events=events, separation=separation
+        )
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -761,8 +788,33 @@ def checked_rate(value: float, name: str) -> float:
     return rate
 
 
+@_by_name
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RepeatedBudget(PrivacyBudget):
+    """State what several changes at a distance may cost together.
+
+    ``gdp`` is that of one of them if they shared nothing, ``together`` that of all.
+    """
+
+    together: float = math.inf
+    events: int = 1
+    separation: int = 1
+
+    def __repr__(self) -> str:
+        return (
+            f"PrivacyBudget(gdp={self.together:.6g} for {self.events} changes, starts >= "
+            f"{self.separation} samples apart)"
+        )
+
+
 def checked_budget(budget: PrivacyBudget) -> PrivacyBudget:
     """Return the budget itself, or raise an error that says how to write one."""
+    if isinstance(budget, RepeatedBudget):
+        raise ValueError(
+            "budget: how much several changes at a distance share depends on plant and "
+            "noise, so a budget with separation= is for design_output_noise; leave the "
+            "separation out, which counts them as if they came at once"
+        )
     if isinstance(budget, PrivacyBudget):
         return budget
     raise TypeError(

@@ -431,3 +431,50 @@ def test_independent_noise_over_a_horizon(family, is_known):
         assert far.gdp == pytest.approx(np.sqrt(2) * g.gdp, rel=0.01)
     else:
         assert far.epsilon(0.0) == pytest.approx(2 * g.epsilon(0.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("floor", [0.0, 2.0])
+def test_a_budget_of_a_year_of_changes_is_kept_by_all_of_them(floor):
+    """365 changes 96 samples apart are detected in at most half of the cases."""
+    risk = {"false_alarm": 0.05, "detection": 0.5}
+    budget = pc.PrivacyBudget.from_risk(**risk, events=365, separation=96)
+    plant, secret = lag(0.99), pc.DisturbanceAdjacency({"w": 1.0})
+    options = {"models": "exact", "floor": floor, "max_std": np.inf}
+    noise = pc.design_output_noise(
+        plant, horizon=np.inf, budget=budget, adjacency=secret, **options
+    )
+    together = noise.guarantee.repeated(365, separation=96)
+    assert together.detection(false_alarm=0.05) <= 0.5
+    assert together.gdp == pytest.approx(norm.ppf(0.5) - norm.ppf(0.05), rel=1e-4)
+    # changes at such a distance share something, so one of them may cost less
+    assert noise.guarantee.gdp < budget.gdp * (1 - 1e-3)
+    if not floor:
+        (response,) = whitened(noise, 1500, ["w"])
+        shared = [
+            np.sum(response[m * 96 :] * response[: len(response) - m * 96])
+            for m in range(15)
+        ]
+        square = 365 * shared[0]
+        square += 2 * sum((365 - m) * shared[m] for m in range(1, 15))
+        assert np.sqrt(square) <= together.gdp * (1 + 1e-9)
+        assert np.sqrt(square) >= 0.98 * together.gdp
+
+
+def test_a_budget_of_changes_at_any_distance_is_one_of_each():
+    risk = {"false_alarm": 0.05, "detection": 0.5}
+    once = pc.PrivacyBudget.from_risk(**risk)
+    assert pc.PrivacyBudget.from_risk(**risk, events=10).gdp == pytest.approx(
+        once.gdp / 10, rel=1e-12
+    )
+    apart = pc.PrivacyBudget.from_risk(**risk, events=10, separation=5)
+    assert apart.gdp == pytest.approx(once.gdp / np.sqrt(10), rel=1e-12)
+    assert "10 changes, starts >= 5 samples apart" in repr(apart)
+    with pytest.raises(ValueError, match="separation: expected events"):
+        pc.PrivacyBudget.from_risk(**risk, separation=5)
+    with pytest.raises(ValueError, match="is for design_output_noise"):
+        pc.PrivacyLedger(apart)
+    with pytest.raises(ValueError, match="expected the guarantee of a change"):
+        pc.design_output_noise(
+            lag(0.9), horizon=5, budget=apart, models="exact",
+            adjacency=pc.StateAdjacency({"level": 1.0}),
+        )  # fmt: skip
