@@ -14,6 +14,7 @@ from ..core.query_design import LAWS
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..numerics.checks import (
+    instance_of,
     one_of,
     positive_integer,
     positive_number,
@@ -572,6 +573,7 @@ def private_lqg(
     (array([[3.424 , 4.3095]]), array([[0.8266],
            [0.6973]]))
     """
+    instance_of(codesign, bool, "codesign")
     plant = fitting_plant(sys, noise)
     if isinstance(plant, VaryingPlant) and noise is None and horizon is not None:
         plant = plant.over(positive_integer(horizon, "horizon"))

@@ -61,6 +61,9 @@ from .optimum import Optimality, optimality
 from .side import RunSignals, known_keywords
 from .simulation import OnlineController
 
+#: Probability of one run below which no margin is computed: parts of it underflow.
+_LEAST_TAIL = 1e-280
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PrivateLoop(LoopData):
@@ -430,8 +433,11 @@ class PrivateLoop(LoopData):
             refuse_moments(self, "margins")
         along = real_array(direction, "direction", shape=(self.side.order,))
         tail = positive_number(probability, "probability")
-        if tail >= 1:
-            raise ValueError(f"probability: expected a number below 1, got {tail:g}")
+        if not _LEAST_TAIL <= tail < 1:
+            raise ValueError(
+                f"probability: expected a number from {_LEAST_TAIL:g} to below 1, got "
+                f"{tail:g}"
+            )
         longest = math.inf if self.noise is None else self.noise.horizon
         if horizon is None:
             horizon = self.horizon.count(

@@ -470,6 +470,90 @@ def design_doors() -> Iterator[Door]:
     yield _of(spy, "estimate", np.zeros((2, T)))
 
 
+def shape_doors() -> Iterator[Door]:
+    """Changes of any shape, events at another time or signal, bounds, and radial laws."""
+    sys = plant()
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    inputs = {"u": 1.0, "w": 0.5}
+    secrets = [
+        {"radius": {"w": 1.0}, "duration": 3, "shape": "any"},
+        {"radius": inputs, "duration": 2, "together": True},
+        {"radius": inputs, "which": True, "times": [1, 2]},
+        {"radius": {"w": 1.0}, "moved": 2},
+        {"radius": inputs, "moved": 2, "which": True},
+        {"radius": {"w": 1.0}, "moved": 1, "duration": 2, "shape": "level"},
+        {"radius": {"w": 1.0}, "duration": 2, "events": 2, "separation": 3},
+    ]
+    made = []
+    for options in secrets:
+        yield _public("DisturbanceAdjacency", **options)
+        adjacency = pc.DisturbanceAdjacency(**options)
+        asked = {"horizon": T + 3, "budget": budget, "adjacency": adjacency}
+        yield _public("design_output_noise", sys, **asked, floor=0.1, gap=0.1)
+        if "times" not in options:
+            endless = asked | {"horizon": np.inf}
+            yield _public("design_output_noise", sys, **endless)
+        yield _public("options", sys, **asked)
+        noise = pc.design_output_noise(sys, **asked, floor=0.1, max_std=np.inf)
+        made.append(noise)
+        yield _of(noise.guarantee, "repeated", 2, separation=4)
+        yield _of(noise.guarantee, "released", 2)
+        yield _of(noise, "guarantee_for", [sys], adjacency=adjacency)
+    yield _of(made[0], "record", name="a", curators=["b"], date="2026-11-27")
+    yield _public(
+        "options",
+        sys,
+        horizon=T,
+        budget=budget,
+        adjacency=pc.DisturbanceAdjacency({"w": 1.0}, duration=2, shape="level"),
+    )
+    level = pc.DisturbanceAdjacency({"w": 1.0}, duration=2, shape="level")
+    asked = {"horizon": T, "budget": budget, "adjacency": level}
+    known = pc.design_output_noise(sys, **asked, max_std=np.inf).guarantee
+    yield _of(known, "any_shape")
+    bound = dict.fromkeys(sys.output_labels, 200.0)
+    for limits in ({"horizon": T}, {"horizon": np.inf, "life": 2 * T}):
+        yield _public("design_output_noise", sys, **(asked | limits), bound=bound)
+    within = pc.design_output_noise(sys, **asked, bound=bound)
+    yield _of(within.guarantee, "repeated", 2, separation=4)
+    yield _of(within, "sample", 2, rng=0)
+    first = pc.StateAdjacency({"a": 1.0}, times=0)
+    for family in ("ball", "truncated", "auto"):
+        radial = {"horizon": T, "budget": budget, "adjacency": first, "family": family}
+        yield _public("design_output_noise", sys, **radial, models="exact")
+        noise = pc.design_output_noise(sys, **radial, models="exact", max_std=np.inf)
+        yield _of(noise, "sample", 2, rng=0)
+        yield _of(noise, "with_std", 5.0)
+        weights = {"Q": np.eye(3), "R": np.eye(2), "QN": np.eye(3), "RN": np.eye(2)}
+        yield _public(
+            "private_lqg",
+            sys,
+            **weights,
+            noise=noise,
+            P0=np.eye(3),
+            codesign=True,
+            family=family,
+        )
+        loop = pc.private_lqg(sys, **weights, noise=noise, P0=np.eye(3))
+        yield _of(loop, "margins", np.eye(3)[0], probability=0.99, sure=False)
+        yield _of(loop, "record", name="a")
+    query = pc.LinearQuery(np.eye(3))
+    for family in ("ball", "auto"):
+        yield _public(
+            "design_noise",
+            query,
+            pc.BallAdjacency(1.0),
+            budget,
+            family=family,
+            weight=np.eye(3),
+            releases=2,
+        )
+    graph = nx.cycle_graph(5)
+    yield _public(
+        "private_consensus", graph, budget, 1.0, weights="metropolis", family="ball"
+    )
+
+
 def nonlinear_doors() -> Iterator[Door]:
     """Loops around a nonlinear plant."""
 
@@ -603,6 +687,7 @@ AREAS = {
     "trajectory": trajectory_doors,
     "varying": varying_doors,
     "designs": design_doors,
+    "shapes": shape_doors,
     "loop": loop_doors,
     "consensus": consensus_doors,
 }

@@ -196,6 +196,16 @@ FOUND = {
         lambda: replace(designed(), promised=(np.zeros(0), None)),
         "promised: expected none",
     ),
+    "an array for a co-design": (
+        lambda: pc.private_lqg(PLANT, 1, 1, 1, 1, designed(), codesign=np.ones(3)),
+        "codesign: expected a bool",
+    ),
+    "a probability of which parts underflow": (
+        lambda: pc.private_lqg(PLANT, 1, 1, 1, 1, designed(), P0=1.0).margins(
+            np.ones(PLANT.nstates), probability=5e-324
+        ),
+        "probability: expected a number from 1e-280",
+    ),
     "an epsilon that leaves double precision": (
         lambda: core.truncated_radius(5e-324, 1e-2, 1),
         "epsilon: expected 0, or",
