@@ -525,7 +525,8 @@ class NoiseForm:
         O_m is that of a plant.
         """
         precision = [1 / Ball(size) ** 2 for size in np.asarray(self.scale).tolist()]
-        if self._is_of(model) and not self.plant.varies and not model.varies:
+        stays = not self.plant.varies and not model.varies
+        if stays and self._is_of(model):
             alone = gramian(model, precision, self.horizon)
             factor = ball_matrix(np.asarray(self.factor))
             cross = factor.transpose() * alone
