@@ -1,0 +1,188 @@
+"""Arguments that no other test refuses: each error says what is wrong, and of what."""
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol import core
+
+VEHICLE = pc.plants.vehicle()
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+EVENT = {VEHICLE.input_labels[0]: 1.0}
+SUM = core.AffineManifold([[1.0, 1.0, 0.0]])
+WEIGHTS = {"Q": 1.0, "R": 1.0, "QN": 0.1, "RN": 0.1}
+
+
+def loop(**arguments):
+    return pc.private_lqg(VEHICLE, **{**WEIGHTS, **arguments})
+
+
+def noise(horizon=5):
+    adjacency = pc.StateAdjacency({"position": 1.0})
+    return pc.design_output_noise(
+        VEHICLE, horizon=horizon, budget=BUDGET, adjacency=adjacency, models="exact"
+    )
+
+
+def moves(adjacency, manifold=SUM):
+    return adjacency.moves(manifold)
+
+
+def trajectory(plant, adjacency, horizon=3):
+    return pc.design_output_noise(
+        plant, horizon=horizon, budget=BUDGET, adjacency=adjacency, models="exact"
+    )
+
+
+def wide(count):
+    """A plant of so many states, each of which is published."""
+    return ct.ss(np.eye(count) / 2, np.ones((count, 1)), np.eye(count), 0, 1.0)
+
+
+def named(**labels):
+    return ct.ss(0.5, 1.0, 1.0, 0.0, 1.0, **labels)
+
+
+def nonlinear(change):
+    """A system x(t+1) = change(x), within 1 of zero."""
+    system = ct.nlsys(
+        lambda t, x, u, params: change(x),
+        lambda t, x, u, params: x,
+        inputs=["u"],
+        outputs=["y"],
+        states=["x"],
+        dt=1.0,
+    )
+    return pc.jacobian_polytope(system, {"x": (-1.0, 1.0), "u": (-1.0, 1.0)})
+
+
+REFUSED = {
+    "entries twice": (
+        lambda: core.ManifoldAdjacency({0: 1.0}, entries=[0]),
+        "radius already names the protected entries",
+    ),
+    "no entry": (
+        lambda: moves(core.ManifoldAdjacency(1.0, entries=[7])),
+        "entries: 7 is no entry of the data; there are 3",
+    ),
+    "tied entries": (
+        lambda: moves(core.ManifoldAdjacency(1.0, charts=[[0, 1]])),
+        "charts: the entries .0, 1. are not free",
+    ),
+    "states twice": (
+        lambda: pc.StateAdjacency({"position": 1.0}, states=["position"]),
+        "radius already names the protected states; drop states",
+    ),
+    "a box of many states": (
+        lambda: trajectory(wide(17), pc.InitialStateAdjacency(1.0, norm=np.inf)),
+        "norm: a box of 17 states has 2.16 corners",
+    ),
+    "a level of energy": (
+        lambda: pc.DisturbanceAdjacency(EVENT, norm="l2", shape="level"),
+        "shape: a level is for norm=.single.",
+    ),
+    "a profile that moves": (
+        lambda: pc.DisturbanceAdjacency(EVENT, profiles=np.ones((1, 3)), moved=2),
+        "moved, which: they are for",
+    ),
+    "events that move together": (
+        lambda: pc.DisturbanceAdjacency(EVENT, moved=2, together=True),
+        "together: an event that is moved is on one signal",
+    ),
+    "an unknown control": (
+        lambda: loop(controls=["wind"]),
+        "controls: 'wind' is no input of the plant; known inputs are",
+    ),
+    "a cross weight alone": (
+        lambda: pc.private_loop(
+            VEHICLE, [[1.0, 1.0]], [[0.1], [0.1]], N=[[0.0], [0.0]]
+        ),
+        "N: a cross weight belongs to Q and R",
+    ),
+    "another horizon": (
+        lambda: loop(noise=noise(5), horizon=6),
+        "horizon: the noise has 5 samples, got 6",
+    ),
+    "inputs before the first sample": (
+        lambda: loop(noise=noise()).online().step([0.0], applied=[0.0]),
+        "applied: no input acted before the first sample",
+    ),
+    "a state and an input of one name": (
+        lambda: nonlinear_region({"u": (0.0, 1.0)}, state="u"),
+        "region: a state and an input have one name",
+    ),
+    "a region of nothing": (
+        lambda: nonlinear_region({"z": (0.0, 1.0)}),
+        "region: 'z' is no state or input; known are x, u",
+    ),
+    "splits of nothing": (
+        lambda: nonlinear_region({"x": (0.0, 1.0)}, splits={"z": 2}),
+        "splits: 'z' is no name of the region",
+    ),
+    "an angle that jumps": (
+        lambda: nonlinear(lambda x: np.arctan2(x, x)),
+        "not surely positive: the angle jumps",
+    ),
+    "a division by zero": (
+        lambda: nonlinear(lambda x: x**-1.0),
+        "a division by an interval that contains zero",
+    ),
+    "a root of what may be negative": (
+        lambda: nonlinear(lambda x: x**0.5),
+        "a power 0.5",
+    ),
+    "a function that is not enclosed": (
+        lambda: nonlinear(lambda x: np.array([np.rint(x[0])], object)),
+        "np.rint, which is not enclosed",
+    ),
+    "a plain number": (
+        lambda: nonlinear(lambda x: np.array([float(x[0])])),
+        "a conversion to a plain number",
+    ),
+    "a text for a number": (
+        lambda: nonlinear(lambda x: x + np.array(["1"], object)),
+        "a str in place of a number",
+    ),
+    "delays of nothing": (
+        lambda: pc.with_delays(VEHICLE, {"wind": 1}),
+        "delays: 'wind' is not the name of one input or output",
+    ),
+    "delays of a name that is taken": (
+        lambda: pc.with_delays(named(states=["u_1"], inputs=["u"]), {"u": 1}),
+        "delays: a state of the past has the name of another state",
+    ),
+    "Gaussian noise without a delta": (
+        lambda: core.kappa_inverse(1.0, 0.0),
+        "delta: Gaussian noise cannot achieve delta = 0",
+    ),
+    "a negative epsilon": (
+        lambda: core.kappa(-1.0, 1.0),
+        "expected epsilon >= 0 and y >= 0",
+    ),
+    "weights that were not given": (
+        lambda: pc.private_loop(
+            VEHICLE, [[1.0, 1.0]], [[0.1], [0.1]], noise=noise()
+        ).simulate(disturbance="design", rng=0),
+        'disturbance="design" draws from QN, which the loop was not given',
+    ),
+}
+
+
+def nonlinear_region(region, state="x", **arguments):
+    system = ct.nlsys(
+        lambda t, x, u, params: 0.5 * x + u,
+        lambda t, x, u, params: x,
+        inputs=["u"],
+        outputs=["y"],
+        states=[state],
+        dt=1.0,
+    )
+    return pc.jacobian_polytope(system, region, **arguments)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_and_the_error_says_why(name):
+    call, why = REFUSED[name]
+    with pytest.raises((ValueError, pc.PrivacyError), match=why):
+        call()
