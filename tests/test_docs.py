@@ -272,3 +272,18 @@ def test_each_recipe_runs_alone_behind_the_first_cell():
         known |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         asked = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         assert asked <= known | set(dir(builtins)), title
+
+
+#: A number without a zero before its point; formats such as ``{x:.2f}`` are none.
+BARE = re.compile(r"(?<![\w.\])/}{:<>=+^-])\.\d+(?![\w.])")
+
+
+def test_numbers_have_a_zero_before_the_point():
+    """In pages, docstrings, messages and comments."""
+    bare = []
+    sources = [*PAGES, ROOT / "README.md", *(ROOT / "privcontrol").rglob("*.py")]
+    for page in sources:
+        for number, line in enumerate(page.read_text(encoding="utf8").splitlines(), 1):
+            if BARE.search(line):
+                bare.append(f"{page.name}:{number}: {line.strip()}")
+    assert not bare

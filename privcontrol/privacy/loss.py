@@ -62,7 +62,7 @@ _RESOLUTION = 1024
 _POINTS = 1 << 17
 #: What the rounding errors of a Fourier transform may take from a delta, and what they
 #: may take for each release, whose number is the power of the transform. Against exact
-#: binomial sums of up to 3e7 releases they came to .4 EPS for each.
+#: binomial sums of up to 3e7 releases they came to 0.4 EPS for each.
 _TRANSFORM = 1e-12
 _POWER = 8 * EPS
 #: Of more releases these errors leave nothing to gain.

@@ -199,7 +199,7 @@ class Tradeoff:
         exact for that loop. A loop that uses no measurement costs the same with any
         noise, and counts at its own epsilon. Loops with a prior get the best filter for
         the larger noise: they cost no more, but the error of a single state may come
-        out above its limit by a little (.01 % in random loops).
+        out above its limit by a little (0.01 % in random loops).
 
         Parameters
         ----------

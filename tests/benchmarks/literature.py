@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import control as ct
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.signal import cont2discrete
 
@@ -63,6 +64,10 @@ METHODS = {
 }
 DONE = HERE / "data" / "literature.jsonl"
 PAGE = ROOT / "docs" / "literature_benchmark.md"
+FIGURE = ROOT / "docs" / "figures" / "literature_benchmark.png"
+#: Colours that are legible on light and on dark pages, and a marker for each secret.
+GREY, BLUE = "#808080", "#3a8fc7"
+MARKERS = "os^D"
 DATA = HERE / "data" / "controlgym.npz"
 
 
@@ -205,12 +210,63 @@ def references(name, bound):
     return f"({public / bound:.3f})", f"{universal / bound:.3f}"
 
 
+def draw(rows, bounds, methods):
+    """Every cell's cost over the bound as a dot, one line for each method."""
+    figure, axis = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    shown = list(reversed(methods.items()))
+    for level, (_, method) in enumerate(shown):
+        found = []
+        for number, secret in enumerate(SECRETS):
+            ratios = [
+                row["cost"] / bounds[row["plant"], row["secret"]]
+                for row in rows
+                if row["method"] == method
+                and row["secret"] == secret
+                and "cost" in row
+                and bounds.get((row["plant"], row["secret"]))
+            ]
+            offset = 0.12 * (number - (len(SECRETS) - 1) / 2)
+            axis.plot(
+                ratios,
+                np.full(len(ratios), level - offset),
+                MARKERS[number],
+                ms=4,
+                mfc="none",
+                color=GREY,
+                label=secret if level == 0 else None,
+            )
+            found += ratios
+        axis.plot(np.median(found), level, "|", ms=22, mew=3, color=BLUE)
+    axis.plot([], [], "|", ms=10, mew=3, color=BLUE, label="median of a method")
+    axis.axvline(1.0, color=GREY, lw=1, ls="--")
+    names = [f"{method} ({short})" for short, method in shown]
+    axis.set(
+        xscale="log",
+        xlim=(0.5, 40),
+        xlabel="cost of the loop over the bound of all loops",
+    )
+    axis.set_yticks(range(len(shown)), names, fontsize="small")
+    axis.set_xticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+    axis.minorticks_off()
+    axis.tick_params(colors=GREY)
+    axis.xaxis.label.set_color(GREY)
+    axis.spines[:].set_color(GREY)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(
+        ncols=5, fontsize="small", frameon=False, labelcolor=GREY,
+        loc="lower center", bbox_to_anchor=(0.1, 1.0), handletextpad=0.1, columnspacing=1,
+    )  # fmt: skip
+    figure.savefig(FIGURE, dpi=160, transparent=True)
+    plt.close(figure)
+
+
 def page(rows):
     """The page of the docs, from all rows."""
     table = {(r["plant"], r["secret"], r["method"]): r for r in rows}
     bounds = {(r["plant"], r["secret"]): r["bound"] for r in rows if "bound" in r}
     names = [name for name in plant_names() if any(r["plant"] == name for r in rows)]
     methods = {short: comparison.name_of(method) for short, method in METHODS.items()}
+    draw(rows, bounds, methods)
     cells = len(plant_names()) * len(SECRETS) * len(METHODS)
     refused = sum("refused" in row for row in rows)
     slowest = max(rows, key=lambda row: row["seconds"])
@@ -242,6 +298,7 @@ def page(rows):
         if len(where) > 4:
             shown = f"{len(where)} cells"
         lines.append(f"| {method} | {cause} | {shown} |")
+    lines.append("\nSee also {doc}`papers_and_errata`, {doc}`benchmarks`.")
     PAGE.write_text("\n".join(lines) + "\n", encoding="utf8")
 
 
@@ -276,29 +333,46 @@ def summary(rows, bounds, methods):
 
 INTRODUCTION = """# Beside the literature, on public plants
 
-What a loop costs under one privacy guarantee, epsilon = 1 at delta = 0.01 over 50 samples of 0.1 s, by the methods of
-{{doc}}`gallery/literature/side_by_side`. The plants are the 27 of controlgym with at most 40 states, most of them from
-COMPleib, with its weights C1 and D12 and its covariances. One secret at a time: every state at the start, by one standard
-deviation of its prior; every state in the first three samples; the strongest disturbance at any one sample; its whole
-signal in an l2 ball.
+![Dots: the cost of each loop over the bound, by method and secret; bars: medians. Both designs of this library have their medians at the bound, the other methods to the right of it.](figures/literature_benchmark.png)
 
-A number is the expected cost over a lower bound of *every* linear Gaussian loop with this guarantee. Every release is read
-by the best filter for it, so only what is published differs. Each number without brackets has its guarantee evaluated for
-the secret, and within the budget; numbers in brackets come without differential privacy. *No privacy* is the same loop
-without noise. *Any unbiased* is a lower bound of what a linear loop costs with any unbiased mechanism of the same zCDP,
-Gaussian or not ({{math}}`y^2/(e^{{y^2}} - 1)` of the cost of privacy, as in `NoiseDesign.universal_bound` for a `gdp`). Where the best
-noise found no bound in time, costs stand as they are.
+Each dot is one plant with one secret: how many times the least possible cost the loop
+has under the same promise. No linear Gaussian loop does better than 1. Fisher
+information comes without differential privacy, and *own noise* counts the plant's
+disturbances as noise, and may so lie below it. Dots beyond 40 are left out of the figure, not of the tables.
 
-The bound is for noise that hides the secret from who knows the disturbances as well. *Own* counts the plant's own
-disturbances as noise, so its cost may fall below the bound, and nothing else does. It holds if the adversary knows no more
-of them than their law.
+The columns of the tables: *plant* and its number of *states*, *no privacy*, *any
+unbiased*, then the methods under the short names of the first table, which counts the
+*cells* (a plant and a secret), those *refused*, and those *below the bound*.
 
-Directed information (Tanaka et al. 2017) has no column: the method is for loops that read their whole state, and none of
-these does. It stands in {{doc}}`gallery/literature/side_by_side`.
+What a loop costs under one privacy guarantee, epsilon = 1 at delta = 0.01 over 50
+samples of 0.1 s, by the methods of {{doc}}`gallery/literature/side_by_side`. The plants
+are the 27 of controlgym with at most 40 states, most of them from COMPleib, with its
+weights C1 and D12 and its covariances. One secret at a time: every state at the start,
+by one standard deviation of its prior; every state in the first three samples; the
+strongest disturbance at any one sample; its whole signal in an l2 ball.
 
-Written by `python tests/benchmarks/literature.py`, which continues where it stopped and gives a cell 60 s. Run so far:
-{ran} of {cells} cells, of which {refused} were refused, for the causes below. The slowest one took {slow}, on two cores
-that other work shared.
+A number is the expected cost over a lower bound of *every* linear Gaussian loop with
+this guarantee. Every release is read by the best filter for it, so only what is
+published differs. Each number without brackets has its guarantee evaluated for the
+secret, and within the budget; numbers in brackets come without differential privacy.
+*No privacy* is the same loop without noise. *Any unbiased* is a lower bound of what a
+linear loop costs with any unbiased mechanism of the same zCDP, Gaussian or not
+({{math}}`y^2/(e^{{y^2}} - 1)` of the cost of privacy, as in `NoiseDesign.universal_bound` for a `gdp`).
+Where the best noise found no bound in time, costs stand as they are.
+
+The bound is for noise that also hides the secret from those who know the disturbances.
+*Own* counts the plant's own disturbances as noise, so its cost may fall below the
+bound, and nothing else does. It holds if the adversary knows no more of them than their
+law.
+
+Directed information (Tanaka et al. 2017) has no column: the method is for loops that
+read their whole state, and none of these does. It stands in
+{{doc}}`gallery/literature/side_by_side`.
+
+Written by `python tests/benchmarks/literature.py`, which continues where it stopped and
+gives a cell 60 s. Run so far: {ran} of {cells} cells, of which {refused} were refused, for the
+causes below. The slowest one took {slow}, on two cores that
+other work shared.
 """
 
 
