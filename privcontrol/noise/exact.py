@@ -128,17 +128,22 @@ def exact_part(part: NoisePart) -> ExactPart:
 
 @exact_part.register
 def _(part: Structured) -> ExactPart:
-    plant = part.plant
-    if isinstance(plant, VaryingSystem):
-        A, _, C, _ = plant.along
-        return StructuredPart(A, C, part.factor)
-    return StructuredPart(plant.A, plant.C, part.factor)
+    return StructuredPart(*_free(part), part.factor)
 
 
 @exact_part.register
 def _(part: Radial) -> ExactPart:
     bound = 0.0 if part.bound == math.inf else part.bound
-    return RadialPart(part.plant.A, part.plant.C, part.factor, bound)
+    return RadialPart(*_free(part), part.factor, bound)
+
+
+def _free(part: Structured) -> tuple[NDArray, NDArray]:
+    """Return A and C of a part's plant, with a leading axis of samples where it varies."""
+    plant = part.plant
+    if isinstance(plant, VaryingSystem):
+        A, _, C, _ = plant.along
+        return A, C
+    return plant.A, plant.C
 
 
 @exact_part.register

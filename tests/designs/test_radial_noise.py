@@ -298,6 +298,34 @@ def test_more_bits_narrow_a_sample_that_is_undecided():
     assert before.contains(after)
 
 
+@pytest.mark.parametrize("family", ["ball", "truncated"])
+@pytest.mark.parametrize("floor", [0.0, 0.5])
+def test_a_gateway_publishes_noise_of_a_plant_that_varies(tmp_path, family, floor):
+    """All samples are the free response to one vector, up to the floor's draws."""
+    if floor and family == "truncated":
+        pytest.skip("truncated noise stands without a floor")
+    names = {"states": ["a", "b"], "inputs": ["u"], "outputs": ["y"]}
+    plants = []
+    for k in range(8):
+        A = [[0.9, 0.02 * k], [0.0, 0.8]]
+        plants.append(ct.ss(A, [[0], [1]], [[1, 0.1 * k]], 0, 1.0, **names))
+    secret = pc.StateAdjacency({"a": 1.0, "b": 0.5}, times=[0])
+    options = {"horizon": 8, "max_std": np.inf, "floor": floor}
+    noise = designed(family, adjacency=secret, plant=plants, **options)
+    noise.save(tmp_path / "noise.json")
+    assert pc.load(tmp_path / "noise.json") == noise
+    with Gateway(noise, path=tmp_path / "run.json", resolution=1e-9) as gateway:
+        published = [float(gateway.publish([0.0])[0]) for _ in range(8)]
+    states, rows = noise.factor, []
+    for plant in plants:
+        rows.append(plant.C @ states)
+        states = plant.A @ states
+    rows = np.vstack(rows)
+    left = published - rows @ np.linalg.lstsq(rows, published, rcond=None)[0]
+    assert np.abs(left).max() < (1e-8 if not floor else 6 * floor)
+    assert (np.abs(left).max() > 1e-3) == bool(floor)
+
+
 def test_a_recipe_makes_the_same_noise_again():
     exact = ExactNoise(designed("ball"))
     again = DrawnNoise.made(exact.recipe())
