@@ -53,6 +53,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
     "docstrings",
+    "alt_texts",
     "mathml",
     "search_words",
     "terms",
@@ -103,13 +104,14 @@ _SCRIPTS, _THUMBNAIL = gallery_source.prepare()
 sphinx_gallery_conf = {
     "examples_dirs": _SCRIPTS,
     "default_thumb_file": _THUMBNAIL,
+    "subsection_order": gallery_source.section,
     "within_subsection_order": gallery_source.position,
     "gallery_dirs": "gallery",
     "filename_pattern": rf"/(?!{'|'.join(gallery_source.SHARED + gallery_source.SHOWN_ONLY)})\w+\.py$",
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": (gallery_source.written_figures,),
     "reset_argv": gallery_source.no_arguments,
-    "reset_modules": ("matplotlib",),
+    "reset_modules": ("matplotlib", gallery_source.draw_thumbnails),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
@@ -145,7 +147,7 @@ def _optional_pages(app, docname, source):
 
 
 def setup(app):
-    """Leave out of the contents what is not there, and crop the thumbnails."""
+    """Leave out of the contents what is not there, and finish the gallery."""
     app.connect("source-read", _optional_pages)
-    app.connect("builder-inited", gallery_source.show_first_panels, priority=600)
+    app.connect("builder-inited", gallery_source.finish, priority=600)
     app.add_config_value("code_fingerprint", gallery_source.fingerprint(), "env", str)

@@ -28,6 +28,10 @@ from nbconvert import MarkdownExporter
 from nbformat import NotebookNode
 
 DOCS = Path(__file__).parent
+sys.path.append(str(DOCS / "_ext"))
+
+from alt_texts import of_page  # noqa: E402
+
 RENDERED = DOCS / "rendered"
 NOTEBOOKS = DOCS / "notebooks"
 TOLERANCE = 0.02  # mean difference of two figures in grey, on a scale of one
@@ -81,7 +85,6 @@ def run(notebook: NotebookNode) -> None:
 
 def built_pages() -> dict[Path, list[NotebookNode]]:
     """The code cells of each page that the site's last build ran with this code."""
-    sys.path.append(str(DOCS / "_ext"))
     from gallery_source import fingerprint
 
     folder = DOCS / "_build" / "cells" / fingerprint()
@@ -181,6 +184,8 @@ def as_markdown(notebook: NotebookNode, page: Path) -> tuple[str, dict[str, byte
     text = re.sub(r"\{doc\}`([^`]+)`", lambda match: link(match[1], page), text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.M)
     text = re.sub(r"\n{3,}", "\n\n", text)
+    texts = iter(of_page(page.stem))
+    text = re.sub(r"!\[png\]", lambda _: f"![{next(texts, 'png')}]", text)
     source = os.path.relpath(page, RENDERED)
     head = f"<!-- Made by docs/render.py from {source}; edit that page. -->\n\n"
     figures = {Path(name).name: data for name, data in resources["outputs"].items()}

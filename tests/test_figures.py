@@ -1,6 +1,7 @@
 """Figures are alike in README, pages, gallery and library: colours, ground and words."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -62,3 +63,46 @@ def test_orange_and_blue_mean_the_same_everywhere(script):
         if ESTIMATE in line:
             assert "estimate" in near, (k + 1, line)
         assert not re.search(r"\"(C\d|tab:\w+|orange|blue)\"", line), (k + 1, line)
+
+
+ALT = tomllib.loads((ROOT / "docs" / "alt_texts.toml").read_text("utf8"))
+
+
+def test_every_figure_of_a_page_has_a_text():
+    """As many texts as figures that the page's cells draw, each a sentence or two."""
+    without = []
+    for page in sorted((ROOT / "docs" / "rendered").glob("*.md")):
+        drawn = re.findall(rf"\]\(figures/{page.stem}_\d+_\d+\.png\)", page.read_text())
+        texts = ALT["pages"].get(page.stem, [])
+        if len(drawn) != len(texts) or any(len(text) < 40 for text in texts):
+            without.append((page.stem, len(drawn), len(texts)))
+    assert without == []
+
+
+def test_every_figure_of_the_gallery_has_a_text():
+    """Each script that writes a figure has a text, and no text is of a script gone."""
+    writes = re.compile(r"savefig\(")
+    scripts = {
+        path.stem for path in EXAMPLES.rglob("*.py") if "deployment" not in path.parts
+    }
+    drawing = {
+        path.stem
+        for path in EXAMPLES.rglob("*.py")
+        if writes.search(path.read_text("utf8")) and "deployment" not in path.parts
+    }
+    # what the scripts of figures 6 and 7, and 3 and 4, share writes their figures
+    drawing -= {"dpam_agents", "ip_digits", "comparison"}
+    assert drawing - set(ALT["gallery"]) == set()
+    assert set(ALT["gallery"]) - scripts == set()
+    assert all(len(text) > 40 for text in ALT["gallery"].values())
+
+
+def test_images_in_pages_have_a_text():
+    """Markdown images and those in HTML, in README and in every page."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages += (ROOT / "docs" / "tutorials").glob("*.md")
+    for page in pages:
+        text = page.read_text("utf8")
+        assert not re.search(r"!\[(png)?\]\(", text), page.name
+        for image in re.findall(r"<img [^>]*>", text):
+            assert re.search(r'alt="[^"]{20,}"', image), page.name

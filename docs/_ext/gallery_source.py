@@ -7,12 +7,14 @@ import ast
 import builtins
 import functools
 import hashlib
+import pickle
+import re
 import shutil
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
-from PIL import Image
+from alt_texts import of_script
+from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
 import privcontrol
@@ -21,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 SOURCE = ROOT / "docs" / "_gallery_source"
 GALLERY = ROOT / "docs" / "gallery"
+THUMBNAILS = GALLERY / "_thumbnails"
 PACKAGE = Path(privcontrol.__file__).parent
 
 _ORDER = (
@@ -37,6 +40,12 @@ _ORDER = (
         "thousand_agents.py",
         "network_in_the_cloud.py",
         "mpc_behind_the_gate.py",
+    ),
+    *(
+        "price_of_secrets.py",
+        "noise_over_horizon.py",
+        "sensitivity.py",
+        "life_of_a_gateway.py",
     ),
     *(f"dpam_figure_{number}.py" for number in (2, 3, 5, 6, 7)),
     *(f"ip_figure_{number}.py" for number in (3, 4, 5, 6)),
@@ -56,6 +65,13 @@ _ORDER = (
     ),
     *("side_by_side.py", "fleet.py", "gradient_tracking.py", "consensus_comparison.py"),
 )
+
+#: The sections of the gallery; those of the last two have a page with a table each.
+SECTIONS = ("", "studies", "pictures", "agents", "papers", "literature")
+TABLES = SECTIONS[-2:]
+
+#: The panel that stands for a figure on its card, where it is not the first.
+FACES = {"first_private_loop": 5, "battery_behind_a_meter": 2, "bus": 0}
 
 #: The methods of literature/, and what they share: its two tables run them all.
 LITERATURE = tuple(sorted(path.stem for path in (EXAMPLES / "literature").glob("*.py")))
@@ -125,6 +141,12 @@ def _thumbnail(path):
     return str(path)
 
 
+def section(folder):
+    """Where a folder of scripts stands in the gallery."""
+    name = Path(folder).name
+    return SECTIONS.index(name) if name in SECTIONS else 0
+
+
 def position(script):
     """Where a script stands in the gallery: first things first, unknown ones at the end."""
     return _ORDER.index(script) if script in _ORDER else len(_ORDER)
@@ -151,32 +173,112 @@ def written_figures(block, block_vars, gallery_conf):
         image = Path(next(block_vars["image_path_iterator"]))
         shutil.move(written, image)
         images.append(str(image))
-    return figure_rst(images, gallery_conf["src_dir"])
+    shown = figure_rst(images, gallery_conf["src_dir"])
+    return re.sub(r":alt: .*", f":alt: {of_script(script.stem)}", shown)
 
 
-def show_first_panels(_app):
-    """Write the thumbnails of wide figures again, each with its first panel alone.
+def draw_thumbnails(_gallery_conf, script):
+    """Have the first figure that a script writes drawn a second time, for a thumbnail.
 
-    More would not be readable at the size of a thumbnail.
+    sphinx-gallery calls this before each script, in the process that runs it.
     """
+    place = THUMBNAILS / f"{Path(script).stem}.png"
+    save = Figure.savefig if not hasattr(Figure, "saved_alone") else Figure.saved_alone
+    Figure.saved_alone = save
+
+    def savefig(figure, path, *arguments, **keywords):
+        save(figure, path, *arguments, **keywords)
+        if not place.exists():
+            THUMBNAILS.mkdir(parents=True, exist_ok=True)
+            small = as_thumbnail(pickle.loads(pickle.dumps(figure)), place.stem)
+            save(small, place, dpi=100)
+            plt.close(small)
+
+    place.unlink(missing_ok=True)
+    Figure.savefig = savefig
+
+
+def as_thumbnail(figure, stem):
+    """Leave one panel of a figure, the first or that of FACES, in letters for this size."""
+    panels = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
+    kept = panels[FACES.get(stem, 0)] if panels else figure.axes[0]
+    for ax in list(figure.axes):
+        if ax is not kept:
+            ax.remove()
+    for legend in [*figure.legends, kept.get_legend()]:
+        if legend is not None:
+            legend.remove()
+    if figure._suptitle is not None:
+        figure.suptitle("")
+    figure.set_layout_engine("none")
+    figure.set_size_inches(4, 2.8)
+    kept.set_title("")
+    kept.set_subplotspec(
+        figure.add_gridspec(1, 1, left=0.2, right=0.96, top=0.95, bottom=0.2)[0]
+    )
+    for label in (kept.xaxis.label, kept.yaxis.label):
+        label.set_fontsize(13 * min(1, 24 / max(len(label.get_text()), 1)))
+    kept.tick_params(labelsize=11)
+    for line in kept.lines:
+        line.set_linewidth(1.4 * line.get_linewidth())
+    return figure
+
+
+def finish(_app):
+    """Put drawn thumbnails in their places, words on cards, and tables for two sections."""
     for thumbnail in GALLERY.rglob("sphx_glr_*_thumb.png"):
-        name = thumbnail.name.replace("_thumb", "_001")
-        figure = thumbnail.parents[1] / name
-        if figure.exists():
-            image = Image.open(figure).convert("RGB")
-            panel = image.crop((0, 0, first_panel(image), image.height))
-            panel.thumbnail((400, 280))
-            thumbnail_image = Image.new("RGB", (400, 280), "white")
-            corner = ((400 - panel.width) // 2, (280 - panel.height) // 2)
-            thumbnail_image.paste(panel, corner)
-            thumbnail_image.save(thumbnail)
+        stem = thumbnail.name.removeprefix("sphx_glr_").removesuffix("_thumb.png")
+        drawn = THUMBNAILS / f"{stem}.png"
+        if drawn.exists():
+            shutil.copyfile(drawn, thumbnail)
+    index = GALLERY / "index.rst"
+    text = index.read_text("utf8")
+    text = re.sub(
+        r"(_glr_(\w+)_thumb\.png\n\s+:alt:)[ \t]*$",
+        lambda found: f"{found[1]} {of_script(found[2]) or found[2].replace('_', ' ')}",
+        text,
+        flags=re.M,
+    )
+    for name in TABLES:
+        page = GALLERY / name / "index.rst"
+        page.write_text(_as_table(page.read_text("utf8"), name), "utf8")
+    index.write_text(_with_links(text), "utf8")
 
 
-def first_panel(image):
-    """Return the column at which the first panel of a figure ends, or the width."""
-    if image.width < 1.7 * image.height:
-        return image.width
-    ink = 255 - np.asarray(image.convert("L"))[: int(0.8 * image.height)]
-    first, last = int(0.3 * image.width), int(0.7 * image.width)
-    gap = first + ink[:, first:last].sum(axis=0, dtype=int).argmin()
-    return gap + image.width // 200
+def _with_links(index):
+    """The gallery's first page with links in place of the cards of the last sections."""
+    titles = [
+        (SOURCE / name / "README.rst").read_text("utf8").split("\n")[0]
+        for name in TABLES
+    ]
+    first = re.search(rf"^{titles[0]}$", index, flags=re.M).start()
+    last = index.rindex(".. toctree::")
+    title = "Papers and literature"
+    links = [
+        f"- :doc:`{title} </gallery/{name}/index>`\n"
+        for title, name in zip(titles, TABLES)
+    ]
+    return f"{index[:first]}{title}\n{'-' * len(title)}\n\n{''.join(links)}\n{index[last:]}"
+
+
+def _as_table(page, name):
+    """The page of a section with a table of its scripts in place of their cards."""
+    head, _, rest = page.partition(".. raw:: html")
+    toctree = rest[rest.index(".. toctree::") :] if ".. toctree::" in rest else ""
+    rows = []
+    for script in sorted(
+        (SOURCE / name).glob("*.py"), key=lambda path: (position(path.name), path.name)
+    ):
+        text = ast.get_docstring(ast.parse(script.read_text("utf8")))
+        title, about = (
+            text.split("\n")[0],
+            " ".join(text.split("\n\n")[1].split()) if "\n\n" in text else "",
+        )
+        sentence = (
+            re.split(r"(?<=[a-z0-9)])(?<!eq)\. ", about)[0].rstrip(".") if about else ""
+        )
+        rows.append(
+            f"   * - :doc:`{title} </gallery/{name}/{script.stem}>`\n     - {sentence}\n"
+        )
+    table = ".. list-table::\n   :widths: 40 60\n   :header-rows: 1\n\n   * - script\n     - what it does\n"
+    return f"{head}\n{table}{''.join(rows)}\n\n{toctree}"
