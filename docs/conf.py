@@ -55,6 +55,7 @@ extensions = [
     "docstrings",
     "alt_texts",
     "mathml",
+    "front_page",
     "search_words",
     "terms",
 ]

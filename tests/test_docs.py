@@ -287,3 +287,20 @@ def test_numbers_have_a_zero_before_the_point():
             if BARE.search(line):
                 bare.append(f"{page.name}:{number}: {line.strip()}")
     assert not bare
+
+
+def test_the_front_page_is_the_top_of_readme(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    import front_page
+
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    shown = front_page.top(readme)
+    assert "<!-- README -->" in (DOCS / "index.md").read_text(encoding="utf8")
+    assert "What do you want to do?" not in shown
+    for block in re.findall(r"```(?:python|text)\n.*?```", shown, re.DOTALL):
+        assert block in readme
+    assert "<picture>" not in shown
+    images = re.findall(r"\{image\} (\S+)", shown)
+    assert len(images) == 2
+    for name in [*images, *re.findall(r"\]\(([^)#]+)\)", shown)]:
+        assert (DOCS / name).exists(), name

@@ -212,7 +212,7 @@ def references(name, bound):
 
 def draw(rows, bounds, methods):
     """Every cell's cost over the bound as a dot, one line for each method."""
-    figure, axis = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    figure, axis = plt.subplots(figsize=(4.6, 5.2), layout="constrained")
     shown = list(reversed(methods.items()))
     for level, (_, method) in enumerate(shown):
         found = []
@@ -225,7 +225,7 @@ def draw(rows, bounds, methods):
                 and "cost" in row
                 and bounds.get((row["plant"], row["secret"]))
             ]
-            offset = 0.12 * (number - (len(SECRETS) - 1) / 2)
+            offset = 0.16 * (number - (len(SECRETS) - 1) / 2)
             axis.plot(
                 ratios,
                 np.full(len(ratios), level - offset),
@@ -239,13 +239,12 @@ def draw(rows, bounds, methods):
         axis.plot(np.median(found), level, "|", ms=22, mew=3, color=BLUE)
     axis.plot([], [], "|", ms=10, mew=3, color=BLUE, label="median of a method")
     axis.axvline(1.0, color=GREY, lw=1, ls="--")
-    names = [f"{method} ({short})" for short, method in shown]
     axis.set(
         xscale="log",
         xlim=(0.5, 40),
         xlabel="cost of the loop over the bound of all loops",
     )
-    axis.set_yticks(range(len(shown)), names, fontsize="small")
+    axis.set_yticks(range(len(shown)), [short for short, _ in shown])
     axis.set_xticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
     axis.minorticks_off()
     axis.tick_params(colors=GREY)
@@ -253,10 +252,10 @@ def draw(rows, bounds, methods):
     axis.spines[:].set_color(GREY)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(
-        ncols=5, fontsize="small", frameon=False, labelcolor=GREY,
-        loc="lower center", bbox_to_anchor=(0.1, 1.0), handletextpad=0.1, columnspacing=1,
+        ncols=3, fontsize="small", frameon=False, labelcolor=GREY,
+        loc="lower center", bbox_to_anchor=(0.4, 1.0), handletextpad=0.1, columnspacing=1,
     )  # fmt: skip
-    figure.savefig(FIGURE, dpi=160, transparent=True)
+    figure.savefig(FIGURE, dpi=200, transparent=True)
     plt.close(figure)
 
 
@@ -341,7 +340,7 @@ information comes without differential privacy, and *own noise* counts the plant
 disturbances as noise, and may so lie below it. Dots beyond 40 are left out of the figure, not of the tables.
 
 The columns of the tables: *plant* and its number of *states*, *no privacy*, *any
-unbiased*, then the methods under the short names of the first table, which counts the
+unbiased*, then the methods under the short names of figure and first table, which counts the
 *cells* (a plant and a secret), those *refused*, and those *below the bound*.
 
 What a loop costs under one privacy guarantee, epsilon = 1 at delta = 0.01 over 50
