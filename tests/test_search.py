@@ -72,13 +72,13 @@ SEARCHES = {
     "OpenDP": "coming_from",
     "how much noise": "what_to_expect",
     "publish": "what_may_leave",
+    "detection": "which_epsilon",
+    "second day": "sharp_edges",
     # no entry of the index: found by titles and text
     "floating point": "sharp_edges",
-    "detection": "glossary",
     "sensor grids": "deployment",
     "post-processing": "glossary",
     "standards": "standards",
-    "second day": "sharp_edges",
 }
 
 CONFIGURATION = f"""

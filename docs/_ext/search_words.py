@@ -41,7 +41,7 @@ WORDS = {
     "registry_proposals": "registry",
     "secret_setpoint": "setpoint, set point, local controller",
     "sharp_edges": "quantization, quantisation, pitfalls, attack, seed, floating point, "
-    "side channel, saturation, model mismatch",
+    "side channel, saturation, model mismatch, second day, repetition",
     "standards": "OpenSSF, JOSS, certification",
     "start": "getting started, quickstart, first steps",
     "tasks": "which function",
@@ -53,7 +53,7 @@ WORDS = {
     "units": "units, kelvin, sampling time",
     "what_may_leave": "publish, logs, share data",
     "what_to_expect": "how much noise, accuracy, utility",
-    "which_epsilon": "epsilon, ROC curve, false alarm, privacy budget",
+    "which_epsilon": "epsilon, ROC curve, false alarm, detection, privacy budget",
     "which_secret": "adjacency, occupancy, neighbouring data",
 }
 
