@@ -320,7 +320,7 @@ class _Perturbation(Released):
             return guarantee, 1.0 if meets else 1 + step
 
         guarantee, scale, excess = scale_to_budget(evaluated, float(scale))
-        if excess > 1:
+        if not excess <= 1:
             raise UncertifiableError(
                 "the noise does not meet its budget when evaluated back; relax the budget"
             )

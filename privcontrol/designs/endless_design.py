@@ -757,7 +757,7 @@ class _Problem(ByContent):
 
         guess = float_above(1 / allowed, 2)
         found, _, excess = scale_to_budget(evaluated, guess)
-        if excess > 1:
+        if not excess <= 1:
             raise UncertifiableError(
                 "the noise does not meet its budget when evaluated back; ask for another "
                 "order"

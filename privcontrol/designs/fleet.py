@@ -301,7 +301,7 @@ def _certified(
         return scaled, shift_behind_modes(scaled, kind.adjacency, kind.plant) / allowed
 
     made, _, excess = scale_to_budget(evaluated, float_above(1 / allowed, 2))
-    if excess > 1:
+    if not excess <= 1:
         raise UncertifiableError(
             "the noise does not meet its budget when evaluated back; ask for another order"
         )

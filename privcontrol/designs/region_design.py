@@ -176,7 +176,7 @@ def scaled_to_region(
     if request.factor is not None and not request.scale:
         start = max(start, 1.0)
     (parts, _), gain, excess = scale_to_budget(evaluated, start)
-    if excess > 1:
+    if not excess <= 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "
             "region"
@@ -368,7 +368,7 @@ class _Task:
         (parts, _), _, excess = scale_to_budget(
             evaluated, size, largest_excess=_HOPELESS
         )
-        if excess > 1:
+        if not excess <= 1:
             raise UncertifiableError(
                 "models: the noise does not meet its budget when evaluated back; raise "
                 "the floor, or narrow the region"

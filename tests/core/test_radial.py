@@ -25,6 +25,7 @@ from privcontrol.privacy.radial import (
     ball_rate,
     is_resolved,
     leak,
+    truncated_delta,
     truncated_radius,
 )
 
@@ -208,6 +209,37 @@ def test_leaks_are_those_of_draws(r):
         error = 5 * beyond.std() / math.sqrt(len(beyond))
         assert leak(size, r, bound) == pytest.approx(beyond.mean(), abs=error)
         assert leak(1.1 * size, r, bound) > beyond.mean() + error
+
+
+@pytest.mark.parametrize(
+    "size, bound", [(0.01, 3.0), (1.0, 1.2), (3.0, 3.1), (5.0, 30.0)]
+)
+def test_truncated_curves_are_above_adaptive_quadratures_by_billionths(size, bound):
+    """Over both coordinates with two foci, of what neither law excludes."""
+
+    def mass(angle):
+        share = math.cos(angle)
+        reach = math.acosh(max(2 * bound / size - abs(share), 1.0))
+
+        def density(u):
+            far = math.cosh(u)
+            return math.exp(-size / 2 * (far - share)) * (far**2 - share**2)
+
+        return integrate.quad(density, 0, reach, epsabs=0, epsrel=1e-12)[0]
+
+    def total(function, *ends):
+        return integrate.quad(function, *ends, epsabs=0, epsrel=1e-11)[0]
+
+    right = math.pi / 2
+    shared = total(mass, 0, right) + total(mass, right, math.pi)
+    for level in (0.0, 0.7 * size):
+
+        def lost(angle, level=level):
+            return mass(angle) * -math.expm1(level - size * math.cos(angle))
+
+        exact = total(lost, 0, math.acos(level / size)) / shared
+        above = float(truncated_delta(level, size, 2, bound)) / exact - 1
+        assert 5e-10 < above < 4e-9
 
 
 def test_truncated_radii_never_exceed_delta():

@@ -11,6 +11,7 @@ import scipy.linalg
 import scipy.optimize
 
 import privcontrol as pc
+from privcontrol.designs import endless_design
 from privcontrol.noise import shift as shift_module
 from privcontrol.noise.parts import Structured, White
 from privcontrol.noise.shift import Shift, certified_shift, dense_root
@@ -219,3 +220,15 @@ def test_a_bound_that_is_no_number_is_no_promise(monkeypatch, bounds):
         certified_shift(noise, event, [plant] * len(bounds), np.inf)
     with pytest.raises(pc.UncertifiableError, match="no number"):
         Shift.of_squares(np.array(bounds), True)
+
+
+def test_noise_whose_shift_is_no_number_is_not_taken_for_small_enough(monkeypatch):
+    plant = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)
+    monkeypatch.setattr(endless_design, "shift_behind", lambda *_: np.nan)
+    with pytest.raises(pc.UncertifiableError, match="does not meet its budget"):
+        pc.design_output_noise(
+            plant,
+            horizon=np.inf,
+            budget=pc.PrivacyBudget(gdp=1.0),
+            adjacency=pc.DisturbanceAdjacency({0: 1.0}, duration=2, shape="level"),
+        )
