@@ -1,0 +1,258 @@
+"""With what changes of any shape, and noise of many units, go, and what is refused why.
+
+The rows are those of the table on the page "Which secret?".
+"""
+
+import json
+
+import control as ct
+import numpy as np
+import pytest
+
+import privcontrol as pc
+from privcontrol import verify
+from privcontrol.secrets.fleet import parted
+from privcontrol.systems.linear import Plant
+
+BUDGET = pc.PrivacyBudget(gdp=0.5)
+LEAKING = pc.PrivacyBudget(gdp=0.5, leak=1e-3)
+
+
+def lag(pole=0.9):
+    names = {"states": ["x"], "inputs": ["u"], "outputs": ["y"]}
+    return ct.ss(pole, 1, 1, 0, 1.0, **names)
+
+
+def rooms(count, link=0.0):
+    names = {
+        kind: [f"{letter}{k}" for k in range(count)]
+        for kind, letter in (("states", "x"), ("inputs", "u"), ("outputs", "y"))
+    }
+    eye = np.eye(count)
+    return ct.ss(0.9 * eye + link / count - link * eye, eye, eye, 0, 1.0, **names)
+
+
+ANY = pc.DisturbanceAdjacency({"u": 1.0}, duration=3)
+
+
+def designed(plant, **options):
+    request = {"budget": BUDGET, "adjacency": ANY, "horizon": np.inf} | options
+    return pc.design_output_noise(plant, **request)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 12},
+        {},
+        {"horizon": 12, "floor": 1.0},
+        {"floor": 1.0},
+        {"horizon": 12, "floor": 1.0, "models": [lag(0.8)]},
+        {"models": [lag(0.8)]},
+        {
+            "horizon": 12,
+            "floor": "auto",
+            "models": pc.PlantBox.around(lag(), relative=0.01),
+        },
+        {"models": pc.PlantBox.around(lag(), relative=0.01), "floor": 1.0},
+        {"horizon": 12, "adjacency": pc.DisturbanceAdjacency(1.0, duration=3, times=4)},
+        {"horizon": 12, "floor": 1.0, "resolution": 0.01},
+        {"releases": 2},
+        {"weight": [2.0]},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, duration=3, events=2)},
+        {
+            "horizon": 12,
+            "adjacency": pc.DisturbanceAdjacency(
+                1.0, duration=3, events=2, separation=5
+            ),
+        },
+        {"adjacency": [ANY, pc.DisturbanceAdjacency({"u": 2.0})]},
+    ],
+)
+def test_changes_of_any_shape_go_with(options):
+    assert designed(lag(), **options).guarantee.gdp <= 0.5 + 1e-9
+
+
+def test_a_bound_goes_with_any_shape_over_a_horizon_or_a_life():
+    for options in ({"horizon": 12}, {"life": 50, "order": 1}):
+        noise = designed(lag(), bound=100.0, budget=LEAKING, **options)
+        assert noise.leak <= 1e-3
+        assert noise.guarantee.loss.shift <= 0.5 + 1e-9
+
+
+def two_inputs():
+    names = {"states": ["x"], "inputs": ["u", "v"], "outputs": ["y"]}
+    return ct.ss(0.9, [[1.0, 0.5]], 1, 0, 1.0, **names)
+
+
+@pytest.mark.parametrize(
+    "options", [{"horizon": 8}, {}, {"horizon": 8, "bound": 300.0, "budget": LEAKING}]
+)
+def test_several_signals_at_once_go_with(options):
+    secret = pc.DisturbanceAdjacency(1.0, duration=2, together=True)
+    noise = designed(two_inputs(), adjacency=secret, **options)
+    assert noise.guarantee.loss.shift <= 0.5 + 1e-9
+
+
+RISK = {"false_alarm": 0.05, "detection": 0.5, "events": 20, "separation": 6}
+
+
+@pytest.mark.parametrize(
+    "plant, secret",
+    [
+        (lag(), ANY),
+        (lag(), pc.DisturbanceAdjacency({"u": 1.0}, moved=3)),
+        (two_inputs(), pc.DisturbanceAdjacency(1.0, which=True)),
+        (rooms(3), pc.DisturbanceAdjacency(1.0)),
+        (rooms(230), pc.DisturbanceAdjacency(1.0)),
+    ],
+)
+def test_the_risk_of_many_changes_goes_with(plant, secret):
+    budget = pc.PrivacyBudget.from_risk(**RISK)
+    noise = designed(plant, adjacency=secret, budget=budget)
+    together = noise.guarantee.repeated(20, separation=6)
+    assert together.detection(false_alarm=0.05) <= 0.5
+    assert together.gdp == pytest.approx(budget.together, rel=1e-6)
+
+
+def test_the_risk_of_many_changes_has_no_leak():
+    with pytest.raises(ValueError, match="leak"):
+        designed(lag(), budget=pc.PrivacyBudget.from_risk(**RISK), bound=100.0)
+
+
+def test_a_plant_that_varies_hides_changes_of_any_shape():
+    plants = [lag(0.9), lag(0.8)] * 6
+    assert designed(plants, horizon=12).guarantee.gdp <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"family": "laplace"}, "Laplace"),
+        ({"family": "ball"}, "horizon"),
+        ({"family": "ball", "horizon": 12}, "disturbance"),
+        ({"resolution": 0.01, "floor": 1.0}, "without a horizon no noise covers"),
+        (
+            {"adjacency": pc.DisturbanceAdjacency(1.0, duration=3, times=4)},
+            "without a horizon a disturbance may change at every sample",
+        ),
+        (
+            {
+                "horizon": 12,
+                "adjacency": pc.DisturbanceAdjacency(1.0, duration=3, events=2),
+            },
+            "need a separation",
+        ),
+        ({"bound": 100.0, "models": [lag(0.8)], "budget": LEAKING}, "exact plant"),
+        ({"bound": 100.0, "order": 2, "budget": LEAKING}, "given changes of single"),
+    ],
+)
+def test_changes_of_any_shape_are_refused_beside(options, words):
+    with pytest.raises((ValueError, pc.PrivacyError), match=words):
+        designed(lag(), **options)
+
+
+def test_changes_of_any_shape_have_an_eavesdropper_files_a_gateway_and_a_proof(
+    tmp_path,
+):
+    noise = designed(lag())
+    assert np.isfinite(pc.eavesdropper(noise).std).all()
+    noise.save(tmp_path / "noise.json")
+    assert pc.load(tmp_path / "noise.json") == noise
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
+    with pc.Gateway(noise, grid=0.001) as gateway:
+        assert np.isfinite(gateway.publish(0.0)[0])
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1.0))
+    ledger.charge(noise.guarantee)
+    assert ledger.spent.gdp == pytest.approx(noise.guarantee.gdp)
+
+
+def test_loops_price_changes_of_any_shape_and_choose_their_noise():
+    loop = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1}
+    public = pc.private_lqg(lag(), **loop)
+    noise = designed(lag(), weight=public, models="exact")
+    assert noise.guarantee.gdp <= 0.5 + 1e-9
+    assert public.with_noise(noise).guarantee.gdp == noise.guarantee.gdp
+    chosen = pc.private_lqg(lag(), **loop, noise=noise, codesign=True)
+    assert chosen.guarantee.gdp <= 0.5 + 1e-9
+    found = pc.tradeoff(
+        lag(), 1, 1, 0.1, 0.1, horizon=np.inf, adjacency=ANY, epsilons=[1.0], delta=0.01
+    )
+    assert len(found.epsilons) == 1
+
+
+# -- many units -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "adjacency",
+    [
+        pc.DisturbanceAdjacency(1.0),
+        pc.DisturbanceAdjacency(1.0, duration=3),
+        pc.DisturbanceAdjacency(1.0, duration=3, shape="level"),
+        pc.DisturbanceAdjacency(1.0, profiles=[[1.0, -0.5]]),
+    ],
+)
+def test_many_units_go_with(link, adjacency):
+    noise = designed(rooms(14, link), adjacency=adjacency)
+    words = "14 equal units, 2 modes" if link else "14 equal units"
+    assert noise.design.symmetry == words
+    assert noise.guarantee.gdp <= 0.5 + 1e-9
+
+
+def test_a_list_of_secrets_of_single_units():
+    secrets = [pc.DisturbanceAdjacency(1.0), pc.DisturbanceAdjacency({"u3": 2.0})]
+    noise = designed(rooms(5), adjacency=secrets)
+    assert noise.design.symmetry == "4 equal units and 1 unit"
+    sizes = noise.std / noise.std[0]
+    assert sizes == pytest.approx([1, 1, 1, 2, 1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 6},
+        {"floor": 0.1},
+        {"models": [rooms(3, 0.1)]},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, which=True)},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, together=True)},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, events=2, separation=3)},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, norm="l2")},
+        {"adjacency": pc.StateAdjacency(1.0, times=0)},
+    ],
+)
+def test_units_are_designed_together_beside(options):
+    request = {"adjacency": pc.DisturbanceAdjacency(1.0)} | options
+    noise = designed(rooms(3), **request)
+    assert getattr(noise.design, "symmetry", None) is None
+    assert noise.guarantee.gdp <= 0.5 + 1e-9
+
+
+def test_a_loop_that_prices_noise_ties_units_to_each_other():
+    public = pc.private_lqg(
+        rooms(3), Q=np.eye(3), R=np.eye(3), QN=np.eye(3), RN=np.eye(3)
+    )
+    noise = designed(
+        rooms(3), adjacency=pc.DisturbanceAdjacency(1.0), weight=public, models="exact"
+    )
+    assert noise.design.symmetry is None
+
+
+def test_few_units_are_proved_by_a_stranger_and_many_are_not_covered(tmp_path):
+    for count, answer in ((3, 0), (230, 2)):
+        noise = designed(rooms(count), adjacency=pc.DisturbanceAdjacency(1.0))
+        path = tmp_path / f"{count}.json"
+        noise.save(path)
+        assert verify.main([str(path)]) == answer
+        assert json.loads(path.read_text())["kind"] == "outputnoise"
+
+
+def test_what_a_unit_is_follows_from_zeros_alone():
+    plant = Plant.of(rooms(3))
+    (kind,) = parted(pc.DisturbanceAdjacency(1.0), plant)
+    assert kind.count == 3
+    tied = rooms(3)
+    tied.A[0, 1] = 1e-300
+    kinds = parted(pc.DisturbanceAdjacency(1.0), Plant.of(tied))
+    assert sorted(kind.count for kind in kinds) == [1, 1]
