@@ -54,6 +54,7 @@ from .mechanism import FRESH, LinearQuery
 from .noise import FAMILIES, Noise, family_of
 from .query_design import truncation_of
 
+_SEVERAL = "several inputs of one person"
 _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
 )
@@ -149,7 +150,13 @@ class _Perturbation(Released):
 
     def _scope(self, hidden: Adjacency) -> Scope:
         assumptions = (FRESH, *self._assumptions())
-        return replace(Scope.foreign(hidden), domain=_DOMAIN, assumptions=assumptions)
+        scope = Scope.foreign(hidden)
+        return replace(
+            scope,
+            domain=_DOMAIN,
+            assumptions=assumptions,
+            caveats=(_SEVERAL, *scope.caveats),
+        )
 
     def _moves(self) -> Adjacency:
         """Return the moves that are hidden, checked.
@@ -220,6 +227,7 @@ class _Perturbation(Released):
                 statement="the data move anywhere in a public box, to which they are "
                 "clipped (local differential privacy)",
                 radius=None,
+                caveats=(_SEVERAL,),
             )
         if self.metric is None:
             return scope
@@ -666,7 +674,8 @@ class OutputPerturbation(_Perturbation):
         if self.manifold is None:
             return super()._scope(hidden)
         assumptions = (FRESH, *self._assumptions())
-        return Scope.of(hidden, self.manifold, assumptions=assumptions)
+        scope = Scope.of(hidden, self.manifold, assumptions=assumptions)
+        return replace(scope, caveats=(_SEVERAL, *scope.caveats))
 
     def _reach(self, q: float, *, in_units: bool = False) -> float:
         if self.manifold is None:

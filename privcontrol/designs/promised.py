@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core.manifold import AffineManifold
 from ..core.query_design import quoted
 from ..noise.fleet import SeparateUnits
-from ..noise.parts import Filtered, NoisePart, Radial, Structured, White
+from ..noise.parts import Filtered, NoisePart, Structured, White
 from ..noise.repetition import further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
 from ..privacy.guarantee import PrivacyGuarantee, Scope
@@ -32,8 +32,6 @@ from ..systems.varying import VaryingPlant
 from .output_noise import model_clause, with_miss
 from .request import Request
 
-_EXCLUDED = "with probability up to delta, that the secret was another one"
-_BEYOND = "with probability up to the leak, that the secret was another one"
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
@@ -93,10 +91,7 @@ def promised(
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
-        further=(
-            *_of_other_plants(request, parts),
-            *((_BEYOND,) if request.bound is not None else ()),
-        ),
+        further=_of_other_plants(request, parts),
         models=request.fingerprints(plant),
     )
     designed_for = request.budget_left
@@ -137,10 +132,7 @@ def _caveats(
         return tuple(caveats)
     for part in parts:
         if isinstance(part, Structured):
-            exact = uncovered(plant, request.horizon.count(), part.factor)
-            if isinstance(part, Radial) and part.bound < math.inf:
-                return (*exact, _EXCLUDED)
-            return exact
+            return uncovered(plant, request.horizon.count(), part.factor)
         if isinstance(part, SeparateUnits) and part.is_bare:
             caveats.append("outputs of units without a secret, which carry no noise")
         if isinstance(part, Filtered) and _leaves_bare(part):

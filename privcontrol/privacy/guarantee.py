@@ -128,6 +128,7 @@ class Scope(Saved):
             radius=radius,
             constrained=False,
             change=adjacency.change,
+            caveats=(_LARGER,),
         )
 
     @classmethod
@@ -828,6 +829,8 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return what is not hidden, a change that repeats first of all."""
         change = self.scope.change
         caveats = self.scope.caveats
+        if self.loss.excludes:
+            caveats = (*caveats, sentences.excluded(shown(self.loss.failure)))
         if change is None:
             return caveats
         varying: tuple[str, ...] = ()

@@ -889,6 +889,14 @@ class PrivacyLoss(Saved):
         """The delta below which no epsilon is finite (but for delta = 0)."""
         return max(one.failing() for one in self._products)
 
+    @property
+    def excludes(self) -> bool:
+        """Whether noise ends somewhere, so that a value may exclude a secret."""
+        cut = any(
+            bound < math.inf for row in self.rows for (*_, bound), _ in row.radial
+        )
+        return cut or any(row.walls for row in self.rows)
+
     @cached_property
     def shift(self) -> float:
         """mu of Gaussian differential privacy given that nothing leaks or fails."""

@@ -95,6 +95,11 @@ def lasting(
     return f"with {kind}s {distance} apart the share found stays within {listed(kept)}"
 
 
+def excluded(probability: str) -> str:
+    """Say what noise that ends somewhere tells beyond its end."""
+    return f"with probability up to {probability}, that the secret was another one"
+
+
 def varying(within: str, share: float) -> str:
     """Say how often a change that does not keep its level is found at most."""
     return f"a change that varies meanwhile (any shape{within}: found in up to {percent(share)} %)"

@@ -778,3 +778,51 @@ def test_what_is_detected_of_several_agents_is_named(kind):
     for words, move in outside.items():
         assert detected(move) > 2 * promised - ALARMS
         assert words in clauses
+
+
+def test_what_is_detected_of_inputs_is_named():
+    """An input of a model is one row; a person may send several of them."""
+    mechanism = pc.InputPerturbation(np.sum, table.BUDGET, radius=0.5)
+    promised = mechanism.guarantee.detection(ALARMS)
+    clauses = clauses_of(mechanism.guarantee.explain())
+    outside = {"anything larger": 5 * 0.5, "several inputs of one person": 9**0.5 * 0.5}
+    for words, length in outside.items():
+        power = norm.cdf(norm.ppf(ALARMS) + length / mechanism.scale)
+        assert power > 2 * promised - ALARMS
+        assert words in clauses
+    box = pc.InputPerturbation(
+        np.sum, table.BUDGET, radius=np.inf, domain=(0.0, 1.0), size=2
+    )
+    assert clauses_of(box.guarantee.explain())[0] == "several inputs of one person"
+
+
+def truncated_promises() -> Iterator[tuple[str, pc.PrivacyGuarantee]]:
+    """Promises of noise that ends somewhere, of each room."""
+    law = dict(family="truncated")
+    query, ball = pc.LinearQuery(np.eye(2)), pc.BallAdjacency(1.0)
+    graph = pc.plants.ten_agent_graph()
+    yield "a query", pc.core.design_noise(query, ball, table.BUDGET, **law).guarantee
+    yield (
+        "agents",
+        pc.private_consensus(graph, table.BUDGET, radius=1.0, **law).guarantee,
+    )
+    for name in ("state, truncated", "any shape, bound", "state, bound"):
+        yield name, designed(name)[0].guarantee
+
+
+def test_noise_that_ends_says_that_a_value_may_exclude_the_secret():
+    """By how much one law leaves the support of the other, and no more than is said."""
+    for name, guarantee in truncated_promises():
+        (said,) = [c for c in clauses_of(guarantee.explain()) if "another one" in c]
+        share = float(re.search(r"up to (\S+),", said)[1])
+        assert guarantee.loss.failure <= share <= 1e-2 * (1 + 1e-3), name
+    noise, _ = designed("state, truncated")
+    draws, radius = radial_draws(noise, noise.factor.shape[1])
+    # all of the pair's delta lies beyond the radius, at this epsilon or above
+    size = noise.guarantee.loss.rows[0].radial[0][0][0]
+    moved = np.linalg.norm(draws + size * np.eye(draws.shape[1])[0], axis=1)
+    assert np.mean(moved > radius) == pytest.approx(
+        noise.guarantee.loss.failure, rel=0.1
+    )
+    plain, _ = designed("state")
+    assert "another one" not in plain.guarantee.explain()
