@@ -657,8 +657,8 @@ class Entering:
 
     Columns are those of signals times their radii, or moves of a state, which enter before
     sample 0. A change that starts at one of the ``starts`` is a sum of impulses: ``changes``
-    are pairs of their places (samples after the start, column) and of their sizes, a matrix
-    with a column for each change. Without sizes any sizes up to one may occur.
+    are pairs of their places (samples after the start, column) and of a list of their sizes
+    for each change. Without such lists any sizes up to one may occur.
     """
 
     events, apart = 1, 0
@@ -703,18 +703,13 @@ class Entering:
             self.is_difference = True
             self.changes = in_forms(len(radii), smeared(longest, moved))
         elif self.is_moved:
-            self.changes = list(moved_events(len(radii), longest, moved, which))
-            if not self.changes:
-                raise Broken("the secret is on which signal an event is, of one signal")
+            self.changes = moved_events(len(radii), longest, moved, which)
         else:
             self.changes = in_forms(len(radii), profiles or levels(longest))
 
-    def changes_from(self, start, horizon):
-        """Return the same from a sample on, without what comes after the run."""
-        for places, sizes in self.changes:
-            kept = [i for i, (n, _) in enumerate(places) if start + n < horizon]
-            there = [(start + places[i][0], places[i][1]) for i in kept]
-            yield there, sizes and Balls.of([sizes[i] for i in kept])
+    def largest_of(self, products):
+        """Bound what changes share, from their products or those of their impulses."""
+        return sum_of_sizes(products) if self.is_any else products.largest()
 
 
 def levels(longest):
@@ -726,42 +721,23 @@ def in_forms(count, forms):
     """Return changes that enter by one of some columns, in one of some forms over time."""
     samples = range(max(map(len, forms)))
     padded = [[*form, *[0] * (len(samples) - len(form))] for form in forms]
-    return [([(n, k) for n in samples], turned(padded)) for k in range(count)]
+    return [([(n, k) for n in samples], padded) for k in range(count)]
 
 
-# -- changes, from the products of what explains their impulses ------------------------
-# Explanations add up, so that the square of a change is c'R c, with the sizes c of its
-# impulses and the products R of what explains them: gram(places, other places).
+# -- changes, from the products of what explains them -----------------------------------
+# Explanations add up: several impulses are explained by the sum of what explains each.
 
 
-def square_of_changes(gram, secret, horizon):
-    """Return a bound of the square, over 2^bits, of every change that a secret makes."""
-    largest = 0
-    for start in secret.starts:
-        for places, sizes in secret.changes_from(start, horizon):
-            R = gram(places, places)
-            if sizes is None:
-                square = largest_pattern(R, max(secret.enough, largest))
-            else:
-                square = largest_form(sizes, R, secret.is_ball)
-            largest = max(largest, square)
-    return largest
+def largest_square(R, secret, known=0):
+    """Return a bound of the square, over 2^bits, of changes with the products R.
 
-
-def largest_product(gram, secret, later, earlier, horizon=inf):
-    """Return a bound of the products of changes that start at two samples.
-
-    At most one change starts at each input and sample.
+    Of changes of any shape they are the products of their impulses.
     """
-    largest = 0
-    changes = (secret.changes_from(start, horizon) for start in (later, earlier))
-    for (places, sizes), (others, its) in pairs(*changes):
-        if later == earlier and places == others:
-            continue
-        R = gram(places, others)
-        shared = sum_of_sizes(R) if sizes is None else (sizes.T @ R @ its).largest()
-        largest = max(largest, shared)
-    return largest
+    if secret.is_any:
+        return largest_pattern(R, max(secret.enough, known))
+    if secret.is_ball:
+        return largest_eigenvalue(R)
+    return max(row[k] for k, row in enumerate(R.mid)) + R.err
 
 
 def together(square, products):
@@ -942,35 +918,55 @@ def explained_in_run(design, plant, secret):
     return explained
 
 
+def changes_of_run(design, plant, secret):
+    """Yield the start of each change, and the row v that explains it.
+
+    Of changes of any shape there are rows that explain an impulse each.
+    """
+    explained, T = explained_in_run(design, plant, secret), design.horizon
+    for start in secret.starts:
+        for places, columns in secret.changes:
+            there = [(start + n, k) for n, k in places if start + n < T]
+            rows = [explained(*place) for place in there]
+            if columns is None:
+                yield start, stacked(rows)
+            for sizes in columns or ():
+                yield start, weighted(rows, sizes)
+
+
+def weighted(rows, weights):
+    """Return the sum of rows with weights."""
+    total = Balls(zeros(1, len(rows[0].mid[0])))
+    for row, weight in zip(rows, weights):
+        if weight:
+            total += row * weight
+    return total
+
+
 def square_over_run(design, plant, data):
     """Return a bound of y^2, over 2^bits, for what a secret changes over a run."""
-    T = design.horizon
-    secret = Entering(design, plant, data, T)
-    explained = explained_in_run(design, plant, secret)
-
-    def gram(places, others):
-        V, its = (stacked([explained(*x) for x in those]) for those in (places, others))
-        return V @ its.T
-
+    secret, T = Entering(design, plant, data, design.horizon), design.horizon
     starts = secret.starts
-    if secret.is_energy:
-        every = list(pairs(starts, range(len(secret.rows[0]))))
-        return largest_eigenvalue(gram(every, every))
     if secret.events > 1 and secret.apart < 1:
         raise NotCovered("several changes over a run that keep no distance")
-    if secret.events == 1 and not design.root:
+    if secret.events == 1 and not (design.root or secret.is_energy):
         secret.starts = starts[:1]  # later the same changes are cut off
     elif secret.events == 1 and secret.is_any and len(starts) == T:
         last = T - secret.longest  # changes that start later are parts of others
         secret.starts = starts[: last + 1]
-    square = square_of_changes(gram, secret, T)
+    changes = list(changes_of_run(design, plant, secret))
+    if secret.is_energy or secret.is_ball:
+        V = stacked([rows for _, rows in changes])
+        return largest_eigenvalue(V @ V.T)
+    square = 0
+    for _, rows in changes:
+        square = max(square, largest_square(rows @ rows.T, secret, square))
     if secret.events == 1:
         return square
     by_lag = [0] * T
-    for t, s in pairs(starts, repeat=2):
+    for (t, rows), (s, others) in pairs(changes, repeat=2):
         if t - s >= secret.apart:
-            shared = largest_product(gram, secret, t, s, T)
-            by_lag[t - s] = max(by_lag[t - s], shared)
+            by_lag[t - s] = max(by_lag[t - s], secret.largest_of(rows @ others.T))
     count = min(secret.events, 1 + (starts[-1] - starts[0]) // secret.apart)
     lags = (m * secret.apart for m in range(1, count))
     return together(square, [max(by_lag[lag:]) for lag in lags])
@@ -1147,12 +1143,21 @@ def square_of_response(undone, secret, taps=(1,)):
             total += (product(m + u) + product(m - u)) * weight
         return total
 
-    def gram(places, others):
-        R = [[left(t - s).mid[k][j] for s, j in others] for t, k in places]
-        lags = {t - s for (t, _), (s, _) in pairs(places, others)}
+    def products(places, others, lag=0):
+        R = [[left(lag + t - s).mid[k][j] for s, j in others] for t, k in places]
+        lags = {lag + t - s for (t, _), (s, _) in pairs(places, others)}
         return Balls(R, max(left(m).err for m in lags))
 
-    square = square_of_changes(gram, secret, inf)
+    def of_changes(one, other, lag=0):
+        (places, sizes), (others, its) = one, other
+        R = products(places, others, lag)
+        if secret.is_any:
+            return R
+        return Balls.of(sizes) @ R @ Balls.of(turned(its))
+
+    square = 0
+    for change in secret.changes:
+        square = max(square, largest_square(of_changes(change, change), secret, square))
     count = secret.events
     if count == 1:
         return square
@@ -1160,12 +1165,14 @@ def square_of_response(undone, secret, taps=(1,)):
         return square * count**2
 
     @cache
-    def shared(lag):
-        return largest_product(gram, secret, lag, 0)
+    def shared(lag):  # at most one change starts at each input and sample
+        both = pairs(secret.changes, repeat=2)
+        each = [pair for pair in both if lag or pair[0] is not pair[1]]
+        return max(secret.largest_of(of_changes(*pair, lag)) for pair in each)
 
     over = 1 + max(n for places, _ in secret.changes for n, _ in places)
-    every = [sizes or unit(len(places)) for places, sizes in secret.changes]
-    total = math.ceil(max(sum(max(map(abs, row)) for row in sizes) for sizes in every))
+    every = [sizes or [[1] * len(places)] for places, sizes in secret.changes]
+    total = math.ceil(max(sum(map(abs, sizes)) for sizes in chain(*every)))
 
     def largest_from(first):
         """Bound the products of changes that start so far apart, or further.
@@ -1428,14 +1435,18 @@ def smeared(longest, moved):
 
 
 def moved_events(count, longest, moved, which):
-    """Yield levels that enter by one column less the same, up to so many samples later."""
+    """Return levels that enter by one column less the same, up to so many samples later."""
+    places = list(pairs(range(longest + moved), range(count)))
+    found = []
     for i, j, k in pairs(range(count), range(count), range(moved + 1)):
         if (k or i < j) and (which or i == j):
             for n in range(1, longest + 1):
-                impulses = {(t, i): 1 for t in range(n)}
-                for t in range(k, k + n):
-                    impulses[t, j] = impulses.get((t, j), 0) - 1
-                yield list(impulses), [[size] for size in impulses.values()]
+                event = {(t, i) for t in range(n)}
+                its = {(t, j) for t in range(k, k + n)}
+                found.append([(place in event) - (place in its) for place in places])
+    if not found:
+        raise Broken("the secret is on which signal an event is, of one signal")
+    return [(places, found)]
 
 
 def difference(G):
@@ -1478,21 +1489,18 @@ def sizes(matrix):
 
 def independent_moves(design, plant, data):
     """Return the same for noise of its own at each output and sample."""
-    T = design.horizon
-    secret = Entering(design, plant, data, T)
+    secret = Entering(design, plant, data, design.horizon)
     if secret.is_ball or secret.is_energy or secret.events > 1:
         raise NotCovered("independent Laplace noise for a ball or several changes")
-    explained = explained_in_run(design, plant, secret)
     grid = design.request["resolution"] or [0] * len(plant.C)
     steps = [int(h / f * (1 << Balls.bits)) + 1 for h, f in zip(grid, design.white)]
     found = []
-    for start in secret.starts:
-        for places, weights in secret.changes_from(start, T):
-            V = stacked([explained(*place) for place in places])
-            shifts = [[sum(column) for column in sizes(V)]]
-            if weights is not None:
-                shifts = sizes((weights.T @ V).T)
-            found += [[x + h for x, h in zip(row, steps * T)] for row in shifts]
+    for _, rows in changes_of_run(design, plant, secret):
+        shifts = sizes(rows.T)
+        if secret.is_any:  # of any impulses up to one
+            shifts = [list(map(sum, zip(*shifts)))]
+        more = steps * design.horizon
+        found += [[x + h for x, h in zip(row, more)] for row in shifts]
     return found
 
 
