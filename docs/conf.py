@@ -133,9 +133,10 @@ myst_html_meta = {
     "name=twitter:card": "summary_large_image",
 }
 html_css_files = ["custom.css"]
+html_js_files = ["focus.js"]
 html_copy_source = False
 html_theme_options = {"source_directory": "docs/"}
-pygments_style = "tango"
+pygments_style = "a11y-high-contrast-light"
 
 
 def _optional_pages(app, docname, source):
