@@ -54,6 +54,7 @@ from ..systems.powers import (
     exact_response,
     moved_on,
     rational_response,
+    residue_response,
     seen_states,
     tell_apart,
 )
@@ -424,6 +425,8 @@ class NoiseForm:
         samples = min(self.plant.order + order, self.horizon)
         if self._is_square_for(model):
             return partial(_inverse, np.asarray(self.factor))
+        if self._is_short_for(model):
+            return partial(self._map_of_all_rows, model)
         factor = rational_matrix(np.asarray(self.factor))
         told = self._told(model)
         if told == order == factor.rank():
@@ -499,6 +502,25 @@ class NoiseForm:
         if residue_rank(entries, model.order) < model.order:
             return False
         return distinguishes_all(model, min(model.order, self.horizon))
+
+    def _is_short_for(self, model: Plant) -> bool:
+        """Return whether it is proven quickly that the noise drives all T p outputs.
+
+        The outputs then tell no more of the state than of the noise.
+        """
+        rows = self.horizon * model.output_count
+        if rows > model.order or not self._is_of(model):
+            return False
+        entries = residue_response(model, np.asarray(self.factor), self.horizon)
+        return residue_rank(entries, np.shape(self.factor)[1]) == rows
+
+    def _map_of_all_rows(self, model: Plant) -> BallMatrix:
+        """Return L of `map_under` for outputs that are all independent."""
+        A = ball_matrix(model.A)
+        outputs = exact_response(A, ball_matrix(model.C), A**0, self.horizon)
+        own = outputs * ball_matrix(self.factor)
+        across = own.transpose()
+        return across * (own * across).solve(outputs)
 
     def _told(self, model: Plant) -> int | None:
         """In how many directions outputs tell the state, None for another plant."""

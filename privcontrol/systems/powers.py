@@ -199,12 +199,18 @@ def distinguishes_all(plant: Plant, samples: int) -> bool:
 
     They are taken modulo a prime, where their rank is at most what it is.
     """
-    A, rows = residues(plant.A), residues(plant.C)
+    entries = residue_response(plant, np.eye(plant.order), samples)
+    return residue_rank(entries, plant.order) == plant.order
+
+
+def residue_response(plant: Plant, states: NDArray, samples: int) -> list:
+    """C A^t X (T p, r) of a plant modulo a prime, its entries row by row."""
+    A, rows, moves = residues(plant.A), residues(plant.C), residues(states)
     entries: list[Any] = []
     for _ in range(samples):
-        entries += rows.entries()
+        entries += (rows * moves).entries()
         rows = rows * A
-    return residue_rank(entries, plant.order) == plant.order
+    return entries
 
 
 class FreeResponse:
