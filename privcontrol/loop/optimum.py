@@ -23,8 +23,9 @@ outputs.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -59,12 +60,25 @@ from .moments import Expected, expected_total, knowledge, steady_state_cost
 CAP = 10.0
 #: Relative gap at which the barrier ends, and the factor by which its weight falls.
 _GAP = 2e-7
+#: Both for large programs: the gap, and the part of it that the last weight aims at.
+_GAP_OF_LARGE = 9e-7
+_ENOUGH = 0.8
+#: Times the gap at a minimum with the barrier that ends the steps to it, and the
+#: decrement at which they end at the latest.
+_CENTRAL = 1.2
+_FAINT = 1e-12
 _COOLING = 0.05
 #: Newton steps for one weight of the barrier, and the decrement that ends them. Below
 #: the second one the steps converge quadratically, and rounding hides what they gain.
 _STEPS = 60
 _CONVERGED = 1e-15
 _NEAR = 1e-3
+#: Speed: directions up to which Newton's equations, r^2 of them, are solved directly.
+_MOST_DENSE = 16
+#: Speed: products with the Hessian in a step at most, and the part of the first residual
+#: that is enough.
+_PRODUCTS = 300
+_SOLVED = 1e-3
 #: A barrier that explains less than this part of the gap has no more to give.
 _LEAST = 1e-3
 #: A gap above this part of the value says that rounding has led the search astray.
@@ -240,6 +254,11 @@ def _hides_states(noise: OutputNoise) -> bool:
     return noise.horizon.ends and not disturbances(noise.request.adjacency)
 
 
+#: Speed: programs whose optimum is kept, by the digest of their arrays.
+_KEPT = 4
+_KNOWN: dict[bytes, Solved] = {}
+
+
 @dataclass(frozen=True, eq=False)
 class Solved:
     """A point of the program, and lower bounds of all points."""
@@ -361,7 +380,14 @@ class NoiseProgram:
         value = float(np.sum(self.spread @ inverse * self.spread))
         return value, np.einsum("tmi,tmj->ij", passed, passed)
 
-    def slope(self, X: NDArray) -> tuple[NDArray, NDArray]:
+    def slope(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Gr (r, r), minus the gradient; (X + H_t / y^2)^-1 (T, r, r), and D_t times it."""
+        half = self._inverse(X) @ self.turn.transpose(0, 2, 1)
+        passed = self.spread @ half
+        flat = passed.reshape(-1, len(X))
+        return flat.T @ flat, self.turn @ half, passed
+
+    def slope_and_hessian(self, X: NDArray) -> tuple[NDArray, NDArray]:
         """Gr (r, r), minus the gradient, and the Hessian (r r, r r)."""
         back = self.turn.transpose(0, 2, 1)
         inverse = self._inverse(X) @ back
@@ -374,7 +400,22 @@ class NoiseProgram:
         return bent.sum(axis=0), curved
 
     def solved(self, cap: float) -> Solved:
-        """The optimum over X >= I / cap^2, to a certified gap."""
+        """The optimum over X >= I / cap^2, to a certified gap.
+
+        A loop that was made asks for it again when it is asked how good it is.
+        """
+        arrays = (self.moves, self.turn, self.seen, self.spread, np.array([cap]))
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        key = digest.digest()
+        found = _KNOWN.pop(key, None) or self._solve(cap)
+        _KNOWN[key] = found
+        for oldest in list(_KNOWN)[:-_KEPT]:
+            _KNOWN.pop(oldest, None)
+        return found
+
+    def _solve(self, cap: float) -> Solved:
         if self.is_ball or not self.spread.any():  # there is nothing to choose
             whole = np.eye(len(self.moves))
             value = self.value(whole)
@@ -400,42 +441,66 @@ class NoiseProgram:
         X = (least + _INSIDE * (1 - least)) * np.eye(r)
         weight = max(self.value(X), np.finfo(float).tiny) / (count + r)
         gap = 0.0
+        is_large = r > _MOST_DENSE
         while weight * (count + r) >= _LEAST * gap:
-            for _ in range(_STEPS):
-                X, decrement = self._newton(X, weight, least)
-                if decrement <= _CONVERGED:
-                    break
+            if is_large:
+                X = self._descended(X, weight, least)
+            else:
+                for _ in range(_STEPS):
+                    X, decrement = self._newton(X, weight, least)
+                    if decrement <= _CONVERGED:
+                        break
             found = self._bounded(X, weight, least)
             yield found
             gap = found.gap
-            if gap <= _GAP * found.value:
+            wanted = (_GAP_OF_LARGE if is_large else _GAP) * found.value
+            if gap <= wanted:
                 return
-            weight *= _COOLING
+            # the gap falls with the weight: the last one need not be smaller than that
+            weight *= max(_COOLING, _ENOUGH * wanted / gap) if is_large else _COOLING
 
-    def _left(self, X: NDArray) -> NDArray:
+    def _descended(self, X: NDArray, weight: float, least: float) -> NDArray:
+        """Go near the least value of the barrier, until its dual point is of use."""
+        central = _CENTRAL * weight * sum(self.moves.shape)
+        for _ in range(_STEPS):
+            step = _NewtonSystem.of(self, X, weight, least).solved()
+            X, decrement = self._stepped(X, step, weight, least)
+            if decrement > _NEAR:
+                continue
+            if decrement <= _FAINT or self._bounded(X, weight, least).gap <= central:
+                break
+        return X
+
+    def left(self, X: NDArray) -> NDArray:
         """1 - c_i' X c_i (s,)."""
         return 1 - np.sum(self.moves * (X @ self.moves), axis=0)
 
     def _barrier(self, X: NDArray, weight: float, least: float) -> float:
         """f / weight plus the barrier, infinite outside."""
-        inside = np.append(self._left(X), np.linalg.eigvalsh(X) - least)
+        inside = np.append(self.left(X), np.linalg.eigvalsh(X) - least)
         if inside.min() <= 0:
             return math.inf
         return self.value(X) / weight - np.log(inside).sum()
 
     def _newton(self, X: NDArray, weight: float, least: float) -> tuple[NDArray, float]:
         """A damped Newton step, and how far the barrier is from its least value."""
-        left = self._left(X)
+        left = self.left(X)
         above = np.linalg.inv(X - least * np.eye(len(X)))
-        steep, curved = self.slope(X)
+        steep, curved = self.slope_and_hessian(X)
         outer = np.einsum("is,js->sij", self.moves, self.moves).reshape(len(left), -1)
         outer = outer / left[:, None]
         gradient = outer.sum(axis=0) - above.ravel() - steep.ravel() / weight
         hessian = curved / weight + outer.T @ outer + np.kron(above, above)
         step = -scipy.linalg.solve(hessian, gradient, assume_a="pos")
-        decrement = float(-gradient @ step)
         direction = step.reshape(X.shape)
         direction = (direction + direction.T) / 2
+        return self._stepped(X, (direction, float(-gradient @ step)), weight, least)
+
+    def _stepped(
+        self, X: NDArray, step: tuple[NDArray, float], weight: float, least: float
+    ) -> tuple[NDArray, float]:
+        """Go along a step as far as it is good, and return its decrement, 0 if nowhere."""
+        direction, decrement = step
         before = self._barrier(X, weight, least)
         for length in 0.5 ** np.arange(40.0):
             tried = X + length * direction
@@ -447,9 +512,9 @@ class NoiseProgram:
 
     def _bounded(self, X: NDArray, weight: float, least: float) -> Solved:
         """The point, and lower bounds from the dual of the linear problem there."""
-        steep, _ = self.slope(X)
+        steep, _, _ = self.slope(X)
         value = self.value(X)
-        prices = weight / self._left(X)
+        prices = weight / self.left(X)
         covered = (self.moves * prices) @ self.moves.T
         share = scipy.linalg.eigh(steep, covered, eigvals_only=True)[-1]
         prices = prices * max(1.0, share)
@@ -462,6 +527,113 @@ class NoiseProgram:
             capped=value - (float(capped) - here),
             uncapped=value - (float(prices.sum()) - here),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _NewtonSystem:
+    """Newton's equations of the barrier at X, by conjugate gradients.
+
+    In coordinates S = B S' B' with B'(X - rho I)^-1 B = I and B'Gr B diagonal the Hessian
+    maps S' to
+
+        S' + sum_i (c_i' S' c_i) c_i c_i' + sum_t (M_t S' a_t a_t' + a_t a_t' S' M_t) / w,
+
+    with c_i B'c_i over the root of 1 - c_i'X c_i, M_t (X + H_t)^-1 and a_t = M_t d_t of
+    the rows d_t of D_t. Its second sum without what is off the diagonal of M_t is the
+    preconditioner.
+
+    Attributes
+    ----------
+    back : ndarray, shape (r, r)
+        B.
+    gradient : ndarray, shape (r, r)
+        Of the barrier.
+    moves : ndarray, shape (r, s)
+        The c_i.
+    inverses : ndarray, shape (T, r, r)
+        The M_t.
+    passed : ndarray, shape (r, T, m)
+        The a_t.
+    weight : float
+        w.
+    """
+
+    back: NDArray
+    gradient: NDArray
+    moves: NDArray
+    inverses: NDArray
+    passed: NDArray
+    weight: float
+
+    @classmethod
+    def of(
+        cls, program: NoiseProgram, X: NDArray, weight: float, least: float
+    ) -> _NewtonSystem:
+        """Take the equations at a point."""
+        steep, inverses, passed = program.slope(X)
+        values, turn = np.linalg.eigh(X - least * np.eye(len(X)))
+        if values[0] <= 0:
+            raise np.linalg.LinAlgError("X is at the boundary")
+        half = turn * np.sqrt(values)
+        priced = half.T @ steep @ half
+        back = half @ np.linalg.eigh((priced + priced.T) / 2)[1]
+        moves = back.T @ program.moves / np.sqrt(program.left(X))
+        gradient = moves @ moves.T - np.eye(len(X)) - back.T @ steep @ back / weight
+        return cls(
+            back,
+            gradient,
+            moves,
+            back.T @ inverses @ back,
+            np.moveaxis(passed @ back, 2, 0),
+            weight,
+        )
+
+    def hessian(self, S: NDArray) -> NDArray:
+        """The Hessian times S (r, r)."""
+        flat = self.passed.reshape(len(S), -1)
+        along = np.moveaxis((S @ flat).reshape(self.passed.shape), 0, 1)
+        moved = np.moveaxis(self.inverses @ along, 1, 0).reshape(len(S), -1)
+        bent = moved @ flat.T
+        seen = np.sum(self.moves * (S @ self.moves), axis=0)
+        return (bent + bent.T) / self.weight + S + (self.moves * seen) @ self.moves.T
+
+    def preconditioner(self) -> Callable[[NDArray], NDArray]:
+        """Return what divides by the nearly diagonal part and the moves' (Woodbury)."""
+        own = np.einsum("tii->ti", self.inverses)
+        bent = own.T @ np.sum(self.passed**2, axis=2).T
+        part = 1 / (1 + (bent + bent.T) / self.weight)
+        pairs = self.moves[:, None] * self.moves
+        rows = pairs.reshape(part.size, -1)
+        inner = np.eye(rows.shape[1]) + rows.T @ (part.reshape(-1, 1) * rows)
+        factor = scipy.linalg.cho_factor(inner)
+
+        def divided(R: NDArray) -> NDArray:
+            S = part * R
+            seen = np.sum(self.moves * (S @ self.moves), axis=0)
+            shares = scipy.linalg.cho_solve(factor, seen)
+            return S - part * ((self.moves * shares) @ self.moves.T)
+
+        return divided
+
+    def solved(self) -> tuple[NDArray, float]:
+        """Return the step of X, and how far the barrier is from its least value."""
+        divided = self.preconditioner()
+        found = np.zeros_like(self.gradient)
+        left = -self.gradient
+        along = ahead = divided(left)
+        size = first = float(np.sum(left * ahead))
+        for _ in range(_PRODUCTS):
+            if size <= _SOLVED * first:
+                break
+            bent = self.hessian(along)
+            length = size / float(np.sum(along * bent))
+            found = found + length * along
+            left = left - length * bent
+            ahead = divided(left)
+            before, size = size, float(np.sum(left * ahead))
+            along = ahead + size / before * along
+        found = (found + found.T) / 2
+        return self.back @ found @ self.back.T, float(-np.sum(self.gradient * found))
 
 
 def optimality(loop: LoopData) -> Optimality:
