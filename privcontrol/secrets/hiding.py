@@ -512,13 +512,14 @@ class NoiseForm:
         if rows > model.order or not self._is_of(model):
             return False
         entries = residue_response(model, np.asarray(self.factor), self.horizon)
-        return residue_rank(entries, np.shape(self.factor)[1]) == rows
+        width = np.asarray(self.factor).shape[1]
+        return residue_rank(entries, width) == rows
 
     def _map_of_all_rows(self, model: Plant) -> BallMatrix:
         """Return L of `map_under` for outputs that are all independent."""
         A = ball_matrix(model.A)
         outputs = exact_response(A, ball_matrix(model.C), A**0, self.horizon)
-        own = outputs * ball_matrix(self.factor)
+        own = outputs * ball_matrix(np.asarray(self.factor))
         across = own.transpose()
         return across * (own * across).solve(outputs)
 

@@ -212,3 +212,32 @@ def test_a_network_is_read_like_its_graph():
     assert (again.iteration != network.iteration).nnz == 0
     other = read_network(network, weights="max-degree").iteration
     assert (other != read_network(graph, weights="max-degree").iteration).nnz == 0
+
+
+def ring(nodes, weight):
+    k = np.arange(nodes)
+    ends = (np.append(k, k), np.append((k + 1) % nodes, (k - 1) % nodes))
+    return sparse.coo_array((np.full(2 * nodes, weight), ends), shape=(nodes, nodes))
+
+
+@pytest.mark.parametrize("weight", [1 / 3, 0.49999])
+def test_the_rate_of_a_long_ring_is_that_of_its_closed_form(weight):
+    """At the last weight it is the eigenvalue at the other end that is slowest."""
+    nodes = 60_001
+    cosines = np.cos(2 * np.pi * np.array([1, nodes // 2]) / nodes)
+    eigenvalues = 1 - 2 * weight * (1 - cosines)
+    found = read_network(ring(nodes, weight)).rate
+    assert 1 - found == pytest.approx(1 - np.abs(eigenvalues).max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("few", [0.0, 1e9])
+def test_rates_by_factors_and_by_products_agree(monkeypatch, few):
+    """A grid of unequal weights, whose spectrum is computed densely."""
+    rng = np.random.default_rng(0)
+    grid = nx.grid_2d_graph(12, 9)
+    for *_, data in grid.edges(data=True):
+        data["weight"] = rng.uniform(0.05, 0.24)
+    dense = read_network(grid).rate
+    monkeypatch.setattr(network_module, "DENSE_NODES", 10)
+    monkeypatch.setattr(network_module, "_FEW_EDGES", few)
+    assert read_network(grid).rate == pytest.approx(dense, rel=1e-8)
