@@ -532,7 +532,7 @@ class InputPerturbation(_Perturbation):
             doubles.
         resolution : number, optional
             The entries of x are multiples of this step, and others are rounded to the
-            nearest multiple. A number is a value, whatever its type.
+            nearest multiple. A number of any type is a value.
         counts : bool, optional
             The entries of x are integers that count steps of the resolution.
 

@@ -424,7 +424,7 @@ class Mechanism:
             stands for the decimal number that Python prints for it.
         resolution : number or sequence of n numbers, optional
             The data are multiples of this step, and others are rounded to the nearest
-            multiple. A number is a value, whatever its type.
+            multiple. A number of any type is a value.
         counts : bool, optional
             The data are integers that count steps of the resolution.
 

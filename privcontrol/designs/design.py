@@ -129,7 +129,7 @@ def design_output_noise(
     sys : control.StateSpace or list of control.StateSpace
         Discrete-time plant with n states and p outputs. A list has the plant of each
         sample, all with the same names and sampling time: a plant that varies in a known
-        way, such as `along` makes. Without a horizon it begins again for ever, and a
+        way, such as `along` makes. Without a horizon it is periodic, and a
         sample of the noise is a whole period: its plant is the lifted one, with inputs
         "u@0", "u@1" .. and outputs "y@0", "y@1" .. for at most 24 samples of the period.
         The guarantee is for that plant, whose matrices are rounded products.

@@ -82,7 +82,7 @@ _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
-    "the secret drives a mode that never dies out; the largest one there is {}. "
+    "the secret drives a mode that does not decay; the largest one there is {}. "
     "Narrow the models, for identified plants by more samples or known entries, or "
     "protect over a finite horizon with a white floor"
 )

@@ -97,7 +97,7 @@ _DRAWN_ONCE = (
 )
 _UNSTABLE = (
     "models: no bound for runs of any length exists or was found: the plant may vary so "
-    "that a hidden change never dies out. Narrow the models, take out those that are "
+    "that a hidden change does not decay. Narrow the models, take out those that are "
     "unstable, or protect over a finite horizon with a white floor"
 )
 _TOO_LARGE = (
@@ -365,7 +365,7 @@ class VaryingSecret:
         """Close the free inputs with gains (f, n + q) of the state and the inputs.
 
         Each vertex has gains of its own. Between vertices the free inputs are the same
-        weighted means as the matrices, so they still bound what is left.
+        convex combinations as the matrices, so they still bound what is left.
         """
         inputs = self.inputs
         vertices = []

@@ -297,7 +297,7 @@ def exact_data(
 ) -> tuple[list[Rational], NDArray]:
     """Return private data as exact rationals in a flat list, and the doubles next to them.
 
-    An entry is a value whatever its type: see `exact_numbers`. With a ``resolution`` (one
+    An entry of any type is a value: see `exact_numbers`. With a ``resolution`` (one
     step, or one for each entry) it is rounded to the nearest multiple. With ``counts``
     entries are integers, which count its steps. No error message holds an entry.
     """

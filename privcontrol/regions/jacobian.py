@@ -565,14 +565,14 @@ def _entry_units(box: Region, rows: int) -> NDArray:
 def _vertices(
     parts: NDArray, units: NDArray, allowed: int, most_enlarged: float
 ) -> list[NDArray]:
-    """Matrices whose weighted means are all matrices of all parts.
+    """Matrices whose convex combinations are all matrices of all parts.
 
     Entries that vary together over the parts are told by their principal directions, and
     the matrices lie in a box along these. The k widest directions take both of their
     ends, in 2^k vertices. The narrow ones move one at a time, in two vertices each, with
     the wide ones in the middle. A point with shares 1 - l and l of both lies among the
-    weighted means if the wide directions are 1 / (1 - l) times as wide as they are, and
-    the narrow ones 1 / l times their number.
+    convex combinations if the wide directions are 1 / (1 - l) times as wide as they are,
+    and the narrow ones 1 / l times their number.
     """
     low, high = parts
     varying = (low.min(axis=0) < high.max(axis=0)).ravel()

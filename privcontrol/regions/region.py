@@ -2,8 +2,8 @@
 
 A new kind of region is a class. It says which plants it holds and what a guarantee takes
 for granted. Designs, guarantees and files ask it nothing else. Here are boxes of plants,
-whose entries are known to within half-widths, and the weighted means of given plants, one
-of them or others at every sample.
+whose entries are known to within half-widths, and the convex combinations of given
+plants, one of them or others at every sample.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class PlantRegion(CheckedFields, Saved, ABC):
     ) -> Shift:
         """Certify how far Gaussian noise hides a secret of every plant of the region.
 
-        The plant may be another weighted mean of `plants` at every sample. A region of
-        plants that stay the same may have a closer bound.
+        The plant may be another convex combination of `plants` at every sample. A region
+        of plants that stay the same may have a closer bound.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ def with_matrix(plant: Plant, matrix: NDArray) -> Plant:
     )
 
 
-# -- weighted means of plants -----------------------------------------------------------
+# -- convex combinations of plants -----------------------------------------------------
 
 
 class _Nominal:
@@ -258,7 +258,7 @@ class _Nominal:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlantPolytope(ByContent, PlantRegion):
-    """Hold all weighted means of given plants, its vertices.
+    """Hold all convex combinations of given plants, its vertices.
 
     The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
     weights >= 0 that add up to one. A plant that varies may have other weights at every
