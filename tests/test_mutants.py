@@ -26,7 +26,7 @@ moved = script("thresholds")
 NO_NUMBERS = {
     "PrivacyGuarantee": "black_box compose correlations exact explain from_dict horizon "
     "in_window loss record releases satisfies scope sentence to_dict",
-    "OutputNoise": "bound kept design draw factor family horizon initial_state_covariance inputs law "
+    "OutputNoise": "bound kept design draw factor family horizon initial_state_covariance inputs is_mixed law law_of "
     "outputs over parts plant plant_data plot promised record request responses sample samples "
     "save scale signal stream system timepts total with_std",
     "PrivateLoop": "G K L N Q QN R RN closed_loop controller cost_rows design dynamics "

@@ -70,6 +70,10 @@ REFUSED = {
         lambda: moves(core.ManifoldAdjacency(1.0, charts=[[0, 1]])),
         "charts: the entries .0, 1. are not free",
     ),
+    "an entry that is public": (
+        lambda: core.AffineManifold([[1.0, 0.0], [1.0, 0.0]]),
+        "the manifold determines x.0.: these entries are public",
+    ),
     "states twice": (
         lambda: pc.StateAdjacency({"position": 1.0}, states=["position"]),
         "radius already names the protected states; drop states",
@@ -160,6 +164,39 @@ REFUSED = {
         lambda: core.kappa(-1.0, 1.0),
         "expected epsilon >= 0 and y >= 0",
     ),
+    "a plant outside of its region": (
+        lambda: pc.design_output_noise(
+            named(),
+            horizon=5,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency({0: 1.0}),
+            models=pc.PlantBox(ct.ss(0.8, 1.0, 1.0, 0.0, 1.0), A=[[0.1]]),
+        ),
+        "is not in the PlantBox, so nothing would be promised for it",
+    ),
+    "noise within a bound for several plants": (
+        lambda: pc.design_output_noise(
+            named(),
+            horizon=5,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency({0: 1.0}),
+            models=[named(), ct.ss(0.6, 1.0, 1.0, 0.0, 1.0)],
+            bound=20.0,
+        ),
+        "bound: it is for the exact plant and a noise of its own, got models",
+    ),
+    "a cost that no loop has": (
+        lambda: pc.tradeoff(
+            VEHICLE,
+            **WEIGHTS,
+            horizon=4,
+            adjacency=pc.StateAdjacency({"position": 1.0}),
+            epsilons=[1.0],
+            delta=1e-2,
+            designs="iid",
+        ).budget_at(cost=1e-9),
+        "cost: no loop of iid costs as little as 1e-09",
+    ),
     "weights that were not given": (
         lambda: pc.private_loop(
             VEHICLE, [[1.0, 1.0]], [[0.1], [0.1]], noise=noise()
@@ -186,3 +223,11 @@ def test_it_is_refused_and_the_error_says_why(name):
     call, why = REFUSED[name]
     with pytest.raises((ValueError, pc.PrivacyError), match=why):
         call()
+
+
+def test_a_gateway_does_not_begin_again_in_a_file(tmp_path):
+    path = tmp_path / "state"
+    with pc.Gateway(noise(), path=path, floating=True):
+        pass
+    with pytest.raises(FileExistsError, match="Gateway.resume.path. continues it"):
+        pc.Gateway(noise(), path=path, floating=True)

@@ -309,6 +309,11 @@ class OutputNoise(SummedNoise, Saved):
         delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
         if self.total.part(Radial) is not None and not self.is_mixed:
             delta = together.failure  # within a bound it may fail openly
+            if delta >= 1:
+                raise ValueError(
+                    f"std: noise of {std:.3g} ends within the hidden move, and hides "
+                    'nothing; choose a larger one, or design family="ball"'
+                )
         if delta or self.family != "gaussian":
             least = float_above(together.epsilon(delta), 2)
             budget = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)

@@ -190,3 +190,12 @@ def test_definiteness_is_proven_or_denied():
         least = min(mpmath.eigsy(exact, eigvals_only=True))
     assert least < 0
     assert not balls.is_positive_definite(balls.ball_matrix(hilbert))
+
+
+def test_residues_are_taken_modulo_a_prime():
+    """By the test of Lucas and Lehmer for 2^61 - 1."""
+    prime, rest = balls._PRIME, 4
+    assert prime == 2**61 - 1
+    for _ in range(59):
+        rest = (rest * rest - 2) % prime
+    assert rest == 0

@@ -341,6 +341,13 @@ def test_a_run_is_released_exactly():
     assert runs[:, 0].std() == pytest.approx(noise.std[0], rel=0.3)
 
 
+def test_truncated_noise_smaller_than_the_move_is_refused():
+    noise = designed("truncated")
+    with pytest.raises(ValueError, match="std: .* ends within the hidden move"):
+        noise.with_std(1e-3)
+    assert noise.with_std(1.0).guarantee.loss.failure > 1e-2
+
+
 def test_the_truncated_law_says_that_it_excludes_neighbours():
     text = designed("truncated").guarantee.explain()
     assert "with probability up to delta" in text
