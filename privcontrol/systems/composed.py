@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import positive_number, real_array
 from ..numerics.linalg import EPS
 from .linear import LinearSystem, beside
@@ -40,19 +41,18 @@ def for_each_sample(
 
     A system that is added has the same matrices at each sample.
     """
+    checked = helpful_arguments(made)
 
     @wraps(made)
     def for_plants(*args: Any, **kwargs: Any) -> Any:
         given = args[0] if args else kwargs.get("sys")
         if not isinstance(given, list | tuple) or not given:
-            return made(
-                *args, **kwargs
-            )  # which also refuses arguments in Python's words
+            return checked(*args, **kwargs)
         others = {name: value for name, value in kwargs.items() if name != "sys"}
         known: dict[int, ct.StateSpace] = {}
         for plant in given:
             if id(plant) not in known:
-                known[id(plant)] = made(plant, *args[1:], **others)
+                known[id(plant)] = checked(plant, *args[1:], **others)
         return [known[id(plant)] for plant in given]
 
     return cast("Any", for_plants)

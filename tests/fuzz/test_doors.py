@@ -196,6 +196,10 @@ FOUND = {
         lambda: replace(designed(), promised=(np.zeros(0), None)),
         "promised: expected none",
     ),
+    "a misspelt argument of what takes a list of plants": (
+        lambda: pc.with_local_loop([PLANT], no_such_keyword=1),
+        "known are sys, controller",
+    ),
     "an array for a co-design": (
         lambda: pc.private_lqg(PLANT, 1, 1, 1, 1, designed(), codesign=np.ones(3)),
         "codesign: expected a bool",
