@@ -83,6 +83,9 @@ KINDS = (
     "endless energy floor",
     "endless ball",
     "endless plant",
+    "endless moved far",
+    "run any",
+    "run moved",
     "delayed outputs",
 )
 

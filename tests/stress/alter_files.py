@@ -34,9 +34,8 @@ def numbers(item, place=()):
     """The places of all numbers in the JSON of a file but those of the digest."""
     if isinstance(item, dict):
         for name, part in item.items():
-            if (
-                name != "shape" or item["floats"]
-            ):  # without numbers a shape says nothing
+            # without numbers the shape of an array says nothing
+            if name != "shape" or item.get("floats"):
                 yield from numbers(part, (*place, name))
     elif isinstance(item, list):
         for k, part in enumerate(item):
