@@ -557,3 +557,32 @@ def test_what_is_not_covered_is_said(save, reason, path):
     report = verify.checked(path)
     assert report["status"] == 2
     assert reason in report["reason"]
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.99, 0.999999, 1.000001, 1.01, 2.0])
+def test_autoregressions_are_proved_to_be_stable_as_their_poles_tell(radius):
+    rng = np.random.default_rng(0)
+    for order in (1, 2, 7, 12):
+        poles = rng.uniform(0, 0.9, order) * np.exp(1j * rng.uniform(0, np.pi, order))
+        poles = np.r_[radius, poles, poles.conj()]
+        taps = [Fraction(float(tap)) for tap in np.poly(poles).real]
+        if radius < 1:
+            verify.prove_stable(taps)
+        else:
+            with pytest.raises(verify.TooFewBits):
+                verify.prove_stable(taps)
+
+
+@pytest.mark.parametrize(
+    "matrix, factor, status", [("A", 0.5, 1), ("B", 0.5, 1), ("C", 2.0, 0)]
+)
+def test_noise_enters_by_the_response_of_the_plant(matrix, factor, status, path):
+    """Another pole explains nothing, smaller noise too little, larger noise enough."""
+
+    def alter(data):
+        response = data["parts"][0]["response"]
+        response[matrix] = encoded(factor * decoded(response[matrix]))
+
+    first_design("endless plant").save(path)
+    edited(path, alter)
+    assert verify.checked(path)["status"] == status
