@@ -1143,17 +1143,17 @@ def square_of_response(undone, secret, taps=(1,)):
             total += (product(m + u) + product(m - u)) * weight
         return total
 
-    def products(places, others, lag=0):
-        R = [[left(lag + t - s).mid[k][j] for s, j in others] for t, k in places]
-        lags = {lag + t - s for (t, _), (s, _) in pairs(places, others)}
-        return Balls(R, max(left(m).err for m in lags))
-
     def of_changes(one, other, lag=0):
+        """Return the products of changes, or of impulses if their sizes are free."""
         (places, sizes), (others, its) = one, other
-        R = products(places, others, lag)
-        if secret.is_any:
-            return R
-        return Balls.of(sizes) @ R @ Balls.of(turned(its))
+
+        def entry(t, k, s, j):
+            return left(lag + t - s).mid[k][j]
+
+        R = [[entry(*place, *another) for another in others] for place in places]
+        lags = {lag + t - s for (t, _), (s, _) in pairs(places, others)}
+        R = Balls(R, max(left(m).err for m in lags))
+        return R if secret.is_any else Balls.of(sizes) @ R @ Balls.of(turned(its))
 
     square = 0
     for change in secret.changes:
@@ -1182,8 +1182,8 @@ def square_of_response(undone, secret, taps=(1,)):
         largest = 0
         for lag in range(first, first + 30000):
             if lag >= over:
-                left = total * root_up(largest_form(state(lag - over), Q))
-                beyond = root_up(square) * left >> Balls.bits
+                length = total * root_up(largest_form(state(lag - over), Q))
+                beyond = root_up(square) * length >> Balls.bits
                 if beyond <= max(largest, square >> 36):
                     return max(largest, beyond)
             largest = max(largest, shared(lag))
