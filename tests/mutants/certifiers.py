@@ -33,6 +33,9 @@ from verified_cases import design
 from privcontrol import verify
 
 ROOT = Path(__file__).parents[2]
+#: How far the package's bounds are above what `verify` proves, relative to them: several
+#: changes over a run take a margin for rounding. A claim in between is true.
+_ROUNDING = 1e-6
 
 FUNCTIONS = (
     "noise._apart:_lag_bounds",
@@ -120,7 +123,7 @@ def write_designs(folder, function=None, text=""):
 
 def judged(file):
     """Return 0 if the claim of a file is true, 1 if `verify` refuses it, 2 if it does not."""
-    if not claims_too_little(file):
+    if not claims_too_little(file, _ROUNDING):
         return 0
     return 2 if verify.checked(file)["status"] == 0 else 1
 

@@ -67,10 +67,15 @@ def altered(data, place, factor):
         data[last] = (float.fromhex(old) * factor).hex()
 
 
-def claims_too_little(path):
+def claims_too_little(path, margin=2e-9):
     """Whether the noise of a file costs more than the file claims, as the library certifies.
 
     `load` refuses more, such as claims of moves that do not attain them.
+
+    Parameters
+    ----------
+    margin : float, optional
+        How far below the library's own bound a claim may be, relative to it.
     """
     try:
         noise = read(path)
@@ -84,8 +89,8 @@ def claims_too_little(path):
         return False  # such as of a plant whose fingerprint is another
     claimed = noise.guarantee.loss
     if loss.pure < math.inf:
-        return loss.pure > claimed.pure * (1 + 2e-9)
-    return loss.gdp > claimed.gdp * (1 + 2e-9)
+        return loss.pure > claimed.pure * (1 + margin)
+    return loss.gdp > claimed.gdp * (1 + margin)
 
 
 def main(count=300):
