@@ -51,6 +51,9 @@ _SMALL, _LARGE = 0.15, 1.0
 #: Share of the price without any reading from which readings hardly help the loop.
 _HARDLY_BETTER = 0.8
 
+#: Part of a price that round-off may take it beyond a short number.
+_SLACK = 1e-9
+
 #: How each design says that it is not needed.
 _NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 
@@ -171,7 +174,7 @@ class Options(Sequence[Option]):
                     f"{row['secret']:.3g}",
                     "" if signal is None else f"{signal:.3g}",
                     _percent(row["price"]) if first else "",
-                    _percent(row["detection"]) if first else "",
+                    f"{percent(row['detection'])} %" if first else "",
                     row["verdict"] if first else "",
                 )
             )
@@ -266,7 +269,7 @@ def options(
     independent: 0.43 beside 0.10
     controller on site: 0.23 beside 0.10
     >>> print(ways[0].verdict)
-    the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more, 100 % without any reading: the loop feels it
+    the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more, 106.5 % without any reading: the loop feels it
     """
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
@@ -380,7 +383,7 @@ def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
 def _blind(loop: PrivateLoop) -> float | None:
     """Return how much more a sample costs where nothing is read, or None.
 
-    The best input is then zero, and the plant's states have the covariance of QN alone.
+    The best input is then zero, and QN alone drives the plant's states.
     """
     plant, weights = loop.side.plant, loop.weights
     roots = weights.drive_roots
@@ -395,9 +398,11 @@ def _blind(loop: PrivateLoop) -> float | None:
     return cost / loop.steady_state_cost().total - 1
 
 
-def _percent(share: float | None) -> str:
-    """Return a share in percent, rounded up."""
-    return "" if share is None else f"{percent(share)} %"
+def _percent(increase: float | None) -> str:
+    """Return an increase in percent, rounded up; it may be above 100 %."""
+    if increase is None:
+        return ""
+    return f"{math.ceil(1000 * increase * (1 - _SLACK)) / 10:g} %"
 
 
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:

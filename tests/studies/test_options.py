@@ -152,6 +152,7 @@ def test_verdicts_say_what_to_do():
     assert said(4.0, 3.0, 3.0, 0.11).endswith("costs 11 % more: small")
     assert said(4.0, 3.0, 3.0, 0.11, 0.4).endswith("40 % without any reading: small")
     assert said(4.0, 3.0, 3.0, 0.39, 0.4).endswith("readings hardly help it now")
+    assert "costs 162.5 % more, 310 % without" in said(4.0, 3.0, 3.0, 1.6241, 3.1)
     assert said(4.0, 3.0, 3.0, 0.11, 0.12).endswith("publish none")
 
 
