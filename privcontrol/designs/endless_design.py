@@ -100,7 +100,7 @@ _LOOKED_AT = 33
 _NEVER_SILENT = 1e-4
 #: Orders without gain after which the search for one ends, for long changes of any shape,
 #: and gaps beyond the one asked for at which their first realisation will do.
-_PATIENCE = 8
+_PATIENCE = 40
 _NEAR_ENOUGH = 2
 #: Speed: problems whose shapings are kept.
 _KEPT = 8

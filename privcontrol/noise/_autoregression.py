@@ -14,11 +14,12 @@ import scipy.linalg
 from flint import arb_poly
 from numpy.typing import NDArray
 
-from ..numerics.balls import Ball, upper_float, working_bits
+from ..numerics.balls import Ball, BallMatrix, enclosure, upper_float, working_bits
 from ..numerics.errors import UncertifiableError
 from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.linear import Autoregression
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
+from ._patterns import largest_pattern
 
 _FIRST_BITS = 128
 _BITS_OF_A_STEP = 4
@@ -68,9 +69,9 @@ def is_stable(coefficients: NDArray) -> bool:
 
 def hides_by_correlations(secret: SecretInputs) -> bool:
     """Return whether a secret is about single changes of single signals alone."""
-    alone = all(moves.events == 1 for moves in secret.signals)
-    others = secret.balls or secret.windows or secret.energies is not None
-    return alone and not others and len(secret.system.C) == 1
+    single = all(len(window.columns) == 1 for window in secret.windows)
+    others = secret.balls or secret.several or secret.energies is not None
+    return single and not others and len(secret.system.C) == 1
 
 
 def shift_behind_autoregression(noise: Autoregression, secret: SecretInputs) -> float:
@@ -88,6 +89,11 @@ def shift_behind_autoregression(noise: Autoregression, secret: SecretInputs) -> 
             lags = max(map(len, moves.shapes))
             products = _correlations(noise, response, moves.column, lags)
             found.append(_largest_square(products, moves) * Ball(moves.radius) ** 2)
+        for window in secret.windows:
+            (column,) = window.columns
+            products = _correlations(noise, response, column, window.longest)
+            radius = Ball(float(window.radii[0]))
+            found.append(_square_of_any_shape(products, radius))
         square = largest_of(found)
         return upper_float(square.sqrt()) if is_known(square) else None
 
@@ -132,6 +138,15 @@ def _largest_square(products: Sequence[Ball], moves: SignalMoves) -> Ball:
         for values in moves.beginnings(shape):
             counted.append(_of_shape(products, values))
     return largest_of(counted)
+
+
+def _square_of_any_shape(products: Sequence[Ball], radius: Ball) -> Ball:
+    """Bound the energy of what is left of a change of any shape within a radius."""
+    scaled = [product * radius**2 for product in products]
+    values, errors = enclosure(BallMatrix(len(scaled), 1, scaled))
+    gram = scipy.linalg.toeplitz(values[:, 0])
+    found, _ = largest_pattern(gram, float(errors.max()))
+    return Ball(found)
 
 
 def _of_pulses(products: Sequence[Ball], longest: int) -> list[Ball]:
