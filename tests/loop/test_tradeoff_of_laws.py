@@ -60,6 +60,21 @@ def test_a_cost_buys_the_budget_that_it_came_from(curve, design):
         assert curve.expected.cost(loop).total == pytest.approx(cost, rel=1e-6)
 
 
+@pytest.mark.parametrize("design", LAWS[1:])
+def test_a_cost_between_buys_a_budget_between(curve, design):
+    """Noise of a looser budget, made larger; the filter for it costs no more."""
+    stricter, looser = curve.total(design)[:2]
+    cost = (stricter + looser) / 2
+    budget = curve.budget_at(cost=cost, design=design)
+    assert 0.3 < budget.epsilon < 1.0
+    loop = curve.loop(design, budget)
+    assert loop.guarantee.satisfies(budget)
+    found = curve.expected.cost(loop).total
+    assert looser < found <= cost * (1 + 1e-6)
+    if design == "ball":
+        assert found > looser + 0.5 * (cost - looser)
+
+
 def test_constant_gains_take_the_laws_too():
     plain = {"Q": 20, "R": 1, "QN": 0.1, "RN": 0.1}
     found = pc.tradeoff(
