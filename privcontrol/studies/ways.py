@@ -51,6 +51,8 @@ _SMALL, _LARGE = 0.15, 1.0
 #: Share of the price without any reading from which readings hardly help the loop.
 _HARDLY_BETTER = 0.8
 
+_INDEPENDENT = "independent"
+
 #: Part of a price that round-off may take it beyond a short number.
 _SLACK = 1e-9
 
@@ -286,7 +288,9 @@ def options(
     found: list[Option] = []
     left_out: dict[str, str] = {}
     asked = {"horizon": samples, "budget": budget, "adjacency": adjacency}
-    for way in _ways(sys, plant, loop, asked):
+    ways = list(_ways(sys, plant, loop, asked))
+    # independent noise takes no time, shaped noise may take all of it
+    for way in sorted(ways, key=lambda way: way.name != _INDEPENDENT):
         if time.monotonic() - began > PATIENCE:
             left_out[way.name] = f"not tried: the others took {PATIENCE:g} s"
             continue
@@ -294,6 +298,9 @@ def options(
             found.append(_tried(way, asked, loop))
         except _NotOffered as error:
             left_out[way.name] = str(error)
+    order = [way.name for way in ways]
+    found.sort(key=lambda option: order.index(option.way))
+    left_out = {name: left_out[name] for name in order if name in left_out}
     if not found:
         reasons = "; ".join(f"{way}: {why}" for way, why in left_out.items())
         if any(why.startswith(_NOTHING_SHOWS) for why in left_out.values()):
@@ -313,10 +320,10 @@ class _NotOffered(Exception):
 def _ways(
     sys: Plants, plant: Plant, loop: PrivateLoop | None, asked: dict[str, Any]
 ) -> Iterator[_Way]:
-    """Yield the ways that may exist, the cheapest to design first."""
+    """Yield the ways that may exist, in the order in which they are shown."""
     horizon, adjacency = asked["horizon"], asked["adjacency"]
     yield _Way("shaped", sys, {})
-    yield _Way("independent", sys, {"family": "iid-gaussian"})
+    yield _Way(_INDEPENDENT, sys, {"family": "iid-gaussian"})
     if not disturbances(adjacency):
         if horizon.ends and asked["budget"].epsilon:
             for name, law in _LAWS.items():
