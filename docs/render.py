@@ -178,9 +178,7 @@ def as_markdown(notebook: NotebookNode, page: Path) -> tuple[str, dict[str, byte
     )
     text = re.sub(r"```python\n\n*```\n", "", text)
     text = re.sub(r"```\{(note|warning|tip)\}", r"```", text)
-    text = re.sub(
-        RAW, lambda match: f"![]({os.path.relpath(DOCS / match[1], RENDERED)})", text
-    )
+    text = re.sub(RAW, picture, text)
     text = re.sub(r"\{doc\}`([^`]+)`", lambda match: link(match[1], page), text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.M)
     text = re.sub(r"\n{3,}", "\n\n", text)
@@ -190,6 +188,12 @@ def as_markdown(notebook: NotebookNode, page: Path) -> tuple[str, dict[str, byte
     head = f"<!-- Made by docs/render.py from {source}; edit that page. -->\n\n"
     figures = {Path(name).name: data for name, data in resources["outputs"].items()}
     return head + text.strip() + "\n", figures
+
+
+def picture(match: re.Match[str]) -> str:
+    """An image of the repository in place of a drawing that the site puts into its page."""
+    file = DOCS / match[1]
+    return f"![{file.stem.replace('_', ' ')}]({os.path.relpath(file, RENDERED)})"
 
 
 def link(target: str, page: Path) -> str:
