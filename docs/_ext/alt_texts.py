@@ -1,6 +1,5 @@
 """Alternative texts of figures, from ``docs/alt_texts.toml``: of cells of pages, in their order, and of scripts."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -28,24 +27,7 @@ def describe(app, doctree):
             image["alt"] = next(texts, "")
 
 
-def show_picture(app, doctree):
-    """Show README's figure on its copy here, in the form for the ground that is chosen."""
-    for raw in list(doctree.findall(nodes.raw)):
-        text = raw.astext()
-        if not text.startswith("<picture>"):
-            continue
-        (alt,) = re.findall(r'alt="([^"]*)"', text)
-        dark, light = re.findall(r'(?:srcset|src)="docs/figures/([^"]*)"', text)
-        up = "../" * app.env.docname.count("/")
-        shown = [
-            f'<img class="only-{ground}" src="{up}_static/{name}" alt="{alt}">'
-            for ground, name in (("light", light), ("dark", dark))
-        ]
-        raw.replace_self(nodes.raw("", "".join(shown), format="html"))
-
-
 def setup(app):
-    """Describe and place figures as soon as their page is read."""
+    """Describe figures as soon as their page is read."""
     app.connect("doctree-read", describe)
-    app.connect("doctree-read", show_picture)
     return {"parallel_read_safe": True}

@@ -71,7 +71,7 @@ SECTIONS = ("", "studies", "pictures", "agents", "papers", "literature")
 TABLES = SECTIONS[-2:]
 
 #: The panel that stands for a figure on its card, where it is not the first.
-FACES = {"first_private_loop": 5, "battery_behind_a_meter": 2, "bus": 0}
+FACES = {"first_private_loop": 5, "battery_behind_a_meter": 1}
 
 #: The methods of literature/, and what they share: its two tables run them all.
 LITERATURE = tuple(sorted(path.stem for path in (EXAMPLES / "literature").glob("*.py")))
@@ -202,6 +202,7 @@ def as_thumbnail(figure, stem):
     """Leave one panel of a figure, the first or that of FACES, in letters for this size."""
     panels = [ax for ax in figure.axes if ax.get_visible() and ax.has_data()]
     kept = panels[FACES.get(stem, 0)] if panels else figure.axes[0]
+    below = [ax.get_xlabel() for ax in panels if ax.get_xlabel()]
     for ax in list(figure.axes):
         if ax is not kept:
             ax.remove()
@@ -213,6 +214,9 @@ def as_thumbnail(figure, stem):
     figure.set_layout_engine("none")
     figure.set_size_inches(4, 2.8)
     kept.set_title("")
+    if not kept.get_xlabel() and below:  # panels that share an axis name it once
+        kept.set_xlabel(below[0])
+        kept.tick_params(labelbottom=True)
     kept.set_subplotspec(
         figure.add_gridspec(1, 1, left=0.2, right=0.96, top=0.95, bottom=0.2)[0]
     )
