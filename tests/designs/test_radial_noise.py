@@ -350,7 +350,7 @@ def test_truncated_noise_smaller_than_the_move_is_refused():
 
 def test_the_truncated_law_says_that_it_excludes_neighbours():
     text = designed("truncated").guarantee.explain()
-    assert "with probability up to delta" in text
+    assert "probability up to 0.01" in " ".join(text.split())
 
 
 # -- in the loop -------------------------------------------------------------------------
