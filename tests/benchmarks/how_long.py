@@ -1,6 +1,6 @@
 """Time and memory of the jobs on the page "How long will it take", each in its own process.
 
-    python tests/benchmarks/how_long.py                # all of them, as a table
+    python tests/benchmarks/how_long.py                # all of them, as two tables
     python tests/benchmarks/how_long.py "ship, T = 300" # one of them, as JSON
 
 Times are processor seconds of the call alone, with its load average. Memory is the peak
@@ -231,3 +231,5 @@ if __name__ == "__main__":
         print("|---|---|---|---|---|---|")
         for job in JOBS:
             print(row(job), flush=True)
+        growth = Path(__file__).with_name("growth.py")
+        subprocess.run([sys.executable, str(growth)], check=True)

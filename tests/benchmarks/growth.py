@@ -1,0 +1,232 @@
+"""Processor time of jobs at three sizes or more, with the exponent at which it grows.
+
+    python tests/benchmarks/growth.py               # all of them, as a table
+    python tests/benchmarks/growth.py co-design     # one of them
+    python tests/benchmarks/growth.py co-design 40  # at one size, as JSON
+
+Each size has a process of its own. What takes more than `LIMIT` processor seconds says
+so, and an exponent is fitted to what did not.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import control as ct
+import numpy as np
+import scipy.sparse
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import cases
+
+import privcontrol as pc
+
+LIMIT = 120  # seconds
+BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+
+
+def noise_of_start(states, horizon):
+    """Noise that hides every state at the start of a run."""
+    plant = cases.random_plant(0, states=states, inputs=1, outputs=2, radius=0.95)
+    secret = pc.StateAdjacency(1.0, times=0)
+    noise = pc.design_output_noise(
+        plant, horizon=horizon, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    return plant, noise
+
+
+def codesign(states):
+    plant, noise = noise_of_start(states, 40)
+    weights = (1.0, 1.0, 0.01, 0.01)
+    P0 = np.eye(states)
+    return lambda: (
+        pc.private_lqg(plant, *weights, noise=noise, P0=P0, codesign=True).optimality
+    )
+
+
+def start(states):
+    return lambda: noise_of_start(states, 100)
+
+
+def structured(horizon):
+    secret = pc.StateAdjacency({"position": 1.0})
+    plant = pc.plants.vehicle()
+    options = {"budget": BUDGET, "adjacency": secret, "models": "exact"}
+    return lambda: pc.design_output_noise(plant, horizon=horizon, **options)
+
+
+def box(entries):
+    plant = cases.random_plant(0, states=4, inputs=1, outputs=2, radius=0.95)
+    widths = np.zeros(16)
+    widths[:entries] = 1e-3
+    models = pc.PlantBox(plant, A=widths.reshape(4, 4))
+    options = {
+        "horizon": 100,
+        "budget": BUDGET,
+        "adjacency": pc.StateAdjacency({"s0": 1.0}, times=0),
+        "models": models,
+        "floor": "auto",
+    }
+    return lambda: pc.design_output_noise(plant, **options)
+
+
+def rooms(count):
+    """Equal rooms without a horizon, each with people of its own."""
+    eye = np.eye(count)
+    names = [f"people{k}" for k in range(count)]
+    plant = ct.ss(0.9 * eye, eye, eye, 0 * eye, 60.0, inputs=names)
+    secret = pc.DisturbanceAdjacency(0.1, inputs=names)
+    options = {"horizon": np.inf, "budget": BUDGET, "adjacency": secret}
+    return lambda: pc.design_output_noise(plant, **options)
+
+
+def crane(horizon):
+    """A load on a rope below a trolley, in a narrow region; the load's push is hidden."""
+
+    def rates(t, x, u, params):
+        _, speed, angle, turning = x
+        mass, load, rope, g = 4.0, 1.0, 1.0, 9.81
+        sine, cosine = np.sin(angle), np.cos(angle)
+        pull = u[0] + load * sine * (rope * turning**2 + g * cosine)
+        faster = (pull - 5.0 * speed) / (mass + load * sine**2)
+        swing = -(faster * cosine + g * sine) / rope - 0.5 * turning + u[1]
+        return [speed, faster, turning, swing]
+
+    model = ct.nlsys(
+        rates,
+        lambda t, x, u, params: [x[0]],
+        states=["place", "speed", "angle", "turning"],
+        inputs=["force", "push"],
+        outputs=["place"],
+    )
+    ranges = {"place": (-1.0, 1.0), "speed": (-0.1, 0.1), "angle": (-0.02, 0.02)}
+    ranges |= {"turning": (-0.02, 0.02), "force": (-0.5, 0.5), "push": (-0.1, 0.1)}
+
+    def designed():
+        sampled = pc.sample_nonlinear(model, 0.05)
+        models = pc.jacobian_polytope(sampled, ranges)
+        secret = pc.DisturbanceAdjacency({"push": 0.1}, duration=5, shape="level")
+        options = {"budget": BUDGET, "adjacency": secret, "models": models}
+        pc.design_output_noise(models.nominal, horizon=horizon, floor=0.01, **options)
+
+    return designed
+
+
+def axis(horizon):
+    """One axis of a drone, two integrators, whose wind is hidden."""
+    plant = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.1)
+    secret = pc.DisturbanceAdjacency(0.1, inputs=["u[0]"])
+    options = {"horizon": horizon, "budget": BUDGET, "adjacency": secret}
+    return lambda: pc.design_output_noise(plant, max_std=np.inf, **options)
+
+
+def simulation(states):
+    plant, noise = noise_of_start(states, 100)
+    loop = pc.private_lqg(plant, 1.0, 1.0, 0.01, 0.01, noise=noise, P0=np.eye(states))
+    return lambda: loop.simulate(0.1 * np.arange(100), trials=1000, rng=0)
+
+
+def device(lines):
+    """A line of JSON in, one out, by the command, whose file `begin` has made."""
+    folder = Path(tempfile.mkdtemp())
+    secret = pc.StateAdjacency({"position": 1.0})
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(), horizon=40_000, budget=BUDGET, adjacency=secret, floor=0.1
+    )
+    noise.save(folder / "noise.json")
+    command = [sys.executable, "-m", "privcontrol.deploy"]
+    where = ["noise.json", "--state", "gateway.sqlite"]
+    quiet = {"cwd": folder, "check": True, "capture_output": True}
+    grid = ["--grid", "0.001", "--resolution", "0.001"]
+    subprocess.run([*command, "begin", *where, *grid], **quiet)
+    text = "".join(f'{{"y": {k / 1000}}}\n' for k in range(lines)).encode()
+    return lambda: subprocess.run([*command, "publish", *where], input=text, **quiet)
+
+
+def ring(nodes):
+    k = np.arange(nodes)
+    ends = (np.append(k, k), np.append((k + 1) % nodes, (k - 1) % nodes))
+    shape = (nodes, nodes)
+    graph = scipy.sparse.coo_array((np.full(2 * nodes, 1 / 3), ends), shape=shape)
+    network = pc.consensus.read_network(graph)
+    return lambda: network.rate
+
+
+def endless(duration):
+    """A change of any shape, up to so long, of a plant with lags of .9 and .99."""
+    plant = ct.ss(np.diag([0.9, 0.99]), [[1.0], [0.1]], [[1.0, 1.0]], 0, True)
+    secret = pc.DisturbanceAdjacency(0.1, inputs=["u[0]"], duration=duration)
+    options = {"horizon": np.inf, "budget": BUDGET, "adjacency": secret}
+    return lambda: pc.design_output_noise(plant, **options)
+
+
+#: Sizes, what they are, and what is done at one of them.
+JOBS: dict[str, tuple[tuple[int, ...], str, Callable]] = {
+    "co-design": ((10, 20, 40, 100), "states", codesign),
+    "all of x(0)": ((20, 50, 100, 200), "states", start),
+    "structured": ((10_000, 100_000, 1_000_000), "samples", structured),
+    "box": ((2, 6, 16), "entries", box),
+    "rooms": ((10, 100, 1000), "rooms", rooms),
+    "crane": ((10, 20, 40), "samples", crane),
+    "drone's axis": ((150, 300, 600), "samples", axis),
+    "simulation": ((2, 10, 40), "states", simulation),
+    "device": ((2_000, 10_000, 20_000), "lines", device),
+    "ring": ((10_000, 100_000, 1_000_000), "nodes", ring),
+    "endless": ((24, 48, 96), "samples", endless),
+}
+
+
+def measured(name, size):
+    """Processor seconds of a job at a size, with those of its child processes."""
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))  # a signal ends the process
+    warnings.simplefilter("ignore")
+    for public in pc.__all__:
+        getattr(pc, public)
+    job = JOBS[name][2](size)
+    before = sum(os.times()[:4])
+    job()
+    return sum(os.times()[:4]) - before
+
+
+def row(name):
+    """A line of the table."""
+    sizes, unit, _ = JOBS[name]
+    cells = []
+    known = []
+    for size in sizes:
+        command = [sys.executable, __file__, name, str(size)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode < 0:
+            cells.append(f"{size:,}: not within {LIMIT} s")
+            break  # larger ones take longer
+        if done.returncode:
+            cells.append(f"{size:,}: {done.stderr.splitlines()[-1][:60]}")
+            continue
+        seconds = json.loads(done.stdout.splitlines()[-1])
+        known.append((size, seconds))
+        cells.append(f"{size:,}: {seconds:.2g} s")
+    exponent = ""
+    if len(known) > 2:
+        x, y = np.log(np.array(known)).T
+        exponent = f"{np.polyfit(x, y, 1)[0]:.1f}"
+    return f"| {name}, {unit} | {'; '.join(cells)} | {exponent} |"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))
+    else:
+        print(
+            f"Processor time on {time.strftime('%Y-%m-%d')}, load {os.getloadavg()[0]:.1f}"
+        )
+        print("| job | time | exponent |\n|---|---|---|")
+        for job in sys.argv[1:] or JOBS:
+            print(row(job), flush=True)
