@@ -464,6 +464,12 @@ class PrivateResponse(ct.TimeResponseData):
 
         ``signals`` are labels, groups (``"outputs"``) or both (``"outputs.y[0]"``), one or a
         list; the plant's states by default.
+
+        Parameters
+        ----------
+        signals : str or sequence of str, optional
+            Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states by
+            default.
         """
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
@@ -471,6 +477,13 @@ class PrivateResponse(ct.TimeResponseData):
         """Return quantiles over the trials, (signals, T) or (len(q), signals, T).
 
         ``signals`` are those of `mean`.
+
+        Parameters
+        ----------
+        q : float or array_like
+            In [0, 1].
+        signals : str or sequence of str, optional
+            As for `mean`.
 
         Examples
         --------
@@ -501,6 +514,13 @@ class PrivateResponse(ct.TimeResponseData):
         ``reference`` is a number, (signals,) or (signals, T), the response's own by default.
         ``signals`` are those of `mean`; with signals of your own, pass the reference too.
         `ValueError` if there is none or its shape does not fit.
+
+        Parameters
+        ----------
+        reference : float or array_like, shape (signals,) or (signals, T), optional
+            The response's own by default.
+        signals : str or sequence of str, optional
+            As for `mean`; with signals of your own, pass the reference too.
         """
         if reference is None and signals is None:
             reference = self.reference
@@ -597,6 +617,11 @@ class PrivateResponse(ct.TimeResponseData):
 
         Parameters are those of `plot`, by default with the states that it draws, or the
         outputs if it draws none.
+
+        Parameters
+        ----------
+        signals, quantiles, reference, label, ax, time_unit, units : optional
+            As for `plot`.
         """
         if signals is None:
             shown = [self.state_labels[index] for _, index in self._shown_states()]

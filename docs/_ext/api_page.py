@@ -1,5 +1,6 @@
 """The pages of the API reference, from the public names of the package: a name that is public is on them."""
 
+import functools
 import inspect
 from pathlib import Path
 
@@ -12,6 +13,11 @@ import privcontrol.plants
 import privcontrol.regions
 import privcontrol.response
 import privcontrol.studies
+from privcontrol.core.mechanism import LinearQuery, Mechanism
+from privcontrol.core.noise import Noise
+from privcontrol.noise.parts import SummedNoise
+from privcontrol.privacy.hidden import Hidden
+from privcontrol.regions.region import PlantRegion
 
 #: Where names are looked for, the place to import them from first.
 _HOMES = (
@@ -102,6 +108,94 @@ _GROUPS = (
         "Of the literature, each with its reference. In ``privcontrol.plants``.",
     ),
 )
+
+#: What the parts of the library ask of each other, by the class it belongs to: the
+#: reference leaves it out, and it may change from one release to the next.
+ENGINE_ROOMS = (
+    (
+        Hidden,
+        "caveats balls_from first_moves spanning starting uncertain entering responses "
+        "radii starts moves_at_first_sample moves_from move_of of_node with_moves "
+        "loss is_ball is_covered is_plain_change suits_any_plant",
+        "what a design asks of a secret, in coordinates of its own",
+    ),
+    (
+        Noise,
+        "allowed_shift entries log_likelihood_ratio loss loss_of_columns loss_of_size "
+        "scaled shape standard",
+        "what a design and a guarantee ask of a law of noise",
+    ),
+    (
+        LinearQuery,
+        "applied ball_product move_basis refuse_untold",
+        "what certifies a query's shifts in exact arithmetic",
+    ),
+    (
+        Mechanism,
+        "left release_exactly",
+        "what `release` and `guarantee` are made of",
+    ),
+    (SummedNoise, "law_of", "what the checker asks of one part of a noise"),
+    (
+        PlantRegion,
+        "check_holds is_one plants standing",
+        "what a design asks of a region of plants",
+    ),
+    (
+        privcontrol.consensus.Network,
+        "initial_values neighbours per_node position",
+        "how an algorithm reads what is given by node",
+    ),
+)
+
+
+def kept_out(cls):
+    """Names of a class that the reference leaves out."""
+    return {
+        name
+        for home, names, _ in ENGINE_ROOMS
+        if issubclass(cls, home)
+        for name in names.split()
+    }
+
+
+def members(cls, *, methods=False):
+    """Documented public names of a class, inherited ones as well, in their order."""
+    found = {}
+    for home in reversed(cls.__mro__):
+        if home.__module__.partition(".")[0] == "privcontrol":
+            found |= dict.fromkeys(vars(home))
+    return [
+        name
+        for name in found
+        if not name.startswith("_")
+        and name not in kept_out(cls)
+        and _is_told(cls, name)
+        and (callable(getattr(cls, name)) or not methods)
+    ]
+
+
+def _is_told(cls, name):
+    value = inspect.getattr_static(cls, name)
+    return isinstance(
+        value, property | functools.cached_property | classmethod | staticmethod
+    ) or (inspect.isroutine(value) and bool(inspect.getdoc(getattr(cls, name))))
+
+
+def is_made_by_hand(cls):
+    """Whether users make a class: then its parameters are told, else its attributes."""
+    return "\nParameters\n-" in (inspect.getdoc(cls) or "")
+
+
+def _of_page(fullname):
+    return public_names()[fullname]
+
+
+#: What the template of a class's page asks.
+CONTEXT = {
+    "methods_of": lambda fullname: members(_of_page(fullname), methods=True),
+    "members_of": lambda fullname: members(_of_page(fullname)),
+}
 
 
 def public_names():

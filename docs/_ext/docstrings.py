@@ -55,10 +55,19 @@ def link_names(app, docname, source):
         )
 
 
+def hide_constructor(app, what, name, obj, options, signature, returns):
+    """Show no arguments at the head of a class that functions make."""
+    if what in ("class", "exception") and not api_page.is_made_by_hand(obj):
+        return "", None
+    return None
+
+
 def setup(app):
     # A summary is the first sentence: these end none.
     autosummary.WELL_KNOWN_ABBREVIATIONS += ("eq.", " .")
     app.connect("autodoc-process-docstring", escape_bars, priority=100)
     app.connect("autodoc-process-docstring", link_types, priority=200)
+    app.connect("autodoc-process-signature", hide_constructor)
     app.connect("source-read", link_names)
+    app.config.autosummary_context |= api_page.CONTEXT
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -263,6 +263,11 @@ class NodeAdjacency(Adjacency):
     def moves(self, manifold: AffineManifold) -> FiniteMoves:
         """Return all moves as columns, for a general `Mechanism` on a small network.
 
+        Parameters
+        ----------
+        manifold : AffineManifold
+            Of the network's values, one entry a node.
+
         Raises
         ------
         ValueError

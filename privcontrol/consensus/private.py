@@ -670,6 +670,11 @@ class PrivateConsensus(Frozen):
         of the agents' noise, ``noise.variance`` (DPAM, appendix D, the last
         inequality). It takes every mode for the slowest one. Its limit, the sum of the
         variances, is Proposition 1 (iii). Arguments are those of `mean_square_error`.
+
+        Parameters
+        ----------
+        initial_values, steps
+            As for `mean_square_error`.
         """
         deviation, _ = self._deviation(initial_values)
         decay = self.rate ** np.arange(step_count(steps) + 1)

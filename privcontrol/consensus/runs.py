@@ -223,6 +223,11 @@ class ConsensusResponse(PrivateResponse):
 
         The standard error of one trial is NaN.
 
+        Parameters
+        ----------
+        readout : {"message", "state"}, optional
+            What an agent takes for the mean: its message or its state.
+
         Returns
         -------
         mean, standard_error : ndarray, shape (steps + 1,)

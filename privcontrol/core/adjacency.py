@@ -73,7 +73,13 @@ class Adjacency(Hidden):
 
     @abstractmethod
     def moves(self, manifold: AffineManifold) -> Moves:
-        """Return the hidden moves in tangent coordinates."""
+        """Return the hidden moves in tangent coordinates.
+
+        Parameters
+        ----------
+        manifold : AffineManifold
+            Where the data lie.
+        """
 
     @property
     def parts(self) -> tuple[Adjacency, ...]:

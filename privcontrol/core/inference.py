@@ -85,6 +85,11 @@ class Released(ABC):
 
         The function gets the released array, batched as the release is, and must see
         nothing else of the input. What it raises passes as it is, and may show the release.
+
+        Parameters
+        ----------
+        function : callable
+            Of the released array, and of nothing else that depends on the input.
         """
         return PostProcessed(self, function)
 

@@ -712,6 +712,13 @@ class ClippedNetwork(CheckedFields):
         Interval arithmetic on the box gives every neuron an interval of slopes; its upper
         end is moved into the next weight, and `feedforward_lipschitz`, whose arguments
         these are, bounds what remains. ``.method`` ends in "on a box".
+
+        Parameters
+        ----------
+        p, q : float, optional
+            Norm of the inputs and of the outputs.
+        method : {"sdp", "product"}, optional
+            How the network behind the clipping is bounded.
         """
         weights = [self.weights[0]]
         slopes = []

@@ -684,6 +684,15 @@ class AffineManifold(Frozen):
 
         The ``origin`` (n,) is zero by default. The rest is as for the class.
 
+        Parameters
+        ----------
+        N : array_like, shape (n, k)
+            Basis of the tangent space, of full column rank.
+        origin : array_like, shape (n,), optional
+            A point of the manifold, zero by default.
+        labels, pinned : optional
+            As for the class.
+
         Raises
         ------
         ValueError
@@ -831,7 +840,13 @@ class AffineManifold(Frozen):
         return Q, inverse / scales[:, None]
 
     def tangent(self, moves: NDArray) -> NDArray:
-        """Return tangent coordinates (k, M) of moves N z (n, M), else a `ValueError`."""
+        """Return tangent coordinates (k, M) of moves N z (n, M), else a `ValueError`.
+
+        Parameters
+        ----------
+        moves : ndarray, shape (n, M)
+            Differences of two points of the manifold, as columns.
+        """
         moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
@@ -852,7 +867,12 @@ class AffineManifold(Frozen):
         return inverse @ moves
 
     def residual(self, x: ArrayLike) -> float:
-        """Return the norm of D x + b, or the distance of x (n,) where a kernel is given."""
+        """Return the norm of D x + b, or the distance of x (n,) where a kernel is given.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+        """
         point = self._point(x)
         if self._constraint is not None:
             D, b = self._constraint
@@ -863,7 +883,14 @@ class AffineManifold(Frozen):
         return _length(move - Q @ (Q.T @ move))
 
     def contains(self, x: ArrayLike, *, rtol: float = 1e-9) -> bool:
-        """Return whether x (n,) lies on the manifold up to a relative tolerance."""
+        """Return whether x (n,) lies on the manifold up to a relative tolerance.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+        rtol : float, optional
+            Tolerance, relative to the size of what is added.
+        """
         point = self._point(x)
         away = _length(self.origin)
         if self._constraint is not None:
@@ -886,6 +913,11 @@ class AffineManifold(Frozen):
         projected to points at most r apart, so a `BallAdjacency` keeps its radius. A
         raw entry that moves alone moves several, which a `ManifoldAdjacency` need not
         hide.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+            Data near the manifold.
 
         Examples
         --------
@@ -915,6 +947,13 @@ class AffineManifold(Frozen):
         The candidates are C(n, k - 1) = C(n, q + 1) for q constraints on n entries,
         summed over groups of entries that no constraint ties together. ``charts`` may be
         free sets of k entries, one of which moves while the others are held.
+
+        Parameters
+        ----------
+        radii : ndarray, shape (n,)
+            How much each entry may move, in its unit; zero where it is not protected.
+        charts : "all" or iterable of sets of int, optional
+            Free sets of k entries, by their positions.
 
         Raises
         ------
@@ -946,6 +985,11 @@ class AffineManifold(Frozen):
 
         The ball is that of sum abs(v_i) / radii_i <= 1. None if the circuits would take
         long.
+
+        Parameters
+        ----------
+        radii : ndarray, shape (n,)
+            How much each entry may move, in its unit; zero where it may not.
         """
         if sum(part.seconds for part in self._components) > MOST_SECONDS:
             return None

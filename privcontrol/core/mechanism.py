@@ -543,6 +543,13 @@ class Mechanism:
         What a move leaves to the padding is counted in its column. Shifts that are not
         known well enough are refused, if ``certified`` is set.
 
+        Parameters
+        ----------
+        moves : Moves
+            As the ``moves`` of an adjacency returns them.
+        certified : bool, optional
+            Refuse shifts that double precision does not know well enough.
+
         Raises
         ------
         NotRealizableError

@@ -359,6 +359,13 @@ class Noise(Frozen, ABC):
     ) -> NDArray:
         """Draw gamma (m,), or ``size`` draws (size, m), from a seed or generator ``rng``.
 
+        Parameters
+        ----------
+        size : int, optional
+            Number of draws; one without an axis of its own by default.
+        rng : int, SeedSequence or Generator, optional
+            For draws that can be repeated.
+
         Raises
         ------
         TypeError
@@ -468,7 +475,10 @@ class GaussianNoise(Noise):
 class LaplaceNoise(Noise):
     """Add gamma = factor @ eta, eta Laplace of scale one, variance two (DPAM Definition 6).
 
-    Parameters and errors are those of `GaussianNoise`.
+    Parameters
+    ----------
+    factor : array_like, shape (m, r), or (m,) for independent entries
+        Lambda, in the unit of what is published. Errors are those of `GaussianNoise`.
 
     Examples
     --------

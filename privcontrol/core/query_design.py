@@ -381,6 +381,13 @@ class NoiseDesign(PricedByShape):
         Without `rng` the release is exact, and structured noise of a plant is drawn as
         its response to a random tangent move, of which the guarantee is, not with the
         rounded factor. With `rng` it is simulated in double precision.
+
+        Parameters
+        ----------
+        x : array_like, shape (n,)
+            The private data, on the manifold.
+        size, rng, grid, resolution, counts : optional
+            As for `Mechanism.release`.
         """
         if rng is not None or self.tangent_factor is None:
             return self.mechanism.release(

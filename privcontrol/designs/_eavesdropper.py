@@ -106,6 +106,11 @@ class Eavesdropper:
         Under the flat prior a state that cannot be estimated has variance ``np.inf``, and
         its covariances are nan.
 
+        Parameters
+        ----------
+        t : int
+            Sample index within the horizon.
+
         Raises
         ------
         ValueError
@@ -217,6 +222,13 @@ class Eavesdropper:
 
         ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
         ``units`` are labels.
+
+        Parameters
+        ----------
+        ax : Axes or array of Axes, optional
+            One for each state, new ones by default.
+        time_unit, units : optional
+            Labels, as in `PrivateResponse.plot`.
         """
         plant = self.plant
         time = plant.step * np.arange(self.horizon)
@@ -300,6 +312,11 @@ class ChangeEavesdropper:
         """Plot the error's standard deviation against how long the change lasts.
 
         The dashed lines are the radii of what is hidden. ``ax`` holds one axis.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            A new one by default.
         """
         with control_style():
             title = "What an eavesdropper can tell of one change"

@@ -239,6 +239,13 @@ class OutputNoise(SummedNoise, Saved):
         In the first shape the entries that are drawn once stand at the first sample, with
         zeros after. They are drawn trial by trial in time order, so fewer trials are a
         prefix of more. ``rng`` is a seed or a generator.
+
+        Parameters
+        ----------
+        rng : int, SeedSequence or Generator
+            A seed or a generator.
+        trials : int
+            Number of runs.
         """
         first, fresh = self._drawn(rng, trials)
         return _at_their_samples(first, fresh) if self.total.width else first
@@ -248,12 +255,23 @@ class OutputNoise(SummedNoise, Saved):
 
         They are the entries from `draw`, except that correlated noise, which has no system
         of finite order, enters with its samples.
+
+        Parameters
+        ----------
+        eta : ndarray, shape (trials, T, channels)
+            Entries from `draw`.
         """
         first, fresh = self._entries(eta)
         return _at_their_samples(first, entering(self, fresh))
 
     def signal(self, eta: NDArray) -> NDArray:
-        """Return gamma (trials, T, p) of entries eta from `draw`."""
+        """Return gamma (trials, T, p) of entries eta from `draw`.
+
+        Parameters
+        ----------
+        eta : ndarray, shape (trials, T, channels) or (trials, channels)
+            Entries from `draw`.
+        """
         return self.total.signal(*self._entries(eta))
 
     def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
@@ -506,6 +524,11 @@ class OutputNoise(SummedNoise, Saved):
 
         That of the guarantee, with what the noise is and who has to be trusted; see
         `PrivacyGuarantee.record` for the parameters.
+
+        Parameters
+        ----------
+        name, curators, use, region, date : optional
+            As for `PrivacyGuarantee.record`.
         """
         return record(self.guarantee, of_run(self.guarantee, repr(self)), **known)
 

@@ -166,6 +166,11 @@ class LoopData(ByContent, Saved):
 
         Loops whose observer knows no noise keep theirs. A loop with a prior that loses
         its noise keeps the horizon of its runs.
+
+        Parameters
+        ----------
+        noise : OutputNoise or None
+            Of the loop's plant.
         """
         loop = replace(self, noise=noise)
         if not (loop.knows_noise or self.knows_noise):
@@ -200,6 +205,11 @@ class LoopData(ByContent, Saved):
         x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone.
         With an infinite horizon it is the `LinearSystem` H itself. `ValueError` if the
         loop has no Q and R, or is not stable and the horizon infinite.
+
+        Parameters
+        ----------
+        horizon : int or inf
+            Number of samples T.
         """
         self.law.check_linear()
         rows = self.cost_rows

@@ -328,6 +328,13 @@ class PrivateLoop(LoopData):
 
         Parameters are those of `mean_square_error`: by default nothing disturbs.
 
+        Parameters
+        ----------
+        timepts, reference, feedforward, initial_state, initial_estimate, exogenous
+            As for `simulate`.
+        disturbance, measurement_noise, target : optional
+            As for `mean_square_error`: by default nothing disturbs.
+
         Returns
         -------
         LoopCost
@@ -544,6 +551,11 @@ class PrivateLoop(LoopData):
 
         That of the noise, with what is done to its outputs afterwards; see
         `PrivacyGuarantee.record` for the parameters.
+
+        Parameters
+        ----------
+        name, curators, use, region, date : optional
+            As for `PrivacyGuarantee.record`.
 
         Raises
         ------

@@ -770,7 +770,13 @@ class SummedNoise(ByContent):
         )
 
     def over(self, horizon: int) -> Self:
-        """Return the noise of a run's first samples, with the same guarantee."""
+        """Return the noise of a run's first samples, with the same guarantee.
+
+        Parameters
+        ----------
+        horizon : int
+            Number of samples T, at most that of the noise.
+        """
         run = self.horizon.first(horizon)
         return (
             self if run == self.horizon else replace(self, horizon=run, promised=None)
@@ -813,6 +819,11 @@ class SummedNoise(ByContent):
 
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
         ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
+
+        Parameters
+        ----------
+        t, s : int, optional
+            Sample indices, 0 and t by default.
         """
         t = whole_index(t, "t")
         if s is None:
@@ -887,6 +898,15 @@ class SummedNoise(ByContent):
         """Draw the noise of runs, as an array (p, trials, T).
 
         ``horizon`` is their number of samples T, by default that of the noise.
+
+        Parameters
+        ----------
+        trials : int, optional
+            Number of runs.
+        rng : int, SeedSequence or Generator, optional
+            For draws that can be repeated.
+        horizon : int, optional
+            Number of samples T, by default that of the noise; needed where it has none.
         """
         run = self if horizon is None else self.over(horizon)
         return np.moveaxis(run.total.signal(*run._drawn(rng, trials)), 2, 0)
@@ -896,6 +916,11 @@ class SummedNoise(ByContent):
 
         For the same seed the values are those of ``sample(1, rng)``, up to rounding. Memory
         is constant, except that a correlated part needs its whole past.
+
+        Parameters
+        ----------
+        rng : int, SeedSequence or Generator, optional
+            For a run that can be repeated.
         """
         rng = generator(rng)
         if self.kept is not None:

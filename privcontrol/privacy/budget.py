@@ -673,6 +673,11 @@ class PrivacyBudget(Saved):
         It is rounded down, and good for all moves. For (epsilon, delta) it is a share of
         epsilon. For ``gdp`` it is a with 1 - exp(-a/2)/2 = Phi(y/2), where one Laplace
         coordinate with shift a is exactly y-GDP, y = gdp over the root of ``releases``.
+
+        Parameters
+        ----------
+        releases : int, optional
+            How many releases share the budget.
         """
         releases = positive_integer(releases, "releases")
         if self.gdp is None:

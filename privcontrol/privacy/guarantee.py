@@ -289,15 +289,32 @@ class Accounted:
     loss: PrivacyLoss
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon for which (epsilon, delta) holds, or inf."""
+        """Return the smallest epsilon for which (epsilon, delta) holds, or inf.
+
+        Parameters
+        ----------
+        delta : float
+            In [0, 1].
+        """
         return float(self.loss.epsilon(delta))
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta for which (epsilon, delta) holds."""
+        """Return the smallest delta for which (epsilon, delta) holds.
+
+        Parameters
+        ----------
+        epsilon : float
+            Not negative.
+        """
         return float(self.loss.delta(epsilon))
 
     def satisfies(self, budget: PrivacyBudget) -> bool:
-        """Return whether the guarantee meets a `PrivacyBudget`."""
+        """Return whether the guarantee meets a `PrivacyBudget`.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+        """
         return bool(self.loss.satisfies(checked_budget(budget)))
 
     @property
@@ -318,6 +335,11 @@ class Accounted:
 
         See :cite:t:`Mironov2017`.
 
+        Parameters
+        ----------
+        alpha : float
+            Order of the divergence, above 1.
+
         Raises
         ------
         ValueError
@@ -333,6 +355,11 @@ class Accounted:
 
         It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
         gdp) (:cite:t:`DongRothSu2022`, Propositions 2.4 and 2.12).
+
+        Parameters
+        ----------
+        false_alarm : float, optional
+            Rate at which the test finds a move that was not made, in (0, 1).
 
         Raises
         ------
@@ -472,6 +499,11 @@ class PrivacyGuarantee(Accounted, Saved):
 
         Two guarantees about a trajectory are releases of the same samples, such as two
         runs from one secret start.
+
+        Parameters
+        ----------
+        *others : PrivacyGuarantee
+            Of other releases of the same secret.
 
         Raises
         ------
@@ -704,6 +736,11 @@ class PrivacyGuarantee(Accounted, Saved):
     @classmethod
     def from_dict(cls, data: dict) -> PrivacyGuarantee:
         """Return the guarantee that `to_dict` wrote.
+
+        Parameters
+        ----------
+        data : dict
+            From `to_dict`.
 
         Raises
         ------

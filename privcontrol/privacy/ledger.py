@@ -269,7 +269,13 @@ class PrivacyLedger:
         return PrivacyGuarantee.from_dict(self._store.update(charged, made)["spent"])
 
     def reached(self, identity: str) -> tuple[int, str | None]:
-        """Return up to which sample a gateway may have published, and its file's mark."""
+        """Return up to which sample a gateway may have published, and its file's mark.
+
+        Parameters
+        ----------
+        identity : str
+            Of the gateway.
+        """
         name = f"gateway {identity}"
         index, mark = self._store.snapshot([name]).notes.get(name, (0, None))
         return index, mark
@@ -314,6 +320,12 @@ class PrivacyLedger:
         """Return whether `charge` would succeed now. Only `charge` reserves anything.
 
         Parameters and errors are those of `charge`.
+
+        Parameters
+        ----------
+        guarantee : PrivacyGuarantee
+        count : int, optional
+            Number of releases.
         """
         state = self._store.snapshot().state
         return _total(state, guarantee, count).satisfies(self.budget)

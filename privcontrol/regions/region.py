@@ -633,7 +633,13 @@ class PlantBox(ByContent, PlantRegion):
         return (self._spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
 
     def at(self, offsets: ArrayLike) -> ct.StateSpace:
-        """Return the plant at given offsets of the uncertain entries from the middle."""
+        """Return the plant at given offsets of the uncertain entries from the middle.
+
+        Parameters
+        ----------
+        offsets : array_like
+            One for each entry of [A B; C D] whose half-width is positive, row by row.
+        """
         return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
 
     def corners(self) -> list[ct.StateSpace]:

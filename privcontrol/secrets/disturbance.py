@@ -386,7 +386,13 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self._times_within(horizon)
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
-        """Return the names of the secret signals, as labels of the plant."""
+        """Return the names of the secret signals, as labels of the plant.
+
+        Parameters
+        ----------
+        plant : Plant
+            As designs keep it: ``noise.plant_data``.
+        """
         names = (*plant.inputs, *plant.states)
         unknown = (
             f"is no input and no state of the plant; known: {', '.join(names)}, or the "
@@ -396,7 +402,13 @@ class DisturbanceAdjacency(PlantAdjacency):
         return tuple(names[k] for k in index)
 
     def system(self, plant: Plant) -> LinearSystem:
-        """Return G, from the secret signals to the outputs."""
+        """Return G, from the secret signals to the outputs.
+
+        Parameters
+        ----------
+        plant : Plant
+            As designs keep it: ``noise.plant_data``.
+        """
         return entered_by_signals(plant, self.signals(plant))
 
     def radii(self, plant: Plant) -> NDArray:

@@ -299,6 +299,11 @@ def observability_stack(
 
     Of a list of plants it is [C_0; C_1 A_0; C_2 A_1 A_0; ...]. Parameters and errors are those of `trajectory_manifold`.
 
+    Parameters
+    ----------
+    sys, horizon, period
+        As for `trajectory_manifold`.
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc
@@ -319,6 +324,11 @@ def output_query(
 
     A feedthrough D u(t) is public and left out. Parameters and errors are those of
     `trajectory_manifold`.
+
+    Parameters
+    ----------
+    sys, horizon, period
+        As for `trajectory_manifold`.
 
     Examples
     --------

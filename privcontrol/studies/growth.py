@@ -83,6 +83,13 @@ class HorizonGrowth:
 
         With ``time_unit="h"`` horizons are lengths of runs in the unit that dt is
         counted in. ``units={"y": "K"}`` labels the sizes, if all outputs have one unit.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            A new one by default.
+        time_unit, units : optional
+            Labels, as in `PrivateResponse.plot`.
         """
         ax = own_axes(ax)
         lengths = self.horizons

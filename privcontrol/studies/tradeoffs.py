@@ -125,7 +125,13 @@ class Tradeoff:
     expected: Expected = field(repr=False)
 
     def total(self, design: str) -> NDArray:
-        """Total costs (E,) of a ``design``. `ValueError` if it was not asked for."""
+        """Total costs (E,) of a ``design``. `ValueError` if it was not asked for.
+
+        Parameters
+        ----------
+        design : str
+            Which was asked for.
+        """
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
 
@@ -140,6 +146,13 @@ class Tradeoff:
         """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
 
         They count everything that the costs of the ``design`` count.
+
+        Parameters
+        ----------
+        design : str
+            Which was asked for.
+        state : str
+            Name of a state.
         """
         states = self._plant.states
         place = states.index(one_of(state, "state", states))
@@ -150,6 +163,13 @@ class Tradeoff:
         """Largest detection rates (E,) of tests with a rate of false alarms.
 
         They are those of a ``design``, at a rate ``false_alarm``.
+
+        Parameters
+        ----------
+        design : str
+            Which was asked for.
+        false_alarm : float
+            Rate at which the test finds a move that was not made, in (0, 1).
         """
         guarantees = [loop.guarantee for loop in self._loops(design)]
         return np.array([one.detection(false_alarm) for one in guarantees])
@@ -167,6 +187,15 @@ class Tradeoff:
         behind each cost. The cheapest loop is returned, of those whose errors are
         within ``rms`` if there are any. `ValueError` if the ``design`` or the
         ``epsilon`` was not asked for.
+
+        Parameters
+        ----------
+        design : str
+            Which was asked for.
+        epsilon : float or PrivacyBudget
+            One of ``epsilons``, or a budget.
+        rms : mapping of str to float, optional
+            Largest root-mean-square error of states by name, in their units.
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
@@ -307,6 +336,13 @@ class Tradeoff:
         It is drawn on ``ax`` or a new figure. The costs of no privacy and of no
         measurement are level lines. With ``time_unit="h"`` the length of the run is
         labelled in the unit that dt is counted in.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            A new one by default.
+        time_unit : str, optional
+            Unit in which dt is counted, such as ``"h"``. A label only.
         """
         ax = own_axes(ax)
         lines: list = []

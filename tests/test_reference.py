@@ -1,0 +1,147 @@
+"""The reference tells every public name: its parameters, its use, and no engine room."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import privcontrol as pc
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+import api_page  # noqa: E402
+
+sys.path.pop(0)
+
+NAMES = api_page.public_names()
+CLASSES = {name: cls for name, cls in NAMES.items() if inspect.isclass(cls)}
+FUNCTIONS = {name: f for name, f in NAMES.items() if inspect.isroutine(f)}
+METHODS = {
+    f"{name}.{method}": getattr(cls, method)
+    for name, cls in CLASSES.items()
+    for method in api_page.members(cls, methods=True)
+}
+
+
+def section(thing, title):
+    """Lines of a section of a docstring, without their common indentation."""
+    text = inspect.getdoc(thing) or ""
+    found = re.search(
+        rf"^{title}\n-+\n(.*?)(?=^[A-Z][\w ]+\n-{{3,}}$|\Z)",
+        text,
+        re.MULTILINE | re.DOTALL,
+    )
+    return found[1].rstrip().splitlines() if found else []
+
+
+def told(thing):
+    """Names that stand at the head of an entry of the Parameters."""
+    heads = [line for line in section(thing, "Parameters") if line[:1].strip()]
+    return {
+        name.strip().lstrip("*")
+        for head in heads
+        for name in head.split(" : ")[0].split(",")
+    }
+
+
+def taken(thing):
+    """Names of the arguments that a call may give."""
+    return [
+        name
+        for name in inspect.signature(thing).parameters
+        if name not in ("self", "cls")
+    ]
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
+def test_every_argument_is_told(name):
+    thing = (FUNCTIONS | METHODS)[name]
+    assert inspect.getdoc(thing)
+    assert set(taken(thing)) <= told(thing)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_tells_its_arguments_or_what_it_holds(name):
+    """Functions make the classes that have no Parameters."""
+    cls = CLASSES[name]
+    if issubclass(cls, BaseException):
+        assert inspect.getdoc(cls)
+    elif api_page.is_made_by_hand(cls):
+        assert set(taken(cls)) <= told(cls)
+    else:
+        assert section(cls, "Attributes") or inspect.isabstract(cls)
+
+
+def test_engine_rooms_exist_and_have_a_reason():
+    """None is left in the list of what the reference leaves out when it is renamed."""
+    for home, names, reason in api_page.ENGINE_ROOMS:
+        family = [cls for cls in CLASSES.values() if issubclass(cls, home)]
+        for name in names.split():
+            assert any(hasattr(cls, name) for cls in family), name
+        assert reason
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+    ],
+)
+def test_no_page_sends_readers_to_an_engine_room(page):
+    """Pages that tell what was done, and not what to do, may."""
+    if page in ("docs/history.md", "docs/changelog.md"):
+        return
+    text = (ROOT / page).read_text(encoding="utf8")
+    for cls in CLASSES.values():
+        for name in api_page.kept_out(cls):
+            assert f"`{cls.__name__}.{name}" not in text
+
+
+def test_what_is_inherited_is_in_the_reference():
+    assert {"sample", "stream", "covariance", "plot"} <= set(
+        api_page.members(pc.OutputNoise)
+    )
+    assert "with_noise" in api_page.members(pc.PrivateLoop)
+    assert "balls_from" not in api_page.members(pc.StateAdjacency)
+
+
+def test_the_page_of_a_class_begins_with_its_methods(tmp_path, monkeypatch):
+    """And shows no constructor that users do not call."""
+    pytest.importorskip("numpydoc")
+    pytest.importorskip("sphinxcontrib.bibtex")
+    from sphinx.application import Sphinx
+
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    (source / "conf.py").write_text(
+        f"""
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc",
+              "sphinxcontrib.bibtex", "docstrings"]
+templates_path = [{str(ROOT / "docs" / "_templates")!r}]
+bibtex_bibfiles = [{str(ROOT / "docs" / "references.bib")!r}]
+default_role = "py:obj"
+numpydoc_show_class_members = False
+""",
+        encoding="utf8",
+    )
+    names = ("privcontrol.PrivateLoop", "privcontrol.LinearQuery")
+    lines = ["API", "===", "", ".. autosummary::", "   :toctree: api", ""]
+    text = "\n".join([*lines, *(f"   {name}" for name in names), ""])
+    (source / "index.rst").write_text(text, encoding="utf8")
+    Sphinx(
+        source, source, out, out / "trees", "text", status=None, warning=None
+    ).build()
+    loop, query = (
+        (out / "api" / f"{name}.txt").read_text(encoding="utf8") for name in names
+    )
+    assert "class privcontrol.PrivateLoop\n" in loop
+    table, described = loop.split("class privcontrol.PrivateLoop\n")
+    assert "Simulate trials of the loop" in table
+    assert "with_noise(" in described
+    assert "class privcontrol.LinearQuery(" in query
+    assert "sensitivity(" in query
+    assert "refuse_untold" not in query
