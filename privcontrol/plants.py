@@ -24,6 +24,10 @@ def vehicle(dt: float = 0.1) -> ct.StateSpace:
     control.StateSpace
         States position (m) and velocity (m/s), input u (m/s^2), output y (m).
 
+    See Also
+    --------
+    private_loop, design_output_noise
+
     References
     ----------
     Hoh et al. (2011), IEEE Transactions on Mobile Computing 11(5); DPAM eq. (23).
@@ -77,6 +81,10 @@ def ten_agent_graph() -> networkx.Graph:
     ImportError
         If networkx is not installed.
 
+    See Also
+    --------
+    plants.ten_agent_values, private_consensus
+
     References
     ----------
     DPAM Fig. 4 and section 6.3.
@@ -104,6 +112,10 @@ def ten_agent_graph() -> networkx.Graph:
 
 def ten_agent_values() -> NDArray:
     """Return the initial values x(0) (10,) of DPAM section 6.3; their average is 15.
+
+    See Also
+    --------
+    plants.ten_agent_graph
 
     Examples
     --------

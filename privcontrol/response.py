@@ -187,6 +187,10 @@ class PrivateResponse(ct.TimeResponseData):
     ValueError
         If shapes or numbers of labels do not fit, or a label occurs twice in a group.
 
+    See Also
+    --------
+    PrivateLoop.simulate, consensus.ConsensusResponse
+
     Examples
     --------
     >>> import numpy as np

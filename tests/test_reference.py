@@ -74,6 +74,20 @@ def test_every_class_tells_its_arguments_or_what_it_holds(name):
         assert section(cls, "Attributes") or inspect.isabstract(cls)
 
 
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_every_name_leads_on_to_public_ones(name):
+    """Errors are named where they are raised, and lead nowhere."""
+    thing = NAMES[name]
+    if inspect.isclass(thing) and issubclass(thing, BaseException | Warning):
+        return
+    related = re.findall(r"[\w.]+", " ".join(section(thing, "See Also")))
+    assert related
+    for other in related:
+        full = f"privcontrol.{other}"
+        assert full in NAMES or full in METHODS, other
+        assert full != name
+
+
 def test_engine_rooms_exist_and_have_a_reason():
     """None is left in the list of what the reference leaves out when it is renamed."""
     for home, names, reason in api_page.ENGINE_ROOMS:

@@ -30,13 +30,37 @@ _NAME = re.compile(rf"(?<![\w.`~])({'|'.join(_FULL)})(?![\w.`(])")
 
 def link_types(app, what, name, obj, options, lines):
     """Make links of the library's own names, in sentences and in types."""
+    related = False
     for i, line in enumerate(lines):
+        if _RULE.match(line):
+            related = lines[i - 1].strip() == "See Also"
+        elif related:
+            lines[i] = _RELATED.sub(_link_related, line)
+            continue
         line = _QUOTED.sub(_link, line)
         lines[i] = line
         start, text = _TYPED.match(line).groups()
         if " : " in start or text in _FULL:
             link = _NAME.sub(lambda found: f":obj:`~{_FULL[found[1]]}`", text)
             lines[i] = start + link
+
+
+_RULE = re.compile(r"\s*-{3,}$")
+_RELATED = re.compile(r"[\w.]+")
+
+
+def _link_related(found):
+    """The reference to a name of a See Also, a method with its class."""
+    name = _full_name(found[0])
+    return f":obj:`{'~' if name in _FULL.values() else ''}{name}`" if name else found[0]
+
+
+def _full_name(name):
+    """Where a name of a See Also is found: `core.kappa`, `PrivateLoop.online`."""
+    for full in (f"privcontrol.{name}", f"privcontrol.{name}".rpartition(".")[0]):
+        if full in _FULL.values():
+            return f"privcontrol.{name}"
+    return None
 
 
 _CODE = re.compile(rf"`((?:core\.|consensus\.)?({'|'.join(_FULL)})(\.\w+)?)`")

@@ -60,6 +60,10 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
     TypeError
         If it is no Network; `read_network` makes one.
 
+    See Also
+    --------
+    consensus.Agent, private_consensus
+
     Examples
     --------
     >>> from privcontrol.consensus import pair_keys, read_network
@@ -106,6 +110,10 @@ class Agent:
         Of all agents, with their network.
     node, value, shared, path
         As for `PrivateConsensus.agent`.
+
+    See Also
+    --------
+    PrivateConsensus, consensus.pair_keys
 
     Examples
     --------

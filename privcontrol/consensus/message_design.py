@@ -149,6 +149,10 @@ def private_consensus(
         number; if Gaussian noise is asked for with delta = 0; if shared noise comes
         without a coalition or with another law, or vectors with Laplace noise.
 
+    See Also
+    --------
+    PrivateConsensus, NodeAdjacency, consensus.optimal_consensus_epsilon
+
     Examples
     --------
     >>> import numpy as np, privcontrol as pc
@@ -427,6 +431,10 @@ def optimal_consensus_epsilon(
     ValueError
         If a number is out of its range, or Gaussian noise is asked for with delta = 0.
 
+    See Also
+    --------
+    consensus.optimal_consensus_error, consensus.optimal_consensus_scales
+
     Examples
     --------
     >>> round(optimal_consensus_epsilon(2.0, 10, 1.0, family="laplace"), 12)
@@ -478,6 +486,10 @@ def optimal_consensus_error(
     float
         In squared units of the initial values.
 
+    See Also
+    --------
+    consensus.optimal_consensus_epsilon, consensus.optimal_consensus_scales
+
     Examples
     --------
     >>> from privcontrol.core import PrivacyBudget
@@ -523,6 +535,10 @@ def optimal_consensus_scales(
     -------
     ndarray, shape (n,)
         For ``PrivateConsensus(network, scales, adjacency, family=family)``.
+
+    See Also
+    --------
+    consensus.optimal_consensus_epsilon, consensus.optimal_consensus_error
 
     Examples
     --------
@@ -582,6 +598,10 @@ def plot_error(
     color : str, optional
         One colour for all readouts, to tell runs on the same axes apart.
     ax : Axes, optional
+
+    See Also
+    --------
+    consensus.plot_network, consensus.ConsensusResponse
 
     Examples
     --------
@@ -685,6 +705,10 @@ def plot_network(
         Agents who pool what they know, drawn as white squares; the colours then say
         what they learn of each of the others.
     ax : Axes, optional
+
+    See Also
+    --------
+    consensus.plot_error, consensus.Network
 
     Examples
     --------

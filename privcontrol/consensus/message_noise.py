@@ -143,6 +143,10 @@ class NodeAdjacency(Adjacency):
     ValueError
         If a radius is not positive and finite, or an option is unknown.
 
+    See Also
+    --------
+    private_consensus, consensus.Network
+
     Examples
     --------
     >>> NodeAdjacency(1.0)

@@ -62,6 +62,10 @@ class Network:
     iteration : csr_array, shape (n, n)
         I - L, symmetric with unit row sums: the map of one averaging step.
 
+    See Also
+    --------
+    consensus.read_network, consensus.plot_network, private_consensus
+
     Examples
     --------
     >>> from privcontrol.consensus import read_network
@@ -298,6 +302,10 @@ def read_network(
     ValueError
         If the graph is directed, disconnected, has a weight that is missing, negative
         or not finite, or weights on which averaging does not converge.
+
+    See Also
+    --------
+    consensus.Network, consensus.plot_network
 
     Examples
     --------

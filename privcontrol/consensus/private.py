@@ -149,6 +149,10 @@ class PrivateConsensus(Frozen):
         shared noise comes without a coalition or with Laplace noise, or a coalition
         leaves nobody to hide.
 
+    See Also
+    --------
+    private_consensus, consensus.Agent, consensus.ConsensusResponse
+
     Examples
     --------
     >>> from privcontrol.consensus import NodeAdjacency, read_network
@@ -816,6 +820,10 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     ------
     TypeError
         If it is no PrivateConsensus.
+
+    See Also
+    --------
+    NodeAdjacency, private_consensus
 
     Examples
     --------

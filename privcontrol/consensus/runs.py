@@ -169,6 +169,10 @@ class ConsensusResponse(PrivateResponse):
     steps : ndarray, shape (steps + 1,)
         The step numbers 0, 1, ... of the squared errors.
 
+    See Also
+    --------
+    PrivateConsensus.simulate, response.PrivateResponse, consensus.plot_error
+
     Examples
     --------
     >>> from privcontrol.consensus import private_consensus
@@ -331,6 +335,10 @@ class MeanSquareErrorEstimate:
         least `confidence`.
     confidence : float
     probes : int
+
+    See Also
+    --------
+    PrivateConsensus.estimate_mean_square_error
 
     Examples
     --------

@@ -69,6 +69,10 @@ class AuditResult:
         Releases drawn, at both inputs and for the choice of the region together.
     confidence : float
 
+    See Also
+    --------
+    audit
+
     Examples
     --------
     >>> AuditResult(0.86, 1.0, delta=1e-2, trials=200_000, confidence=0.999).passed
@@ -158,6 +162,10 @@ def audit(
         another type.
     RuntimeError
         If a callable raised an exception, whose text is withheld.
+
+    See Also
+    --------
+    PrivacyGuarantee, core.AuditResult
 
     Examples
     --------

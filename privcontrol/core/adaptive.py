@@ -105,6 +105,10 @@ class AdaptiveReleases:
     TypeError
         If an argument is of another type.
 
+    See Also
+    --------
+    Mechanism, PrivacyLedger
+
     References
     ----------
     DPAM, eq. (11), offsets b(Y). Smith and Thakurta (2022), arXiv 2210.17520, the filter.

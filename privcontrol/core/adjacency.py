@@ -63,6 +63,10 @@ class Adjacency(Hidden):
     A subclass says which moves it hides, and states itself in words. Adjacencies do not
     change, and are equal if their descriptions are.
 
+    See Also
+    --------
+    ManifoldAdjacency, BallAdjacency, DirectionAdjacency
+
     Examples
     --------
     >>> from privcontrol.core import AffineManifold, DirectionAdjacency
@@ -101,6 +105,10 @@ class DirectionAdjacency(Adjacency):
     ------
     ValueError
         If the array is no matrix, or a column is zero.
+
+    See Also
+    --------
+    BallAdjacency, ManifoldAdjacency
 
     Examples
     --------
@@ -180,6 +188,10 @@ class ManifoldAdjacency(Adjacency):
     ------
     ValueError
         If a radius is not positive, an entry is unknown, or a chart is not free.
+
+    See Also
+    --------
+    BallAdjacency, DirectionAdjacency, AffineManifold
 
     Examples
     --------
@@ -338,6 +350,10 @@ class BallAdjacency(Adjacency):
     ValueError
         If a radius is not positive, or p is below 1; when moves are asked for, if there
         are other than one radius or as many as entries.
+
+    See Also
+    --------
+    DirectionAdjacency, ManifoldAdjacency, design_gaussian
 
     Examples
     --------

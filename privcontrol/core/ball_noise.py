@@ -68,6 +68,10 @@ class BallNoise(Noise):
     TypeError
         If an argument is not real.
 
+    See Also
+    --------
+    core.ball_rate, core.truncated_radius, GaussianNoise, LaplaceNoise
+
     Examples
     --------
     >>> from privcontrol.core import ball_rate

@@ -480,6 +480,10 @@ class InputPerturbation(_Perturbation):
     ValueError
         If an argument is out of range, or `size` is needed.
 
+    See Also
+    --------
+    OutputPerturbation, feedforward_lipschitz
+
     Examples
     --------
     >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -620,6 +624,10 @@ class OutputPerturbation(_Perturbation):
     ------
     ValueError
         If the norms of the Lipschitz bound do not fit. Others as for `InputPerturbation`.
+
+    See Also
+    --------
+    InputPerturbation, feedforward_lipschitz
 
     Examples
     --------

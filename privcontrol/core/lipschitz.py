@@ -89,6 +89,10 @@ class LipschitzBound(float, Frozen):
     method : str
         How the bound was found.
 
+    See Also
+    --------
+    feedforward_lipschitz
+
     Examples
     --------
     >>> gain = LipschitzBound(1.5, p=2, q=1, method="signs")
@@ -156,6 +160,10 @@ def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     ValueError
         If M is not a finite matrix, p or q is below 1, or the norm is NP-hard and has no
         bound here, as for p > q with more than twelve columns or rows.
+
+    See Also
+    --------
+    feedforward_lipschitz, system_gain
 
     References
     ----------
@@ -343,6 +351,10 @@ def feedforward_lipschitz(
     ValueError
         If shapes do not chain, the slopes are no intervals, the norms do not fit the
         method, or the network has too many neurons for "sdp" or an unknown activation.
+
+    See Also
+    --------
+    InputPerturbation, OutputPerturbation, core.ClippedNetwork, core.induced_norm
 
     References
     ----------
@@ -657,6 +669,10 @@ class ClippedNetwork(CheckedFields):
     ValueError
         If shapes do not chain, or the box is empty.
 
+    See Also
+    --------
+    feedforward_lipschitz, InputPerturbation
+
     Examples
     --------
     The second neuron of relu(x) - relu(x - 5) is off below 5:
@@ -871,6 +887,10 @@ class SLLLayer(_Layer):
     inverse_T : ndarray, (m,)
         The diagonal of T^{-1}, rounded down.
 
+    See Also
+    --------
+    core.SLLConvolution, core.SLLNetwork
+
     Examples
     --------
     >>> layer = SLLLayer([[1.0, 0.5], [0.0, 1.0]], [0.0, 0.1], [1.0, 1.0])
@@ -917,6 +937,10 @@ class SLLConvolution(_Layer):
         Zeros around an image, half of the filter's height by default.
 
     Attributes and errors are those of `SLLLayer`.
+
+    See Also
+    --------
+    core.SLLLayer, core.SLLNetwork
 
     Examples
     --------
@@ -999,6 +1023,10 @@ class SLLNetwork(CheckedFields):
         Weight of the last, affine map.
     head_bias : array_like, (outputs,), optional
         Its bias, zero by default.
+
+    See Also
+    --------
+    core.SLLLayer, core.SLLConvolution, feedforward_lipschitz
 
     Examples
     --------

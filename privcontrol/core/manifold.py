@@ -611,6 +611,10 @@ class AffineManifold(Frozen):
         If the constraints contradict each other, leave no freedom, or pin an entry (with
         ``pinned="raise"``).
 
+    See Also
+    --------
+    LinearQuery, trajectory_manifold, ManifoldAdjacency
+
     Examples
     --------
     Two salaries whose sum is known:

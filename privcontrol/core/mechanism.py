@@ -93,6 +93,10 @@ class LinearQuery(Frozen):
     TypeError
         If the manifold is none, or F is not real.
 
+    See Also
+    --------
+    AffineManifold, Mechanism, output_query
+
     Examples
     --------
     >>> query = LinearQuery([[1.0, 0.0], [0.0, 1.0]], AffineManifold([[1.0, 1.0]]))
@@ -357,6 +361,10 @@ class Mechanism:
         If the sizes of query and noise differ.
     TypeError
         If one is of another type.
+
+    See Also
+    --------
+    LinearQuery, GaussianNoise, LaplaceNoise, design_gaussian, design_laplace
 
     Examples
     --------

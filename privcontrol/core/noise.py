@@ -416,6 +416,10 @@ class GaussianNoise(Noise):
     ValueError, TypeError
         If the factor has another shape, or is not real and finite.
 
+    See Also
+    --------
+    LaplaceNoise, core.BallNoise, Mechanism, core.gaussian_std
+
     Examples
     --------
     >>> noise = GaussianNoise([[1.0], [2.0]])
@@ -479,6 +483,10 @@ class LaplaceNoise(Noise):
     ----------
     factor : array_like, shape (m, r), or (m,) for independent entries
         Lambda, in the unit of what is published. Errors are those of `GaussianNoise`.
+
+    See Also
+    --------
+    GaussianNoise, core.BallNoise, Mechanism, core.laplace_scale
 
     Examples
     --------

@@ -234,6 +234,10 @@ class NoiseDesign(PricedByShape):
     shapes : callable or None
         What `price` asks.
 
+    See Also
+    --------
+    design_gaussian, design_laplace, core.design_noise
+
     Examples
     --------
     >>> from privcontrol.core import BallAdjacency, LinearQuery, PrivacyBudget
@@ -659,6 +663,10 @@ def design_gaussian(
         If the moves are so far apart in size that double precision cannot certify a
         design.
 
+    See Also
+    --------
+    design_laplace, design_iid, core.design_noise, Mechanism
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -772,6 +780,10 @@ def design_laplace(
         As `design_gaussian` does; also if the basis has another number of rows, or
         epsilon is 0.
 
+    See Also
+    --------
+    design_gaussian, design_iid, core.design_noise, Mechanism
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -859,6 +871,10 @@ def design_iid(
     ValueError, TypeError, PrivacyError
         As `design_gaussian` does; Laplace noise needs no delta.
 
+    See Also
+    --------
+    design_gaussian, design_laplace
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -922,6 +938,10 @@ def design_noise(
         If the law cannot meet the budget, or is none of these.
     TypeError, PrivacyError
         As `design_gaussian` does.
+
+    See Also
+    --------
+    design_gaussian, design_laplace, design_iid
 
     Examples
     --------
@@ -1092,6 +1112,10 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
         If the mechanism does not hide the adjacency.
     PrivacyError
         If no hidden move changes what is published.
+
+    See Also
+    --------
+    design_gaussian, design_iid
 
     Examples
     --------

@@ -84,6 +84,10 @@ def load(
     OSError
         If it cannot be read.
 
+    See Also
+    --------
+    OutputNoise.save, PrivateLoop.save, Gateway
+
     Examples
     --------
     >>> import privcontrol as pc, tempfile, pathlib

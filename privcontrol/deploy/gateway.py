@@ -101,6 +101,10 @@ class Gateway(Publisher):
     TypeError, ValueError
         If an argument is not what it should be.
 
+    See Also
+    --------
+    PrivacyLedger, load, PrivateLoop.online
+
     Examples
     --------
     >>> import privcontrol as pc

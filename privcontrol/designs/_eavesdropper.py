@@ -77,6 +77,10 @@ class Eavesdropper:
     prior_factor : ndarray, shape (n, n), or None
         Root of the prior covariance of x(0); None under the flat prior.
 
+    See Also
+    --------
+    eavesdropper, designs.ChangeEavesdropper
+
     Examples
     --------
     >>> import numpy as np, privcontrol as pc
@@ -288,6 +292,10 @@ class ChangeEavesdropper:
     prior_std : ndarray, shape (q,), or None
         What is known of the size beforehand; None under the flat prior.
 
+    See Also
+    --------
+    eavesdropper, designs.Eavesdropper
+
     Examples
     --------
     >>> import control as ct, numpy as np, privcontrol as pc
@@ -379,6 +387,10 @@ def eavesdropper(
     UncertifiableError
         If double precision cannot tell what the outputs say about x(0), as for fast modes
         over a long horizon.
+
+    See Also
+    --------
+    designs.Eavesdropper, designs.ChangeEavesdropper, PrivacyGuarantee.detection
 
     Examples
     --------

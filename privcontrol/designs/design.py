@@ -265,6 +265,10 @@ def design_output_noise(
         the noise costs more than ``gap`` above its lower bound, as it mostly does for
         several changes in one run (``events``), whose bound is loose.
 
+    See Also
+    --------
+    options, private_loop, tradeoff, eavesdropper, PlantBox
+
     Examples
     --------
     >>> import privcontrol as pc

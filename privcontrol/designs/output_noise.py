@@ -109,6 +109,10 @@ class OutputNoise(SummedNoise, Saved):
     promised : tuple
         What the guarantee is about.
 
+    See Also
+    --------
+    design_output_noise, create_noise_iosystem, eavesdropper, PrivateLoop
+
     Examples
     --------
     >>> import privcontrol as pc

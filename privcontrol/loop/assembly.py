@@ -167,6 +167,10 @@ def private_loop(
     UserWarning
         If the closed loop is unstable; it names the largest pole.
 
+    See Also
+    --------
+    private_lqg, private_feedback, design_output_noise, PrivateLoop
+
     Examples
     --------
     A lead filter that reads yhat and is to hold the position at zero:
@@ -274,6 +278,10 @@ def private_feedback(
     ValueError
         If the sign is another one, or plant and controller both pass their input on at
         once.
+
+    See Also
+    --------
+    private_loop, private_lqg, PrivateLoop
 
     Examples
     --------
@@ -559,6 +567,10 @@ def private_lqg(
         If P0 is 0 along a direction that the noise hides, or a loop without a prior
         costs more over its horizon than no control at all would; `private_loop` lists
         the others.
+
+    See Also
+    --------
+    private_loop, private_feedback, design_output_noise, PrivateLoop
 
     Examples
     --------

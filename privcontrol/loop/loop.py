@@ -91,6 +91,10 @@ class PrivateLoop(LoopData):
     design : LqgDesign or None
         What the gains of `private_lqg` were designed for.
 
+    See Also
+    --------
+    private_loop, private_lqg, private_feedback, response.PrivateResponse
+
     Examples
     --------
     >>> import privcontrol as pc

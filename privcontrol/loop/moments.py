@@ -49,6 +49,10 @@ class LoopCost:
         E x_T' S x_T after the last sample, which is not part of the total. S is the
         design's ``terminal`` weight, zero without one.
 
+    See Also
+    --------
+    PrivateLoop.cost, PrivateLoop.steady_state_cost
+
     Examples
     --------
     >>> from privcontrol.loop import LoopCost

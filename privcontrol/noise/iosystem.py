@@ -80,6 +80,10 @@ def create_channel_iosystem(
         If names are not as many as signals, or two inputs have one name, such as a plant's
         output named ``eta[0]``.
 
+    See Also
+    --------
+    create_noise_iosystem, private_loop
+
     Examples
     --------
     A measurement goes through the gate beside the drives of the noise:
@@ -152,6 +156,10 @@ def create_noise_iosystem(
     Returns
     -------
     control.StateSpace
+
+    See Also
+    --------
+    create_channel_iosystem, OutputNoise, private_feedback
 
     Examples
     --------

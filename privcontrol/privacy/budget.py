@@ -67,6 +67,10 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     ValueError
         If an argument is negative or not finite.
 
+    See Also
+    --------
+    core.kappa_inverse, core.gaussian_std
+
     Examples
     --------
     >>> round(kappa(1.0, 0.532517), 6)
@@ -115,6 +119,10 @@ def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
     ------
     ValueError
         If `delta` is zero (no Gaussian noise achieves it), or an argument is out of range.
+
+    See Also
+    --------
+    core.kappa, PrivacyBudget
 
     Examples
     --------
@@ -168,6 +176,10 @@ def gaussian_std(
         If an argument is out of range (delta = 0 needs Laplace noise), or the method is
         unknown.
 
+    See Also
+    --------
+    core.kappa, core.laplace_scale, PrivacyBudget
+
     Examples
     --------
     >>> round(gaussian_std(1.0, 0.01), 7)
@@ -220,6 +232,10 @@ def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
         If the scale exceeds the largest float.
     ValueError
         If an argument is not positive and finite; no Laplace noise achieves epsilon = 0.
+
+    See Also
+    --------
+    core.gaussian_std, LaplaceNoise
 
     Examples
     --------
@@ -503,6 +519,10 @@ class PrivacyBudget(Saved):
     -----
     PrivacyWarning
         If delta is above 0.1.
+
+    See Also
+    --------
+    PrivacyGuarantee, PrivacyLedger, design_output_noise
 
     Examples
     --------

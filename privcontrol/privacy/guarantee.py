@@ -411,6 +411,10 @@ class PrivacyGuarantee(Accounted, Saved):
     correlations : Correlations or None
         How alike changes of a signal at a distance are, where that is known.
 
+    See Also
+    --------
+    PrivacyBudget, PrivacyLedger, audit
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -1108,6 +1112,10 @@ def compose_sequential(*guarantees: PrivacyGuarantee) -> PrivacyGuarantee:
         If one is no guarantee, such as a list of them (unpack it) or a bare budget
         (`PrivacyGuarantee.black_box`).
 
+    See Also
+    --------
+    core.compose_parallel, core.chain, PrivacyGuarantee.compose
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -1147,6 +1155,10 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
         If the guarantee's adjacency has no single radius.
     TypeError
         If the first argument is no guarantee.
+
+    See Also
+    --------
+    core.compose_sequential, core.compose_parallel
 
     Examples
     --------
@@ -1199,6 +1211,10 @@ def compose_parallel(
     ValueError
         If a chunk lies on a manifold, has no radius, or measures its moves in
         another norm.
+
+    See Also
+    --------
+    core.compose_sequential, core.chain
 
     Examples
     --------

@@ -87,6 +87,10 @@ class PrivacyLedger:
     OSError
         If the file cannot be read or made.
 
+    See Also
+    --------
+    Gateway, PrivacyBudget, PrivacyGuarantee
+
     Examples
     --------
     >>> from privcontrol.core import DirectionAdjacency, PrivacyBudget, PrivacyGuarantee

@@ -279,6 +279,10 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
     TypeError
         If an argument is no number.
 
+    See Also
+    --------
+    core.BallNoise, core.truncated_radius
+
     Examples
     --------
     >>> ball_rate(1.0, 0.0, 2)
@@ -326,6 +330,10 @@ def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
         If a number is out of range.
     TypeError
         If an argument is no number.
+
+    See Also
+    --------
+    core.ball_rate, core.BallNoise
 
     Examples
     --------

@@ -84,6 +84,10 @@ class IdentifiedPlant(ByContent):
     data : {"feedback", "open-loop", "independent"}
         How they were recorded.
 
+    See Also
+    --------
+    identify_outputs, identify_states, PlantBox
+
     Examples
     --------
     >>> import control as ct, numpy as np, privcontrol as pc
@@ -192,6 +196,10 @@ def identify_states(
         If there are too few samples, the data do not tell the unknown entries, or there is
         no noise in them.
 
+    See Also
+    --------
+    identify_outputs, PlantBox, regions.IdentifiedPlant
+
     Notes
     -----
     Where past states are regressors, intervals of least squares hold too seldom, least of
@@ -279,6 +287,10 @@ def identify_outputs(
     ------
     ValueError
         As for `identify_states`.
+
+    See Also
+    --------
+    identify_states, PlantBox, regions.IdentifiedPlant
 
     Examples
     --------

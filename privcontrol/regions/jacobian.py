@@ -194,6 +194,10 @@ class JacobianPolytope(PlantPolytope):
         Least and largest entries of [[A, B], [C, D]] over each of K parts of the region.
     max_vertices : int
 
+    See Also
+    --------
+    jacobian_polytope, PlantPolytope
+
     Examples
     --------
     >>> import control as ct, numpy as np, privcontrol as pc
@@ -317,6 +321,10 @@ def jacobian_polytope(
     ValueError
         If a name is unknown, if interval arithmetic cannot follow the functions, if a
         Jacobian is not bounded over the region, or if too many entries vary.
+
+    See Also
+    --------
+    regions.JacobianPolytope, PlantPolytope, along
 
     Examples
     --------

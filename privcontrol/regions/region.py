@@ -292,6 +292,10 @@ class PlantPolytope(ByContent, PlantRegion):
     TypeError
         If ``vertices`` is no sequence, or ``varying`` no bool.
 
+    See Also
+    --------
+    PlantBox, jacobian_polytope, design_output_noise
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc
@@ -498,6 +502,10 @@ class PlantBox(ByContent, PlantRegion):
         If a half-width has another shape.
     ValueError
         If one is negative, or none is positive.
+
+    See Also
+    --------
+    PlantPolytope, identify_outputs, identify_states, design_output_noise
 
     Examples
     --------

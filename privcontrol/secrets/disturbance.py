@@ -154,6 +154,10 @@ class DisturbanceAdjacency(PlantAdjacency):
         state, a time is outside the horizon, a profile is empty, zero or not finite, or
         duration, profiles and events do not go with each other or the norm.
 
+    See Also
+    --------
+    StateAdjacency, InitialStateAdjacency, design_output_noise, options
+
     Examples
     --------
     >>> import privcontrol as pc

@@ -395,6 +395,10 @@ class StateAdjacency(_OfStates):
         If a radius is not positive, a state is unknown, a time is outside the horizon, or
         a protected state at t > 0 is a delay or of a singular part of A.
 
+    See Also
+    --------
+    InitialStateAdjacency, DisturbanceAdjacency, design_output_noise
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -582,6 +586,10 @@ class InitialStateAdjacency(_OfStates):
     ------
     ValueError
         If a radius is not positive, or the norm is another one.
+
+    See Also
+    --------
+    StateAdjacency, DisturbanceAdjacency, design_output_noise
 
     Examples
     --------

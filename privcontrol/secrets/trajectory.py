@@ -273,6 +273,10 @@ def trajectory_manifold(
     ValueError
         If a list has not one plant for each sample.
 
+    See Also
+    --------
+    output_query, observability_stack, AffineManifold
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc
@@ -304,6 +308,10 @@ def observability_stack(
     sys, horizon, period
         As for `trajectory_manifold`.
 
+    See Also
+    --------
+    output_query, trajectory_manifold
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc
@@ -329,6 +337,10 @@ def output_query(
     ----------
     sys, horizon, period
         As for `trajectory_manifold`.
+
+    See Also
+    --------
+    trajectory_manifold, observability_stack, LinearQuery
 
     Examples
     --------

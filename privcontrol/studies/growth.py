@@ -48,6 +48,10 @@ class HorizonGrowth:
     outputs : tuple of str
         Names of the plant's outputs.
 
+    See Also
+    --------
+    horizon_growth
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -161,6 +165,10 @@ def horizon_growth(
     control.ControlArgument, TypeError, ValueError
         If ``sys`` is not a discrete-time StateSpace, the adjacency is not about the
         plant's state, or the horizons do not increase.
+
+    See Also
+    --------
+    options, tradeoff, studies.HorizonGrowth
 
     Examples
     --------

@@ -104,6 +104,10 @@ class Tradeoff:
     expected : Expected
         What the costs are expected over.
 
+    See Also
+    --------
+    tradeoff, PrivateLoop
+
     Examples
     --------
     >>> import privcontrol as pc
@@ -480,6 +484,10 @@ def tradeoff(
         If a design is unknown, an epsilon or delta is out of range, or "codesign" over a
         horizon has no P0. Errors of the loop are those of `private_lqg`, of the noise
         those of `design_output_noise`.
+
+    See Also
+    --------
+    horizon_growth, options, studies.Tradeoff
 
     Examples
     --------

@@ -88,6 +88,10 @@ class Option:
     verdict : str
     noise : OutputNoise
         The noise itself, for its own plant ``noise.plant``.
+
+    See Also
+    --------
+    studies.Options, options
     """
 
     way: str
@@ -115,6 +119,10 @@ class Options(Sequence[Option]):
         Relative increase of the loop's steady-state cost where the controller reads
         nothing, the most that noise can cost. None without a price, and for a plant that
         is not stable.
+
+    See Also
+    --------
+    options, studies.Option
     """
 
     outputs: tuple[str, ...]
@@ -255,6 +263,10 @@ def options(
         If no way hides the secret. The message has the reason of each.
     TypeError
         If the loop is no `PrivateLoop`.
+
+    See Also
+    --------
+    design_output_noise, horizon_growth, tradeoff, studies.Options
 
     Examples
     --------

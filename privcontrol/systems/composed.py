@@ -94,6 +94,10 @@ def with_delays(
     control.ControlArgument
         If ``sys`` is no StateSpace, or its time is not the one that ``dt`` says.
 
+    See Also
+    --------
+    with_local_loop, design_output_noise
+
     Notes
     -----
     A `StateAdjacency` of t > 0 names the states of ``sys``. Delayed inputs are what was
@@ -259,6 +263,10 @@ def with_local_loop(
         controller is no input of ``sys``, it reads no output of ``sys``, it reads what is
         published (``yhat[i]``), a reference or a state has a name that is taken, or both
         pass their input on at once, which is an algebraic loop.
+
+    See Also
+    --------
+    with_delays, options, design_output_noise
 
     Notes
     -----

@@ -224,6 +224,10 @@ def sample_nonlinear(
     ValueError
         If the sampling time is not positive, or ``substeps`` no positive integer.
 
+    See Also
+    --------
+    along, jacobian_polytope
+
     Examples
     --------
     >>> import control as ct, numpy as np, privcontrol as pc

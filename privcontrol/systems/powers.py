@@ -489,6 +489,10 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     UncertifiableError
         If double precision cannot prove a bound.
 
+    See Also
+    --------
+    DisturbanceAdjacency, core.induced_norm
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc

@@ -325,6 +325,10 @@ def along(
     ValueError
         If a linearisation is not finite.
 
+    See Also
+    --------
+    sample_nonlinear, jacobian_polytope, design_output_noise
+
     Notes
     -----
     The Jacobians are those of ``sys.linearize``, by finite differences, which are right to
