@@ -27,7 +27,7 @@ import json
 import math
 import struct
 import sys
-from decimal import Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import chain, product as pairs, repeat
@@ -1291,7 +1291,8 @@ def delta_of(y, epsilon):
     if not y:
         return Fraction(0)
     with localcontext() as context:
-        context.prec, context.Emax, context.Emin = 60, 10**12, -(10**12)
+        # as far as the machine's numbers go, on one of 32 bits too
+        context.prec, context.Emax, context.Emin = 60, MAX_EMAX, MIN_EMIN
         y = Decimal(y.numerator) / y.denominator
         a = Decimal(epsilon.numerator) / epsilon.denominator / y - y / 2
         return Fraction((tail(a) - tail(a + y)) / ROOT_OF_2_PI / (a * a / 2).exp())

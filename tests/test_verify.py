@@ -5,6 +5,8 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
+from decimal import localcontext
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -364,6 +366,30 @@ def test_delta_agrees_with_mpmath(epsilon, y):
         expected = float(mpmath.ncdf(size / 2 - level / size) - second)
     found = float(verify.delta_of(Fraction(y), Fraction(epsilon)))
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_delta_needs_no_exponents_beyond_a_machine_of_32_bits(monkeypatch):
+    most = 425_000_000
+
+    class Context:
+        def __init__(self, real):
+            object.__setattr__(self, "real", real)
+
+        def __setattr__(self, name, value):
+            if abs(value) > most:
+                raise OverflowError("Python int too large to convert to C ssize_t")
+            setattr(self.real, name, value)
+
+    @contextmanager
+    def of_32_bits():
+        with localcontext() as real:
+            yield Context(real)
+
+    expected = verify.delta_of(Fraction(1, 2), Fraction(1))
+    monkeypatch.setattr(verify, "localcontext", of_32_bits)
+    monkeypatch.setattr(verify, "MAX_EMAX", most)
+    monkeypatch.setattr(verify, "MIN_EMIN", -most)
+    assert verify.delta_of(Fraction(1, 2), Fraction(1)) == expected
 
 
 def test_radial_noise_of_other_budgets_is_not_covered(path):
