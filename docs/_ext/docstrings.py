@@ -3,6 +3,7 @@
 A bar in them is an absolute value, not a substitution of reStructuredText.
 """
 
+import inspect
 import re
 
 import api_page
@@ -38,11 +39,25 @@ def link_types(app, what, name, obj, options, lines):
             lines[i] = _RELATED.sub(_link_related, line)
             continue
         line = _QUOTED.sub(_link, line)
+        line = _ALONE.sub(lambda found: _link_member(found[1], name), line)
         lines[i] = line
         start, text = _TYPED.match(line).groups()
         if " : " in start or text in _FULL:
             link = _NAME.sub(lambda found: f":obj:`~{_FULL[found[1]]}`", text)
             lines[i] = start + link
+
+
+#: A name alone: a member of the class whose page it is on, else an argument.
+_ALONE = re.compile(r"(?<![:`\w])`(\w+)`(?![`\w])")
+
+
+def _link_member(name, where):
+    """The reference to a member of the class that is described, other names as code."""
+    for full in (where, where.rpartition(".")[0]):
+        cls = api_page.public_names().get(full)
+        if inspect.isclass(cls) and name in api_page.members(cls):
+            return f":obj:`{name} <{full}.{name}>`"
+    return f"``{name}``"
 
 
 _RULE = re.compile(r"\s*-{3,}$")
@@ -81,7 +96,8 @@ def link_names(app, docname, source):
 
 def hide_constructor(app, what, name, obj, options, signature, returns):
     """Show no arguments at the head of a class that functions make."""
-    if what in ("class", "exception") and not api_page.is_made_by_hand(obj):
+    has_one = signature is not None and what in ("class", "exception")
+    if has_one and not api_page.is_made_by_hand(obj):
         return "", None
     return None
 

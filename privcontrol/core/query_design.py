@@ -913,7 +913,7 @@ def design_noise(
     """Design noise of a law, or of the cheapest one, that meets a budget.
 
     In few dimensions other laws need less noise than Gaussian noise for the same epsilon
-    and delta, and reveal more to a typical test for that: `NoiseDesign.laws` has cost,
+    and delta, and reveal more to a typical test for that: ``NoiseDesign.laws`` has cost,
     advantage and power of each.
 
     Parameters

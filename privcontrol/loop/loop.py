@@ -469,7 +469,7 @@ class PrivateLoop(LoopData):
         """The distance from the best loop for its secret, budget and prior.
 
         It is the best loop among those with noise of the same law, and
-        `Optimality.universal_bound` is about additive noise of every law. `ValueError`
+        ``Optimality.universal_bound`` is about additive noise of every law. `ValueError`
         unless it is a loop with a prior, or has no horizon.
         """
         refuse_moments(self, "optimality")
