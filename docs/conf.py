@@ -53,6 +53,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
     "docstrings",
+    "used_in",
     "alt_texts",
     "mathml",
     "front_page",

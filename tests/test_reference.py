@@ -13,6 +13,7 @@ import privcontrol as pc
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import api_page  # noqa: E402
+import used_in  # noqa: E402
 
 sys.path.pop(0)
 
@@ -87,6 +88,32 @@ def test_every_name_leads_on_to_public_ones(name):
         full = f"privcontrol.{other}"
         assert full in NAMES or full in METHODS, other
         assert full != name
+
+
+def test_names_lead_to_documents_that_use_them():
+    """Read as text, by a second route; most names have some."""
+    led = {name: used_in.used_in(name) for name in NAMES}
+    for name, places in led.items():
+        for place in places:
+            script = ROOT / "examples" / f"{place.removeprefix('/gallery/')}.py"
+            page = ROOT / "docs" / f"{place[1:]}.md"
+            source = script if place.startswith("/gallery/") else page
+            last = name.rpartition(".")[2]
+            assert re.search(rf"\b{last}\b", source.read_text(encoding="utf8"))
+    # classes without one are results, which no code names; these functions have the
+    # examples of their docstrings alone
+    others = {name for name, places in led.items() if not places}
+    functions = {name for name in others if name in FUNCTIONS}
+    assert functions <= {
+        "privcontrol.create_noise_iosystem",
+        "privcontrol.identify_outputs",
+        "privcontrol.system_gain",
+        "privcontrol.core.ball_rate",
+        "privcontrol.core.design_noise",
+        "privcontrol.core.truncated_radius",
+        "privcontrol.consensus.optimal_consensus_error",
+        "privcontrol.consensus.optimal_consensus_scales",
+    }
 
 
 def test_engine_rooms_exist_and_have_a_reason():
