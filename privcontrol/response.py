@@ -474,6 +474,17 @@ class PrivateResponse(ct.TimeResponseData):
         signals : str or sequence of str, optional
             Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states by
             default.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> run = loop.simulate(np.arange(5) * 0.1, trials=3, rng=0)
+        >>> run.mean().shape, run.mean("outputs").shape
+        ((2, 5), (2, 5))
         """
         return self._over_trials(signals, lambda traces: traces.mean(axis=0))
 
@@ -525,6 +536,17 @@ class PrivateResponse(ct.TimeResponseData):
             The response's own by default.
         signals : str or sequence of str, optional
             As for `mean`; with signals of your own, pass the reference too.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> run = loop.simulate(np.arange(5) * 0.1, [1.0, 0.0], trials=3, rng=0)
+        >>> run.mse().shape
+        (2, 5)
         """
         if reference is None and signals is None:
             reference = self.reference

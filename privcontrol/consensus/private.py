@@ -450,6 +450,15 @@ class PrivateConsensus(Frozen):
         neighbours that share noise, are standard noise entries at the first step and
         zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 =
         [x(0); 0] is trial k of a response r.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> agents.to_statespace().nstates
+        20
         """
         self._check_dense("to_statespace")
         labels = entry_labels(self.network.labels, self.dimension)
@@ -557,6 +566,16 @@ class PrivateConsensus(Frozen):
         ValueError
             If there is not one value for each node, or steps or trials are not at
             least one.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> values = pc.plants.ten_agent_values()
+        >>> agents.simulate(values, 4, trials=2, rng=0).states.shape
+        (10, 2, 5)
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")
@@ -595,6 +614,15 @@ class PrivateConsensus(Frozen):
         ------
         ValueError
             Above 4000 nodes: use `estimate_mean_square_error`.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> agents.mean_square_error(pc.plants.ten_agent_values(), 4).shape
+        (5,)
         """
         one_of(readout, "readout", READOUTS)
         deviation, _ = self._deviation(initial_values)
@@ -679,6 +707,15 @@ class PrivateConsensus(Frozen):
         ----------
         initial_values, steps
             As for `mean_square_error`.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> agents.error_bound(pc.plants.ten_agent_values(), 4).shape
+        (5,)
         """
         deviation, _ = self._deviation(initial_values)
         decay = self.rate ** np.arange(step_count(steps) + 1)
@@ -712,6 +749,15 @@ class PrivateConsensus(Frozen):
         ------
         ValueError
             If an argument is out of range, or the noise has another shape.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> agents.path_error_bound(pc.plants.ten_agent_values(), 4).shape
+        (5,)
         """
         deviation, _ = self._deviation(initial_values)
         decay = self.rate ** np.arange(step_count(steps) + 1)
@@ -747,6 +793,15 @@ class PrivateConsensus(Frozen):
         ------
         ValueError
             If an argument is out of range.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> agents.mean_error(pc.plants.ten_agent_values(), 4).shape
+        (10, 5)
         """
         deviation, _ = self._deviation(initial_values)
         errors = [deviation]
@@ -776,6 +831,15 @@ class PrivateConsensus(Frozen):
         ------
         ValueError
             If there is not one value for each node.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> round(agents.limit_error_bound(), 4)
+        35.2642
         """
         if initial_values is not None:
             self._deviation(initial_values)

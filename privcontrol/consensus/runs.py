@@ -235,6 +235,17 @@ class ConsensusResponse(PrivateResponse):
         Returns
         -------
         mean, standard_error : ndarray, shape (steps + 1,)
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> run = agents.simulate(pc.plants.ten_agent_values(), 4, trials=2, rng=0)
+        >>> mean, error = run.mean_square_error()
+        >>> mean.shape, error.shape
+        ((5,), (5,))
         """
         error = self.squared_error(readout)
         trials = len(error)

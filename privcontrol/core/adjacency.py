@@ -83,6 +83,13 @@ class Adjacency(Hidden):
         ----------
         manifold : AffineManifold
             Where the data lie.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> pair = AffineManifold.from_kernel([[1.0], [-1.0]])
+        >>> DirectionAdjacency([[2.0], [-2.0]]).moves(pair).columns.round(9)
+        array([[2.]])
         """
 
     @property

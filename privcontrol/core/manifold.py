@@ -702,6 +702,11 @@ class AffineManifold(Frozen):
         ValueError
             If N does not have full column rank, or pins an entry (with
             ``pinned="raise"``).
+
+        Examples
+        --------
+        >>> AffineManifold.from_kernel([[1.0], [-1.0]], [40.0, 60.0]).contains([50.0, 50.0])
+        True
         """
         self = cls.__new__(cls)
         kernel = real_array(N, "N", ndim=2)
@@ -850,6 +855,13 @@ class AffineManifold(Frozen):
         ----------
         moves : ndarray, shape (n, M)
             Differences of two points of the manifold, as columns.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pair = AffineManifold.from_kernel([[1.0], [-1.0]])
+        >>> pair.tangent(np.array([[2.0], [-2.0]])).round(9)
+        array([[2.]])
         """
         moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _ = self._orthonormal
@@ -876,6 +888,11 @@ class AffineManifold(Frozen):
         Parameters
         ----------
         x : array_like, shape (n,)
+
+        Examples
+        --------
+        >>> AffineManifold([[1.0, 1.0]], [-100.0]).residual([40.0, 59.0])
+        1.0
         """
         point = self._point(x)
         if self._constraint is not None:
@@ -966,6 +983,13 @@ class AffineManifold(Frozen):
         UncertifiableError
             If the constraints' rank in exact arithmetic is not their rank in floating
             point.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pair = AffineManifold.from_kernel([[1.0], [-1.0]])
+        >>> pair.circuit_moves(np.array([2.0, 3.0])).columns
+        array([[3.]])
         """
         if isinstance(charts, str):
             refuse_long(self._components)
@@ -994,6 +1018,13 @@ class AffineManifold(Frozen):
         ----------
         radii : ndarray, shape (n,)
             How much each entry may move, in its unit; zero where it may not.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pair = AffineManifold.from_kernel([[1.0], [-1.0]])
+        >>> pair.ball_vertices(np.array([2.0, 2.0])).columns.round(9)
+        array([[1.]])
         """
         if sum(part.seconds for part in self._components) > MOST_SECONDS:
             return None

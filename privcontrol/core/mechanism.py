@@ -177,6 +177,12 @@ class LinearQuery(Frozen):
             If the norm is another one, or the adjacency does not fit the manifold.
         TypeError
             If the adjacency is none.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> round(LinearQuery([[1.0, 1.0]]).sensitivity(BallAdjacency(2.0)), 6)
+        2.828427
         """
         one_of(norm, "norm", (1, 2, np.inf))
         moves = checked_adjacency(adjacency).moves(self.manifold)
@@ -539,6 +545,13 @@ class Mechanism:
             If the noise misses a protected direction.
         UncertifiableError
             If double precision cannot tell how far the noise hides the moves.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> mechanism = Mechanism(LinearQuery([[1.0]]), GaussianNoise([2.0]))
+        >>> round(mechanism.guarantee(DirectionAdjacency([[1.0]])).gdp, 6)
+        0.5
         """
         moves = checked_adjacency(adjacency).moves(self.query.manifold)
         return guarantee_of(self, adjacency, moves)
@@ -564,6 +577,14 @@ class Mechanism:
             If a hidden move leaves the column space of the noise (DPAM eq. (8)).
         UncertifiableError
             If double precision cannot tell.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> mechanism = Mechanism(LinearQuery([[1.0]]), GaussianNoise([2.0]))
+        >>> moves = DirectionAdjacency([[1.0]]).moves(mechanism.query.manifold)
+        >>> abs(mechanism.shifts(moves)[0])
+        array([[0.5]])
         """
         if self.padding is not None:
             solution = self._solution(moves, in_balls=True)

@@ -372,6 +372,11 @@ class Noise(Frozen, ABC):
             If size is no integer.
         ValueError
             If size is negative, or too large to count.
+
+        Examples
+        --------
+        >>> GaussianNoise([3.0, 4.0]).sample(5, rng=0).shape
+        (5, 2)
         """
         count = 1 if size is None else positive_integer(size, "size", zero=True)
         eta = self.standard(generator(rng), (count, self.factor.shape[-1]))

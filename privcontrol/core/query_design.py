@@ -392,6 +392,14 @@ class NoiseDesign(PricedByShape):
             The private data, on the manifold.
         size, rng, grid, resolution, counts : optional
             As for `Mechanism.release`.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), budget)
+        >>> design.release([3.0, 4.0], grid=0.5).shape
+        (1,)
         """
         if rng is not None or self.tangent_factor is None:
             return self.mechanism.release(

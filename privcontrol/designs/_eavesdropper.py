@@ -119,6 +119,15 @@ class Eavesdropper:
         ------
         ValueError
             If t is outside the horizon.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> pc.eavesdropper(noise).error_covariance(0).shape
+        (2, 2)
         """
         t = sample_index(t, "t", self.horizon)
         errors = self._errors[t]
@@ -182,6 +191,16 @@ class Eavesdropper:
         ------
         control.ControlDimension
             If a shape does not fit the plant and the horizon.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> who = pc.eavesdropper(noise)
+        >>> who.estimate(np.zeros((1, 5))).shape
+        (2, 1, 5)
         """
         plant = self.plant
         outputs, controls = plant.output_count, plant.input_count

@@ -250,6 +250,15 @@ class OutputNoise(SummedNoise, Saved):
             A seed or a generator.
         trials : int
             Number of runs.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.draw(0, trials=3).shape
+        (3, 1)
         """
         first, fresh = self._drawn(rng, trials)
         return _at_their_samples(first, fresh) if self.total.width else first
@@ -264,6 +273,15 @@ class OutputNoise(SummedNoise, Saved):
         ----------
         eta : ndarray, shape (trials, T, channels)
             Entries from `draw`.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.inputs(noise.draw(0, trials=3)).shape
+        (3, 5, 1)
         """
         first, fresh = self._entries(eta)
         return _at_their_samples(first, entering(self, fresh))
@@ -275,6 +293,15 @@ class OutputNoise(SummedNoise, Saved):
         ----------
         eta : ndarray, shape (trials, T, channels) or (trials, channels)
             Entries from `draw`.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.signal(noise.draw(0, trials=3)).shape
+        (3, 5, 1)
         """
         return self.total.signal(*self._entries(eta))
 
@@ -302,6 +329,15 @@ class OutputNoise(SummedNoise, Saved):
         ValueError
             If the noise records no adjacency, or is independent Laplace noise with
             a budget of its own for several models.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> float(noise.with_std(20.0).std.max().round(6))
+        20.0
         """
         if self.kept is not None:
             raise ValueError(
@@ -533,6 +569,15 @@ class OutputNoise(SummedNoise, Saved):
         ----------
         name, curators, use, region, date : optional
             As for `PrivacyGuarantee.record`.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> print(str(noise.record(name="A vehicle")).splitlines()[0])
+        url_slug: "a-vehicle"
         """
         return record(self.guarantee, of_run(self.guarantee, repr(self)), **known)
 

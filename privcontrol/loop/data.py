@@ -171,6 +171,13 @@ class LoopData(ByContent, Saved):
         ----------
         noise : OutputNoise or None
             Of the loop's plant.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.with_noise(None) == loop
+        True
         """
         loop = replace(self, noise=noise)
         if not (loop.knows_noise or self.knows_noise):
@@ -210,6 +217,13 @@ class LoopData(ByContent, Saved):
         ----------
         horizon : int or inf
             Number of samples T.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.noise_weight(5)(np.eye(5)).shape[1]
+        5
         """
         self.law.check_linear()
         rows = self.cost_rows

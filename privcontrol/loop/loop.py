@@ -135,7 +135,15 @@ class PrivateLoop(LoopData):
         return self.observer.correct
 
     def poles(self) -> NDArray:
-        """Return the poles (N,) of the closed loop, without those of a noise model."""
+        """Return the poles (N,) of the closed loop, without those of a noise model.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> bool((abs(loop.poles()) < 1).all())
+        True
+        """
         return poles_of(self.dynamics.fixed)
 
     @property
@@ -499,7 +507,15 @@ class PrivateLoop(LoopData):
         return steady_state_cost(self)
 
     def steady_state_error(self) -> NDArray:
-        """Return E x_i^2 (n,) in steady state, in the squared units of the states."""
+        """Return E x_i^2 (n,) in steady state, in the squared units of the states.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.steady_state_error().shape
+        (2,)
+        """
         refuse_moments(self, "steady_state_error")
         quiet, noisy = steady_state_errors(self)
         return quiet + noisy

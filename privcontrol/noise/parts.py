@@ -776,6 +776,15 @@ class SummedNoise(ByContent):
         ----------
         horizon : int
             Number of samples T, at most that of the noise.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.over(3).horizon
+        3
         """
         run = self.horizon.first(horizon)
         return (
@@ -824,6 +833,15 @@ class SummedNoise(ByContent):
         ----------
         t, s : int, optional
             Sample indices, 0 and t by default.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.covariance(0).shape, noise.covariance(0, 4).shape
+        ((1, 1), (1, 1))
         """
         t = whole_index(t, "t")
         if s is None:
@@ -907,6 +925,15 @@ class SummedNoise(ByContent):
             For draws that can be repeated.
         horizon : int, optional
             Number of samples T, by default that of the noise; needed where it has none.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.sample(trials=3, rng=0).shape
+        (1, 3, 5)
         """
         run = self if horizon is None else self.over(horizon)
         return np.moveaxis(run.total.signal(*run._drawn(rng, trials)), 2, 0)
@@ -921,6 +948,16 @@ class SummedNoise(ByContent):
         ----------
         rng : int, SeedSequence or Generator, optional
             For a run that can be repeated.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> samples = list(noise.stream(rng=0))
+        >>> len(samples), np.allclose(np.array(samples).T, noise.sample(1, rng=0)[:, 0])
+        (5, True)
         """
         rng = generator(rng)
         if self.kept is not None:

@@ -678,6 +678,11 @@ class PrivacyBudget(Saved):
         ------
         ValueError
             If delta is zero (no Gaussian noise meets that), or releases below 1.
+
+        Examples
+        --------
+        >>> round(PrivacyBudget(gdp=0.5).shift(), 6)
+        0.5
         """
         releases = positive_integer(releases, "releases")
         shift = self.gdp
@@ -698,6 +703,11 @@ class PrivacyBudget(Saved):
         ----------
         releases : int, optional
             How many releases share the budget.
+
+        Examples
+        --------
+        >>> round(PrivacyBudget(epsilon=1.0).laplace_epsilon(4), 6)
+        0.25
         """
         releases = positive_integer(releases, "releases")
         if self.gdp is None:
@@ -747,7 +757,13 @@ class PrivacyBudget(Saved):
         return saved
 
     def to_dict(self) -> dict:
-        """Return a JSON-ready form, the keywords that make an equal budget."""
+        """Return a JSON-ready form, the keywords that make an equal budget.
+
+        Examples
+        --------
+        >>> PrivacyBudget(epsilon=1.0, delta=1e-2).to_dict()
+        {'epsilon': 1.0, 'delta': 0.01}
+        """
         if self.gdp is not None and self.leak:
             return {"gdp": self.gdp, "leak": self.leak}
         if self.gdp is not None:

@@ -295,6 +295,14 @@ class Accounted:
         ----------
         delta : float
             In [0, 1].
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> round(known.epsilon(1e-2), 4)
+        0.9862
         """
         return float(self.loss.epsilon(delta))
 
@@ -305,6 +313,14 @@ class Accounted:
         ----------
         epsilon : float
             Not negative.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> round(known.delta(0.5), 4)
+        0.2876
         """
         return float(self.loss.delta(epsilon))
 
@@ -344,6 +360,14 @@ class Accounted:
         ------
         ValueError
             If alpha is not above 1.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> round(known.rdp(2.0), 4)
+        1.0
         """
         infinite = isinstance(alpha, float) and alpha == math.inf
         if not infinite and not positive_number(alpha, "alpha") > 1:
@@ -516,6 +540,14 @@ class PrivacyGuarantee(Accounted, Saved):
             one secret is not a move of another.
         TypeError
             If one is no `PrivacyGuarantee`; says how to make it one.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> known.compose(known).epsilon(0.0)
+        2.0
         """
         for other in others:
             self._same_secret(checked_guarantee(other))
@@ -540,6 +572,14 @@ class PrivacyGuarantee(Accounted, Saved):
         ------
         ValueError, TypeError
             If the count is not a whole number of at least one.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> known.released(3).epsilon(0.0)
+        3.0
         """
         count = positive_integer(count, "count")
         delta = self.quoted_delta
@@ -703,7 +743,16 @@ class PrivacyGuarantee(Accounted, Saved):
         return self if other == 0 else NotImplemented  # for sum()
 
     def to_dict(self) -> dict:
-        """Return a JSON-ready form, from which `from_dict` restores an equal guarantee."""
+        """Return a JSON-ready form, from which `from_dict` restores an equal guarantee.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> known.to_dict()["releases"]
+        1
+        """
         return dict(encode(self))
 
     @curated
@@ -752,6 +801,14 @@ class PrivacyGuarantee(Accounted, Saved):
             If the data are no dictionary.
         ValueError
             If something in it is missing or makes no guarantee.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0)
+        >>> known = PrivacyGuarantee.black_box(budget, DirectionAdjacency([[1.0]]))
+        >>> PrivacyGuarantee.from_dict(known.to_dict()) == known
+        True
         """
         if not isinstance(data, dict):
             raise TypeError(

@@ -45,7 +45,14 @@ class Hidden(Saved, ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready public description. Equal ones mean equal adjacencies."""
+        """Return a JSON-ready public description. Equal ones mean equal adjacencies.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> BallAdjacency(2.0).to_dict()
+        {'type': 'BallAdjacency', 'radius': 2.0, 'norm': '2.0'}
+        """
 
     @property
     def change(self) -> Change | None:

@@ -108,6 +108,13 @@ class PlantRegion(CheckedFields, Saved, ABC):
         -------
         bool
             False also if names or sampling time differ.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+        >>> box.contains(pc.plants.vehicle())
+        True
         """
         plant = Plant.of(sys)
         return is_alike(self.plant_data, plant) and self._holds(plant)
@@ -647,6 +654,13 @@ class PlantBox(ByContent, PlantRegion):
         ----------
         offsets : array_like
             One for each entry of [A B; C D] whose half-width is positive, row by row.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+        >>> float(box.at([0.001]).A[0, 0])
+        1.001
         """
         return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
 

@@ -396,6 +396,17 @@ class DisturbanceAdjacency(PlantAdjacency):
         ----------
         plant : Plant
             As designs keep it: ``noise.plant_data``.
+
+        Examples
+        --------
+        >>> import control as ct, privcontrol as pc
+        >>> room = ct.ss(0.9, [[0.1, 0.1]], 1, [[0, 0]], 1.0, inputs=["heat", "people"])
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> adjacency = pc.DisturbanceAdjacency({"people": 1.0}, shape="level")
+        >>> noise = pc.design_output_noise(room, horizon=5, budget=budget, adjacency=adjacency,
+        ...     models="exact")
+        >>> adjacency.signals(noise.plant_data)
+        ('people',)
         """
         names = (*plant.inputs, *plant.states)
         unknown = (
@@ -412,6 +423,18 @@ class DisturbanceAdjacency(PlantAdjacency):
         ----------
         plant : Plant
             As designs keep it: ``noise.plant_data``.
+
+        Examples
+        --------
+        >>> import control as ct, privcontrol as pc
+        >>> room = ct.ss(0.9, [[0.1, 0.1]], 1, [[0, 0]], 1.0, inputs=["heat", "people"])
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> adjacency = pc.DisturbanceAdjacency({"people": 1.0}, shape="level")
+        >>> noise = pc.design_output_noise(room, horizon=5, budget=budget, adjacency=adjacency,
+        ...     models="exact")
+        >>> system = adjacency.system(noise.plant_data)
+        >>> system.B
+        array([[0.1]])
         """
         return entered_by_signals(plant, self.signals(plant))
 
