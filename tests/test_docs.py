@@ -82,11 +82,22 @@ def noise_of_vehicle():
     )
 
 
-WITH_BLOCKS = [page for page in PAGES if visible_blocks(page)]
+def is_run_as_shown(page):
+    """Whether the documentation runs just what a reader sees, in the same order."""
+    text = page.read_text(encoding="utf8")
+    is_cells_alone = not re.search(r"^```python$", text, re.MULTILINE)
+    return is_cells_alone and not any(tag in text for tag in HIDDEN)
+
+
+def with_blocks():
+    """Pages with blocks; those that the documentation runs as well have a mark."""
+    for page in filter(visible_blocks, PAGES):
+        marks = [pytest.mark.pages] if is_run_as_shown(page) else []
+        yield pytest.param(page, id=page.stem, marks=marks)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", list(with_blocks()))
 def test_visible_blocks_run_as_copied(page, tmp_path):
     """The blocks of a page in order, by a new interpreter, and no warning is left raw.
 
