@@ -569,6 +569,17 @@ class PrivateResponse(ct.TimeResponseData):
         Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and
         states by label. A label that occurs twice stands behind its group, as in
         ``states.a`` and ``outputs.a``. It needs pandas.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> run = loop.simulate(np.arange(5) * 0.1, trials=3, rng=0)
+        >>> run.to_pandas().shape
+        (15, 12)
         """
         package = pandas()
         places = [place for group in self._names for place in self._whole(group)]
@@ -618,6 +629,17 @@ class PrivateResponse(ct.TimeResponseData):
             Unit in which dt is counted, such as ``"h"``; seconds by default. A label only.
         units : mapping of str to str, optional
             Units of signals by name, such as ``{"y": "K"}``. Labels only.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> run = loop.simulate(np.arange(5) * 0.1, trials=3, rng=0)
+        >>> run.plot("outputs").axes.size
+        2
         """
         if not isinstance(samples, int) or samples < 0:
             raise ValueError(
@@ -648,6 +670,17 @@ class PrivateResponse(ct.TimeResponseData):
         ----------
         signals, quantiles, reference, label, ax, time_unit, units : optional
             As for `plot`.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> run = loop.simulate(np.arange(5) * 0.1, trials=3, rng=0)
+        >>> run.band_plot("outputs").axes.size
+        2
         """
         if signals is None:
             shown = [self.state_labels[index] for _, index in self._shown_states()]

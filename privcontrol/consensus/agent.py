@@ -232,6 +232,17 @@ class Agent:
         Parameters
         ----------
         messages : mapping from neighbour to float, or array_like (d,)
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1)
+        >>> edge = [[0, 0.25], [0.25, 0]]
+        >>> pair = pc.private_consensus(edge, budget, 1.0, family="laplace")
+        >>> one, other = pair.agent(0, 20.5), pair.agent(1, 19.0)
+        >>> one.update({1: other.message()})
+        >>> one
+        Agent(node 0, 1 neighbour, 1 updates)
         """
         if not isinstance(messages, Mapping):
             raise TypeError(

@@ -277,6 +277,12 @@ class NodeAdjacency(Adjacency):
         ValueError
             For vectors, above 200 nodes, or if the manifold excludes the moves (a known
             total excludes those of one node).
+
+        Examples
+        --------
+        >>> from privcontrol.core import AffineManifold
+        >>> NodeAdjacency(1.0).moves(AffineManifold.from_kernel(np.eye(3))).columns.shape
+        (3, 3)
         """
         n = manifold.size
         if self.dimension > 1 or n > LISTED_NODES:

@@ -661,6 +661,17 @@ class PrivateConsensus(Frozen):
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> graph = pc.plants.ten_agent_graph()
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> agents = pc.private_consensus(graph, budget, 1.0)
+        >>> values = pc.plants.ten_agent_values()
+        >>> error = agents.estimate_mean_square_error(values, 4, rng=0)
+        >>> bool((error.lower <= error.value).all())
+        True
         """
         return estimated_error(
             self.noise,

@@ -90,6 +90,14 @@ class Released(ABC):
         ----------
         function : callable
             Of the released array, and of nothing else that depends on the input.
+
+        Examples
+        --------
+        >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+        >>> private = InputPerturbation(np.tanh, budget, radius=0.1)
+        >>> labels = private.then(lambda outputs: outputs.argmax(axis=1))
+        >>> labels(np.zeros((5, 3)), rng=0).shape
+        (5,)
         """
         return PostProcessed(self, function)
 

@@ -324,6 +324,14 @@ class NoiseDesign(PricedByShape):
 
         A table of laws where the design compared some. Of Gaussian noise there is one line
         where ``family="auto"`` would cost over 10 % less.
+
+        Examples
+        --------
+        >>> from privcontrol.core import *
+        >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> design = design_gaussian(LinearQuery([[1.0, 1.0]]), BallAdjacency(1.0), budget)
+        >>> print(design.explain().splitlines()[0])
+        Budget:     epsilon = 1 at delta = 0.01 (0.5326-GDP, exact); Gaussian noise, 1 release
         """
         lines = [self.guarantee.explain()]
         if self.universal_bound > 0:

@@ -345,6 +345,18 @@ class Gateway(Publisher):
         ValueError
             If columns are missing or more than the outputs, an entry is no finite
             number, or the rows do not fit into the horizon; nothing was published.
+
+        Examples
+        --------
+        >>> import pandas as pd, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> gateway = pc.Gateway(noise, grid=0.001)
+        >>> readings = pd.DataFrame({"y": [1.0, 2.0]})
+        >>> gateway.publish_frame(readings).shape
+        (2, 1)
+        >>> gateway.close()
         """
         names = list(self._noise.plant_data.outputs)
         if not hasattr(frame, "columns"):
@@ -379,7 +391,19 @@ class Gateway(Publisher):
     # --------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return what may be shown, which is no reading and nothing of the noise."""
+        """Return what may be shown, which is no reading and nothing of the noise.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> gateway = pc.Gateway(noise, grid=0.001)
+        >>> gateway.status()["next_index"]
+        0
+        >>> gateway.close()
+        """
         path = self._store.path
         return {
             "identity": self._identity,

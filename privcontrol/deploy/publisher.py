@@ -651,6 +651,16 @@ class Publisher:
         ------
         PrivacyError
             In a handler of signals that interrupted a call of this thread.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> gateway = pc.Gateway(noise, grid=0.001)
+        >>> published = gateway.publish(-20.0)
+        >>> gateway.close()
         """
         if this_process() != self._process:
             self._closed = True

@@ -252,6 +252,15 @@ class Eavesdropper:
             One for each state, new ones by default.
         time_unit, units : optional
             Labels, as in `PrivateResponse.plot`.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> pc.eavesdropper(noise).plot().axes.size
+        2
         """
         plant = self.plant
         time = plant.step * np.arange(self.horizon)
@@ -344,6 +353,16 @@ class ChangeEavesdropper:
         ----------
         ax : Axes, optional
             A new one by default.
+
+        Examples
+        --------
+        >>> import control as ct, numpy as np, privcontrol as pc
+        >>> names = dict(states=["air"], inputs=["people"], outputs=["temperature"])
+        >>> noise = pc.design_output_noise(ct.ss(0.9, 1, 1, 0, 300.0, **names),
+        ...     horizon=np.inf, budget=pc.PrivacyBudget(gdp=0.5), models="exact",
+        ...     adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=3))
+        >>> pc.eavesdropper(noise).plot().axes.size
+        1
         """
         with control_style():
             title = "What an eavesdropper can tell of one change"

@@ -465,6 +465,15 @@ class OutputNoise(SummedNoise, Saved):
         ------
         ValueError
             If there are other numbers of axes than panels, or too many points.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> noise.plot(samples=3).axes.shape
+        (1, 1)
         """
         delta = self.guarantee.quoted_delta
         title = (

@@ -376,6 +376,17 @@ class PrivateLoop(LoopData):
         -------
         OnlineController
             ``step(yhat)`` takes what was published, and returns the inputs.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> controller = loop.online()
+        >>> controller.step([1.0]).shape
+        (1,)
         """
         return OnlineController(self)
 
@@ -581,6 +592,16 @@ class PrivateLoop(LoopData):
         ------
         ValueError
             If the loop has no noise.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> print(str(loop.record(name="A vehicle")).splitlines()[0])
+        url_slug: "a-vehicle"
         """
         if self.noise is None:
             raise ValueError(

@@ -703,6 +703,16 @@ class PrivacyGuarantee(Accounted, Saved):
         ValueError
             If the guarantee is not about a trajectory, or says already which part of a
             longer run it is about, or the start is negative.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> later = noise.guarantee.in_window(10)
+        >>> later.gdp == noise.guarantee.gdp
+        True
         """
         if self.horizon is None:
             raise ValueError(

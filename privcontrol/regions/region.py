@@ -428,6 +428,13 @@ class PlantPolytope(ByContent, PlantRegion):
         Returns
         -------
         list of control.StateSpace
+
+        Examples
+        --------
+        >>> import control as ct, privcontrol as pc
+        >>> room = pc.PlantPolytope([ct.ss(a, 1.0, 1.0, 0.0, 300.0) for a in (0.8, 0.9)])
+        >>> len(room.sampled(3, rng=0))
+        5
         """
         source = generator(rng)
         size = positive_integer(count, "count")
@@ -688,6 +695,13 @@ class PlantBox(ByContent, PlantRegion):
         ----------
         count : int
         rng : None, int, SeedSequence or Generator, optional
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> box = pc.PlantBox(pc.plants.vehicle(), A=[[0.001, 0], [0, 0]])
+        >>> len(box.sampled(3, rng=0))
+        5
         """
         size = (positive_integer(count, "count"), len(self.widths))
         draws = generator(rng).uniform(-1, 1, size)

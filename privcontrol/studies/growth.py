@@ -94,6 +94,14 @@ class HorizonGrowth:
             A new one by default.
         time_unit, units : optional
             Labels, as in `PrivateResponse.plot`.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> adjacency = pc.StateAdjacency({"position": 1.0})
+        >>> growth = pc.horizon_growth(pc.plants.vehicle(), adjacency, [1, 10])
+        >>> growth.plot().axes.size
+        1
         """
         ax = own_axes(ax)
         lengths = self.horizons

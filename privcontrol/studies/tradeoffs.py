@@ -135,6 +135,15 @@ class Tradeoff:
         ----------
         design : str
             Which was asked for.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+        ...                  delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+        ...                  adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> bool(result.total("loop")[0] > result.total("loop")[1])
+        True
         """
         costs = self.costs[one_of(design, "design", tuple(self.costs))]
         return np.array([cost.total for cost in costs])
@@ -174,6 +183,15 @@ class Tradeoff:
             Which was asked for.
         false_alarm : float
             Rate at which the test finds a move that was not made, in (0, 1).
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+        ...                  delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+        ...                  adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> result.detections("loop", 0.05).shape
+        (2,)
         """
         guarantees = [loop.guarantee for loop in self._loops(design)]
         return np.array([one.detection(false_alarm) for one in guarantees])
@@ -200,6 +218,16 @@ class Tradeoff:
             One of ``epsilons``, or a budget.
         rms : mapping of str to float, optional
             Largest root-mean-square error of states by name, in their units.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+        ...                  delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+        ...                  adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> loop = result.loop("loop", 1.0)
+        >>> loop.noise.horizon
+        20
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
@@ -347,6 +375,15 @@ class Tradeoff:
             A new one by default.
         time_unit : str, optional
             Unit in which dt is counted, such as ``"h"``. A label only.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+        ...                  delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+        ...                  adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> result.plot().axes.size
+        1
         """
         ax = own_axes(ax)
         lines: list = []
@@ -379,6 +416,15 @@ class Tradeoff:
         """One row per design and epsilon with the total cost and its parts.
 
         It needs pandas.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
+        ...                  delta=1e-2, epsilons=[0.1, 1.0], designs=("loop",),
+        ...                  adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> result.to_pandas().shape
+        (2, 7)
         """
         package = pandas()
         rows = []
