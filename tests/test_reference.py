@@ -90,6 +90,25 @@ def test_every_name_leads_on_to_public_ones(name):
         assert full != name
 
 
+#: Methods without an example, and where one is.
+ELSEWHERE = {
+    "privcontrol.consensus.Agent.repair": "examples/agents/neighbourhood_meters.py",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_an_example(name):
+    """Of its own, or one of its class that calls it."""
+    home, _, method = name.rpartition(".")
+    if name in ELSEWHERE:
+        text = (ROOT / ELSEWHERE[name]).read_text(encoding="utf8")
+        assert f".{method}(" in text
+        return
+    of_class = "\n".join(section(CLASSES[home], "Examples"))
+    own = "\n".join(section(METHODS[name], "Examples"))
+    assert ">>>" in own or f".{method}(" in of_class
+
+
 def test_names_lead_to_documents_that_use_them():
     """Read as text, by a second route; most names have some."""
     led = {name: used_in.used_in(name) for name in NAMES}

@@ -138,9 +138,11 @@ ENGINE_ROOMS = (
     (SummedNoise, "law_of", "what the checker asks of one part of a noise"),
     (
         PlantRegion,
-        "check_holds is_one plants standing",
+        "check_holds is_one plants shift standing",
         "what a design asks of a region of plants",
     ),
+    (privcontrol.PrivacyLedger, "reach reached", "what a gateway notes in a ledger"),
+    (privcontrol.Gateway, "check_steps", "what the command asks of a gateway's file"),
     (
         privcontrol.consensus.Network,
         "initial_values neighbours per_node position",

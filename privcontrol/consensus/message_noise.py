@@ -343,7 +343,13 @@ class NodeAdjacency(Adjacency):
         return ("the total of the initial values",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready public description; a digest stands for many radii."""
+        """Return a JSON-ready public description; a digest stands for many radii.
+
+        Examples
+        --------
+        >>> NodeAdjacency(1.0).to_dict()["type"]
+        'NodeAdjacency'
+        """
         public: dict[str, Any] = {"type": "NodeAdjacency", "moves": self.kind}
         if isinstance(self.radius, float):
             public["radius"] = self.radius

@@ -251,6 +251,20 @@ class Gateway(Publisher):
             of it, or the file needs its ledger and ``unguarded`` is not set.
         ValueError
             If it is no gateway, was altered, or may not have been charged.
+
+        Examples
+        --------
+        >>> import tempfile, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = folder + "/gateway"
+        ...     with pc.Gateway(noise, path=path, grid=0.001) as gateway:
+        ...         published = gateway.publish(-20.0)
+        ...     with pc.Gateway.resume(path) as gateway:
+        ...         print(gateway.next_index)
+        1
         """
         instance_of(unguarded, bool, "unguarded", "unguarded=True")
         store = FileStore(as_path(path), KIND)

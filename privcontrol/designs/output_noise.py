@@ -607,6 +607,17 @@ class OutputNoise(SummedNoise, Saved):
             If the path cannot be written.
         ValueError
             For a run of noise without a horizon.
+
+        Examples
+        --------
+        >>> import tempfile, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = noise.save(folder + "/noise.json")
+        ...     print(pc.load(folder + "/noise.json") == noise)
+        True
         """
         if self.horizon != (self.guarantee.scope.horizon or self.horizon):
             raise ValueError(

@@ -570,6 +570,17 @@ class PrivateLoop(LoopData):
             If the loop has no noise, or is not linear, or the date is none.
         OSError
             If the path cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(loop.report(folder + "/report.html").name)
+        report.html
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
@@ -626,6 +637,18 @@ class PrivateLoop(LoopData):
             If the path cannot be written.
         ValueError
             If plant or controller are functions.
+
+        Examples
+        --------
+        >>> import tempfile, privcontrol as pc
+        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 1e-4, 1e-2, noise)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = loop.save(folder + "/loop.json")
+        ...     print(pc.load(folder + "/loop.json").noise == noise)
+        True
         """
         write(path, self)
 

@@ -661,6 +661,16 @@ class PrivacyGuarantee(Accounted, Saved):
         ------
         ValueError
             If the guarantee is not about levels of a signal that are kept.
+
+        Examples
+        --------
+        >>> import control as ct, privcontrol as pc
+        >>> room = ct.ss(0.9, 1, 1, 0, 1.0, inputs=["people"])
+        >>> noise = pc.design_output_noise(room, horizon=5, models="exact",
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ...     adjacency=pc.DisturbanceAdjacency({"people": 1.0}, duration=3, shape="level"))
+        >>> noise.guarantee.any_shape().gdp >= noise.guarantee.gdp
+        True
         """
         change = self.scope.change
         if change is None or not change.varying:

@@ -406,6 +406,13 @@ class PlantPolytope(ByContent, PlantRegion):
         ------
         ValueError
             If a weight is negative, or their sum is not one.
+
+        Examples
+        --------
+        >>> import control as ct, privcontrol as pc
+        >>> room = pc.PlantPolytope([ct.ss(a, 1.0, 1.0, 0.0, 300.0) for a in (0.8, 0.9)])
+        >>> round(float(room.at([0.5, 0.5]).A[0, 0]), 6)
+        0.85
         """
         shares = real_array(weights, "weights", shape=(len(self.vertices),))
         if (shares < 0).any() or abs(shares.sum() - 1) > 1e-9:

@@ -143,7 +143,17 @@ class Options(Sequence[Option]):
         return len(self.found)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row for each way and output, with all of its numbers."""
+        """Return one row for each way and output, with all of its numbers.
+
+        Examples
+        --------
+        >>> import privcontrol as pc
+        >>> found = pc.options(pc.plants.vehicle(), horizon=5,
+        ...     budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        ...     adjacency=pc.StateAdjacency({"position": 1.0}))
+        >>> len(found.to_pandas()) == len(found.found)
+        True
+        """
         return pandas().DataFrame(list(self._rows()))
 
     def _rows(self) -> Iterator[dict[str, Any]]:
