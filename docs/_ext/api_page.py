@@ -189,15 +189,15 @@ def is_made_by_hand(cls):
     return "\nParameters\n-" in (inspect.getdoc(cls) or "")
 
 
-def _of_page(fullname):
-    return public_names()[fullname]
-
-
-#: What the template of a class's page asks.
-CONTEXT = {
-    "methods_of": lambda fullname: members(_of_page(fullname), methods=True),
-    "members_of": lambda fullname: members(_of_page(fullname)),
-}
+def context():
+    """What the template of a class's page asks, as plain data by full name."""
+    classes = {
+        n: value for n, value in public_names().items() if inspect.isclass(value)
+    }
+    return {
+        "methods_of": {n: members(cls, methods=True) for n, cls in classes.items()},
+        "members_of": {n: members(cls) for n, cls in classes.items()},
+    }
 
 
 def public_names():

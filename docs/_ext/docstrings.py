@@ -109,5 +109,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", link_types, priority=200)
     app.connect("autodoc-process-signature", hide_constructor)
     app.connect("source-read", link_names)
-    app.config.autosummary_context |= api_page.CONTEXT
+    app.config.autosummary_context |= api_page.context()
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
