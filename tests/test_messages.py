@@ -395,3 +395,38 @@ def test_plots_say_what_axes_and_units_are():
         noise.plot(ax=3)
     with pytest.raises(TypeError, match=r"units: expected a mapping.*got str"):
         noise.plot(units="m")
+
+
+def test_seconds_where_samples_are_counted_name_the_step():
+    """Infinity is no time in seconds, so it has no such cure."""
+    for refused in (
+        lambda: pc.DisturbanceAdjacency(1.0, duration=2.5),
+        lambda: design(horizon=20.5),
+        lambda: pc.DisturbanceAdjacency(1.0, duration=1, events=2, separation=4.5),
+    ):
+        with pytest.raises(
+            TypeError, match=r"counts samples, pass round\(seconds / dt\)"
+        ):
+            refused()
+    with pytest.raises(TypeError) as endless:
+        pc.DisturbanceAdjacency(1.0, duration=np.inf)
+    assert "seconds" not in str(endless.value)
+
+
+def test_a_list_of_another_length_than_the_run_names_both_cures():
+    plants = [VEHICLE] * 5
+    with pytest.raises(ValueError, match=r"pass horizon=5, or period=5"):
+        pc.design_output_noise(plants, **REQUEST | {"horizon": 3})
+    for cure in ({"horizon": 5}, {"horizon": 8, "period": 5}):
+        noise = pc.design_output_noise(plants, **REQUEST | cure)
+        assert noise.horizon == cure["horizon"]
+
+
+def test_a_run_without_a_prior_says_what_each_cure_knows():
+    weights = {"Q": np.eye(2), "R": 1, "QN": np.eye(2), "RN": 1, "horizon": 5}
+    with pytest.raises(
+        ValueError, match=r"P0, the covariance of x\(0\), or estimator="
+    ):
+        pc.private_lqg(VEHICLE, **weights)
+    for cure in ({"P0": np.eye(2)}, {"estimator": "kalman"}):
+        assert pc.private_lqg(VEHICLE, **weights, **cure).horizon == 5

@@ -241,8 +241,10 @@ class Relay:
             return
         missing = set(self._outputs) - fields.keys()
         if missing or fields.keys() - self._places - set(self._outputs):
+            timed = "time" in fields and "time" not in self._places
             raise _Refused(
                 f"expected {', '.join(self._outputs)}, and the index if known"
+                + ("; readings have a time where --epoch says that of sample 0" * timed)
             )
         values = [_number(fields[name]) for name in self._outputs]
         passed = self._gateway.next_index
@@ -784,6 +786,13 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, TypeError, *_LASTING) as error:
         _tell(f"privcontrol: {error}", sys.stderr)
         return _REFUSED
+    except BrokenPipeError:
+        _tell(
+            "privcontrol: the reader of what is published went away; start again with the "
+            "same --state, which goes on behind what was drawn",
+            sys.stderr,
+        )
+        return _TRY_AGAIN
     except OSError as error:
         _tell(f"privcontrol: {error}; try again", sys.stderr)
         return _TRY_AGAIN

@@ -694,7 +694,8 @@ def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> 
     if estimator != "kalman":
         raise ValueError(
             "horizon: the constant gains of estimator='observer' are those of runs of "
-            "any length; pass P0, or estimator='kalman'"
+            "any length; pass P0, the covariance of x(0), or estimator='kalman', which "
+            "without P0 knows nothing of x(0)"
         )
     return samples
 

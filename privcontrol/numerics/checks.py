@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 #: Numbers that one result holds at most, 32 GB.
 _MOST_NUMBERS = 1 << 32
 
+#: Arguments that count samples, where a user may think of seconds.
+_IN_SAMPLES = ("horizon", "duration", "moved", "separation")
+
 
 def check_memory(numbers: int, name: str) -> None:
     """Refuse results of more numbers than a machine holds, by the argument's name."""
@@ -165,7 +168,11 @@ def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
     """Return an integer of at least one (or, with `zero`, not negative)."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         kind = "a whole number of samples" if name == "horizon" else "an integer"
-        raise TypeError(f"{name}: expected {kind}, got {type(value).__name__}")
+        counts = (
+            name in _IN_SAMPLES and isinstance(value, float) and math.isfinite(value)
+        )
+        cure = "; it counts samples, pass round(seconds / dt)" if counts else ""
+        raise TypeError(f"{name}: expected {kind}, got {type(value).__name__}{cure}")
     if abs(int(value)) > 2**53:
         raise ValueError(f"{name}: expected an integer from 1 to 2^53")
     least = 0 if zero else 1

@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import control as ct
 import numpy as np
@@ -44,6 +45,12 @@ from ..numerics.objects import ByContent
 from ..privacy.hidden import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Samples from which a column that grows evenly is taken for a clock.
+_CLOCKED = 10
 
 #: Residuals below this share of the data are taken for rounding.
 _ROUNDING = 1e-9
@@ -329,6 +336,7 @@ def identify_outputs(
     if tables and output_names is None:
         beside = () if input_names is None else list(input_names)
         output_names = [name for name in tables[0].columns if name not in beside]
+        _refuse_clock(tables[0], output_names)
     measured = _signals(outputs, output_names, "outputs")
     applied = _signals(inputs, input_names, "inputs")
     runs = _runs(measured, applied, None, None, "outputs")
@@ -465,6 +473,14 @@ def _runs(
         )
     runs = []
     for signal, driven in zip(each, of_inputs, strict=True):
+        one: Any
+        for argument, one in ((name, signal), ("inputs", driven)):
+            if getattr(one, "ndim", None) == 1:
+                raise ValueError(
+                    f"{argument}: expected a row for each signal and a column for each "
+                    f"sample, got shape ({len(one)},); pass one signal as a row, "
+                    "y[np.newaxis]"
+                )
         found = real_array(signal, name, shape=(width, None))
         count = found.shape[1]
         if driven is None:
@@ -502,12 +518,34 @@ def _signals(given: object, names: Sequence[str] | None, argument: str) -> objec
     return [table[wanted].to_numpy().T for table in tables]
 
 
+def _refuse_clock(table: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse a column that counts samples or their time, taken for an output untold."""
+    for name in names:
+        column = table[name]
+        if len(column) < _CLOCKED:
+            continue
+        if column.dtype.kind in "iuf":
+            steps = np.diff(column.to_numpy(dtype=float))
+            level = float(np.max(np.abs(steps)))
+            is_clock = bool(level > 0 and np.ptp(steps) <= 1e-6 * level)
+        else:
+            is_clock = column.dtype.kind in "mM"
+        if is_clock:
+            raise ValueError(
+                f"outputs: the column {name!r} grows by the same step at every sample, as "
+                "a clock does, and would be taken for an output; name the outputs, "
+                "output_names=[...], or drop the column"
+            )
+
+
 def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
     """Regressors [y(t-1) .. y(t-k), u(t-1) .. u(t-k)] and targets y(t), one row a step."""
     count = y.shape[1]
     if count <= order:
         raise ValueError(
-            f"outputs: expected runs of more than {order} samples, got one of {count}"
+            f"outputs: expected runs of more than {order} samples, got one of {count}; "
+            "an array has a row for each output and a column for each sample, so pass "
+            "y.T where each sample is a row"
         )
     past = []
     for signal in (y, u):

@@ -62,6 +62,9 @@ _NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 #: Laws beside the Gaussian one, by what a way is called.
 _LAWS = {"Laplace law": "laplace", "ball law": "ball", "truncated law": "truncated"}
 
+#: Outputs that the table shows at most.
+_SHOWN = 12
+
 #: Samples after a change within which its effect is looked at.
 _LOOKED_AT = 1000
 
@@ -170,6 +173,23 @@ class Options(Sequence[Option]):
                     "verdict": option.verdict,
                 }
 
+    def _shown(self) -> tuple[str, ...]:
+        """Return the outputs that the table shows: those that the secret changes most."""
+        if not self.found or len(self.outputs) <= _SHOWN:
+            return self.outputs
+        effects = np.max([option.secret for option in self.found], axis=0)
+        most = sorted(np.argsort(-effects, kind="stable")[:_SHOWN])
+        return tuple(self.outputs[k] for k in most)
+
+    def _not_shown(self) -> list[str]:
+        """Return a line that says which outputs the table leaves out, if it does."""
+        if len(self._shown()) == len(self.outputs):
+            return []
+        return [
+            f"shown: the {_SHOWN} of {len(self.outputs)} outputs that the secret changes "
+            "most; .to_pandas() has all"
+        ]
+
     def _cells(self) -> list[tuple[str, ...]]:
         """Return the lines of the table, the first one its heads."""
         heads = (
@@ -183,8 +203,10 @@ class Options(Sequence[Option]):
             "verdict",
         )
         cells: list[tuple[str, ...]] = [heads]
-        for row in self._rows():
-            first = row["output"] == self.outputs[0]
+        shown = self._shown()
+        rows = [row for row in self._rows() if row["output"] in shown]
+        for row in rows:
+            first = row["output"] == shown[0]
             signal = row["signal"]
             cells.append(
                 (
@@ -210,6 +232,7 @@ class Options(Sequence[Option]):
             for line in cells
         ]
         lines += [f"left out: {way}: {why}" for way, why in self.left_out.items()]
+        lines += self._not_shown()
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -221,7 +244,8 @@ class Options(Sequence[Option]):
             kind = "td" if k else "th"
             row = "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in line)
             lines += f"<tr>{row}</tr>"
-        return f"<table>{lines}</table>"
+        note = "".join(f"<p>{html.escape(line)}</p>" for line in self._not_shown())
+        return f"<table>{lines}</table>{note}"
 
 
 @dataclass(frozen=True)
@@ -324,7 +348,7 @@ def options(
     found.sort(key=lambda option: order.index(option.way))
     left_out = {name: left_out[name] for name in order if name in left_out}
     if not found:
-        reasons = "; ".join(f"{way}: {why}" for way, why in left_out.items())
+        reasons = _reasons(left_out)
         if any(why.startswith(_NOTHING_SHOWS) for why in left_out.values()):
             raise ValueError(
                 f"options: the secret does not show in what is published ({reasons})"
@@ -333,6 +357,14 @@ def options(
     priced = [option.price for option in found if option.price is not None]
     blind = _blind(cast("PrivateLoop", loop)) if priced else None
     return Options(tuple(plant.outputs), tuple(found), left_out, blind)
+
+
+def _reasons(left_out: dict[str, str]) -> str:
+    """Return why each way is left out, what several of them share only once."""
+    ways: dict[str, list[str]] = {}
+    for way, why in left_out.items():
+        ways.setdefault(why, []).append(way)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in ways.items())
 
 
 class _NotOffered(Exception):

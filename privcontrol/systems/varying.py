@@ -273,7 +273,8 @@ def plant_of(
     if is_run and period is None and count != horizon:
         raise ValueError(
             f"{name}: expected a list of {horizon} plants, one for each sample of the "
-            f"horizon, got {count}; period={count} repeats them"
+            f"horizon, got {count}; pass horizon={count}, or period={count}, which "
+            "repeats them over a longer run"
         )
     if is_run and isinstance(plant, VaryingPlant):
         return plant.over(int(horizon or 0))

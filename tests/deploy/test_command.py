@@ -258,7 +258,9 @@ def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     process.stdin.write('{"y": -20}\n')
     process.stdin.flush()
     assert process.wait(timeout=300) == 75
-    assert "Traceback" not in process.stderr.read()
+    said = process.stderr.read()
+    assert "Traceback" not in said
+    assert "went away; start again with the same --state" in said
     code, out, _ = ran(*arguments, given='{"y": -20}\n')
     assert code == 0
     assert 0 < first < indices(out)[0] - 1
@@ -638,3 +640,15 @@ def test_a_header_without_the_outputs_is_named(design, tmp_path):
     assert code == 0
     assert out == ""
     assert "line 1 refused: expected a JSON object, or a header that names y" in err
+
+
+def test_a_time_without_an_epoch_is_refused_with_its_cure(design, tmp_path):
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    _, out, err = ran(*arguments, given='{"time": 0, "y": -20}\n')
+    assert out == ""
+    assert "readings have a time where --epoch says" in err
+    _, _, err = ran(*arguments, given='{"z": 0, "y": -20}\n')
+    assert "--epoch" not in err
+    code, out, _ = ran(*arguments, "--epoch", 0, given='{"time": 0, "y": -20}\n')
+    assert code == 0
+    assert out

@@ -464,3 +464,34 @@ def test_parameters_share_the_probability_of_a_miss(monkeypatch):
             sequential_intervals(regressors, regressors @ theta + e, 0.2), theta
         )
     assert hits / 600 > 0.8 - 0.08
+
+
+def test_a_clock_in_the_table_is_not_taken_for_an_output():
+    pandas = pytest.importorskip("pandas")
+    x, u = recorded(300)
+    table = pandas.DataFrame({"level": x[0], "valve": u[0]})
+    options = {"order": 2, "dt": 0.5, "data": "open-loop", "input_names": ["valve"]}
+    known = pc.identify_outputs(table, **options)
+    seconds = 0.5 * np.arange(300)
+    for clock in (seconds, np.arange(300), pandas.to_datetime(seconds, unit="s")):
+        log = table.assign(time=clock)
+        with pytest.raises(ValueError, match=r"'time' grows .* output_names=\["):
+            pc.identify_outputs(log, **options)
+        assert (
+            pc.identify_outputs(log, output_names=["level"], **options).box == known.box
+        )
+    # an output that rests, or drifts with noise, is no clock
+    pc.identify_outputs(table.assign(drift=seconds + x[1]), **options)
+
+
+def test_recordings_that_stand_or_lie_wrongly_say_how_to_turn_them():
+    x, u = recorded(300)
+    options = {"order": 2, "dt": 0.5, "data": "open-loop"}
+    with pytest.raises(
+        ValueError, match=r"outputs: .* pass one signal as a row, y\[np"
+    ):
+        pc.identify_outputs(x[0], u, **options)
+    with pytest.raises(ValueError, match="inputs: .* pass one signal as a row"):
+        pc.identify_outputs(x[:1], u[0], **options)
+    with pytest.raises(ValueError, match=r"got one of 1; .* pass y\.T"):
+        pc.identify_outputs(x[:1].T, u.T, **options)

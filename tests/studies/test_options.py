@@ -172,7 +172,7 @@ def test_ways_that_come_late_are_left_out_with_a_line(monkeypatch, public):
 
 def test_no_way_at_all_is_an_error_with_the_reasons():
     tank = ct.ss(1.0, 1.0, 1.0, 0, 1.0)
-    with pytest.raises(ValueError, match=r"no way hides this secret \(shaped: "):
+    with pytest.raises(ValueError, match=r"no way hides this secret \(shaped"):
         pc.options(
             tank,
             horizon=math.inf,
@@ -185,3 +185,35 @@ def test_no_way_at_all_is_an_error_with_the_reasons():
         pc.options(two, horizon=math.inf, budget=BUDGET, adjacency=which)
     with pytest.raises(TypeError, match="PrivateLoop"):
         pc.options(ROOM, horizon=4, budget=BUDGET, adjacency=PEOPLE, loop=ROOM)
+
+
+def test_a_reason_that_all_ways_share_is_told_once():
+    tank = ct.ss(1.0, 1.0, 1.0, 0, 1.0)
+    with pytest.raises(ValueError, match="no way hides this secret") as refused:
+        pc.options(
+            tank,
+            horizon=math.inf,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency(1.0, duration=3),
+        )
+    assert "(shaped, independent, one level of change: " in str(refused.value)
+    assert str(refused.value).count("never decays") == 1
+
+
+def test_the_table_of_many_outputs_shows_those_that_the_secret_changes_most():
+    count = 20
+    gains = np.arange(1.0, count + 1)
+    rod = ct.ss(0.5, 1.0, gains[:, np.newaxis], 0, 1.0, inputs=["hand"], outputs=count)
+    found = pc.options(
+        rod,
+        horizon=math.inf,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency({"hand": 1.0}),
+    )
+    text = str(found)
+    shown = {label for label in found.outputs if f" {label} " in text}
+    assert shown == {f"y[{k}]" for k in range(8, 20)}
+    assert "shown: the 12 of 20 outputs" in text
+    assert "shown: the 12 of 20 outputs" in found._repr_html_()
+    assert found[0].verdict in text
+    assert len(found.to_pandas()) == count * len(found)
