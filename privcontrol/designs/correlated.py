@@ -22,7 +22,7 @@ from ..core.adjacency import Adjacency
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.shift import floored_root, shift_sizes, triangular_root
-from ..numerics.ellipsoid import rough_shape, weight_triangle
+from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece
@@ -266,7 +266,9 @@ def _nearly_cheapest(
     prices = np.abs(np.diag(triangle))
     if prices.min() < _LEAST_PRICE * prices.max():
         return None
-    found = rough_shape(triangle.T @ (span.T @ points), tol, floor=level)
+    coordinates = triangle.T @ (span.T @ points)
+    period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
+    found = rough_shape_over_time(coordinates, tol, period=period, floor=level)
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)

@@ -58,6 +58,11 @@ _REMOTE = 20.0  # in logarithms
 _POWER = 1.9
 _MOMENTUM = 0.8
 _LEAST_LOG = 60.0
+#: Fewest dimensions in which a search over some times saves any, how many times fewer
+#: moves than dimensions it has, and the least weight that it proposes.
+_MANY = 256
+_THINNED = 4
+_LIGHTEST = 1e-4
 #: Variance, relative to the largest, of directions in which no point lies.
 _NO_VARIANCE = 1e-16
 
@@ -234,12 +239,14 @@ class RoughShape:
     """A factor (r, r) of a covariance around points, and how cheap it is.
 
     ``cost`` is the trace, and no covariance around the points has less than
-    ``lower_bound``. The factor holds the points up to rounding.
+    ``lower_bound``. The factor holds the points up to rounding. ``weights`` (M,) are
+    those of the points at the end of the search, the largest is one.
     """
 
     factor: NDArray
     cost: float
     lower_bound: float
+    weights: NDArray
 
 
 def rough_shape(
@@ -267,11 +274,11 @@ def rough_shape(
     step = np.zeros(count)
     active = np.arange(count)
     bound = 0.0
-    best = RoughShape(np.zeros((size, 0)), np.inf, 0.0)
+    best = RoughShape(np.zeros((size, 0)), np.inf, 0.0, logs)
     for update in range(1, updates + 1):
         near = points[:, active]
         shares = np.exp(logs[active] - logs[active].max())
-        kernel = (near * (shares / shares.sum())) @ near.T
+        kernel = blas.dsyrk(1.0, near * np.sqrt(shares / shares.sum()), lower=1)
         with piece(update, _USUAL_UPDATES):
             values, vectors = scipy.linalg.eigh(kernel, driver="evd")
         rounding = gamma(len(active) + 8 * size) * kernel.trace()
@@ -280,15 +287,15 @@ def rough_shape(
         total = _best_total(values, floor)
         bound = max(bound, _bound_of_spread(total * certain, floor) - total)
         spread = np.maximum(np.sqrt(total * values), floor**2)
-        inverse = (vectors / spread) @ vectors.T
-        limits = np.einsum("ij,ij->j", near, inverse @ near)
+        limits = (1 / spread) @ (vectors.T @ near) ** 2
         cost = max(limits.max(), 1.0) * spread.sum()
         if cost <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
-            limits = np.einsum("ij,ij->j", points, inverse @ points)
+            if len(active) < count:
+                limits = (1 / spread) @ (vectors.T @ points) ** 2
             worst = max(limits.max(), 1.0)
             cost = float(worst * spread.sum())
             if cost < best.cost:
-                best = RoughShape(vectors * np.sqrt(spread * worst), cost, 0.0)
+                best = RoughShape(vectors * np.sqrt(spread * worst), cost, 0.0, logs)
             weighs = logs > logs.max() - _REMOTE
             active = np.flatnonzero(weighs | (limits > 1))
             limits = limits[active]
@@ -301,7 +308,47 @@ def rough_shape(
         step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
-    return RoughShape(best.factor, best.cost, bound)
+    return RoughShape(best.factor, best.cost, bound, np.exp(logs - logs.max()))
+
+
+def rough_shape_over_time(
+    points: NDArray, tol: float, *, period: int, floor: float = 0.0
+) -> RoughShape:
+    """The `rough_shape` of points whose weights hardly change from one to the next.
+
+    Each is followed by ``period`` - 1 others, such as moves of other signals at the same
+    time, and then by its like. A search over some times proposes weights for all. Where
+    they do not lead to a gap of ``tol`` soon, the search starts from equal ones.
+    """
+    weights = _weights_over_time(points, tol, period, floor)
+    if weights is not None:
+        soon = _USUAL_UPDATES // 2
+        found = rough_shape(points, tol, floor=floor, weights=weights, updates=soon)
+        if found.cost <= found.lower_bound * (1 + tol):
+            return found
+    return rough_shape(points, tol, floor=floor)
+
+
+def _weights_over_time(
+    points: NDArray, tol: float, period: int, floor: float
+) -> NDArray | None:
+    """Weights (M,) from a search over some times, None where it would save nothing."""
+    size, count = points.shape
+    groups = count // period
+    if size < _MANY or count != groups * period or count > 2 * size:
+        return None
+    stride = -(-_THINNED * count // size)
+    times = np.append(np.arange(0, groups - 1, stride), groups - 1)
+    chosen = (times[:, None] * period + np.arange(period)).ravel()
+    (triangle,) = qr(points[:, chosen], mode="r")
+    thinned = triangle[: len(chosen)]
+    if not thinned.any():
+        return None
+    with piece(0, _USUAL_UPDATES):
+        fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
+    logs = np.log(np.maximum(fewer.weights, _LIGHTEST)).reshape(-1, period)
+    between = [np.interp(np.arange(groups), times, kind) for kind in logs.T]
+    return np.exp(np.transpose(between)).ravel()
 
 
 def _best_total(values: NDArray, floor: float) -> float:

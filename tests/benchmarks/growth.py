@@ -176,7 +176,7 @@ JOBS: dict[str, tuple[tuple[int, ...], str, Callable]] = {
     "box": ((2, 6, 16), "entries", box),
     "rooms": ((10, 100, 1000), "rooms", rooms),
     "crane": ((10, 20, 40), "samples", crane),
-    "drone's axis": ((150, 300, 600), "samples", axis),
+    "drone's axis": ((150, 300, 600, 1500), "samples", axis),
     "simulation": ((2, 10, 40), "states", simulation),
     "device": ((2_000, 10_000, 20_000), "lines", device),
     "ring": ((10_000, 100_000, 1_000_000), "nodes", ring),

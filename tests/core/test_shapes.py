@@ -11,6 +11,7 @@ import flint
 import mpmath
 import numpy as np
 import pytest
+import scipy.linalg
 from flint import fmpq, fmpq_mat
 
 from privcontrol.core import UncertifiableError
@@ -20,6 +21,7 @@ from privcontrol.numerics.ellipsoid import (
     cost_below,
     enclosing_ellipsoid,
     rough_shape,
+    rough_shape_over_time,
     row_permuted_triangle,
     solution_error,
 )
@@ -418,6 +420,79 @@ def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound():
     assert 3.5 <= reached.lower_bound <= 4
     hopeless = rough_shape(points, 0.0, enough=5.0)
     assert hopeless.lower_bound <= 4 <= hopeless.cost < 5
+
+
+def sizes_of_eigenvalue_problems(monkeypatch, search):
+    """What a search returns, and the sizes of the eigenvalue problems that it solves."""
+    sizes = []
+    solve = scipy.linalg.eigh
+
+    def counted(matrix, **options):
+        sizes.append(len(matrix))
+        return solve(matrix, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", counted)
+    found = search()
+    monkeypatch.undo()
+    return found, np.array(sizes)
+
+
+def ramps_of_two_signals(samples):
+    """Responses of a double and of a leaky integrator to pushes, at one time each."""
+    t = np.arange(samples)
+    ramp = scipy.linalg.toeplitz(0.01 * t + 0.01, np.zeros(samples))
+    decay = scipy.linalg.toeplitz(0.9**t, np.zeros(samples))
+    points = np.zeros((2 * samples, 2 * samples))
+    points[::2, ::2] = ramp
+    points[1::2, 1::2] = decay
+    points[1::2, ::2] = 0.3 * decay
+    return points
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.2])
+def test_a_search_over_some_times_leads_to_all_of_them(monkeypatch, floor):
+    """The dual by singular values, the moves by a linear solve, the optimum from both sides."""
+    points = ramps_of_two_signals(150)
+    rough, sizes = sizes_of_eigenvalue_problems(
+        monkeypatch,
+        lambda: rough_shape_over_time(points, 1e-2, period=2, floor=floor),
+    )
+    plain, alone = sizes_of_eigenvalue_problems(
+        monkeypatch, lambda: rough_shape(points, 1e-2, floor=floor)
+    )
+    assert np.sum(sizes == len(points)) < 0.75 * len(alone)
+    assert sizes.min() < len(points) / 3
+    assert rough.cost <= rough.lower_bound * 1.01
+    assert rough.lower_bound <= plain.cost
+    assert plain.lower_bound <= rough.cost
+    solved = np.linalg.solve(rough.factor, points)
+    assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
+    assert np.sum(rough.factor**2) == pytest.approx(rough.cost, rel=1e-9)
+    if floor:
+        assert np.linalg.svd(rough.factor)[1].min() >= floor * (1 - 1e-9)
+    else:
+        shares = rough.weights / rough.weights.sum()
+        dual = np.linalg.norm(points * np.sqrt(shares), "nuc") ** 2
+        assert rough.lower_bound == pytest.approx(dual, rel=1e-3)
+        assert rough.lower_bound <= dual * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("hidden", ["random", "between", "another signal"])
+def test_times_that_tell_nothing_of_those_between_do_no_harm(hidden):
+    """Sizes that differ by time, moves at the times between alone, a signal left out."""
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(260, 260)) * np.exp(rng.normal(size=260))
+    if hidden == "between":
+        points[:, ::4] = 0.0
+        points[:, -1] = 0.0
+    if hidden == "another signal":
+        points = ramps_of_two_signals(150)
+    rough = rough_shape_over_time(points, 2e-3, period=1)
+    assert rough.lower_bound <= rough.cost <= rough.lower_bound * 1.002
+    seen = points.any(axis=0)
+    left = np.linalg.lstsq(rough.factor, points[:, seen])[0]
+    assert np.linalg.norm(left, axis=0).max() <= 1 + 1e-9
+    assert rough.factor @ left == pytest.approx(points[:, seen], abs=1e-6)
 
 
 # -- cross-polytopes ---------------------------------------------------------------------
