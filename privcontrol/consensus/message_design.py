@@ -92,10 +92,10 @@ def private_consensus(
     (Gaussian, eq. (30)) or radius / epsilon (Laplace, eq. (31)).
 
     With ``pairwise_std`` neighbours also share noise, which one adds and the other
-    subtracts, so it hides values and leaves the average alone (Sabater, Bellet, Ramon
-    2022). Without a coalition and with much shared noise the average is as accurate as
-    that of a trusted curator with the same guarantee, which is n times less variance
-    than independent noise has.
+    subtracts, so it hides values and does not change the average (Sabater, Bellet,
+    Ramon 2022). Without a coalition and with much shared noise the average is as
+    accurate as that of a trusted curator with the same guarantee: its variance is n
+    times smaller than with independent noise.
 
     Parameters
     ----------
@@ -107,16 +107,18 @@ def private_consensus(
     radius : float, array_like (n,) or mapping from node to float
         How far a node's initial value may move, in its unit.
     family : {"gaussian", "laplace", "ball", "truncated", "auto"}, optional
-        "ball" is the radial law of a number or vector (see `core.ball_rate`), of numbers
-        Laplace noise that makes use of a delta: at (1, 1e-5) the limit error is 6.9 times
-        smaller than with Gaussian noise. "truncated" ends at a radius, for one budget of all
+        "ball" is the radial law of a number or vector (see `core.ball_rate`), for
+        numbers Laplace noise that makes use of a delta: at (1, 1e-5) the limit error is
+        6.9 times smaller than with Gaussian noise. "truncated" ends at a radius, for
+        one budget of all
         agents and at most two entries: at (1, 1e-2) the limit error of numbers is 1.2 times
         smaller than with Laplace noise, and with probability up to delta a neighbour is
         excluded with certainty. Both are for ``moves="one"``. "auto" is the smallest of
         them and Gaussian noise, or Gaussian noise for everything else.
-        For one release Laplace noise is often the smaller one, and needs no delta: at
-        epsilon = 1 its variance is 2 radius^2, Gaussian noise's 6.63 radius^2 at delta
-        = 1e-3. Where the same values are released again and again Gaussian noise wins.
+        For one release Laplace noise is often smaller than Gaussian noise, and needs no
+        delta: at epsilon = 1 its variance is 2 radius^2, and the Gaussian one 6.63
+        radius^2 at delta = 1e-3. If the same values are released repeatedly, Gaussian
+        noise is smaller.
     weights, weight : str, optional
         See `read_network`.
     moves : {"one", "pair", "known-total"}, optional
@@ -124,14 +126,14 @@ def private_consensus(
         for all nodes.
     pairwise_std : float or "auto", optional
         Standard deviation of the Gaussian noise that every two neighbours share, in the
-        unit of the values; 0 for independent noise. ``"auto"`` takes so much that the
-        variance is within 1 % of its limit. The values need more steps to settle the
-        more noise is shared.
+        unit of the values; 0 for independent noise. ``"auto"`` shares enough to bring
+        the variance within 1 % of its limit. The more noise is shared, the more steps
+        the values need to settle.
     coalition : int, optional
         How many agents may pool what they know with the eavesdropper. To be given with
         ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves
-        make it 1 at least. Where so many surround an agent, shared noise is of no use,
-        and warns.
+        make it 1 at least. If so many can surround an agent, shared noise is of no use,
+        and there is a warning.
     dimension : int, optional
         d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
         noise of its own and of the same size, which hides the ball as it hides a

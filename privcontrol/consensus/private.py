@@ -119,14 +119,15 @@ class PrivateConsensus(Frozen):
     network : Network
         From `read_network`.
     scales : array_like, shape (n,) or float
-        sigma_i, or s_i beside shared noise: standard deviation of Gaussian, scale of
-        Laplace noise that an agent draws alone, in the unit of the initial values.
+        sigma_i, or s_i in addition to shared noise: standard deviation of the Gaussian,
+        or scale of the Laplace noise that an agent draws alone, in the unit of the
+        initial values.
     adjacency : NodeAdjacency
-        Which initial values must look alike.
+        Initial values that must be hard to distinguish.
     family, pairwise_std, coalition : optional
         As for `private_consensus`; `pairwise_std` is a number here, and "auto" is no law.
     bound : float, optional
-        Radius, in units of the scales, that ``family="truncated"`` ends at.
+        Radius at which ``family="truncated"`` ends, in units of the scales.
     quoted_delta : float, optional
         The delta at which the guarantee's text quotes epsilon; 1e-5 (Gaussian) or 0
         (Laplace) by default.

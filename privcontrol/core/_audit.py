@@ -138,9 +138,9 @@ def audit(
         What is tested; the mechanism's own guarantee by default. It must be about this
         adjacency and manifold.
     delta : float, optional
-        Where the claim is tested; by default the delta of a budget or the one that a
-        guarantee quotes, and 0.01 where that is 0, leaves no finite epsilon or is not
-        known. A smaller delta needs more trials.
+        Delta at which the claim is tested; by default the delta of a budget or the one
+        that a guarantee quotes, and 0.01 where that is 0, leaves no finite epsilon or
+        is not known. A smaller delta needs more trials.
     trials : int
         Number of releases to draw, at least 1000. Noise 10 % too small shows at one to two
         millions.

@@ -355,8 +355,8 @@ class BallAdjacency(Adjacency):
     Raises
     ------
     ValueError
-        If a radius is not positive, or p is below 1; when moves are asked for, if there
-        are other than one radius or as many as entries.
+        If a radius is not positive, or p is below 1. When moves are computed: if there
+        is neither one radius nor one for each entry.
 
     See Also
     --------

@@ -447,9 +447,9 @@ class InputPerturbation(_Perturbation):
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
     radius : float or sequence of float
-        alpha, by how much an input may move, in its own unit. Public. One for each entry:
-        ||v||_p <= 1 for the entries' moves in these units, and noise in these units as
-        well. inf: any two inputs of a public box, the `domain` (local differential
+        alpha, the largest move of an input, in its own unit; it is public. With one
+        radius for each entry, moves and noise are measured in these units, and ||v||_p
+        <= 1. inf: any two inputs of a public box, the `domain` (local differential
         privacy, IP Remark 1).
     norm : float, optional
         p of this move's norm, from 1 to inf, over all entries of a row.
@@ -473,7 +473,7 @@ class InputPerturbation(_Perturbation):
         `norm`. The release is then ``model(f(x) + noise)``; `size`, `grid` and
         `resolution` are about f(x). Nothing checks L: prove it, and write the proof down.
         The map is public, answers each row of a batch on its own, and is a function with
-        a name, which tells metrics apart in guarantees.
+        a name, which distinguishes metrics in guarantees.
 
     Attributes
     ----------

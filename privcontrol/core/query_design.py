@@ -769,9 +769,9 @@ def design_laplace(
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
     Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
-    optimised too, by a local search. Independent noise of one size is taken where it is
-    the cheaper one. The problem is not convex: the cost is no proven optimum, and the
-    bound beside it is not tight.
+    optimised too, by a local search. Where independent noise of one size is cheaper,
+    the design returns that. The problem is not convex: the cost is no proven optimum,
+    and the lower bound is not tight.
 
     Parameters
     ----------

@@ -51,12 +51,12 @@ class Gateway(Publisher):
     """Publish the outputs of a plant with exact noise, and survive being killed.
 
     Before its first sample is published the ledger is charged, once however often the
-    gateway is resumed. Random bits come from the operating system. They are drawn ahead
-    in blocks of samples, and are on the disk before a sample of their block is
-    published. After a crash the gateway goes on behind the last sample that could have
-    been published: no sample is published twice, and no noise is drawn twice. Threads
-    may share a gateway. Processes may not: one process at a time holds the file, by a
-    lock on a file ``path.lock`` beside it.
+    gateway is resumed. Random bits come from the operating system. They are drawn in
+    advance for a block of samples, and are on the disk before a sample of their block
+    is published. After a crash the gateway continues after the last sample that it
+    could have published: no sample is published twice, and no noise is drawn twice.
+    Threads may share a gateway. Processes may not: one process at a time holds the
+    file, by a lock on the file ``path.lock`` next to it.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ class Gateway(Publisher):
         File that keeps the noise, as secret as the plant's outputs; mode 0600. Without
         it the gateway ends with its process.
     ledger : PrivacyLedger, optional
-        Is charged ``guarantee`` before the first sample, and notes how far the gateway
-        has come, with a mark that its file holds too. So an older copy of the file is
-        refused, and of copies in use one alone goes on. From then on the file needs this
-        ledger: see `resume`.
+        Is charged with ``guarantee`` before the first sample, and records how far the
+        gateway has come, with a mark that its file holds too. So it refuses an older
+        copy of the file, and if several copies are in use, all but one. From then on
+        the file needs this ledger: see `resume`.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add: a
@@ -87,7 +87,7 @@ class Gateway(Publisher):
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
-        Samples in a block, by default as many as are asked for in about a second, and
+        Samples in a block, by default as many as are published in about a second, and
         at most 256. A crash may cost two blocks.
 
     Raises
@@ -95,7 +95,7 @@ class Gateway(Publisher):
     FileExistsError
         If the path exists; `resume` continues it.
     OSError
-        If the file cannot be made, or if a journal of a deleted file stands beside it.
+        If the file cannot be made, or if a journal of a deleted file is next to it.
     PrivacyError
         If the noise has no floor, and there is neither a ``resolution`` nor a ``grid``.
     TypeError, ValueError

@@ -394,12 +394,13 @@ def eavesdropper(
 ) -> Eavesdropper | ChangeEavesdropper:
     """Return the adversary who knows the model, the gains, and all of yhat and u.
 
-    Noise that hides a disturbance gives a `ChangeEavesdropper`, with or without a horizon:
-    what can be told of the size of one change. What follows is about secrets of states.
+    Noise that hides a disturbance gives a `ChangeEavesdropper`, with or without a
+    horizon, who estimates the size of one change. The rest of this text is about
+    secrets of states.
 
-    What is published is a function of v = O_T x(0) + gamma and of public signals. For
-    structured noise gamma = O_T xi this is x(0) + xi as far as it is observable, for any
-    horizon. For independent noise the information on x(0) accumulates.
+    The published data are a function of v = O_T x(0) + gamma and of public signals.
+    Structured noise gamma = O_T xi reveals x(0) + xi as far as it is observable, for
+    any horizon. With independent noise the information on x(0) accumulates.
 
     The estimate is the best of all for Gaussian noise and prior, and the best linear one
     for Laplace noise. Process and measurement disturbances are taken to be zero. Where they
@@ -409,10 +410,10 @@ def eavesdropper(
     ----------
     noise_or_loop : OutputNoise or PrivateLoop
     prior : float, array_like (n,) or (n, n), or pair of mean and covariance, optional
-        Covariance of what the adversary knows of x(0) beforehand, about zero or about a
-        mean (n,). A number is that multiple of the identity, (n,) are variances. None is
-        the flat prior of the maximum-likelihood estimate. Of a disturbance it is the
-        variance of a change's size, a number or one for each of q secret signals.
+        Covariance of x(0) as the adversary knows it beforehand, about zero or about a
+        mean (n,). A number is that multiple of the identity, (n,) are variances. None
+        is the flat prior of the maximum-likelihood estimate. For a disturbance it is
+        the variance of a change's size, a number or one for each of q secret signals.
 
     Raises
     ------
@@ -420,11 +421,11 @@ def eavesdropper(
         If there is no output noise.
     ValueError
         If the noise hides signals of bounded energy, several changes together over a
-        horizon, or a disturbance beside other secrets, or the prior is no covariance of
-        the plant's states.
+        horizon, or a disturbance in addition to other secrets, or if the prior is no
+        covariance of the plant's states.
     UncertifiableError
-        If double precision cannot tell what the outputs say about x(0), as for fast modes
-        over a long horizon.
+        If double precision cannot determine what the outputs reveal about x(0), as for
+        fast modes over a long horizon.
 
     See Also
     --------

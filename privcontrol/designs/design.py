@@ -128,11 +128,11 @@ def design_output_noise(
     ----------
     sys : control.StateSpace or list of control.StateSpace
         Discrete-time plant with n states and p outputs. A list has the plant of each
-        sample, all with the same names and sampling time: a plant that varies in a known
-        way, such as `along` makes. Without a horizon it is periodic, and a
-        sample of the noise is a whole period: its plant is the lifted one, with inputs
-        "u@0", "u@1" .. and outputs "y@0", "y@1" .. for at most 24 samples of the period.
-        The guarantee is for that plant, whose matrices are rounded products.
+        sample, all with the same names and sampling time: a known time-varying plant,
+        such as `along` returns. Without a horizon it is periodic, and one sample of the
+        noise is a whole period: its plant is the lifted one, with inputs "u@0", "u@1"
+        .. and outputs "y@0", "y@1" .. for at most 24 samples of the period. The
+        guarantee is for that plant, whose matrices are rounded products.
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
         holds for one run of any length, and the noise is a linear system of low order. The
@@ -146,18 +146,19 @@ def design_output_noise(
         square of T p. From 50 samples on it is noise of low order wherever that is
         certified to be within ``gap``.
     period : int, optional
-        Number of plants in a list that begins again until the horizon.
+        Number of plants in a list that is repeated until the horizon.
     family : {None, "gaussian", "laplace", "iid-gaussian", "iid-laplace", "ball", "truncated", "auto"}, optional
-        By default Gaussian noise, and for a pure budget the cheaper of "ball" and "laplace".
-        Structured noise, or independent noise of one size on every sample and output.
-        Laplace noise gives pure differential privacy (delta = 0); its shape is a local
-        optimum. "ball" and "truncated" are radial noise of states over a horizon, see
-        `core.BallNoise`; "truncated" is for one or two directions. Beside a floor of given
-        size "ball" covers models in a list: the floor hides what they leave. "auto" is
-        the cheapest law of these and the first two that keeps an epsilon and delta, beside a
-        floor of "gaussian" and "ball", and
-        Gaussian noise for everything that the others do not cover; ``noise.design.laws`` is
-        the table of all.
+        By default Gaussian noise, and for a pure budget the cheaper of "ball" and
+        "laplace". "gaussian" and "laplace" are structured noise; the "iid" families are
+        independent noise of one size on every sample and output. Laplace noise gives
+        pure differential privacy (delta = 0); its shape is a local optimum. "ball" and
+        "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
+        "truncated" is for one or two directions. With a floor of given size, "ball"
+        covers models in a list: the floor hides the rest of each move under a model.
+        "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that
+        keeps an epsilon and delta (with a floor, of "gaussian" and "ball"), and
+        Gaussian noise for all requests that the others do not cover;
+        ``noise.design.laws`` is the table of all.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
@@ -170,23 +171,23 @@ def design_output_noise(
     releases : int, optional
         The budget covers that many independent releases of the same trajectory.
     floor : float, array_like of shape (p,), or "auto", optional
-        Least standard deviation, in the outputs' units, of independent Gaussian noise that
-        is part of every sample. The structured part is the least costly one beside it, and
-        where independent noise alone is cheaper, that is taken. Without
-        a floor structured noise protects under the exact model only. ``"auto"`` searches for
-        the floor of least cost for all ``models`` and the ``resolution``.
+        Least standard deviation, in the outputs' units, of independent Gaussian noise
+        that is part of every sample. The structured part is the least costly one with
+        this floor; where independent noise alone is cheaper, the design returns that.
+        Without a floor structured noise protects under the exact model only. ``"auto"``
+        searches for the floor of least cost for all ``models`` and the ``resolution``.
     models : sequence of StateSpace, PlantBox, PlantPolytope, IdentifiedPlant, or "exact", optional
         Plants under each of which, as under ``sys``, every move must be hidden. Unless
         they share the column space of the nominal plant's free responses, structured noise
-        needs a floor for it. A box or polytope contains ``sys`` and covers every plant in
-        it. For a plant that varies the noise is drawn again at every sample. The
-        probability that the region misses the plant is part of delta. ``"exact"`` says that
-        you know A and C exactly, and silences the warning about it.
+        needs a floor for it. A box or polytope contains ``sys`` and covers every plant
+        in it. For a time-varying plant the noise is drawn again at every sample. The
+        probability that the region misses the plant is part of delta. ``"exact"`` says
+        that you know A and C exactly, and silences the warning about it.
     factor : array_like, shape (n, r) or (T p, r), optional
         Your own S (DPAM eq. (22)), or Lambda of Gaussian noise over the horizon, time-major
-        (DPAM Theorem 1). n rows are S. It is kept as given where it meets the budget, and
-        the guarantee is then its own, stricter than the budget. It is scaled up, all
-        entries alike, where it does not. Nothing is claimed of its cost.
+        (DPAM Theorem 1). n rows are S. If it meets the budget it is kept as given, and
+        the guarantee is its own, which is stricter than the budget; otherwise all
+        entries are scaled up by one factor. Nothing is claimed about its cost.
     covariance : array_like, shape (n, n), optional
         The same as S S^T, the covariance of the random initial state.
     scale : bool, optional
@@ -196,10 +197,10 @@ def design_output_noise(
         runs then differ by up to a full step more than the outputs do. It needs a floor, or
         independent noise, and a finite horizon.
     max_std : float, array_like (p,), mapping by output name, or inf, optional
-        Largest useful standard deviation of the noise at each output. By default noise of
-        10,000 times the most that the secret does to an output over the run is refused, and
-        from 100 times on there is a warning; ``np.inf`` lifts both. The growth of unstable
-        modes is not counted.
+        Largest useful standard deviation of the noise at each output. By default the
+        design refuses noise of 10,000 times the largest effect of the secret on an
+        output over the run, and warns from 100 times on; ``np.inf`` lifts both. The
+        growth of unstable modes is not counted.
     order : int, optional
         Without a horizon: largest number of states of the system that shapes the noise,
         the least one within ``gap`` by default.
@@ -215,17 +216,19 @@ def design_output_noise(
         Nothing is claimed of the cost. For some dozens of samples: the time grows with the
         sixth power of T p.
     bound : float, array_like (p,), or mapping by output name, optional
-        What the noise never passes, in the outputs' units, such as the distance to an alarm
-        limit. It is drawn again, and never clipped, until it is within. That leaks: with a
-        probability that is part of delta, or the ``leak`` of a budget in ``gdp``, a draw
-        tells which run it is of. Size and leak are solved for together. A mapping leaves
-        other outputs without a bound, and a pair in it bounds the noise and its change from
-        one sample to the next. Gaussian noise only, for the exact plant.
+        Limit that the noise never exceeds, in the outputs' units, such as the distance
+        to an alarm limit. A draw beyond it is rejected and drawn again, never clipped.
+        That leaks: with a probability that is part of delta, or the ``leak`` of a
+        budget in ``gdp``, a draw reveals which run it belongs to. The design counts
+        this leak when it chooses the size. A mapping leaves other outputs without a
+        bound, and a pair in it bounds the noise and its change from one sample to the
+        next. Gaussian noise only, for the exact plant.
     life : int, optional
-        Without a horizon, and beside ``bound``: samples of a run that is drawn ahead as one,
-        the horizon of the noise that is returned. By default the noise is for runs of any
-        length, drawn in blocks of innovations, whose bound is up to 1.42 times as far for
-        the same noise, or more. A new run is a release of its own.
+        Without a horizon, and with ``bound``: number of samples of a run that are drawn
+        together in advance, which is the horizon of the returned noise. By default the
+        noise is for runs of any length and is drawn in blocks of innovations; for the
+        same noise its bound is then about 1.4 times as large. A new run is a release of
+        its own.
     progress : bool, optional
         Show a tqdm bar where a design takes more than two seconds, with the time that is
         left for designs that are made of several pieces.

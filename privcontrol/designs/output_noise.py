@@ -91,7 +91,7 @@ class OutputNoise(SummedNoise, Saved):
     plant : control.StateSpace
         What the noise was designed for; ``plant_data`` has the same, read-only.
     kept : Bound or None
-        What the noise never leaves, see ``bound`` of `design_output_noise`.
+        Limits that the noise never exceeds, see ``bound`` of `design_output_noise`.
     horizon : int or inf
         Number of samples T that the guarantee covers. Noise without a horizon starts in its
         stationary law. Its `stream` never ends, `sample` takes the number of samples, and

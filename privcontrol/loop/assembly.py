@@ -99,8 +99,8 @@ def private_loop(
         the m inputs, in place of K and L. There is no hidden sign. Its inputs are
         named like the plant's outputs (or ``yhat[i]``), in any order, and all others
         are references. Its outputs are named like the plant's inputs (or ``u[i]``).
-        Names that python-control gives by itself, ``u[i]`` and ``y[i]``, say nothing,
-        and the order counts. Other names are refused. A state feedback of
+        Default names of python-control, ``u[i]`` and ``y[i]``, are ignored, and the
+        order counts. Other names are refused. A state feedback of
         ``ct.create_statefbk_iosystem`` and its ``ct.create_estimator_iosystem`` are
         joined with ``ct.interconnect`` first; the estimator's covariance is taken as
         settled, with a warning. The states start at zero. A function ``f(t, yhat,
@@ -136,8 +136,8 @@ def private_loop(
         accuracy, never privacy; one that is computed from the secret gives the secret
         away.
     initial_state : array_like, shape (n,), optional
-        The public mean of x(0) beside it, zero by default (the operating point of a
-        nonlinear plant).
+        The public mean of x(0), to go with ``P0``; zero by default (the operating point
+        of a nonlinear plant).
     name : str, optional
         Name of the system.
 
@@ -155,8 +155,8 @@ def private_loop(
         If there are neither gains nor a controller, or both.
     ValueError
         If the noise was designed for another plant, a covariance or weight is not
-        positive semidefinite, or plant and controller both pass their input on at once,
-        so what is published would depend on itself.
+        positive semidefinite, or plant and controller both have direct feedthrough,
+        which is an algebraic loop.
 
     Warns
     -----
@@ -276,8 +276,8 @@ def private_feedback(
     control.ControlDimension
         If C has other numbers of inputs or outputs than the plant asks for.
     ValueError
-        If the sign is another one, or plant and controller both pass their input on at
-        once.
+        If the sign is another one, or plant and controller both have direct
+        feedthrough.
 
     See Also
     --------
@@ -491,11 +491,11 @@ def private_lqg(
     costs accuracy. One that is computed from the secret gives the secret away.
 
     Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the
-    papers. Their filter is told of independent output noise. Structured noise C A^t xi
-    it cannot tell from the plant's own free response, and a loop with small QN and RN
-    may then trust its measurements too much. Noise without a horizon is a linear system
-    whose state the filter estimates as well; no other linear controller costs less in
-    steady state.
+    papers. Their filter knows the size of independent output noise. It cannot
+    distinguish structured noise C A^t xi from the plant's own free response, so a loop
+    with small QN and RN may trust its measurements too much. Noise without a horizon is
+    a linear system whose state the filter estimates as well; no other linear controller
+    costs less in steady state.
 
     Parameters
     ----------
@@ -520,8 +520,9 @@ def private_lqg(
         Choose the noise too, for the same request. Over a horizon that needs P0. The
         noise is then the best one for this loop among those of at most ``cap`` times
         the std, in every direction, of the request's noise of least variance, and
-        `PrivateLoop.optimality` has its certified gap. Without a horizon observer and
-        noise change in turns. The loop never costs more than without.
+        `PrivateLoop.optimality` has its certified gap. Without a horizon the co-design
+        alternates between observer and noise. The loop never costs more than without
+        it.
     cap : float, optional
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
         Law of the noise that ``codesign=True`` chooses, by default that of ``noise``; "auto"
@@ -538,9 +539,9 @@ def private_lqg(
         of P0 = kappa I, exactly. "observer" keeps the constant gains of the papers.
     terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
         Weight of x(T) after the last sample. With the solution of the Riccati equation
-        K is constant; 0 is the pure cost over the horizon. Of plants or weights that vary
-        it is the solution for those of the last sample, as if they stayed so. Where the
-        equation has no stabilising solution a run needs a weight.
+        K is constant; 0 is the pure cost over the horizon. For time-varying plants or
+        weights it is the solution for those of the last sample. If the equation has no
+        stabilising solution, pass a weight.
     horizon : int, optional
         Number of samples of a run of a loop with a prior and without noise; that of the
         noise otherwise.

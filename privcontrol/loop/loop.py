@@ -86,8 +86,8 @@ class PrivateLoop(LoopData):
         Expected cost after each step of a co-design; empty without one.
     truth : NonlinearSide or None
         The nonlinear plant that is simulated, with its operating point. ``plant`` is
-        the linear one that its noise was designed for, `closed_loop`, `system` and
-        `poles` are those of that one, and exact moments are refused.
+        the linear plant for which the noise was designed; `closed_loop`, `system` and
+        `poles` refer to it, and exact moments are refused.
     design : LqgDesign or None
         What the gains of `private_lqg` were designed for.
 

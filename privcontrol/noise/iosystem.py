@@ -67,10 +67,10 @@ def create_channel_iosystem(
     Returns
     -------
     control.StateSpace
-        Its drives are ``noise.inputs(noise.draw(rng, trials))``, (trials, T, channels): of
-        structured noise eta is its draw at sample 0 and zero after, of driven and
-        independent noise it is fresh at each sample, and for correlated noise it is that
-        noise itself. (``ct.impulse_response`` scales its impulse by 1/dt.)
+        Drive it with ``noise.inputs(noise.draw(rng, trials))``, shape (trials, T,
+        channels). For structured noise eta is the draw at sample 0 and zero afterwards,
+        for driven and independent noise a fresh draw at each sample, and for correlated
+        noise the noise itself. (``ct.impulse_response`` scales its impulse by 1/dt.)
 
     Raises
     ------
@@ -139,10 +139,10 @@ def create_noise_iosystem(
 ) -> ct.StateSpace | ct.NonlinearIOSystem:
     """Make the noise alone, eta -> gamma, a python-control StateSpace for analysis.
 
-    Structured noise is the exosystem (A, A S, C, C S) driven by eta as a one-sample unit at
-    sample 0, driven noise the plant itself from fresh eta, and independent noise a static
-    gain. Noise correlated in another way has no system of finite order, so its own
-    samples pass through a unit gain. To publish a measurement use
+    Structured noise is the exosystem (A, A S, C, C S) with a pulse eta at sample 0,
+    driven noise is the plant itself with fresh eta at each sample, and independent
+    noise is a static gain. Noise correlated in another way has no system of finite
+    order, so its own samples pass through a unit gain. To publish a measurement use
     `create_channel_iosystem`, whose errors are the same.
 
     Parameters

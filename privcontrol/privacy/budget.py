@@ -482,30 +482,31 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 class PrivacyBudget(Saved):
     """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
 
-    For each set of outcomes that an observer may look for: its probability with the secret
-    is at most exp(epsilon) times that without, plus delta, and the other way round. Delta
-    is no probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01)
-    exceeds exp(1) with probability 5.35 %.
+    The probability of every set of outcomes with the secret is at most exp(epsilon)
+    times its probability without it, plus delta, and vice versa. Delta is not the
+    probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01) exceeds
+    exp(1) with probability 5.35 %.
 
-    Budgets do not add, the guarantees of releases compose. A pair that is known of a
-    release made elsewhere becomes one by ``PrivacyGuarantee.black_box(budget, adjacency)``.
+    Budgets do not add; the guarantees of releases compose.
+    ``PrivacyGuarantee.black_box(budget, adjacency)`` is the guarantee of a release made
+    elsewhere.
 
     Parameters
     ----------
     epsilon : float, optional
         Bound on the privacy loss in nats, finite, at least 0. None if ``gdp`` is given.
     delta : float, optional
-        Excess of probabilities, in [0, 1). Zero asks for pure differential privacy, which
-        Gaussian noise cannot give. Of a secret of many people it should be far below one
-        over their number. None if ``gdp`` is given.
+        Excess of probabilities, in [0, 1). Zero asks for pure differential privacy,
+        which Gaussian noise cannot give. For a secret of many people it should be far
+        below one over their number. None if ``gdp`` is given.
     gdp : float, optional
-        mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, positive. Telling two
-        hidden data sets apart is to be no easier than telling N(0, 1) from N(mu, 1).
-        Gaussian noise meets it with the privacy shift mu, Laplace noise if its whole
-        trade-off curve does. See `from_risk`.
+        mu of Gaussian differential privacy :cite:p:`DongRothSu2022`, positive.
+        Distinguishing two hidden data sets is at least as hard as distinguishing N(0,
+        1) from N(mu, 1). Gaussian noise meets it with the privacy shift mu, Laplace
+        noise if its whole trade-off curve does. See `from_risk`.
     leak : float, optional
-        Beside gdp, the probability with which noise that never leaves a bound may tell the
-        secret (``design_output_noise(bound=)``), zero for other noise.
+        In addition to gdp, the probability with which noise that never leaves a bound
+        may reveal the secret (``design_output_noise(bound=)``), zero for other noise.
 
     Raises
     ------

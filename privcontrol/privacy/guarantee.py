@@ -433,7 +433,7 @@ class PrivacyGuarantee(Accounted, Saved):
         The delta at which the text quotes epsilon, or a larger one where foreign releases
         leave none. It has no other meaning.
     correlations : Correlations or None
-        How alike changes of a signal at a distance are, where that is known.
+        Correlations of changes of a signal at a distance, where they are known.
 
     See Also
     --------

@@ -60,9 +60,9 @@ class PrivacyLedger:
     ``PrivacyLedger(budget, path)`` makes a file or opens an existing one,
     ``PrivacyLedger.open(path)`` requires an existing one. A chain of digests over the
     charges is verified whenever the file is read, so an emptied, truncated, altered
-    or replaced file is refused. A new process cannot tell an older copy from the newest
-    file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing helps
-    against somebody who may write the file and wants to deceive.
+    or replaced file is refused. A new process cannot distinguish an older copy from the
+    newest file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing
+    protects against somebody who may write the file and wants to deceive.
 
     A charge returns once it is on the disk, after some 10 ms. Charge before a run, and not
     at every sample.

@@ -200,8 +200,8 @@ def identify_states(
     Raises
     ------
     ValueError
-        If there are too few samples, the data do not tell the unknown entries, or there is
-        no noise in them.
+        If there are too few samples, the data do not determine the unknown entries, or
+        there is no noise in them.
 
     See Also
     --------
@@ -209,10 +209,10 @@ def identify_states(
 
     Notes
     -----
-    Where past states are regressors, intervals of least squares hold too seldom, least of
-    all for slow plants. Here each entry has an instrument made from earlier samples, which
-    is exact. Its intervals are some 15 % wider than those of least squares from 300
-    samples of three unknowns, 6 % from 1000.
+    Where past states are regressors, intervals of least squares hold too seldom, least
+    of all for slow plants. Here each entry has an instrumental variable from earlier
+    samples, whose interval is exact. With three unknowns it is some 15 % wider than the
+    interval of least squares from 300 samples, and 6 % from 1000.
 
     Examples
     --------

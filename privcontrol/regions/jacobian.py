@@ -279,23 +279,23 @@ def jacobian_polytope(
 ) -> JacobianPolytope:
     """Return the plants between which two runs of a nonlinear plant differ.
 
-    The Jacobians of the plant's functions are enclosed over the whole region by interval
-    arithmetic, which calls the functions with numbers that numpy takes for its own. Of
-    functions with kinks (``np.maximum``, ``np.minimum``, ``np.clip``, ``abs``) both sides
-    are enclosed. Branches that the region does not decide (``if``, ``np.where``) are
-    refused, since the plant might jump there.
+    The Jacobians of the plant's functions are enclosed over the whole region by
+    interval arithmetic, which calls the functions with intervals that numpy accepts as
+    numbers. For functions with kinks (``np.maximum``, ``np.minimum``, ``np.clip``,
+    ``abs``) both sides are enclosed. Branches that the region does not decide (``if``,
+    ``np.where``) are refused, since the plant might jump there.
 
     Parameters
     ----------
     sys : control.NonlinearIOSystem
-        In discrete time; `sample_nonlinear` makes it of one in continuous time.
+        In discrete time; `sample_nonlinear` converts one in continuous time.
     region : mapping of str to (low, high) or (low, high, unit)
         Box of states and inputs, by name, in their units. Both of the runs that are to be
         hidden from each other must surely stay in it. Names that it leaves out are
         unbounded, and must not enter the Jacobians.
     splits : int or mapping of str to int, optional
         Parts into which the region is cut along each state and input that it bounds, or
-        along those named. More parts give tighter bounds, tell how entries vary
+        along those named. More parts give tighter bounds, show how entries vary
         together, and take longer.
     bounds : mapping of "A", "B", "C", "D" to (low, high), optional
         Your own bounds of the Jacobians in place of computed ones, each an array or a
@@ -304,9 +304,9 @@ def jacobian_polytope(
         Largest number of vertices. With more directions in which the Jacobians vary than
         log2 of it, the narrowest ones are taken into a slightly larger polytope.
     leaving : float, optional
-        Probability that a run leaves the region, or that one does which differs from it
-        by the secret and publishes the same. Every guarantee adds it to delta. By default
-        a guarantee holds as long as both runs stay in the region.
+        Bound on the probability that a run leaves the region: this run, or one that
+        differs from it by the secret and publishes the same. Every guarantee adds it to
+        delta. By default a guarantee holds as long as both runs stay in the region.
 
     Returns
     -------

@@ -267,10 +267,10 @@ class _Nominal:
 class PlantPolytope(ByContent, PlantRegion):
     """Hold all convex combinations of given plants, its vertices.
 
-    The matrices (A, B, C, D) of a plant inside are the sum of those of the vertices with
-    weights >= 0 that add up to one. A plant that varies may have other weights at every
-    sample, also such as depend on what was published before. A nonlinear plant is one: two
-    of its runs differ as a linear plant does that varies within the plant's Jacobians.
+    The matrices (A, B, C, D) of a plant inside are convex combinations of those of the
+    vertices. The weights of a time-varying plant may change at every sample, and may
+    depend on past outputs. This covers nonlinear plants: the difference of two runs
+    obeys a linear time-varying plant within the Jacobians.
 
     Parameters
     ----------
@@ -505,7 +505,8 @@ def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
 class PlantBox(ByContent, PlantRegion):
     """Hold all plants whose matrices lie within half-widths of a nominal plant's.
 
-    The plant is one of them for the whole run. One that varies is a `PlantPolytope`.
+    The plant is one of them for the whole run. For a time-varying plant use a
+    `PlantPolytope`.
 
     Parameters
     ----------

@@ -93,8 +93,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
     u reacts to w, it does so through what is published.
 
-    ``single`` hides nothing that lasts longer than ``duration``. What lasts k samples at mu
-    has the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher
+    ``single`` hides nothing that lasts longer than ``duration``. A change of k samples
+    at mu has the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher
     price than ``duration=k``. A step of any length is one entry at the input of an
     integrator: give the plant a state load(t+1) = load(t) in place of the input, and pass
     ``DisturbanceAdjacency({"load": mu})``.
@@ -117,32 +117,32 @@ class DisturbanceAdjacency(PlantAdjacency):
     duration : int, optional
         A change lasts for at most this many samples, such as hours that people stay.
     shape : {"any", "level"}, optional
-        What a change is meanwhile: anything within its radius at each sample, or one level
-        that is kept for 1 to ``duration`` samples. A level takes less noise, and that noise
-        may show a change that varies (`PrivacyGuarantee.any_shape`).
+        Any values within the radius at each sample, or one level that is kept for 1 to
+        ``duration`` samples. A level needs less noise, which may reveal a change that
+        varies (`PrivacyGuarantee.any_shape`).
     together : bool, optional
         Whether all named signals change at once, within the same samples, each within its
         radius. By default one of them does.
     profiles : sequence of array_like, shapes (k,), optional
         Shapes of a change over time, scaled by the radius and cut off at the horizon.
     events : int, optional
-        At most so many changes in one run, each at its own time and input. Over a finite
-        horizon more than one needs a separation.
+        Largest number of changes in one run, each at its own time and input. Over a
+        finite horizon more than one needs a separation.
     separation : int, optional
-        Samples from the beginning of one change to that of the next one at least,
-        whichever signals they are on. Changes may overlap. Far apart, k of them take
-        sqrt(k) times the noise of one, and k times where nothing is known of their
-        distance, as with plants of a region.
+        Least number of samples from the beginning of one change to the beginning of the
+        next, on whichever signals. Changes may overlap. If they are far apart, k
+        changes take sqrt(k) times the noise of one; if no separation is known, as with
+        plants of a region, they take k times.
     moved : int, optional
-        An event is in both runs, but no part of it at more than so many samples' distance:
-        its time is hidden, not that it happens. Any redistribution in time is covered whose
-        moved parts add up to at most the radius, in the signal's unit times samples. With a
-        ``duration`` the event is a level for 1 to so many samples and moves as a whole.
-        A simple pole of the plant at one is no obstacle: tanks, stores and meters have noise
-        for runs of any length.
+        The event happens in both runs, and no part of it moves by more than this many
+        samples: its time is hidden, but not that it happens. Any redistribution in time
+        is covered whose moved parts add up to at most the radius, in the signal's unit
+        times samples. With a ``duration`` the event is a level for 1 to ``duration``
+        samples and moves as a whole. The plant may have a simple pole at one: tanks,
+        stores and meters have noise for runs of any length.
     which : bool, optional
-        The event is on one of the secret signals or on another one, by the same part of the
-        radius of each. With ``moved`` it may also be at another time.
+        Whether the event may be on another secret signal in the other run, by the same
+        fraction of its radius. With ``moved`` it may also be at another time.
     window : int, optional
         Samples within which all of the signal's change falls, with ``norm="l2"`` (`person`).
         Noise hides changes of that energy wherever they fall, so guarantees are upper bounds.

@@ -371,10 +371,10 @@ class StateAdjacency(_OfStates):
     (eq. (22)). Definition 4 has more, such as {p(0), p(1)} for a vehicle, which moves its
     velocity by mu / T_s.
 
-    At t > 0 the states of a delay are not held. Delayed inputs do not differ. Delayed
-    outputs differ as the other states did before, also before the first sample. At t = 0
-    both are hidden: delayed outputs that are held, and ones that differ so. With
-    ``times=0`` alone only the ones that are held are hidden.
+    At t > 0 the states of a delay are not held: delayed inputs do not differ, and
+    delayed outputs differ as the other states did before, also before the first sample.
+    At t = 0 the guarantee covers delayed outputs that are held and delayed outputs that
+    differ in this way; with ``times=0`` alone only those that are held.
 
     Parameters
     ----------
@@ -386,8 +386,8 @@ class StateAdjacency(_OfStates):
     times : int or sequence of int, optional
         Protected times j as sample indices, all of 0 .. T-1 by default.
     charts : {"times", "all"}, optional
-        Which sets of entries are moved freely, one time's state, or every free set as in
-        Definition 4, which is discontinuous in A.
+        Which sets of entries move freely: the state at one time, or every free set as
+        in Definition 4, which is discontinuous in A.
 
     Raises
     ------

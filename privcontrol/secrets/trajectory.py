@@ -262,12 +262,12 @@ def trajectory_manifold(
         The public input signal, zero by default. It shifts the manifold and never enters a
         guarantee.
     period : int, optional
-        Number of plants in a list that begins again until the horizon.
+        Number of plants in a list that is repeated until the horizon.
 
     Raises
     ------
     control.ControlArgument
-        If ``sys`` is not a discrete-time StateSpace, or a list of some of one dt.
+        If ``sys`` is not a discrete-time StateSpace, or a list of them with one dt.
     control.ControlDimension
         If ``inputs`` has another shape, or plants of a list have other names.
     ValueError
@@ -301,7 +301,8 @@ def observability_stack(
 ) -> NDArray:
     """Return O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
 
-    Of a list of plants it is [C_0; C_1 A_0; C_2 A_1 A_0; ...]. Parameters and errors are those of `trajectory_manifold`.
+    For a list of plants it is [C_0; C_1 A_0; C_2 A_1 A_0; ...]. Parameters and errors
+    are those of `trajectory_manifold`.
 
     Parameters
     ----------

@@ -145,13 +145,13 @@ class HorizonGrowth:
 def horizon_growth(
     sys: Plants, adjacency: Adjacency, horizons: int | Sequence[int]
 ) -> HorizonGrowth:
-    """Tell how noise that hides an adjacency grows with the horizon, by which modes.
+    """Show how noise that hides an adjacency grows with the horizon, by which modes.
 
     Noise of bounded size hides a move at every time j of any horizon if and only if
     A^-j v stays bounded, as far as outputs see it: not if v excites a contracting mode,
     nor along a growing chain of integrators. An unstable mode that the noise excites
-    makes the true error grow like A^t xi, since the observer cannot tell the noise from
-    the state.
+    makes the true error grow like A^t xi, since the observer cannot distinguish the
+    noise from the state.
 
     Parameters
     ----------

@@ -475,11 +475,11 @@ def tradeoff(
     """Compute the exact cost of a private LQG loop against epsilon, by design of noise.
 
     The cost counts reference, initial state, disturbances of QN and RN, and privacy
-    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for that
+    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for the gain
     re-tuned to the independent noise of the same budget, for the gains of stricter
     budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
-    best one is kept. So without a reference no design is above the open loop of a
-    plant that is not unstable, and no cost rises with epsilon.
+    best one is kept. So, without a reference, no design costs more than the open loop
+    unless the plant is strictly unstable, and no cost rises with epsilon.
 
     Parameters
     ----------

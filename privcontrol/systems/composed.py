@@ -72,9 +72,9 @@ def with_delays(
     Parameters
     ----------
     sys : control.StateSpace, or list of control.StateSpace
-        In discrete time, or in continuous time if ``dt`` is given. Of a list, the plants
-        of each sample, a list is returned. What is delayed entered, or was read, with the
-        matrices of its own sample.
+        In discrete time, or in continuous time if ``dt`` is given. A list has the plant
+        of each sample, and gives a list. A delayed input entered, and a delayed output
+        was read, with the matrices of its own sample.
     delays : mapping
         By name of an input or output: samples (integers), or seconds for a continuous
         plant.
@@ -261,8 +261,8 @@ def with_local_loop(
     control.ControlArgument
         If one of the two is not linear, their sampling times differ, an output of the
         controller is no input of ``sys``, it reads no output of ``sys``, it reads what is
-        published (``yhat[i]``), a reference or a state has a name that is taken, or both
-        pass their input on at once, which is an algebraic loop.
+        published (``yhat[i]``), a reference or a state has a name that is taken, or
+        both have direct feedthrough, which is an algebraic loop.
 
     See Also
     --------
@@ -271,8 +271,9 @@ def with_local_loop(
     Notes
     -----
     Noise for the returned plant hides a reference r only if the controller is linear and
-    time-invariant, reads the *true* outputs, starts alike in both runs, and what it sends
-    to the plant is not published. A controller that reads the published outputs is public
+    time-invariant, reads the *true* outputs, starts in the same state in both runs, and
+    its outputs to the plant are not published. A controller that reads the published
+    outputs is public
     feedback: its reference then acts through the open loop. Saturation and anti-windup are
     not linear, and are not covered.
 

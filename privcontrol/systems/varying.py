@@ -290,15 +290,16 @@ def along(
 ) -> list[ct.StateSpace]:
     """Linearise a nonlinear plant along a trajectory, one StateSpace for each sample.
 
-    The list is a plant wherever a plant is taken over a horizon. It describes deviations
-    from the trajectory to first order, x(t) = states(t) + e(t), so noise that is designed
-    for it hides what it promises of the *linearised* plant, whose matrices are then taken
-    to be exact. A trajectory that depends on the secret gives it away: it must be public.
+    Functions that take a plant over a horizon take the list. It describes deviations
+    from the trajectory to first order, x(t) = states(t) + e(t), so the guarantee of
+    noise that is designed for it holds for the *linearised* plant, whose matrices are
+    taken as exact. A trajectory that depends on the secret gives it away: it must be
+    public.
 
-    Of the nonlinear plant itself nothing is promised by the list. A region that holds all
-    runs surely, and bounds of the Jacobian in it, cover it:
-    ``models=jacobian_polytope(sys, region)`` with a floor. That noise is larger, since it
-    hides the secret under every sequence of plants of the region, this one included.
+    The list promises nothing for the nonlinear plant itself. To cover it, bound its
+    Jacobian over a region that surely holds all runs: ``models=jacobian_polytope(sys,
+    region)`` with a floor. That noise is larger, since it hides the secret under every
+    sequence of plants of the region, this one included.
 
     Parameters
     ----------
