@@ -312,6 +312,21 @@ def test_a_mode_that_no_output_sees_is_to_be_left_out():
         design(masses, horizon=np.inf, adjacency=push)
 
 
+def test_a_moved_event_in_a_net_of_tanks_is_told_what_helps():
+    """Sampling rounds the pole of all water in sum, so it does not cancel exactly."""
+    flow = 2 * np.eye(3) - np.eye(3, k=1) - np.eye(3, k=-1)
+    flow[0, 0] = flow[2, 2] = 1
+    net = ct.ss(-0.1 * flow, [[0], [-1], [0]], np.eye(3), 0, inputs=["demand"])
+    late = pc.DisturbanceAdjacency({"demand": 0.2}, duration=4, moved=4, shape="level")
+    with pytest.raises(ValueError, match=r"moved: .* finite horizon, or close") as told:
+        design(net.sample(0.25), horizon=np.inf, adjacency=late)
+    assert "mode[" not in str(told.value)
+    leaking = ct.ss(net.A - 0.1 * np.eye(3), net.B, net.C, 0, inputs=["demand"])
+    for plant, horizon in ((net, 40), (leaking, np.inf)):  # both cures
+        noise = design(plant.sample(0.25), horizon=horizon, adjacency=late)
+        assert noise.horizon == horizon
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_large_noise_names_the_models_only_where_there_are_some(known):
     models = "exact"

@@ -77,7 +77,7 @@ def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     inputs = secret_inputs(adjacency, plant)
     kept = seen_of([inputs])
     is_moved = any(part.moved for part in disturbances(adjacency))
-    _check_forgotten(inputs.system, _names_of(inputs, plant), kept, is_moved)
+    _check_forgotten(inputs, _names_of(inputs, plant), kept, is_moved)
     (secret,) = _keeping([inputs], kept)
     return secret
 
@@ -133,16 +133,27 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
 
 
 def _check_forgotten(
-    system: LinearSystem, names: tuple[str, ...], kept: NDArray, is_moved: bool
+    inputs: SecretInputs, names: tuple[str, ...], kept: NDArray, is_moved: bool
 ) -> None:
     """Refuse a secret whose kept states (n,) do not all decay, by the mode's name."""
+    system = inputs.system
     A = system.A[np.ix_(kept, kept)]
-    sizes = np.abs(np.linalg.eigvals(A))
+    values = np.linalg.eigvals(A)
+    sizes = np.abs(values)
     radius = sizes.max(initial=0.0)
     if radius > 1 - UNDAMPED:
         mode = largest_mode(A, tuple(np.array(names)[kept]))
         kind = "unstable mode" if radius > 1 + UNDAMPED else "mode that never decays"
-        if _is_unseen(A, system.C[:, kept]):
+        is_unseen = _is_unseen(A, system.C[:, kept])
+        is_one = np.all(np.abs(values[sizes > 1 - UNDAMPED] - 1) <= UNDAMPED)
+        if is_unseen and is_moved and inputs.without_one and is_one:
+            raise ValueError(
+                "moved: the plant has a mode that is 1 but for rounding errors, as "
+                "after sampling, so what a moved event leaves in it does not cancel "
+                "exactly, as runs of any length ask for. Design for a finite horizon, or "
+                "close a local loop around it (with_local_loop)"
+            )
+        if is_unseen:
             raise ValueError(
                 f"horizon: the plant has the {kind} {mode}, which no output sees but for "
                 "rounding errors; write the plant without it, for example with differences "
