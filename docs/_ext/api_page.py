@@ -116,7 +116,7 @@ ENGINE_ROOMS = (
         Hidden,
         "caveats balls_from first_moves spanning starting uncertain entering responses "
         "radii starts moves_at_first_sample moves_from move_of of_node with_moves "
-        "loss is_ball is_covered is_plain_change suits_any_plant",
+        "loss is_ball is_covered is_plain_change signals suits_any_plant system",
         "what a design asks of a secret, in coordinates of its own",
     ),
     (
@@ -132,7 +132,7 @@ ENGINE_ROOMS = (
     ),
     (
         Mechanism,
-        "left release_exactly",
+        "left release_exactly shifts",
         "what `release` and `guarantee` are made of",
     ),
     (SummedNoise, "law_of", "what the checker asks of one part of a noise"),

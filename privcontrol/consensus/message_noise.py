@@ -42,7 +42,7 @@ from ..core.adjacency import Adjacency
 from ..core.ball_noise import BallNoise
 from ..core.manifold import AffineManifold, FiniteMoves
 from ..core.noise import GaussianNoise, Noise
-from ..numerics.checks import one_of, positive_integer, real_array
+from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..privacy.hidden import rounded_down
@@ -284,6 +284,7 @@ class NodeAdjacency(Adjacency):
         >>> NodeAdjacency(1.0).moves(AffineManifold.from_kernel(np.eye(3))).columns.shape
         (3, 3)
         """
+        instance_of(manifold, AffineManifold, "manifold", "mechanism.query.manifold")
         n = manifold.size
         if self.dimension > 1 or n > LISTED_NODES:
             raise ValueError(

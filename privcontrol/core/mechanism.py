@@ -564,27 +564,12 @@ class Mechanism:
         What a move leaves to the padding is counted in its column. Shifts that are not
         known well enough are refused, if ``certified`` is set.
 
-        Parameters
-        ----------
-        moves : Moves
-            As the ``moves`` of an adjacency returns them.
-        certified : bool, optional
-            Refuse shifts that double precision does not know well enough.
-
         Raises
         ------
         NotRealizableError
             If a hidden move leaves the column space of the noise (DPAM eq. (8)).
         UncertifiableError
             If double precision cannot tell.
-
-        Examples
-        --------
-        >>> from privcontrol.core import *
-        >>> mechanism = Mechanism(LinearQuery([[1.0]]), GaussianNoise([2.0]))
-        >>> moves = DirectionAdjacency([[1.0]]).moves(mechanism.query.manifold)
-        >>> abs(mechanism.shifts(moves)[0])
-        array([[0.5]])
         """
         if self.padding is not None:
             solution = self._solution(moves, in_balls=True)

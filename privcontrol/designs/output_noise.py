@@ -307,6 +307,15 @@ class OutputNoise(SummedNoise, Saved):
 
     def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
         """Split an array from `draw` into (trials, once) and (trials, T, width)."""
+        once, width = self.total.once, self.total.width
+        expected = ("trials", "T", once + width) if width else ("trials", once)
+        is_array = isinstance(eta, np.ndarray) and eta.dtype.kind == "f"
+        if not is_array or eta.ndim != len(expected) or eta.shape[-1] != expected[-1]:
+            got = eta.shape if is_array else type(eta).__name__
+            raise ValueError(
+                f"eta: expected an array ({', '.join(map(str, expected))}) from `draw`, "
+                f"got {got}"
+            )
         if not self.total.width:
             return eta, np.empty((len(eta), self.samples, 0))
         return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]

@@ -677,7 +677,9 @@ class PlantBox(ByContent, PlantRegion):
         >>> float(box.at([0.001]).A[0, 0])
         1.001
         """
-        return self._moved(self._spread > 0, np.asarray(offsets)).statespace()
+        entries = self._spread > 0
+        moved = real_array(offsets, "offsets", shape=(int(entries.sum()),))
+        return self._moved(entries, moved).statespace()
 
     def corners(self) -> list[ct.StateSpace]:
         """Return the plants at the corners, as for ``models=box.corners()``.

@@ -390,24 +390,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self._times_within(horizon)
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
-        """Return the names of the secret signals, as labels of the plant.
-
-        Parameters
-        ----------
-        plant : Plant
-            As designs keep it: ``noise.plant_data``.
-
-        Examples
-        --------
-        >>> import control as ct, privcontrol as pc
-        >>> room = ct.ss(0.9, [[0.1, 0.1]], 1, [[0, 0]], 1.0, inputs=["heat", "people"])
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> adjacency = pc.DisturbanceAdjacency({"people": 1.0}, shape="level")
-        >>> noise = pc.design_output_noise(room, horizon=5, budget=budget, adjacency=adjacency,
-        ...     models="exact")
-        >>> adjacency.signals(noise.plant_data)
-        ('people',)
-        """
+        """Return the names of the secret signals, as labels of the plant."""
         names = (*plant.inputs, *plant.states)
         unknown = (
             f"is no input and no state of the plant; known: {', '.join(names)}, or the "
@@ -417,25 +400,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return tuple(names[k] for k in index)
 
     def system(self, plant: Plant) -> LinearSystem:
-        """Return G, from the secret signals to the outputs.
-
-        Parameters
-        ----------
-        plant : Plant
-            As designs keep it: ``noise.plant_data``.
-
-        Examples
-        --------
-        >>> import control as ct, privcontrol as pc
-        >>> room = ct.ss(0.9, [[0.1, 0.1]], 1, [[0, 0]], 1.0, inputs=["heat", "people"])
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> adjacency = pc.DisturbanceAdjacency({"people": 1.0}, shape="level")
-        >>> noise = pc.design_output_noise(room, horizon=5, budget=budget, adjacency=adjacency,
-        ...     models="exact")
-        >>> system = adjacency.system(noise.plant_data)
-        >>> system.B
-        array([[0.1]])
-        """
+        """Return G, from the secret signals to the outputs."""
         return entered_by_signals(plant, self.signals(plant))
 
     def radii(self, plant: Plant) -> NDArray:

@@ -319,6 +319,7 @@ def options(
     >>> print(ways[0].verdict)
     the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more, 106.5 % without any reading: the loop feels it
     """
+    instance_of(budget, PrivacyBudget, "budget", "PrivacyBudget(epsilon=1, delta=1e-2)")
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
     samples = horizon_of(horizon)

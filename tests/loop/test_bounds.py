@@ -88,7 +88,7 @@ def test_the_bound_at_any_point_is_below_the_cost_at_every_other_one(seed):
         worst = np.sum(best.moves * (X @ best.moves), axis=0).max()
         if worst >= 1:
             X = least * np.eye(2) + (X - least * np.eye(2)) * 0.97 * (1 - least) / worst
-        if (best._left(X) > 0).all() and np.linalg.eigvalsh(X)[0] >= least:
+        if (best.left(X) > 0).all() and np.linalg.eigvalsh(X)[0] >= least:
             points.append(X)
             costs.append(best.value(X))
     known = best.solved(least**-0.5)
