@@ -43,7 +43,7 @@ from ..numerics.balls import (
     upper_bounds,
     working_bits,
 )
-from ..numerics.checks import one_of, quoted, real_array, sequence_of
+from ..numerics.checks import one_of, positive_integer, quoted, real_array, sequence_of
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance, round_up
 from ..numerics.objects import Frozen, array_identity
@@ -483,8 +483,9 @@ def chart_moves(
     rows = kernel.tolist()
     dimension = kernel.ncols()
     moves = []
-    for entries in charts:
-        chart = [int(i) for i in entries]
+    for entries in sequence_of(charts, "charts", "sets of positions"):
+        positions = sequence_of(entries, "charts", "positions")
+        chart = [positive_integer(i, "charts", zero=True) for i in positions]
         distinct = len(set(chart)) == len(chart) == dimension
         if not distinct or min(chart) < 0 or max(chart) >= len(rows):
             raise ValueError(
@@ -991,7 +992,9 @@ class AffineManifold(Frozen):
         >>> pair.circuit_moves(np.array([2.0, 3.0])).columns
         array([[3.]])
         """
+        radii = self._sizes(radii)
         if isinstance(charts, str):
+            one_of(charts, "charts", ("all",))
             refuse_long(self._components)
             parts = [part for part in self._components if radii[part.index].any()]
             circuits = chain.from_iterable(part.circuits() for part in parts)
@@ -1007,6 +1010,13 @@ class AffineManifold(Frozen):
                 column[j, 0] = x
             moves.append(sparse((kernel * column).entries()))
         return self._finite(moves)
+
+    def _sizes(self, radii: ArrayLike) -> NDArray:
+        """Radii (n,), of which none is negative."""
+        sizes = real_array(radii, "radii", shape=(self.size,))
+        if (sizes < 0).any():
+            raise ValueError("radii: expected numbers >= 0, got a negative one")
+        return sizes
 
     def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
         """Return the vertices of the 1-ball, which are scaled circuits.
@@ -1026,12 +1036,15 @@ class AffineManifold(Frozen):
         >>> pair.ball_vertices(np.array([2.0, 2.0])).columns.round(9)
         array([[1.]])
         """
+        radii = self._sizes(radii)
         if sum(part.seconds for part in self._components) > MOST_SECONDS:
             return None
         moves = []
         for part in self._components:
             for support, entries in part.circuits():
                 sizes = [rational(radii[i]) for i in support]
+                if not all(sizes):  # an entry of it may not move
+                    continue
                 scale = 1 / sum(
                     abs(x) / size for x, size in zip(entries, sizes, strict=True)
                 )

@@ -273,13 +273,7 @@ class PrivacyLedger:
         return PrivacyGuarantee.from_dict(self._store.update(charged, made)["spent"])
 
     def reached(self, identity: str) -> tuple[int, str | None]:
-        """Return up to which sample a gateway may have published, and its file's mark.
-
-        Parameters
-        ----------
-        identity : str
-            Of the gateway.
-        """
+        """Return up to which sample a gateway may have published, and its file's mark."""
         name = f"gateway {identity}"
         index, mark = self._store.snapshot([name]).notes.get(name, (0, None))
         return index, mark
@@ -289,17 +283,6 @@ class PrivacyLedger:
 
         Of the files that hold the mark of the last note, as copies do, one alone makes
         the next.
-
-        Parameters
-        ----------
-        identity : str
-            Of the gateway.
-        index : int
-            How far it comes now.
-        before : str or None
-            The mark of the last note, None for the first one.
-        mark : str
-            A fresh one, which the gateway's file already holds.
 
         Raises
         ------

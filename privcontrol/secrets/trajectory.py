@@ -166,7 +166,7 @@ class TrajectoryManifold(PlantManifold):
     def circuit_moves(
         self, radii: NDArray, charts: str | Iterable[Iterable[int]] = "all"
     ) -> FiniteMoves:
-        sizes = radii.reshape(self.horizon, -1)
+        sizes = self._sizes(radii).reshape(self.horizon, -1)
         if isinstance(self.plant, VaryingPlant):
             return varying_circuit_moves(self.plant, self.horizon, sizes, charts)
         return trajectory_circuit_moves(self.plant.A, self.horizon, sizes, charts)
