@@ -77,7 +77,7 @@ def with_delays(
         was read, with the matrices of its own sample.
     delays : mapping
         By name of an input or output: samples (integers), or seconds for a continuous
-        plant.
+        plant. A float is refused where samples are not of one second.
     dt : float, optional
         Sampling time of a continuous plant, in seconds.
 
@@ -89,7 +89,7 @@ def with_delays(
     Raises
     ------
     ValueError
-        If a name is no input or output, or is both, a delay is negative or no whole number
+        If a name is no input or output, or is both, a delay is negative, or no integer
         where it must be, or a state of the past has the name of another state.
     control.ControlArgument
         If ``sys`` is no StateSpace, or its time is not the one that ``dt`` says.
@@ -145,6 +145,13 @@ def with_delays(
                 f"{known}{hint}"
             )
         lags[name] = _samples(delay, name, period)
+        if not is_continuous and sys.dt != 1 and isinstance(delay, float | np.floating):
+            if not lags[name][1]:  # 60.0 may be meant in seconds
+                raise ValueError(
+                    f"delays: expected a whole number of samples for {name}, got a float, "
+                    f"which may be seconds; of {sys.dt:g} s each they are "
+                    "int(round(seconds / dt))"
+                )
         if lags[name][1] and not (is_continuous and is_input):
             raise ValueError(
                 f"delays: expected a whole number of samples for {name}, got "

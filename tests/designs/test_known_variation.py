@@ -312,7 +312,9 @@ def test_lists_of_a_wrong_length_or_kind_are_refused():
     )  # fmt: skip
     secret = pc.StateAdjacency({"position": 1.0})
     asked = dict(budget=BUDGET, adjacency=secret)
-    with pytest.raises(ValueError, match=r"list of 5 plants.*got 2; period=2 repeats"):
+    with pytest.raises(
+        ValueError, match=r"list of 5 plants.*got 2; .* period=2, which"
+    ):
         pc.design_output_noise(turn, horizon=5, **asked)
     with pytest.raises(ValueError, match=r"number of plants in the list, 2, got 3"):
         pc.design_output_noise(turn, horizon=5, period=3, **asked)

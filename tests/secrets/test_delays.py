@@ -347,3 +347,18 @@ def test_the_guarantee_says_when_delayed_outputs_are_held_only(times, is_said):
     both = np.hstack([covered, follows[:, :1]])
     is_hidden = np.linalg.matrix_rank(both) == np.linalg.matrix_rank(covered)
     assert is_hidden == (not is_said)
+
+
+def test_seconds_are_not_taken_for_samples():
+    """Samples of five seconds: 60.0 would be five minutes, and another plant."""
+    tank = ct.ss(-0.02, 1.0, 1.0, 0, inputs=["pump"], outputs=["level"])
+    sampled = tank.sample(5.0)
+    sampled = ct.ss(sampled.A, sampled.B, sampled.C, 0, 5.0, inputs=["pump"])
+    with pytest.raises(ValueError, match=r"may be seconds; of 5 s each"):
+        pc.with_delays(sampled, {"pump": 60.0})
+    late = pc.with_delays(sampled, {"pump": np.int64(12)})
+    known = pc.with_delays(tank, {"pump": 60.0}, dt=5.0)
+    assert late.nstates == known.nstates == 13
+    np.testing.assert_allclose(late.A, known.A, atol=1e-12)
+    each_second = ct.ss(0.9, 1.0, 1.0, 0, 1.0, inputs=["pump"])
+    assert pc.with_delays(each_second, {"pump": 2.0}).nstates == 3
