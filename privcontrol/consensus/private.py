@@ -260,7 +260,7 @@ class PrivateConsensus(Frozen):
         node: Hashable | None = None,
         coalition: Sequence[Hashable] | None = None,
     ) -> PrivacyGuarantee:
-        """Return the guarantee for other moves of this radius, or of or towards agents.
+        """Return the guarantee for other moves, for one node, or against a coalition.
 
         That of a node is for moves in which it takes part. With ``moves="one"`` it is
         about the initial value of the node of this name, for any network: guarantees of
@@ -504,10 +504,10 @@ class PrivateConsensus(Frozen):
             To be given with shared noise: 32 secret bytes that both ends of each link
             hold, fresh for this run; see `pair_keys`.
         path : path, optional
-            File that keeps what the agent published, one for each agent and each run.
-            An agent that is started again with the same path goes on with the same
-            messages. Without one it would draw new noise, and a second first message
-            halves what hides the value.
+            File that keeps the agent's messages, one for each agent and each run. An
+            agent that is started again with the same path continues with the same
+            messages. Without a file it would draw new noise, and a second first message
+            halves the variance that hides the value.
 
         Examples
         --------
@@ -687,7 +687,7 @@ class PrivateConsensus(Frozen):
     def limit_mean_square_error(self, *, readout: str = "message") -> float:
         """Return the limit of `mean_square_error` for many steps.
 
-        For messages it is the mean of the variances v_i of what the agents draw alone.
+        For messages it is the mean of the variances v_i of the agents' own noise.
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
 

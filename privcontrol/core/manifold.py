@@ -930,11 +930,11 @@ class AffineManifold(Frozen):
     def project(self, x: ArrayLike) -> NDArray:
         """Return the point of the manifold that is nearest to x (n,) in the 2-norm.
 
-        It prepares data that were rounded off the manifold. The guarantee is about what
-        it returns: two projected data sets must be neighbours. Points at a distance r are
-        projected to points at most r apart, so a `BallAdjacency` keeps its radius. A
-        raw entry that moves alone moves several, which a `ManifoldAdjacency` need not
-        hide.
+        It prepares data that were rounded off the manifold. The guarantee is about the
+        projected data: two projected data sets must be neighbours. Points at a distance
+        r are projected to points at most r apart, so a `BallAdjacency` keeps its
+        radius. A move of one raw entry moves several projected ones, which a
+        `ManifoldAdjacency` need not hide.
 
         Parameters
         ----------

@@ -427,8 +427,9 @@ class Mechanism:
         Parameters
         ----------
         x : array_like, shape (n,)
-            The private data, on the manifold. Noise of low rank does not hide by how much
-            rounding misses the constraints: publish on a much coarser `grid` then.
+            The private data, on the manifold. Noise of low rank does not hide how far
+            rounded data are from the constraints: publish on a much coarser `grid`
+            then.
         size : int, optional
             Number of releases (m,), stacked. Each one counts in the composition.
         rng : int, SeedSequence or Generator, optional
@@ -544,7 +545,7 @@ class Mechanism:
         NotRealizableError
             If the noise misses a protected direction.
         UncertifiableError
-            If double precision cannot tell how far the noise hides the moves.
+            If double precision cannot determine how well the noise hides the moves.
 
         Examples
         --------

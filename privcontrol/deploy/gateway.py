@@ -230,15 +230,16 @@ class Gateway(Publisher):
         ----------
         path : str or Path
         ledger : PrivacyLedger, optional
-            Is charged before the gateway goes on, unless it was. A file that was made or
-            continued with a ledger needs that ledger, which knows how far the gateway
-            has come: without it a copy of the file would publish the same noise again.
+            Is charged before the gateway continues, unless it was charged before. A
+            file that was made or continued with a ledger needs that ledger, which knows
+            how far the gateway has come: without it a copy of the file would publish
+            the same noise again.
         known : int, optional
             An earlier `next_index`, kept elsewhere. A file that is behind it is an
             older copy, and is refused.
         unguarded : bool, optional
-            Continue without the ledger that the file needs, or with another one that
-            takes its place. You then answer for it that no copy of the file went on.
+            Continue without the ledger that the file needs, or with another one in its
+            place. You then guarantee yourself that no copy of the file was used.
 
         Raises
         ------

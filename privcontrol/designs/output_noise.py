@@ -508,10 +508,11 @@ class OutputNoise(SummedNoise, Saved):
         Parameters
         ----------
         models : StateSpace, sequence of StateSpace, PlantBox, or PlantPolytope
-            A plant that varies is a list of StateSpaces, and several are a list of lists;
-            for noise of such a plant one list is one model. Plants with the nominal plant's outputs and sampling time, and its state and
-            input labels as far as the adjacency names them. The nominal plant is covered
-            only if it is among them. For a box and a polytope the result is an upper bound.
+            Plants with the nominal plant's outputs and sampling time, and its state and
+            input labels as far as the adjacency names them. A time-varying plant is a
+            list of StateSpaces, and several are a list of lists; for noise of such a
+            plant one list is one model. The nominal plant is covered only if it is
+            among them. For a box and a polytope the result is an upper bound.
         adjacency : Adjacency or list of Adjacency, optional
             Another secret than the one that the noise was designed for, or several ones.
 

@@ -395,7 +395,8 @@ class PrivateLoop(LoopData):
         """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
 
         A controller in predictor form acts before it, with `prediction_covariance`.
-        They are those under the design's law, (n, n) in steady state without a horizon.
+        They hold under the design's law, and are (n, n) in steady state without a
+        horizon.
         Of what nothing is known the variance is inf, and nan the covariance with it.
         `ValueError` for an observer that does not know the noise. Without noise there
         is none to know.
@@ -421,11 +422,11 @@ class PrivateLoop(LoopData):
         """Return margins (T,) that a prediction's error exceeds with a probability.
 
         P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the
-        prediction from what was published up to t - 1. An input decided at t - 1 moves
-        x(t), so a constraint on x(t) is to be met with this margin. It holds for any
-        controller of what is published, over draws of x(0), the disturbances and the
-        noise, of whichever law. Of a loop without a horizon x(0) has the prior P0, or is
-        as uncertain as in steady state without one.
+        prediction from all outputs published up to t - 1. An input decided at t - 1
+        moves x(t), so meet a constraint on x(t) with this margin. It holds for any
+        controller that reads published outputs only, over draws of x(0), the
+        disturbances and the noise, of whichever law. In a loop without a horizon x(0)
+        has the prior P0, or without one the covariance of the steady state.
 
         Parameters
         ----------

@@ -859,7 +859,7 @@ class SummedNoise(ByContent):
     def law_of(self, part: NoisePart) -> Law:
         """Return the law of the standard entries of one of the parts.
 
-        A floor beside radial noise is Gaussian.
+        A floor in addition to radial noise is Gaussian.
         """
         if self.is_mixed and not isinstance(part, Radial):
             return GaussianLaw()
@@ -867,7 +867,7 @@ class SummedNoise(ByContent):
 
     @property
     def is_mixed(self) -> bool:
-        """Return whether the parts are of two laws, radial noise beside a floor."""
+        """Return whether the parts have two laws, radial noise in addition to a floor."""
         return self.family in RADIAL_LAWS and len(self.parts) > 1
 
     def _summed(self, moments: Callable[[NoisePart], NDArray]) -> NDArray:

@@ -605,13 +605,13 @@ class PrivacyBudget(Saved):
         detection : float
             In (0, 1), above ``false_alarm``: guessing alone detects that often.
         events : int, optional
-            So many changes such as the secret, together, are detected no more often. The
-            budget is that of one of them: gdp divided by their number.
+            Number of changes such as the secret that, all together, no test detects
+            more often. The budget is for one of them: gdp divided by their number.
         separation : int, optional
-            Samples from the start of one to that of the next one at least. The budget of
-            one is then about gdp divided by the root of their number. How much changes at
-            that distance share depends on plant and noise, so `design_output_noise` alone
-            takes such a budget, and makes the noise larger by that.
+            Least number of samples from the start of one to the start of the next. The
+            budget of one is then about gdp divided by the root of their number. The
+            correlation of changes at that distance depends on plant and noise, so only
+            `design_output_noise` takes such a budget, and makes the noise larger by it.
 
         Raises
         ------

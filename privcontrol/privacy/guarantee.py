@@ -595,17 +595,18 @@ class PrivacyGuarantee(Accounted, Saved):
     ) -> PrivacyGuarantee:
         """Return the guarantee of several changes of one run, all of them together.
 
-        One change that is hard to see does not stay so when it comes every day. Where the
-        guarantee knows how alike changes at a distance are, once the noise is whitened, n
-        of them show about sqrt(n) times as clearly as one, otherwise n times.
+        A change that is hard to detect once is easier to detect when it comes every
+        day. Where the guarantee knows the correlations of changes at a distance, after
+        whitening the noise, n changes have about sqrt(n) times the shift of one,
+        otherwise n times.
 
         Parameters
         ----------
         count : int
             Number of changes such as the guarantee is about.
         separation : int, optional
-            Samples from the start of one to that of the next one at least, on whatever
-            signals they are. By default they may coincide.
+            Least number of samples from the start of one to the start of the next, on
+            whichever signals. By default they may coincide.
 
         Returns
         -------
@@ -648,8 +649,9 @@ class PrivacyGuarantee(Accounted, Saved):
     def any_shape(self) -> AnyShapeGuarantee:
         """Return the guarantee for a change of any shape in place of one that is kept.
 
-        A change that is as long and at no sample larger may show more clearly than every
-        level that is kept, since it can change with what the noise lets through.
+        A change of the same length that is at no sample larger may be easier to detect
+        than every constant level, since it can vary at frequencies where the noise is
+        small.
 
         Returns
         -------

@@ -228,7 +228,7 @@ class PrivacyLedger:
             If the guarantee is about another secret, the identity is that of another
             charge, or the file was altered.
         TypeError
-            If it is no guarantee: of a design or a loop charge its ``.guarantee``.
+            If it is no guarantee: for a design or a loop, charge its ``.guarantee``.
         OSError
             If the file cannot be written, for example because the disk is full.
         TimeoutError
@@ -368,9 +368,9 @@ class PrivacyLedger:
     def by_period(self, period: str) -> list[tuple[datetime, float]]:
         """Return what was spent in each period in which something was charged.
 
-        The charges of a period are composed with each other alone, which is what an
-        attacker learns who sees this period alone. `spent` is about one who collects
-        them all, and it has no bound if every day may spend as much as the one before.
+        The charges of each period are composed separately: an attacker who sees this
+        period alone learns no more. `spent` is about an attacker who collects all
+        periods, and it has no bound if every day may spend as much as the one before.
 
         Parameters
         ----------

@@ -309,10 +309,9 @@ class DisturbanceAdjacency(PlantAdjacency):
         sum s^2 <= max abs(s) sum abs(s) <= power energy, a ball of radius
         sqrt(power energy) with ``norm="l2"``, whenever the person uses it.
 
-        The guarantee is about one window. What falls in k windows is hidden with
-        sqrt(k) times the noise, wherever they are, since their energies add up: pass k
-        times the energy. After years of use nothing is claimed about all of them
-        together.
+        The guarantee is about one window. To hide the use in k windows, wherever they
+        are, pass k times the energy, since their energies add up: it takes sqrt(k)
+        times the noise. The guarantee claims nothing about years of use together.
 
         Parameters
         ----------
