@@ -445,3 +445,11 @@ def test_a_run_without_a_prior_says_what_each_cure_knows():
         pc.private_lqg(VEHICLE, **weights)
     for cure in ({"P0": np.eye(2)}, {"estimator": "kalman"}):
         assert pc.private_lqg(VEHICLE, **weights, **cure).horizon == 5
+
+
+def test_too_many_arguments_name_no_empty_list_of_keywords():
+    noise = design()
+    with pytest.raises(TypeError, match="takes rng, trials by position.*takes no more"):
+        noise.draw(np.random.default_rng(0), 1, 20)
+    with pytest.raises(TypeError, match="pass by keyword: [a-z]"):
+        pc.design_output_noise(VEHICLE, 20)

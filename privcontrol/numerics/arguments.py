@@ -88,9 +88,13 @@ def helpful_arguments(
         if len(given) > len(placed):
             others = [keyword for keyword in known if keyword not in placed]
             kinds = ", ".join(type(one).__name__ for one in given)
+            rest = (
+                f"pass by keyword: {', '.join(others)}"
+                if others
+                else "it takes no more"
+            )
             raise refused(
-                f"takes {', '.join(placed) or 'nothing'} by position, got {kinds}; pass "
-                f"by keyword: {', '.join(others)}"
+                f"takes {', '.join(placed) or 'nothing'} by position, got {kinds}; {rest}"
             )
         found = {*placed[: len(given)], *kwargs}
         lacking = [keyword for keyword in needed if keyword not in found]
