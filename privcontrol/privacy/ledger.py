@@ -284,6 +284,15 @@ class PrivacyLedger:
         Of the files that hold the mark of the last note, as copies do, one alone makes
         the next.
 
+        Parameters
+        ----------
+        identity : str
+            Of the gateway, ``gateway.identity``.
+        index : int
+            Index of the last sample that may be published, at least 0.
+        before, mark : str
+            Mark of the last note, None at the first one, and that of this note.
+
         Raises
         ------
         PrivacyError
