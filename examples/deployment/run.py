@@ -85,8 +85,9 @@ class Deployment:
         """Kill the gateway, and start it again."""
         gateway = self._running["gateway"]
         if hasattr(signal, "SIGUSR1"):
-            gateway.send_signal(signal.SIGUSR1)  # it logs its health
-            time.sleep(0.2)
+            # it logs its health after the reading at hand, some readings before its end
+            gateway.send_signal(signal.SIGUSR1)
+            time.sleep(0.8)
         gateway.kill()
         gateway.wait()
         self._page.killed()

@@ -482,10 +482,10 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 class PrivacyBudget(Saved):
     """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
 
-    The probability of every set of outcomes with the secret is at most exp(epsilon)
-    times its probability without it, plus delta, and vice versa. Delta is not the
-    probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01) exceeds
-    exp(1) with probability 5.35 %.
+    For each set of outcomes that an observer may look for: its probability with the secret
+    is at most exp(epsilon) times that without, plus delta, and the other way round. Delta
+    is not the probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01)
+    exceeds exp(1) with probability 5.35 %.
 
     Budgets do not add; the guarantees of releases compose.
     ``PrivacyGuarantee.black_box(budget, adjacency)`` is the guarantee of a release made
