@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import api_page
-from sphinx import addnodes
 
 DOCS = Path(__file__).parents[1]
 EXAMPLES = DOCS.parent / "examples"
@@ -86,6 +85,8 @@ def add_anchors(app, doctree):
 
     They take all names of a file for those of one place to import them from.
     """
+    from sphinx import addnodes  # the rest is read by tests, where it may be missing
+
     homes = {}
     for full, value in api_page.public_names().items():
         home = full.rpartition(".")[0]
