@@ -406,9 +406,8 @@ def _laws(request: Request, plant: Plant, weight: Weight) -> tuple[LawOption, ..
         except ValueError:  # more directions than the law is for
             continue
         option = LawOption.of(law, noise.design, request.releases)
-        if (
-            request.floor is not None
-        ):  # no number of releases is known at which it turns
+        if request.floor is not None:
+            # no number of releases is known at which it turns
             option = replace(option, budget=None)
         found.append(option)
     return tuple(sorted(found, key=lambda option: option.cost))

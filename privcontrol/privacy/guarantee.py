@@ -965,9 +965,8 @@ class PrivacyGuarantee(Accounted, Saved):
         if distance is None:
             return sentences.unknown_repetition(change.events, change.kind)
         room = self._fitting(distance)
-        few = (
-            _FEW_TIMES[:2] if change.differs else _FEW_TIMES
-        )  # so a clause fits behind
+        # fewer where a clause about the event must fit behind them
+        few = _FEW_TIMES[:2] if change.differs else _FEW_TIMES
         counts = [change.events * times for times in few]
         counts = [count for count in counts if count <= room] or [int(room)]
         shares = [self._found(count) for count in counts]

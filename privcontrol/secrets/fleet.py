@@ -79,9 +79,11 @@ def parted(
     system = entered_by_signals(plant, names)
     labels, count = _labels_of(system, prices)
     n, p = plant.order, plant.output_count
+    if len(labels) and count == 1:
+        return [Units(plant, adjacency, np.arange(p)[None], prices)]
     of_states, of_outputs, of_inputs = np.split(labels, [n, n + p])
     radii = [_radii_of(part, plant) for part in every]
-    kinds: dict[tuple, tuple[list, NDArray, list[NDArray]]] = {}
+    kinds: dict[tuple, tuple[list[str], NDArray, list[NDArray]]] = {}
     members = [_members(each, count) for each in (of_states, of_outputs, of_inputs)]
     for states, outputs, inputs in zip(*members, strict=True):
         if not (len(outputs) and len(inputs)):
@@ -98,11 +100,9 @@ def parted(
         if prices is not None:
             matrices.append(prices[np.ix_(outputs, outputs)])
         key = tuple((each.shape, (each + 0.0).tobytes()) for each in matrices)
-        kinds.setdefault(key, ([own, states], inputs, []))[2].append(outputs)
+        kinds.setdefault(key, (own, states, []))[2].append(outputs)
     found = []
-    if len(labels) and count == 1:
-        return [Units(plant, adjacency, np.arange(p)[None], prices)]
-    for (own, states), _, places in kinds.values():
+    for own, states, places in kinds.values():
         unit = _unit(plant, own, states, places[0])
         restricted = _restricted(every, plant, own)
         if not _is_seen(restricted, unit):
