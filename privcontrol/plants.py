@@ -113,6 +113,10 @@ def ten_agent_graph() -> networkx.Graph:
 def ten_agent_values() -> NDArray:
     """Return the initial values x(0) (10,) of DPAM section 6.3; their average is 15.
 
+    Returns
+    -------
+    ndarray, shape (10,)
+
     See Also
     --------
     plants.ten_agent_graph

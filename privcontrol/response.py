@@ -475,6 +475,11 @@ class PrivateResponse(ct.TimeResponseData):
             Labels, groups (``"outputs"``) or both (``"outputs.y[0]"``); the plant's states by
             default.
 
+        Returns
+        -------
+        TrialSignals, shape (signals, T)
+            In the units of the signals.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -499,6 +504,11 @@ class PrivateResponse(ct.TimeResponseData):
             In [0, 1].
         signals : str or sequence of str, optional
             As for `mean`.
+
+        Returns
+        -------
+        TrialSignals, shape (signals, T) or (len(q), signals, T)
+            In the units of the signals.
 
         Examples
         --------
@@ -537,6 +547,11 @@ class PrivateResponse(ct.TimeResponseData):
         signals : str or sequence of str, optional
             As for `mean`; with signals of your own, pass the reference too.
 
+        Returns
+        -------
+        TrialSignals, shape (signals, T)
+            In the squared units of the signals.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -569,6 +584,10 @@ class PrivateResponse(ct.TimeResponseData):
         Columns are ``time``, ``trace`` (categories ``trial[k]``), then inputs, outputs and
         states by label. A label that occurs twice stands behind its group, as in
         ``states.a`` and ``outputs.a``. It needs pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
 
         Examples
         --------
@@ -630,6 +649,10 @@ class PrivateResponse(ct.TimeResponseData):
         units : mapping of str to str, optional
             Units of signals by name, such as ``{"y": "K"}``. Labels only.
 
+        Returns
+        -------
+        control.ControlPlot
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -670,6 +693,10 @@ class PrivateResponse(ct.TimeResponseData):
         ----------
         signals, quantiles, reference, label, ax, time_unit, units : optional
             As for `plot`.
+
+        Returns
+        -------
+        control.ControlPlot
 
         Examples
         --------

@@ -216,6 +216,11 @@ class Agent:
         The first call draws the agent's noise from the operating system. The sum of
         real numbers is rounded once, so the guarantee holds for the doubles that are
         sent. With a path the message is on disk before it is returned.
+
+        Returns
+        -------
+        float or ndarray, shape (d,)
+            In the unit of the value.
         """
         self._check_process()
         with self._lock:

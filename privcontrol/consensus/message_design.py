@@ -601,6 +601,10 @@ def plot_error(
         One colour for all readouts, to tell runs on the same axes apart.
     ax : Axes, optional
 
+    Returns
+    -------
+    matplotlib.axes.Axes
+
     See Also
     --------
     consensus.plot_network, consensus.ConsensusResponse
@@ -707,6 +711,10 @@ def plot_network(
         Agents who pool what they know, drawn as white squares; the colours then say
         what they learn of each of the others.
     ax : Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
 
     See Also
     --------

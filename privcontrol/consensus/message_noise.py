@@ -272,6 +272,11 @@ class NodeAdjacency(Adjacency):
         manifold : AffineManifold
             Of the network's values, one entry a node.
 
+        Returns
+        -------
+        FiniteMoves
+            Columns (k, M) in the manifold's tangent coordinates.
+
         Raises
         ------
         ValueError
@@ -345,6 +350,11 @@ class NodeAdjacency(Adjacency):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready public description; a digest stands for many radii.
+
+        Returns
+        -------
+        dict
+            Strings, numbers and lists of them.
 
         Examples
         --------

@@ -280,6 +280,10 @@ class PrivateConsensus(Frozen):
             Who pools what they know with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
 
+        Returns
+        -------
+        PrivacyGuarantee
+
         Examples
         --------
         >>> import networkx as nx, numpy as np, privcontrol as pc
@@ -452,6 +456,10 @@ class PrivateConsensus(Frozen):
         zero after: ``ct.forced_response(sys, r.time, r.inputs[:, k], X0)`` with X0 =
         [x(0); 0] is trial k of a response r.
 
+        Returns
+        -------
+        control.StateSpace
+
         Examples
         --------
         >>> import privcontrol as pc
@@ -508,6 +516,10 @@ class PrivateConsensus(Frozen):
             agent that is started again with the same path continues with the same
             messages. Without a file it would draw new noise, and a second first message
             halves the variance that hides the value.
+
+        Returns
+        -------
+        Agent
 
         Examples
         --------
@@ -611,6 +623,11 @@ class PrivateConsensus(Frozen):
             ``message``: each agent uses its own y_i, n - 1 times better in the limit
             for equal scales. ``state``: x_i, the metric of DPAM section 6.
 
+        Returns
+        -------
+        ndarray, shape (steps + 1,)
+            In the squared unit of the values.
+
         Raises
         ------
         ValueError
@@ -662,6 +679,11 @@ class PrivateConsensus(Frozen):
         confidence : float, optional
             Probability with which the interval at one step holds the exact value.
         rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        MeanSquareErrorEstimate
+            Estimate and interval at each step, in the squared unit of the values.
 
         Examples
         --------
@@ -719,6 +741,11 @@ class PrivateConsensus(Frozen):
         ----------
         initial_values, steps
             As for `mean_square_error`.
+
+        Returns
+        -------
+        ndarray, shape (steps + 1,)
+            In the squared unit of the values.
 
         Examples
         --------

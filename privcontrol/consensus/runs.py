@@ -234,7 +234,10 @@ class ConsensusResponse(PrivateResponse):
 
         Returns
         -------
-        mean, standard_error : ndarray, shape (steps + 1,)
+        mean : ndarray, shape (steps + 1,)
+            In the squared unit of the values.
+        standard_error : ndarray, shape (steps + 1,)
+            In the squared unit of the values.
 
         Examples
         --------

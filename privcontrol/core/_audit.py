@@ -167,6 +167,11 @@ def audit(
     --------
     PrivacyGuarantee, core.AuditResult
 
+    References
+    ----------
+    Jagielski, Ullman, Oprea, "Auditing differentially private machine learning" (2020).
+    The region: Neyman and Pearson; DPAM eq. (7) is its value for Gaussian noise.
+
     Examples
     --------
     >>> from privcontrol.core import *
@@ -178,11 +183,6 @@ def audit(
     >>> careless = Mechanism(query, GaussianNoise(0.8 * design.noise.factor))
     >>> audit(careless, adjacency, claim=budget, trials=200_000, rng=0).passed
     False
-
-    References
-    ----------
-    Jagielski, Ullman, Oprea, "Auditing differentially private machine learning" (2020).
-    The region: Neyman and Pearson; DPAM eq. (7) is its value for Gaussian noise.
     """
     rng = generator(rng)
     trials = positive_integer(trials, "trials")

@@ -72,7 +72,8 @@ class AdaptiveReleases:
     up for each hidden move (squared for Gaussian noise). Where eta is drawn once, the
     releases are one, with their F and Lambda stacked, as in the paper. A release that
     would take a move beyond the budget is refused, so the budget holds for the whole run,
-    even where an adversary chooses queries and noise.
+    even where an adversary chooses queries and noise. The draw and the rest of the budget
+    stay in this object: a copy, a pickle and a fork publish nothing more.
 
     Parameters
     ----------
@@ -89,9 +90,6 @@ class AdaptiveReleases:
     fresh : bool, optional
         Whether each release draws its own eta. If not, it is drawn once, at the first
         release, and release t brings its factor Lambda_t (m_t, r), always with the same r.
-
-    The draw and what is left of the budget stay in this object: a copy, a pickle and a
-    fork publish nothing more.
 
     Attributes
     ----------

@@ -84,6 +84,11 @@ class Adjacency(Hidden):
         manifold : AffineManifold
             Where the data lie.
 
+        Returns
+        -------
+        Moves
+            In tangent coordinates (k,) of the manifold.
+
         Examples
         --------
         >>> from privcontrol.core import *

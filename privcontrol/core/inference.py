@@ -91,6 +91,11 @@ class Released(ABC):
         function : callable
             Of the released array, and of nothing else that depends on the input.
 
+        Returns
+        -------
+        PostProcessed
+            Is called as this one, and returns the function's values.
+
         Examples
         --------
         >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -492,6 +497,11 @@ class InputPerturbation(_Perturbation):
     --------
     OutputPerturbation, feedforward_lipschitz
 
+    References
+    ----------
+    IP, Definition 5 (Gauss-Input) and Proposition 1
+    (the model only post-processes).
+
     Examples
     --------
     >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -518,11 +528,6 @@ class InputPerturbation(_Perturbation):
     ...                              domain=([15.0, 400.0], [30.0, 2000.0]))
     >>> anything.scale.round(1), anything.guarantee.scope.statement[:40]
     (array([  79.1, 8441.5]), 'the data move anywhere in a public box, ')
-
-    References
-    ----------
-    IP, Definition 5 (Gauss-Input) and Proposition 1
-    (the model only post-processes).
     """
 
     def __call__(
@@ -637,6 +642,13 @@ class OutputPerturbation(_Perturbation):
     --------
     InputPerturbation, feedforward_lipschitz
 
+    References
+    ----------
+    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output); DPAM, Definition 4
+    (the moves of a manifold). Their
+    variances are those of ``PrivacyBudget(gdp=1 / gaussian_std(epsilon, delta,
+    method="classical"))``.
+
     Examples
     --------
     >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -644,13 +656,6 @@ class OutputPerturbation(_Perturbation):
     >>> private = OutputPerturbation(np.tanh, budget, radius=0.1, lipschitz=gain)
     >>> round(private.scale, 4), private(np.zeros(3), rng=0).shape
     (0.3731, (3,))
-
-    References
-    ----------
-    IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output); DPAM, Definition 4
-    (the moves of a manifold). Their
-    variances are those of ``PrivacyBudget(gdp=1 / gaussian_std(epsilon, delta,
-    method="classical"))``.
     """
 
     _: KW_ONLY

@@ -735,6 +735,10 @@ class ClippedNetwork(CheckedFields):
             Norm of the inputs and of the outputs.
         method : {"sdp", "product"}, optional
             How the network behind the clipping is bounded.
+
+        Returns
+        -------
+        LipschitzBound
         """
         weights = [self.weights[0]]
         slopes = []
@@ -845,6 +849,11 @@ class _Layer(CheckedFields, ABC):
 
         The layer needs c <= 1. It is the largest of T_ii^{-1} sum_j |W'W|_ij q_j / q_i for
         the T in use, with bounds of the rounding errors.
+
+        Returns
+        -------
+        float
+            Without unit, rounded up.
         """
         return float(np.max(self._row_sums() * self.inverse_T) * (1 + 4 * EPS))
 
@@ -891,16 +900,16 @@ class SLLLayer(_Layer):
     --------
     core.SLLConvolution, core.SLLNetwork
 
+    Notes
+    -----
+    T - W'W, scaled by q, is diagonally dominant, hence W'W <= T. Slopes S in [0, I] give
+    the Jacobian I - 2 B S B' with B = W T^{-1/2}, whose eigenvalues lie in [-1, 1].
+
     Examples
     --------
     >>> layer = SLLLayer([[1.0, 0.5], [0.0, 1.0]], [0.0, 0.1], [1.0, 1.0])
     >>> layer([1.0, 2.0]).shape, layer.certificate() <= 1, float(layer.lipschitz)
     ((2,), True, 1.0)
-
-    Notes
-    -----
-    T - W'W, scaled by q, is diagonally dominant, hence W'W <= T. Slopes S in [0, I] give
-    the Jacobian I - 2 B S B' with B = W T^{-1/2}, whose eigenvalues lie in [-1, 1].
     """
 
     def __post_init__(self) -> None:
@@ -925,6 +934,8 @@ class SLLLayer(_Layer):
 class SLLConvolution(_Layer):
     r"""Apply an `SLLLayer` to images, with a convolution W^T.
 
+    Attributes and errors are those of `SLLLayer`.
+
     Parameters
     ----------
     weight : array_like, (m, c, height, width)
@@ -936,22 +947,20 @@ class SLLConvolution(_Layer):
     padding : int, optional
         Zeros around an image, half of the filter's height by default.
 
-    Attributes and errors are those of `SLLLayer`.
-
     See Also
     --------
     core.SLLLayer, core.SLLNetwork
+
+    Notes
+    -----
+    On the whole plane T_ii = sum_j sum_s \|(K_i * K_j)(s)\| q_j / q_i with the
+    correlations K_i * K_j of the filters. Images with zeros around them see a part of it.
 
     Examples
     --------
     >>> layer = SLLConvolution(np.ones((2, 1, 3, 3)), np.zeros(2), np.ones(2), (1, 8, 8))
     >>> layer(np.zeros((5, 64))).shape, layer.certificate() <= 1
     ((5, 64), True)
-
-    Notes
-    -----
-    On the whole plane T_ii = sum_j sum_s \|(K_i * K_j)(s)\| q_j / q_i with the
-    correlations K_i * K_j of the filters. Images with zeros around them see a part of it.
     """
 
     shape: tuple[int, int, int]

@@ -698,6 +698,11 @@ class AffineManifold(Frozen):
         labels, pinned : optional
             As for the class.
 
+        Returns
+        -------
+        AffineManifold
+            Of dimension k, in n entries.
+
         Raises
         ------
         ValueError
@@ -857,6 +862,11 @@ class AffineManifold(Frozen):
         moves : ndarray, shape (n, M)
             Differences of two points of the manifold, as columns.
 
+        Returns
+        -------
+        ndarray, shape (k, M)
+            Without unit: combinations of the basis, one column for each move.
+
         Examples
         --------
         >>> import numpy as np
@@ -890,6 +900,11 @@ class AffineManifold(Frozen):
         ----------
         x : array_like, shape (n,)
 
+        Returns
+        -------
+        float
+            Not negative, zero on the manifold; a distance is in the unit of x.
+
         Examples
         --------
         >>> AffineManifold([[1.0, 1.0]], [-100.0]).residual([40.0, 59.0])
@@ -912,6 +927,10 @@ class AffineManifold(Frozen):
         x : array_like, shape (n,)
         rtol : float, optional
             Tolerance, relative to the size of what is added.
+
+        Returns
+        -------
+        bool
         """
         point = self._point(x)
         away = _length(self.origin)
@@ -940,6 +959,11 @@ class AffineManifold(Frozen):
         ----------
         x : array_like, shape (n,)
             Data near the manifold.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            In the units of x.
 
         Examples
         --------
@@ -976,6 +1000,11 @@ class AffineManifold(Frozen):
             How much each entry may move, in its unit; zero where it is not protected.
         charts : "all" or iterable of sets of int, optional
             Free sets of k entries, by their positions.
+
+        Returns
+        -------
+        FiniteMoves
+            Columns in tangent coordinates, (k, M).
 
         Raises
         ------
@@ -1028,6 +1057,11 @@ class AffineManifold(Frozen):
         ----------
         radii : ndarray, shape (n,)
             How much each entry may move, in its unit; zero where it may not.
+
+        Returns
+        -------
+        FiniteMoves or None
+            Columns in tangent coordinates, (k, M).
 
         Examples
         --------

@@ -171,6 +171,11 @@ class LinearQuery(Frozen):
         norm : {2, 1, inf}, optional
             2 for Gaussian noise, 1 for Laplace noise.
 
+        Returns
+        -------
+        float
+            In the norm that is asked for, in the units of the query.
+
         Raises
         ------
         ValueError
@@ -443,6 +448,11 @@ class Mechanism:
         counts : bool, optional
             The data are integers that count steps of the resolution.
 
+        Returns
+        -------
+        ndarray, shape (m,) or (size, m)
+            In the units of the query.
+
         Raises
         ------
         ValueError
@@ -537,6 +547,11 @@ class Mechanism:
         ----------
         adjacency : Adjacency
             The moves that Gaussian or Laplace noise is to hide.
+
+        Returns
+        -------
+        PrivacyGuarantee
+            For one release.
 
         Raises
         ------

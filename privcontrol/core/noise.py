@@ -366,6 +366,11 @@ class Noise(Frozen, ABC):
         rng : int, SeedSequence or Generator, optional
             For draws that can be repeated.
 
+        Returns
+        -------
+        ndarray, shape (m,) or (size, m)
+            In the units of the query.
+
         Raises
         ------
         TypeError

@@ -325,6 +325,11 @@ class NoiseDesign(PricedByShape):
         A table of laws where the design compared some. Of Gaussian noise there is one line
         where ``family="auto"`` would cost over 10 % less.
 
+        Returns
+        -------
+        str
+            Several lines.
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -400,6 +405,11 @@ class NoiseDesign(PricedByShape):
             The private data, on the manifold.
         size, rng, grid, resolution, counts : optional
             As for `Mechanism.release`.
+
+        Returns
+        -------
+        ndarray, shape (m,) or (size, m)
+            In the units of the query.
 
         Examples
         --------
@@ -1119,6 +1129,11 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     mechanism : Mechanism
         With Gaussian noise that hides the adjacency.
     adjacency : Adjacency
+
+    Returns
+    -------
+    Mechanism
+        Of the same query.
 
     Raises
     ------

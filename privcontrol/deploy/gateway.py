@@ -241,6 +241,11 @@ class Gateway(Publisher):
             Continue without the ledger that the file needs, or with another one in its
             place. You then guarantee yourself that no copy of the file was used.
 
+        Returns
+        -------
+        Gateway
+            Of the same file, ready for the next reading.
+
         Raises
         ------
         FileNotFoundError
@@ -407,6 +412,11 @@ class Gateway(Publisher):
 
     def status(self) -> dict[str, Any]:
         """Return what may be shown, which is no reading and nothing of the noise.
+
+        Returns
+        -------
+        dict
+            JSON-ready: file, samples, steps, and the guarantee as text.
 
         Examples
         --------

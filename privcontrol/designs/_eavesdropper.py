@@ -115,6 +115,10 @@ class Eavesdropper:
         t : int
             Sample index within the horizon.
 
+        Returns
+        -------
+        ndarray, shape (n, n)
+
         Raises
         ------
         ValueError
@@ -253,6 +257,10 @@ class Eavesdropper:
         time_unit, units : optional
             Labels, as in `PrivateResponse.plot`.
 
+        Returns
+        -------
+        control.ControlPlot
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -354,6 +362,10 @@ class ChangeEavesdropper:
         ax : Axes, optional
             A new one by default.
 
+        Returns
+        -------
+        control.ControlPlot
+
         Examples
         --------
         >>> import control as ct, numpy as np, privcontrol as pc
@@ -415,6 +427,10 @@ def eavesdropper(
         is the flat prior of the maximum-likelihood estimate. For a disturbance it is
         the variance of a change's size, a number or one for each of q secret signals.
 
+    Returns
+    -------
+    Eavesdropper or ChangeEavesdropper
+
     Raises
     ------
     TypeError
@@ -431,6 +447,10 @@ def eavesdropper(
     --------
     designs.Eavesdropper, designs.ChangeEavesdropper, PrivacyGuarantee.detection
 
+    References
+    ----------
+    DPAM Theorem 3 and eq. (22) for the structured noise.
+
     Examples
     --------
     With only the position private the velocity is published exactly:
@@ -441,10 +461,6 @@ def eavesdropper(
     ...     adjacency=pc.StateAdjacency({"position": 1.0}))
     >>> pc.eavesdropper(noise)
     Eavesdropper(horizon 100, largest error std: position 1.877, velocity 0)
-
-    References
-    ----------
-    DPAM Theorem 3 and eq. (22) for the structured noise.
     """
     noise = getattr(noise_or_loop, "noise", noise_or_loop)
     if getattr(noise_or_loop, "truth", None) is not None:

@@ -251,6 +251,11 @@ class OutputNoise(SummedNoise, Saved):
         trials : int
             Number of runs.
 
+        Returns
+        -------
+        ndarray, shape (trials, T, channels) or (trials, channels)
+            Standard entries, without unit.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -274,6 +279,11 @@ class OutputNoise(SummedNoise, Saved):
         eta : ndarray, shape (trials, T, channels)
             Entries from `draw`.
 
+        Returns
+        -------
+        ndarray, shape (trials, T, channels)
+            Without unit.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -293,6 +303,11 @@ class OutputNoise(SummedNoise, Saved):
         ----------
         eta : ndarray, shape (trials, T, channels) or (trials, channels)
             Entries from `draw`.
+
+        Returns
+        -------
+        ndarray, shape (trials, T, p)
+            In the units of the outputs.
 
         Examples
         --------
@@ -516,6 +531,11 @@ class OutputNoise(SummedNoise, Saved):
         adjacency : Adjacency or list of Adjacency, optional
             Another secret than the one that the noise was designed for, or several ones.
 
+        Returns
+        -------
+        PrivacyGuarantee
+            Of the noise as it is; its ``assumptions`` name the models.
+
         Raises
         ------
         NotRealizableError
@@ -588,6 +608,11 @@ class OutputNoise(SummedNoise, Saved):
         ----------
         name, curators, use, region, date : optional
             As for `PrivacyGuarantee.record`.
+
+        Returns
+        -------
+        Record
+            A dict, and YAML as text.
 
         Examples
         --------

@@ -172,6 +172,11 @@ class LoopData(ByContent, Saved):
         noise : OutputNoise or None
             Of the loop's plant.
 
+        Returns
+        -------
+        Self
+            A new loop; this one stays as it is.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -217,6 +222,10 @@ class LoopData(ByContent, Saved):
         ----------
         horizon : int or inf
             Number of samples T.
+
+        Returns
+        -------
+        callable or LinearSystem
 
         Examples
         --------

@@ -137,6 +137,11 @@ class PrivateLoop(LoopData):
     def poles(self) -> NDArray:
         """Return the poles (N,) of the closed loop, without those of a noise model.
 
+        Returns
+        -------
+        ndarray, shape (N,)
+            Complex, in the plane of z.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -445,7 +450,7 @@ class PrivateLoop(LoopData):
         Returns
         -------
         ndarray, shape (T,)
-            inf where nothing is known of the direction yet.
+            Infinite where nothing is known of the direction yet, else without unit.
 
         Examples
         --------
@@ -501,6 +506,11 @@ class PrivateLoop(LoopData):
         Disturbances of QN and RN act, and the reference is zero. `ValueError` if the
         loop is not stable, has no Q and R, or its noise has a horizon.
 
+        Returns
+        -------
+        LoopCost
+            In all and by cause.
+
         Examples
         --------
         >>> import control as ct, numpy as np, privcontrol as pc
@@ -520,6 +530,10 @@ class PrivateLoop(LoopData):
 
     def steady_state_error(self) -> NDArray:
         """Return E x_i^2 (n,) in steady state, in the squared units of the states.
+
+        Returns
+        -------
+        ndarray, shape (n,)
 
         Examples
         --------
@@ -599,6 +613,11 @@ class PrivateLoop(LoopData):
         ----------
         name, curators, use, region, date : optional
             As for `PrivacyGuarantee.record`.
+
+        Returns
+        -------
+        Record
+            A dict, and YAML as text.
 
         Raises
         ------

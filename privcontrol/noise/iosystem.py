@@ -70,7 +70,7 @@ def create_channel_iosystem(
         Drive it with ``noise.inputs(noise.draw(rng, trials))``, shape (trials, T,
         channels). For structured noise eta is the draw at sample 0 and zero afterwards,
         for driven and independent noise a fresh draw at each sample, and for correlated
-        noise the noise itself. (``ct.impulse_response`` scales its impulse by 1/dt.)
+        noise the noise itself. ``ct.impulse_response`` scales its impulse by 1/dt.
 
     Raises
     ------

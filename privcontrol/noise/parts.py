@@ -777,6 +777,11 @@ class SummedNoise(ByContent):
         horizon : int
             Number of samples T, at most that of the noise.
 
+        Returns
+        -------
+        Self
+            Over the horizon that was asked for.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -833,6 +838,11 @@ class SummedNoise(ByContent):
         ----------
         t, s : int, optional
             Sample indices, 0 and t by default.
+
+        Returns
+        -------
+        ndarray, shape (p, p)
+            In products of the units of two outputs.
 
         Examples
         --------
@@ -926,6 +936,11 @@ class SummedNoise(ByContent):
         horizon : int, optional
             Number of samples T, by default that of the noise; needed where it has none.
 
+        Returns
+        -------
+        ndarray, shape (p, trials, T)
+            In the units of the outputs.
+
         Examples
         --------
         >>> import numpy as np, privcontrol as pc
@@ -948,6 +963,11 @@ class SummedNoise(ByContent):
         ----------
         rng : int, SeedSequence or Generator, optional
             For a run that can be repeated.
+
+        Yields
+        ------
+        ndarray, shape (p,)
+            In the units of the outputs; endless without a horizon.
 
         Examples
         --------

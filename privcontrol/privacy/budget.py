@@ -180,18 +180,18 @@ def gaussian_std(
     --------
     core.kappa, core.laplace_scale, PrivacyBudget
 
+    References
+    ----------
+    :cite:t:`BalleWang2018` and DPAM, eq. (7), for ``analytic``; :cite:t:`LeNyPappas2014`
+    for ``lenypappas``, behind the numbers of DPAM sections 5.3 and 6.3; IP, Definitions 4
+    and 5, for ``classical``, where it is proved for epsilon <= 1.
+
     Examples
     --------
     >>> round(gaussian_std(1.0, 0.01), 7)
     1.8778756
     >>> round(gaussian_std(1.0, 0.01, method="lenypappas"), 7)
     2.5244137
-
-    References
-    ----------
-    :cite:t:`BalleWang2018` and DPAM, eq. (7), for ``analytic``; :cite:t:`LeNyPappas2014`
-    for ``lenypappas``, behind the numbers of DPAM sections 5.3 and 6.3; IP, Definitions 4
-    and 5, for ``classical``, where it is proved for epsilon <= 1.
     """
     rule = _RULES[one_of(method, "method", tuple(_RULES))]
     exact = kappa_inverse(epsilon, delta)
@@ -237,14 +237,14 @@ def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
     --------
     core.gaussian_std, LaplaceNoise
 
+    References
+    ----------
+    DPAM, Theorem 2.
+
     Examples
     --------
     >>> round(laplace_scale(0.5, 3.0), 12)
     6.0
-
-    References
-    ----------
-    DPAM, Theorem 2.
     """
     hint = "; epsilon = 0 needs Gaussian noise with delta > 0"
     return _size(sensitivity, _positive(epsilon, "epsilon", hint))
@@ -613,19 +613,24 @@ class PrivacyBudget(Saved):
             correlation of changes at that distance depends on plant and noise, so only
             `design_output_noise` takes such a budget, and makes the noise larger by it.
 
+        Returns
+        -------
+        PrivacyBudget
+            In ``gdp``.
+
         Raises
         ------
         ValueError
             If a probability is out of range, or a separation comes without events.
 
+        References
+        ----------
+        :cite:t:`DongRothSu2022`, Definition 2.6.
+
         Examples
         --------
         >>> round(PrivacyBudget.from_risk(false_alarm=0.05, detection=0.10).gdp, 4)
         0.3633
-
-        References
-        ----------
-        :cite:t:`DongRothSu2022`, Definition 2.6.
         """
         low, high = (
             float(ndtri(checked_rate(value, name)))
@@ -675,6 +680,11 @@ class PrivacyBudget(Saved):
         ----------
         releases : int
 
+        Returns
+        -------
+        float
+            In standard deviations of the noise.
+
         Raises
         ------
         ValueError
@@ -704,6 +714,10 @@ class PrivacyBudget(Saved):
         ----------
         releases : int, optional
             How many releases share the budget.
+
+        Returns
+        -------
+        float
 
         Examples
         --------
@@ -737,6 +751,10 @@ class PrivacyBudget(Saved):
         periods : int
             Such as the days of a year.
 
+        Returns
+        -------
+        PrivacyBudget
+
         Raises
         ------
         ValueError
@@ -759,6 +777,10 @@ class PrivacyBudget(Saved):
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, the keywords that make an equal budget.
+
+        Returns
+        -------
+        dict
 
         Examples
         --------

@@ -296,6 +296,11 @@ class Accounted:
         delta : float
             In [0, 1].
 
+        Returns
+        -------
+        float
+            Rounded up.
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -314,6 +319,11 @@ class Accounted:
         epsilon : float
             Not negative.
 
+        Returns
+        -------
+        float
+            In [0, 1], rounded up.
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -330,6 +340,10 @@ class Accounted:
         Parameters
         ----------
         budget : PrivacyBudget
+
+        Returns
+        -------
+        bool
         """
         return bool(self.loss.satisfies(checked_budget(budget)))
 
@@ -355,6 +369,11 @@ class Accounted:
         ----------
         alpha : float
             Order of the divergence, above 1.
+
+        Returns
+        -------
+        float
+            Rounded up.
 
         Raises
         ------
@@ -384,6 +403,11 @@ class Accounted:
         ----------
         false_alarm : float, optional
             Rate at which the test finds a move that was not made, in (0, 1).
+
+        Returns
+        -------
+        float
+            In (0, 1].
 
         Raises
         ------
@@ -484,6 +508,10 @@ class PrivacyGuarantee(Accounted, Saved):
             Where the data live. Without it the release composes with other foreign
             releases for the same adjacency only.
 
+        Returns
+        -------
+        PrivacyGuarantee
+
         Raises
         ------
         TypeError
@@ -533,6 +561,10 @@ class PrivacyGuarantee(Accounted, Saved):
         *others : PrivacyGuarantee
             Of other releases of the same secret.
 
+        Returns
+        -------
+        PrivacyGuarantee
+
         Raises
         ------
         ValueError
@@ -567,6 +599,10 @@ class PrivacyGuarantee(Accounted, Saved):
         Parameters
         ----------
         count : int
+
+        Returns
+        -------
+        PrivacyGuarantee
 
         Raises
         ------
@@ -710,6 +746,10 @@ class PrivacyGuarantee(Accounted, Saved):
         start : int
             The first sample of the window.
 
+        Returns
+        -------
+        PrivacyGuarantee
+
         Raises
         ------
         ValueError
@@ -767,6 +807,10 @@ class PrivacyGuarantee(Accounted, Saved):
     def to_dict(self) -> dict:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee.
 
+        Returns
+        -------
+        dict
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -797,6 +841,11 @@ class PrivacyGuarantee(Accounted, Saved):
         date : datetime.date or str, optional
             Of the first publication, a text as "2026-12-31".
 
+        Returns
+        -------
+        Record
+            A dict, and YAML as text.
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -816,6 +865,10 @@ class PrivacyGuarantee(Accounted, Saved):
         ----------
         data : dict
             From `to_dict`.
+
+        Returns
+        -------
+        PrivacyGuarantee
 
         Raises
         ------
@@ -1069,6 +1122,11 @@ class PrivacyGuarantee(Accounted, Saved):
         same promise at other deltas, in zero-concentrated differential privacy and as
         `advantage`.
 
+        Returns
+        -------
+        str
+            Several lines.
+
         Examples
         --------
         >>> from privcontrol.core import *
@@ -1227,6 +1285,10 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     radius : float
         The new radius, in the unit of the old one.
 
+    Returns
+    -------
+    PrivacyGuarantee
+
     Raises
     ------
     ValueError
@@ -1283,6 +1345,10 @@ def compose_parallel(
         One for each chunk; all of its data may move freely.
     norm : float
         p, from 1 to inf. Chunks whose adjacency names a norm must name this one.
+
+    Returns
+    -------
+    PrivacyGuarantee
 
     Raises
     ------

@@ -47,6 +47,11 @@ class Hidden(Saved, ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready public description. Equal ones mean equal adjacencies.
 
+        Returns
+        -------
+        dict
+            Strings, numbers and lists of them.
+
         Examples
         --------
         >>> from privcontrol.core import *

@@ -155,6 +155,10 @@ class PrivacyLedger:
             An earlier `head` of this ledger, kept elsewhere. A file without it is an
             older copy or another ledger, and is refused.
 
+        Returns
+        -------
+        PrivacyLedger
+
         Raises
         ------
         FileNotFoundError
@@ -322,6 +326,10 @@ class PrivacyLedger:
         guarantee : PrivacyGuarantee
         count : int, optional
             Number of releases.
+
+        Returns
+        -------
+        bool
         """
         state = self._store.snapshot().state
         return _total(state, guarantee, count).satisfies(self.budget)

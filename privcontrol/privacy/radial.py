@@ -272,6 +272,11 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
     dimension : int
         How many numbers the noise has.
 
+    Returns
+    -------
+    float
+        Per length of the largest move.
+
     Raises
     ------
     ValueError
@@ -323,6 +328,11 @@ def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
     epsilon, delta, dimension
         As in `ball_rate`, with both numbers of the budget above 0 and a delta so small
         that the radius is at least the move.
+
+    Returns
+    -------
+    float
+        In lengths of the largest move.
 
     Raises
     ------

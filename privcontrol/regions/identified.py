@@ -133,6 +133,10 @@ class IdentifiedPlant(ByContent):
         Parameters
         ----------
         sys : control.StateSpace
+
+        Returns
+        -------
+        bool
         """
         plant = Plant.of(sys)
         middle = self.plant

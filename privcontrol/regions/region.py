@@ -594,6 +594,11 @@ class PlantBox(ByContent, PlantRegion):
         absolute : float, optional
             Half-width in the entry's own unit; of both the larger one is taken.
 
+        Returns
+        -------
+        PlantBox
+            Entries that are zero are known exactly.
+
         Raises
         ------
         ValueError
@@ -670,6 +675,11 @@ class PlantBox(ByContent, PlantRegion):
         offsets : array_like
             One for each entry of [A B; C D] whose half-width is positive, row by row.
 
+        Returns
+        -------
+        control.StateSpace
+            With the names and the sampling time of the middle.
+
         Examples
         --------
         >>> import privcontrol as pc
@@ -683,6 +693,11 @@ class PlantBox(ByContent, PlantRegion):
 
     def corners(self) -> list[ct.StateSpace]:
         """Return the plants at the corners, as for ``models=box.corners()``.
+
+        Returns
+        -------
+        list of control.StateSpace
+            Two to the power of the number of uncertain entries.
 
         Raises
         ------
@@ -705,6 +720,10 @@ class PlantBox(ByContent, PlantRegion):
         ----------
         count : int
         rng : None, int, SeedSequence or Generator, optional
+
+        Returns
+        -------
+        list of control.StateSpace
 
         Examples
         --------

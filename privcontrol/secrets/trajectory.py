@@ -264,6 +264,11 @@ def trajectory_manifold(
     period : int, optional
         Number of plants in a list that is repeated until the horizon.
 
+    Returns
+    -------
+    TrajectoryManifold
+        In T n entries.
+
     Raises
     ------
     control.ControlArgument
@@ -309,6 +314,11 @@ def observability_stack(
     sys, horizon, period
         As for `trajectory_manifold`.
 
+    Returns
+    -------
+    ndarray, shape (T p, n)
+        In units of an output per unit of a state.
+
     See Also
     --------
     output_query, trajectory_manifold
@@ -338,6 +348,11 @@ def output_query(
     ----------
     sys, horizon, period
         As for `trajectory_manifold`.
+
+    Returns
+    -------
+    OutputQuery
+        From T n entries of the trajectory to T p outputs, time-major.
 
     See Also
     --------

@@ -95,6 +95,10 @@ class HorizonGrowth:
         time_unit, units : optional
             Labels, as in `PrivateResponse.plot`.
 
+        Returns
+        -------
+        control.ControlPlot
+
         Examples
         --------
         >>> import privcontrol as pc

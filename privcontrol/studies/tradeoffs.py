@@ -136,6 +136,11 @@ class Tradeoff:
         design : str
             Which was asked for.
 
+        Returns
+        -------
+        ndarray, shape (E,)
+            In the unit of the cost.
+
         Examples
         --------
         >>> import privcontrol as pc
@@ -166,6 +171,10 @@ class Tradeoff:
             Which was asked for.
         state : str
             Name of a state.
+
+        Returns
+        -------
+        ndarray, shape (E,)
         """
         states = self._plant.states
         place = states.index(one_of(state, "state", states))
@@ -183,6 +192,11 @@ class Tradeoff:
             Which was asked for.
         false_alarm : float
             Rate at which the test finds a move that was not made, in (0, 1).
+
+        Returns
+        -------
+        ndarray, shape (E,)
+            Probabilities, rounded up.
 
         Examples
         --------
@@ -218,6 +232,10 @@ class Tradeoff:
             One of ``epsilons``, or a budget.
         rms : mapping of str to float, optional
             Largest root-mean-square error of states by name, in their units.
+
+        Returns
+        -------
+        PrivateLoop
 
         Examples
         --------
@@ -376,6 +394,10 @@ class Tradeoff:
         time_unit : str, optional
             Unit in which dt is counted, such as ``"h"``. A label only.
 
+        Returns
+        -------
+        control.ControlPlot
+
         Examples
         --------
         >>> import privcontrol as pc
@@ -416,6 +438,10 @@ class Tradeoff:
         """One row per design and epsilon with the total cost and its parts.
 
         It needs pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
 
         Examples
         --------

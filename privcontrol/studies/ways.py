@@ -148,6 +148,10 @@ class Options(Sequence[Option]):
     def to_pandas(self) -> pd.DataFrame:
         """Return one row for each way and output, with all of its numbers.
 
+        Returns
+        -------
+        pandas.DataFrame
+
         Examples
         --------
         >>> import privcontrol as pc

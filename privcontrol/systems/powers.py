@@ -493,17 +493,17 @@ def system_gain(sys: ct.StateSpace, *, norm: str = "hinf") -> LipschitzBound | f
     --------
     DisturbanceAdjacency, core.induced_norm
 
+    Notes
+    -----
+    Boyd and Balakrishnan (1990); Bruinsma and Steinbuch (1990); Zhou, Doyle and Glover
+    (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
+
     Examples
     --------
     >>> import control as ct, privcontrol as pc
     >>> lag = ct.ss(0.5, 1, 1, 0, True)
     >>> [round(float(pc.system_gain(lag, norm=norm)), 6) for norm in ("hinf", "l1", "h2")]
     [2.0, 2.0, 1.154701]
-
-    Notes
-    -----
-    Boyd and Balakrishnan (1990); Bruinsma and Steinbuch (1990); Zhou, Doyle and Glover
-    (1996); for the sensitivity of filters, Le Ny and Pappas (2014).
     """
     norm = one_of(norm, "norm", ("hinf", "l1", "h2"))
     check_discrete(sys)
