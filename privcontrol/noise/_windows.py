@@ -268,6 +268,15 @@ def search_in(windows: Windows, solved: NDArray, error: float) -> PatternSearch:
     return search
 
 
+def squares_of(windows: Windows, solved: NDArray, error: float) -> NDArray:
+    """Bound the squared shift of a change of each window, quickly, with all signs of few."""
+    found = []
+    for index in windows.index:
+        columns = solved[:, index]
+        found.append(largest_pattern(columns.T @ columns, error, quick=True)[0])
+    return np.array(found)
+
+
 def product_error(solved: NDArray, wrong: NDArray | float) -> float:
     """Bound the errors of products of whitened columns."""
     size = float(np.linalg.norm(solved, axis=0).max())

@@ -31,7 +31,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..privacy.horizon import Horizon
-from ..privacy.repetition import Correlations, growth_apart
+from ..privacy.repetition import Correlations, growth_apart, growth_of_run
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import Apart, SignalMoves, WindowMoves
 from ..systems.linear import Plant, spectral_radius
@@ -51,6 +51,7 @@ from ._windows import (
     product_error,
     search_in,
     square_of_window,
+    squares_of,
     windows_by_lag,
 )
 from .fleet import AlikeUnits, SeparateUnits
@@ -307,18 +308,30 @@ class ChangesOfRun(ByContent, Correlations):
         A bound of the shift of a change of any shape.
     worst : ndarray, shape (k,)
         Its signs.
+    sizes : ndarray, shape (T,), or None
+        Bounds of the shifts of the changes that begin at each sample, none above one. None
+        where only the largest one is known.
     """
 
     products: NDArray
     shape: float
     worst: NDArray
+    sizes: NDArray | None = None
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        if self.sizes is None:  # so a file says nothing of what it does not have
+            del saved["sizes"]
+        return saved
 
     def growth(self, count: int, separation: int) -> float:
         fitting = 1 + (len(self.products) - 1) // separation
         products = self.products
-        return growth_apart(
-            min(count, fitting), separation, lambda lag: float(products[lag])
-        )
+        count = min(count, fitting)
+        bound = growth_apart(count, separation, lambda lag: float(products[lag]))
+        if self.sizes is None:
+            return bound
+        return min(bound, growth_of_run(self.sizes, products, count, separation))
 
     def any_shape(self) -> tuple[float, NDArray]:
         return self.shape, self.worst
@@ -354,11 +367,13 @@ class _RunOfChanges(ByContent, Correlations):
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         undone = undone_by(root)
         products = np.zeros(self.horizon)
+        squares = np.zeros(self.horizon)
         least = largest_shape = 0.0
         worst = np.ones(longest)
         for plant in self.plants:
-            later, square = self._products(plant, undone)
+            later, square, each = self._products(plant, undone)
             products[: len(later)] = np.maximum(products[: len(later)], later)
+            squares = np.maximum(squares, each)
             least = max(least, square)
             for gram, error in self._grams(plant, undone):
                 if float(np.abs(gram).sum()) <= largest_shape:
@@ -371,15 +386,24 @@ class _RunOfChanges(ByContent, Correlations):
         if not least > 0:
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         shape = max(math.sqrt(largest_shape / least * doubt), 1.0)
-        return ChangesOfRun(products / least * doubt, shape, worst)
+        sizes = np.sqrt(np.minimum(squares / least * doubt, 1.0))
+        return ChangesOfRun(products / least * doubt, shape, worst, sizes)
 
-    def _products(self, plant: Plant, undone: Undoing) -> tuple[NDArray, float]:
-        """Bound the products of changes by their lag, and the largest square from below."""
+    def _products(
+        self, plant: Plant, undone: Undoing
+    ) -> tuple[NDArray, float, NDArray]:
+        """Bound the products of changes by their lag, and the squares by their starts (T,).
+
+        Between them comes the largest square from below.
+        """
+        squares = np.zeros(self.horizon)
         if not self._secrets[0].is_varying:
             columns, starts = self._levels(plant)
             solved, wrong = undone(columns)
-            later, square, _ = products_by_lag(solved, starts, wrong)
-            return later, square
+            later, square, largest = products_by_lag(solved, starts, wrong)
+            own = np.einsum("ij,ij->j", solved, solved) + (largest - square)
+            np.maximum.at(squares, starts, own)
+            return later, square, squares
         later = np.zeros(self.horizon)
         square = 0.0
         for part in self._secrets:
@@ -390,7 +414,8 @@ class _RunOfChanges(ByContent, Correlations):
             square = max(square, search_in(windows, solved, error).attained)
             own = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
             later[: len(own)] = np.maximum(later[: len(own)], own)
-        return later, square
+            np.maximum.at(squares, windows.starts, squares_of(windows, solved, error))
+        return later, square, squares
 
     def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
         """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""

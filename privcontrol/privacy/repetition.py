@@ -182,3 +182,43 @@ def growth_apart(
     if further > 0:  # places p + 1 .. n - 1, each of no more than the last correlation
         square += float(shared[-1]) * further * (further + 1)
     return min(math.sqrt(square * (1 + _TWO_WAYS)), float(count))
+
+
+def growth_of_run(
+    sizes: NDArray, products: NDArray, count: int, separation: int
+) -> float:
+    """Bound the shift of changes of a run from those of changes by their starts (T,).
+
+    ``products`` (T,) bound what two changes share, for each lag and all later ones. Two
+    changes share no more than the product of their sizes either. The largest sum over all
+    placements is found backwards in time, with each pair counted at its earlier change.
+    """
+    horizon = len(sizes)
+    rest = _largest_later(sizes)
+    squares = sizes**2
+    shared = np.zeros(horizon)
+    total, alike = squares, sizes
+    largest, added = float(total.max()), float(alike.max())
+    for place in range(1, count):
+        lag = place * separation
+        if lag >= horizon:
+            break
+        pairs = np.minimum(products[lag], sizes[:-lag] * rest[lag:])
+        shared[:-lag] += 2 * pairs
+        total = squares + shared + _before(total, separation)
+        alike = sizes + _before(alike, separation)
+        largest = max(largest, float(total.max()))
+        added = max(added, float(alike.max()))
+    return math.sqrt(min(largest, added**2) * (1 + _TWO_WAYS))
+
+
+def _largest_later(values: NDArray) -> NDArray:
+    """Return the largest value at each sample or later."""
+    return np.maximum.accumulate(values[::-1])[::-1]
+
+
+def _before(values: NDArray, separation: int) -> NDArray:
+    """Return the largest value so many samples later or more, minus infinity for none."""
+    found = np.full(len(values), -np.inf)
+    found[:-separation] = _largest_later(values)[separation:]
+    return found

@@ -16,6 +16,8 @@ from scipy.stats import norm
 import privcontrol as pc
 from privcontrol.core import PrivacyGuarantee
 from privcontrol.noise._patterns import largest_pattern
+from privcontrol.noise.repetition import ChangesOfRun
+from privcontrol.privacy.repetition import growth_of_run
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_offices.py"
@@ -412,6 +414,76 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     assert "repetition (2 changes 3 apart: found in up to" in str(g)
     assert "5:" in g.explain()
     assert "20:" not in g.explain()
+
+
+@pytest.mark.parametrize(
+    "shape, count, apart", [("level", 3, 4), ("any", 3, 4), ("any", 4, 3)]
+)
+def test_over_a_horizon_each_start_counts_with_a_shift_of_its_own(shape, count, apart):
+    """All placements of changes of two samples and all their signs.
+
+    Behind independent noise a level that lasts shows less the later it begins.
+    """
+    plant, horizon = lag(0.98), 14
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=2, shape=shape)
+    noise = designed(plant, secret, horizon=horizon, family="iid-gaussian")
+    g = noise.guarantee
+    size = np.sqrt(noise.covariance(3, 3)[0, 0])
+    late = np.arange(horizon)[:, None] - np.arange(horizon) - 1
+    white = np.where(late >= 0, 0.98 ** np.maximum(late, 0), 0.0) / size
+    at = []
+    for t in range(horizon):
+        after = white[:, t + 1] if t + 1 < horizon else np.zeros(horizon)
+        second = (0.0, 1.0) if shape == "level" else (-1.0, 1.0)
+        at.append([white[:, t] + way * after for way in second])
+    largest = 0.0
+    for starts in itertools.combinations(range(horizon), count):
+        if np.diff(starts).min() < apart:
+            continue
+        for ways in itertools.product(range(2), repeat=count):
+            each = np.array([at[t][way] for t, way in zip(starts, ways)])
+            gram = each @ each.T
+            for signs in itertools.product((-1.0, 1.0), repeat=count - 1):
+                w = np.array([1.0, *signs])
+                largest = max(largest, w @ gram @ w)
+    bound = g.repeated(count, separation=apart).gdp
+    assert np.sqrt(largest) <= bound <= 1.05 * np.sqrt(largest)
+    known = g.correlations.settled()
+    once = ChangesOfRun(known.products, known.shape, known.worst)  # as older files hold
+    assert once.growth(count, apart) >= 1.04 * bound / g.gdp
+    assert ChangesOfRun(**once._saved_fields()).growth(count, apart) == once.growth(
+        count, apart
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 9])
+@pytest.mark.parametrize("count, apart", [(2, 3), (3, 2), (4, 1)])
+def test_the_largest_sum_of_a_run_is_bounded_over_all_placements(rank, count, apart):
+    """Vectors that are parallel, random and orthogonal; the first and the last ones meet the bound."""
+    rng = np.random.default_rng(rank + count)
+    horizon = 9
+    for _ in range(20):
+        vectors = rng.standard_normal((horizon, rank))
+        if rank == horizon:
+            vectors = np.diag(rng.uniform(0.1, 1.0, horizon))
+        vectors /= np.linalg.norm(vectors, axis=1).max()
+        sizes = np.linalg.norm(vectors, axis=1)
+        gram = np.abs(vectors @ vectors.T)
+        products = [
+            max(gram[s, t] for s in range(horizon) for t in range(s + m, horizon))
+            for m in range(horizon)
+        ]
+        bound = growth_of_run(sizes, np.array(products), count, apart)
+        largest = 0.0
+        for k in range(1, count + 1):
+            for starts in itertools.combinations(range(horizon), k):
+                if k == 1 or np.diff(starts).min() >= apart:
+                    for signs in itertools.product((-1.0, 1.0), repeat=k):
+                        total = np.linalg.norm(np.array(signs) @ vectors[list(starts)])
+                        largest = max(largest, total)
+        assert largest <= bound
+        if rank != 2:
+            assert bound <= largest * (1 + 1e-8)
 
 
 @pytest.mark.parametrize("family, is_known", [("gaussian", True), ("laplace", False)])
