@@ -38,8 +38,14 @@ if TYPE_CHECKING:
 #: Seconds after which no further way is tried.
 PATIENCE = 5.0
 
-#: Samples times outputs up to which dense noise takes about a second.
+#: Samples times outputs up to which dense noise takes about a second, for changes of any
+#: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one
+#: sample.
 _MOST_ENTRIES = 80
+_MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
+
+#: Samples of a short change.
+_SHORT = 8
 
 #: Samples times outputs times states up to which independent noise does.
 _MOST_RESPONSES = 20_000
@@ -408,13 +414,13 @@ def _with_shape(adjacency: DisturbanceAdjacency, shape: str) -> Callable[[], Adj
 def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option:
     """Return a way with its noise, or raise what is said where it is left out."""
     given = asked | {"models": "exact"} | way.changes
-    _check_time(way.plant, given)
     try:
+        if callable(given["adjacency"]):
+            given["adjacency"] = given["adjacency"]()
+        _check_time(way.plant, given)
         sys = way.plant
         if "local" in given:
             sys = _on_site(cast("ct.StateSpace", sys), given.pop("local"))
-        if callable(given["adjacency"]):
-            given["adjacency"] = given["adjacency"]()
         priced = None
         if sys is way.plant and not given["horizon"].ends:
             priced = loop
@@ -478,13 +484,26 @@ def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     entries = horizon * first.noutputs
     is_shaped = not given.get("family", "").startswith("iid")
     adjacency = given["adjacency"]
-    is_dense = callable(adjacency) or bool(disturbances(adjacency))
     held = entries if is_shaped else entries * max(first.nstates, 1)
-    most = _MOST_ENTRIES if is_shaped else _MOST_RESPONSES
-    if is_dense and most < held < math.inf:
+    most = _most_entries(adjacency) if is_shaped else _MOST_RESPONSES
+    if disturbances(adjacency) and most < held < math.inf:
         raise _NotOffered(
             f"{entries:g} samples of outputs take long to design; ask design_output_noise"
         )
+
+
+def _most_entries(adjacency: Adjacency) -> int:
+    """Return the samples times outputs up to which dense noise takes about a second."""
+    if not isinstance(adjacency, DisturbanceAdjacency):
+        return _MOST_ENTRIES
+    is_plain = adjacency.norm == "single" and adjacency.profiles is None
+    if not is_plain or adjacency.is_moving or adjacency.events > 1:
+        return _MOST_ENTRIES
+    if adjacency.duration == 1:
+        return _MOST_SINGLE
+    if adjacency.duration > _SHORT:
+        return _MOST_ENTRIES
+    return _MOST_LEVEL if adjacency.shape == "level" else _MOST_SHORT
 
 
 def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:

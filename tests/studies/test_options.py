@@ -80,6 +80,26 @@ def test_long_runs_are_answered_at_once_with_a_line():
     assert "take long to design; ask design_output_noise" in found.left_out["shaped"]
 
 
+@pytest.mark.parametrize(
+    ("duration", "shape", "horizon", "is_short"),
+    [
+        (1, "any", 300, True),
+        (8, "level", 150, True),
+        (8, "level", 300, False),
+        (8, "any", 60, True),
+        (8, "any", 150, False),
+        (9, "level", 60, False),
+    ],
+)
+def test_short_changes_are_designed_over_longer_runs(duration, shape, horizon, is_short):
+    """Noise for one sample's change takes a second for 1,000 entries, for any shape for 120."""
+    cart = ct.ss([[1, 0.2], [0, 0.9]], [[0], [0.2]], np.eye(2), 0, 0.2, inputs=["wind"])
+    wind = pc.DisturbanceAdjacency({"wind": 5.0}, duration=duration, shape=shape)
+    found = pc.options(cart, horizon=horizon, budget=BUDGET, adjacency=wind)
+    assert ("shaped" in [option.way for option in found]) is is_short
+    assert ("shaped" in found.left_out) is not is_short
+
+
 def test_the_signal_is_the_spread_of_simulated_outputs(endless, public):
     faint = pc.design_output_noise(
         ROOM,
