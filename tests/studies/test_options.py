@@ -81,7 +81,7 @@ def test_long_runs_are_answered_at_once_with_a_line():
 
 
 @pytest.mark.parametrize(
-    ("duration", "shape", "horizon", "is_short"),
+    "duration, shape, horizon, is_short",
     [
         (1, "any", 300, True),
         (8, "level", 150, True),
@@ -91,7 +91,9 @@ def test_long_runs_are_answered_at_once_with_a_line():
         (9, "level", 60, False),
     ],
 )
-def test_short_changes_are_designed_over_longer_runs(duration, shape, horizon, is_short):
+def test_short_changes_are_designed_over_longer_runs(
+    duration, shape, horizon, is_short
+):
     """Noise for one sample's change takes a second for 1,000 entries, for any shape for 120."""
     cart = ct.ss([[1, 0.2], [0, 0.9]], [[0], [0.2]], np.eye(2), 0, 0.2, inputs=["wind"])
     wind = pc.DisturbanceAdjacency({"wind": 5.0}, duration=duration, shape=shape)
