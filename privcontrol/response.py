@@ -891,6 +891,9 @@ def run_trials(
     a whole block. Process pools pickle the task. Each block gets its part of the arrays in
     ``data`` as a keyword.
 
+    A task with ``shapes`` (of arrays of one trial, by name) is also given ``out``, their
+    places in the answer, where the blocks follow each other in this process.
+
     Other sizes of ``block`` are other numbers, so it must depend on the problem, never
     on ``trials`` or the workers.
 
@@ -907,10 +910,20 @@ def run_trials(
     if client is not None:  # dask's workers find the task, who else get it every time
         task = client.scatter([task], broadcast=True, hash=False)[0]
 
+    output: dict[str, Any] = {}
+    if executor is None:
+        for name, shape in getattr(task, "shapes", {}).items():
+            check_memory(trials * math.prod(shape), "trials")
+            output[name] = np.empty((trials, *shape))
+    placed = list(output)
+
     def made() -> Iterator[tuple]:
         for index, start in enumerate(range(0, trials, block)):
             keep = min(block, trials - start)
-            parts = {}
+            parts: dict[str, Any] = {}
+            if placed:
+                within = slice(start, start + keep)
+                parts["out"] = {name: output[name][within] for name in placed}
             for name, array in (data or {}).items():
                 parts[name] = array[start : start + keep]
             yield task, entropy, block, keep, index, parts
@@ -921,12 +934,13 @@ def run_trials(
         results = ((index, _run_block(*job)) for index, job in enumerate(jobs))
     else:
         results = _in_flight(jobs, checked_executor(executor))
-    output: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
             start = index * block
             keep = min(block, trials - start)
             for name, array in arrays.items():
+                if name in placed:
+                    continue
                 if array is None or len(array) == trials:
                     output[name] = array  # absent, or the only block
                     continue

@@ -56,6 +56,9 @@ class Law(ByContent, Saved, ABC):
         Whether its first n states are an estimate of the plant's.
     recalls : bool
         Whether it holds all that was published, so it has no finite state.
+    samples : int or None
+        Number T of samples for which it has matrices. Then t may also be a slice of them,
+        and signals are stacks (T or 1, size, q).
     """
 
     states: tuple[str, ...]
@@ -63,6 +66,7 @@ class Law(ByContent, Saved, ABC):
     is_function = False
     estimates = False
     recalls = False
+    samples: int | None = None
 
     @property
     def order(self) -> int:
@@ -255,6 +259,15 @@ class ObserverFeedback(Law):
         """Return whether earlier innovations are part of its memory."""
         return self.recall is not None
 
+    @cached_property
+    def samples(self) -> int | None:  # type: ignore[override]
+        """Number of samples for which its gains are known, if they vary."""
+        if self.recall is not None:
+            return None
+        varying = (self.K, self.advance, self.A, self.B)
+        known = [len(gain) for gain in varying if gain.ndim == 3]
+        return min(known, default=None)
+
     @property
     def order(self) -> int:
         """Number of states, sums and recalled innovations."""
@@ -283,7 +296,7 @@ class ObserverFeedback(Law):
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
-        seen = product(gain_at(self.C, t), memory[: self.observed])
+        seen = product(gain_at(self.C, t), memory[..., : self.observed, :])
         if self.recall is None:
             return seen
         return seen + product(self.recall[t], memory[len(self.states) :])
@@ -292,7 +305,8 @@ class ObserverFeedback(Law):
         """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
         innovation = sensed - self.expected(t, memory)
-        return memory[:n] + product(gain_at(self.correct, t)[:n], innovation)
+        correct = gain_at(self.correct, t)[..., :n, :]
+        return memory[..., :n, :] + product(correct, innovation)
 
     def feedback(
         self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
@@ -300,10 +314,12 @@ class ObserverFeedback(Law):
         """Return the inputs (m, q) that it asks for at an estimate."""
         K = gain_at(self.K, t)
         if self.tracked:
-            sums = memory[self.observed : len(self.states)]
-            return -product(K, np.concatenate([estimate, sums]))
+            sums = memory[..., self.observed : len(self.states), :]
+            sums = np.broadcast_to(sums, (*estimate.shape[:-2], *sums.shape[-2:]))
+            return -product(K, np.concatenate([estimate, sums], axis=-2))
         n = self.order_of_plant
-        return product(K, reference[:n] - estimate) + reference[n:]
+        followed, ahead = reference[..., :n, :], reference[..., n:, :]
+        return product(K, followed - estimate) + ahead
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
@@ -320,20 +336,21 @@ class ObserverFeedback(Law):
     ) -> NDArray:
         p, N = self.C.shape[-2:]
         end = len(self.states)
-        onto = product(gain_at(self._onto, t), memory[:N])
-        innovation = sensed - onto[:p]
+        onto = product(gain_at(self._onto, t), memory[..., :N, :])
+        innovation = sensed - onto[..., :p, :]
         if self.recall is not None:
             innovation = innovation - product(self.recall[t], memory[end:])
-        moved = onto[p:] + product(gain_at(self.B, t), acting)
-        moved += product(gain_at(self.advance, t), innovation)
-        if len(memory) == N:
+        moved = onto[..., p:, :] + product(gain_at(self.B, t), acting)
+        moved = moved + product(gain_at(self.advance, t), innovation)
+        if memory.shape[-2] == N:
             return moved
-        after = memory.copy()
-        after[:N] = moved
+        after = np.empty((*moved.shape[:-2], memory.shape[-2], moved.shape[-1]))
+        after[...] = memory
+        after[..., :N, :] = moved
         if self.tracked:
             picked = list(self.tracked)
-            read = sensed[picked] + product(self.through[picked], acting)
-            after[N:end] += reference - read
+            read = sensed[..., picked, :] + product(self.through[picked], acting)
+            after[..., N:end, :] += reference - read
         if self.recall is not None:
             after[end + t * p : end + (t + 1) * p] = innovation
         return after
@@ -348,8 +365,8 @@ def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
     return np.stack([np.vstack([side.driven_at(t), still]) for t in range(count)])
 
 
-def gain_at(gain: NDArray, t: int) -> NDArray:
-    """Return the gain of sample t, from one for all of them or from one for each."""
+def gain_at(gain: NDArray, t: int | slice) -> NDArray:
+    """Return the gain of sample t, or those of a slice, from one for all or for each."""
     return gain if gain.ndim == 2 else gain[t]
 
 
@@ -549,6 +566,7 @@ class BlockLaw(ObserverFeedback):
     step: float
 
     varies = True
+    samples = None
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray

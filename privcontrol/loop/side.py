@@ -411,15 +411,19 @@ class LinearSide(Side):
 
     def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
         now = self.plant.at(t)
-        at_once = now.D[:, self.free] @ exogenous
-        return product(now.C, state) + at_once
+        read = product(now.C, state)
+        if self.free:
+            read = read + now.D[:, self.free] @ exogenous
+        return read
 
     def move(
         self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
     ) -> NDArray:
         now = self.plant.at(t)
         moved = product(now.A, state) + product(now.B[:, self.driven], acting)
-        return moved + now.B[:, self.free] @ exogenous
+        if self.free:
+            moved = moved + now.B[:, self.free] @ exogenous
+        return moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from ..designs.output_noise import OutputNoise
 from ..noise.iosystem import noise_system, numbered
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import PrivacyError, warn_user
-from ..numerics.linalg import product
+from ..numerics.linalg import ONE_THREAD, product
 from ..privacy.horizon import NO_HORIZON
 from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
@@ -119,7 +119,7 @@ def _task(
     noise = loop.private_noise
     is_linear = loop.truth is None and law is loop.law and not law.is_function
     is_shared = limits is None and not signals.each and not signals.roots
-    has_few_entries = noise.total.once < max(loop.side.order, _SMALL + 1)
+    has_few_entries = noise.total.once <= max(loop.side.order, _SMALL)
     if is_linear and is_shared and not noise.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
     return SteppedTrials(LoopDynamics(loop.simulated, law), noise, signals, limits)
@@ -245,38 +245,55 @@ class SuperposedTrials:
     ) -> SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
-        shared = loop.dynamics.run(signals.initial, signals.shared, samples)
-        order, count = signals.start.shape
+        count = signals.start.shape[1]
         rank = noise.responses.shape[2]
-        responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count)))
-        start = np.hstack([np.zeros((order, rank)), signals.start])
-        moved = loop.dynamics.run(start, {"noise": responses}, samples)
-        maps = {}
-        for name, own, common in zip(
-            ("states", "published"), moved, shared, strict=True
-        ):
-            columns = np.concatenate([own, common], axis=2)
-            maps[name] = columns[:samples].transpose(1, 0, 2).copy()
-        maps["states"] = maps["states"][: len(state_labels(loop))]
+        only = np.eye(rank + count + 1)[-1:]  # the column that all have in common
+        drives = {name: common * only for name, common in signals.shared.items()}
+        responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count + 1)))
+        drives["noise"] = drives.get("noise", 0.0) + responses
+        start = signals.initial * only
+        start[: len(signals.start), rank:-1] = signals.start
+        states, published = loop.dynamics.run(start, drives, samples)
+        shown = states[:samples, : len(state_labels(loop))]
+        maps = {"states": shown, "published": published}
+        for name, columns in maps.items():
+            maps[name] = columns.transpose(1, 0, 2).copy()
         return cls(noise, signals, maps)
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of one trial, by name."""
+        return {name: onto.shape[:2] for name, onto in self.maps.items()}
+
     def __call__(
-        self, generator: np.random.Generator, block: int, keep: int
+        self,
+        generator: np.random.Generator,
+        block: int,
+        keep: int,
+        out: dict[str, NDArray] | None = None,
     ) -> dict[str, NDArray]:
         eta = self.noise.draw(generator, block)
         begun = _drawn_start(generator, self.signals, block)
         drawn = np.hstack([eta, begun, np.ones((block, 1))])
-        out = {"eta": eta[:keep]}
-        width = _CHUNK // block
+        given = out or {}
+        found = {"eta": eta[:keep]}
+        # parts that `product` multiplies at once, and stay in the cache
+        width = max(1, ONE_THREAD // drawn.size)
         for name, onto in self.maps.items():
             signals, samples, count = onto.shape
             rows = onto.reshape(-1, count)
-            answers = np.empty((keep, len(rows)))
+            place = given.get(name)
+            if place is None:
+                place = np.empty((keep, signals, samples))
+            answers = place.reshape(keep, -1)
             for start in range(0, len(rows), width):
                 part = slice(start, start + width)
-                answers[:, part] = product(drawn, rows[part].T)[:keep]
-            out[name] = answers.reshape(keep, signals, samples)
-        return out
+                if keep == block:
+                    product(drawn, rows[part].T, out=answers[:, part])
+                else:
+                    answers[:, part] = product(drawn, rows[part].T)[:keep]
+            found[name] = place
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,11 +371,17 @@ class SteppedTrials:
                 drawn = sources[name].standard_normal(shape)
                 if factor.ndim == 3:
                     drives[name] = factor[part] @ drawn
+                elif _is_diagonal(factor):
+                    drawn *= np.diag(factor)[:, None]
+                    drives[name] = drawn
                 else:
                     drives[name] = product(factor, drawn)
             for name, given in data.items():
                 drives[name] = _widened(given[:, part].transpose(1, 2, 0), block)
-            drives["noise"] = drives.get("noise", 0.0) + _widened(gamma[part], block)
+            private = _widened(gamma[part], block)
+            drives["noise"] = (
+                drives["noise"] + private if "noise" in drives else private
+            )
             yield part, drives
 
     def _run(
@@ -373,7 +396,7 @@ class SteppedTrials:
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, trials]
             given = (now[:, trials], own, samples, self.limits, part.start)
-            return dynamics.run(*given)
+            return dynamics.run(*given, again=True)
 
         if not dynamics.law.is_function:
             if isinstance(dynamics.side, LinearSide):
@@ -427,8 +450,16 @@ def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
     return gamma[:, :, : len(eta)]
 
 
+def _is_diagonal(factor: NDArray) -> bool:
+    """Return whether a factor (n, n) is a diagonal matrix."""
+    rows, columns = factor.shape
+    return rows == columns and not np.any(factor - np.diag(np.diag(factor)))
+
+
 def _widened(given: NDArray, block: int) -> NDArray:
     """Signals (T, size, keep) of the first trials as those of a block."""
+    if given.shape[2] == block:
+        return given
     missing = block - given.shape[2]
     return np.pad(given, ((0, 0), (0, 0), (0, missing)), mode="edge")
 

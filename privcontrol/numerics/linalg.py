@@ -26,19 +26,20 @@ ONE_THREAD = 2**18
 def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArray:
     """Return ``left @ right`` in bits that do not depend on the threads of BLAS.
 
-    The left one is a matrix, the right one a matrix or a stack of them.
+    Each is a matrix or a stack of them.
     """
     inner, columns = right.shape[-2:]
+    height = left.shape[-2]
     if out is None:
-        if len(left) * inner * columns <= ONE_THREAD:
+        if height * inner * columns <= ONE_THREAD:
             return left @ right
-        shape = (*right.shape[:-2], len(left), columns)
-        out = np.empty(shape)
+        stacked = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        out = np.empty((*stacked, height, columns))
     row = max(1, inner * columns)
     step = max(1, ONE_THREAD // row)
-    for start in range(0, len(left), step):
+    for start in range(0, height, step):
         rows = slice(start, start + step)
-        np.matmul(left[rows], right, out=out[..., rows, :])
+        np.matmul(left[..., rows, :], right, out=out[..., rows, :])
     return out
 
 

@@ -1,0 +1,89 @@
+"""Steps by the matrices of a loop against the plant and the controller in turns."""
+
+import cases
+import numpy as np
+import pytest
+from cases import BUDGET
+
+import privcontrol as pc
+from privcontrol.numerics.linalg import product
+
+SAMPLES = 12
+
+
+def loop_with(states, **options):
+    """A loop whose filter starts from a prior, so its gains vary."""
+    plant = cases.random_plant(3, states=states, inputs=2, outputs=2, radius=0.9)
+    secret = pc.StateAdjacency(1.0, times=0)
+    noise = pc.design_output_noise(
+        plant, horizon=SAMPLES, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    given = {"noise": noise, "P0": np.eye(states), **options}
+    return pc.private_lqg(plant, 1.0, 1.0, 0.01, 0.02, **given)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"form": "predictor"}, {"controls": ["u[0]"]}, {"integral": ["y[0]"]}],
+    ids=["filter", "predictor", "free input", "integral"],
+)
+@pytest.mark.parametrize("runs", [1, 7])
+@pytest.mark.parametrize("first", [0, 5])
+def test_matrices_of_all_samples_step_as_plant_and_controller(options, runs, first):
+    dynamics = loop_with(3, **options).dynamics
+    assert dynamics.varies
+    rng = np.random.default_rng(runs)
+    samples = SAMPLES - first
+    drives = {}
+    for name, place in dynamics.places.items():
+        drives[name] = rng.normal(size=(samples, place.stop - place.start, runs))
+    initial = rng.normal(size=(dynamics.size, runs))
+    assert dynamics._parts is not None
+    found = dynamics.run(initial, drives, samples, None, first, again=True)
+    expected = dynamics._stepped(initial, drives, samples, None, first)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("states", [2, 40])
+@pytest.mark.parametrize("signals", [{}, {"disturbance": "design"}])
+def test_trials_are_the_same_however_many_there_are(states, signals):
+    loop = loop_with(states)
+    reference = np.zeros((states, SAMPLES))
+    many = loop.simulate(reference=reference, trials=150, rng=4, **signals)
+    for trials in (1, 33, 128):
+        few = loop.simulate(reference=reference, trials=trials, rng=4, **signals)
+        np.testing.assert_array_equal(few.states, many.states[:, :trials])
+        np.testing.assert_array_equal(few.outputs, many.outputs[:, :trials])
+
+
+def test_trials_are_those_of_a_loop_written_out_by_hand():
+    loop = loop_with(40)
+    trials = 5
+    begun = {"reference": np.zeros((40, SAMPLES)), "initial_state": np.ones(40)}
+    response = loop.simulate(**begun, trials=trials, rng=1)
+    plant = loop.side.plant
+    noise = loop.private_noise
+    eta = response.inputs[-noise.total.once :, :, 0]
+    law = loop.law
+    x = np.ones((40, trials))
+    memory = np.zeros((law.order, trials))
+    still = np.zeros((len(law.references), trials))
+    for t in range(SAMPLES):
+        np.testing.assert_allclose(response.states[:40, :, t], x, 1e-9, 1e-9)
+        y = plant.C @ x + noise.responses[t] @ eta
+        u = law.decide(t, memory, y, still)
+        np.testing.assert_allclose(
+            response.outputs[:, :, t], np.vstack([y, u]), 1e-9, 1e-9
+        )
+        memory = law.follow(t, memory, y, u, still)
+        x = plant.A @ x + plant.B @ u
+
+
+def test_products_of_stacks_are_those_of_each_matrix():
+    rng = np.random.default_rng(0)
+    for rows in (3, 90):
+        left = rng.normal(size=(4, rows, 80))
+        for right in (rng.normal(size=(80, 70)), rng.normal(size=(4, 80, 70))):
+            found = product(left, right)
+            np.testing.assert_allclose(found, left @ right, rtol=1e-12, atol=1e-12)
