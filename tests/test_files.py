@@ -353,7 +353,7 @@ def test_files_of_something_else_are_refused(path):
     edited(path, lambda data: data.pop("parts"))
     with pytest.raises(ValueError, match="lacks something"):
         pc.load(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="got none at .*none'; noise.save"):
         pc.load(path.with_name("none"))
     with pytest.raises(TypeError, match="path"):
         pc.load(np.zeros(2))

@@ -158,6 +158,8 @@ class Gateway(Publisher):
         """Bind the guarantee to the grids and the window, and make the store."""
         instance_of(noise, OutputNoise, "noise", "design_output_noise(sys, ...)")
         instance_of(floating, bool, "floating", "floating=True")
+        if path is not None and as_path(path).exists():
+            raise _taken(as_path(path))
         noise = _in_window(on_grid(noise, resolution), start)
         if grid is None and resolution is None and not noise.total.white.all():
             noise = _in_floating_point(noise, floating)
@@ -205,10 +207,7 @@ class Gateway(Publisher):
             return
         store = FileStore(as_path(path), KIND)
         if not store.create(opening, state):
-            raise FileExistsError(
-                f"path: a gateway exists at {str(store.path)!r}; Gateway.resume(path) "
-                "continues it"
-            )
+            raise _taken(store.path)
         store.hold()
         self._begin(signals, exact, store, ledger)
 
@@ -464,6 +463,12 @@ def made_for(
         noise, path, ledger, grid=grid, resolution=resolution, design=design
     )
     return gateway
+
+
+def _taken(path: Path) -> FileExistsError:
+    return FileExistsError(
+        f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) continues it"
+    )
 
 
 def _signals(noise: OutputNoise) -> Signals:

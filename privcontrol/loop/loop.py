@@ -41,7 +41,7 @@ from ..numerics.labels import html_table, time_axis, with_units
 from ..numerics.saved import as_path, content_of, finished_file, write
 from ..privacy.guarantee import shown
 from ..privacy.horizon import Run
-from ..privacy.record import Curator, Record, curated
+from ..privacy.record import Curator, Record, curated, day_of
 from ..response import PrivateResponse
 from ..systems.linear import poles_of
 from . import simulation
@@ -600,7 +600,8 @@ class PrivateLoop(LoopData):
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
         refuse_moments(self, "report")
-        return write_report(self, path, time_unit, units, day_of(date))
+        day = day_of(datetime.date.today() if date is None else date)
+        return write_report(self, path, time_unit, units, day)
 
     @curated
     def record(self, **known: Unpack[Curator]) -> Record:
@@ -747,20 +748,6 @@ def write_report(
     with finished_file(written, replace=True) as temporary:
         temporary.write_text(f"{page}</body></html>", encoding="utf-8")
     return written
-
-
-def day_of(date: datetime.date | str | None) -> str:
-    """Return a day as "2026-12-31", today for None."""
-    if date is None:
-        return datetime.date.today().isoformat()
-    if isinstance(date, datetime.date):
-        return date.isoformat()
-    try:
-        return datetime.date.fromisoformat(date).isoformat()
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            'date: expected a datetime.date, or a text as "2026-12-31"'
-        ) from error
 
 
 def _installed_version() -> str:

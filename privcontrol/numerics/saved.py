@@ -207,7 +207,14 @@ def read(path: str | Path) -> Any:
 
 def _content(file: Path) -> bytes:
     """Return what a file holds, unless it is no design or larger than one can be."""
-    with open(file, "rb") as source:
+    try:
+        opened = open(file, "rb")  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"path: expected a design file, got none at {str(file)!r}; noise.save(path) "
+            "and loop.save(path) make one"
+        ) from error
+    with opened as source:
         first = source.read(1)
         if first != b"{":
             raise ValueError("it does not begin with a brace")

@@ -95,12 +95,6 @@ def record(
         instance_of(words, str, "curators", "['A. Smith']")
     for argument, words in (("name", name), ("use", use), ("region", region)):
         instance_of(words, str, argument, f"{argument}='...'")
-    if not isinstance(date, Date | str):
-        raise TypeError(
-            f"date: expected a date or text such as '2026-01-31', got a "
-            f"{type(date).__name__}"
-        )
-    day = date.isoformat() if isinstance(date, Date) else date
     basic: dict[str, object] = {
         "name": name,
         "data_curators": people,
@@ -108,7 +102,7 @@ def record(
         "intended_use": use,
         "data_product_type": "Dataset",
         "data_product_region": region,
-        "publication_date": day,
+        "publication_date": "" if date == "" else day_of(date),
     }
     deployment: dict[str, dict[str, object]] = {"basic": basic}
     deployment.update(_promised(guarantee))
@@ -117,6 +111,22 @@ def record(
     deployment["administrative"] = {"registry_authors": people.copy()}
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return Record(url_slug=slug, status="Draft", tier=3, deployment=deployment)
+
+
+def day_of(date: Date | str) -> str:
+    """Return a day as "2026-12-31"."""
+    if not isinstance(date, Date | str):
+        raise TypeError(
+            f"date: expected a datetime.date or text such as '2026-12-31', got a "
+            f"{type(date).__name__}"
+        )
+    try:
+        day = Date.fromisoformat(date) if isinstance(date, str) else date
+    except ValueError as error:
+        raise ValueError(
+            f"date: expected a day such as '2026-12-31', got {date!r}"
+        ) from error
+    return day.isoformat()
 
 
 def of_run(guarantee: Promise, noise: str) -> dict[str, dict[str, object]]:

@@ -148,6 +148,19 @@ def test_what_nobody_filled_in_is_refused():
         GUARANTEES["a state"].record(curators="me")
 
 
+def test_the_date_of_a_record_is_a_day():
+    guarantee = GUARANTEES["a state"]
+    for date in (datetime.date(2026, 12, 31), "2026-12-31", "20261231"):
+        assert (
+            guarantee.record(date=date)["deployment"]["basic"]["publication_date"]
+            == "2026-12-31"
+        )
+    with pytest.raises(ValueError, match="a day such as '2026-12-31', got 'soon'"):
+        guarantee.record(date="soon")
+    with pytest.raises(TypeError, match="got a int"):
+        guarantee.record(date=2026)
+
+
 @pytest.mark.parametrize("tiny", [1e-05, 1e-300, 5e-324, 0.0, 1e22, 0.07])
 def test_the_text_of_a_record_is_yaml(tiny):
     """YAML 1.1 reads 1e-05 as a text."""

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import warnings
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -464,6 +465,10 @@ def test_the_file_is_for_its_owner_and_for_one_process(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(FileExistsError, match="resume"):
         Gateway(noise("structured"), path=path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a gateway that is not made nothing is said
+        with pytest.raises(FileExistsError, match="resume"):
+            Gateway(noise("floored"), path=path, resolution=0.1)
     with pytest.raises(OSError, match="only one may publish"):
         pc.Gateway.resume(path)
     gateway.close()
