@@ -157,8 +157,10 @@ def design_output_noise(
         covers models in a list: the floor hides the rest of each move under a model.
         "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that
         keeps an epsilon and delta (with a floor, of "gaussian" and "ball"), and
-        Gaussian noise for all requests that the others do not cover;
-        ``noise.design.laws`` is the table of all.
+        Gaussian noise for all requests that the others do not cover.
+        ``noise.design.laws`` is the table of all. It is empty where nothing is compared:
+        without a horizon, for instance, since a sum of independent entries in a filter
+        keeps its law for Gaussian noise only.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
         every sample alike, W for all samples, or an object with ``noise_weight(horizon)``

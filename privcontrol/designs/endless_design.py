@@ -460,9 +460,14 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
 def _no_dearer_than_once(
     problem: _Problem, allowed: float, found: _Certified
 ) -> _Certified:
-    """Return noise for several changes, or that for one of them, scaled, where it costs less."""
+    """Return noise for several changes, or that for one of them, scaled, where it costs less.
+
+    Of a long autoregression only the shift of one change is bounded.
+    """
     alone = replace(problem, secret=problem.secret.once)
     shape = _cheapest_certified(alone, allowed).shaping
+    if isinstance(shape, Autoregression):
+        return found
     try:
         scaled = problem.certified(shape, allowed)
     except UncertifiableError:
@@ -749,7 +754,9 @@ class _Problem(ByContent):
 
         def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
             scaled = shaping.scaled(size)
-            if isinstance(scaled, Autoregression):
+            if isinstance(scaled, Autoregression) and hides_by_correlations(
+                self.secret
+            ):
                 shift = shift_behind_autoregression(scaled, self.secret)
             else:
                 shift = shift_behind(scaled, self.secret)

@@ -206,6 +206,7 @@ class StationaryDesign(PricedByShape):
         default=None, compare=False, repr=False
     )
     symmetry: str | None = None  # what was made use of, such as "3 equal units"
+    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is filtered and keeps its law
 
     @property
     def part(self) -> Filtered:
@@ -253,6 +254,7 @@ class FleetDesign(PricedByShape):
     lower_bound: float
     symmetry: str
     secret: ClassVar[None] = None  # that of thousands of states is not kept
+    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is for so many units
     shapes: Callable[[], dict[str, NDArray]] | None = field(
         default=None, compare=False, repr=False
     )

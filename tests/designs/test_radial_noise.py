@@ -168,6 +168,21 @@ def test_a_gaussian_design_names_a_law_that_saves_a_tenth():
     assert "Every law:  none costs less than 13.2 % of this noise" in text
 
 
+def test_without_a_horizon_there_is_one_law_and_no_table():
+    room = ct.ss(0.9, 1, 1, 0, 1, inputs=["w"], outputs=["y"])
+    for family in (None, "auto"):
+        noise = pc.design_output_noise(
+            room,
+            horizon=np.inf,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+            adjacency=pc.DisturbanceAdjacency(1.0),
+            family=family,
+            max_std=np.inf,
+        )
+        assert noise.family == "gaussian"
+        assert noise.design.laws == ()
+
+
 def test_radial_noise_says_its_advantage_before_all_details():
     lines = designed("ball", TIGHT).guarantee.explain().splitlines()
     labels = [line.partition(":")[0] for line in lines if not line.startswith(" ")]

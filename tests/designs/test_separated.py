@@ -7,6 +7,7 @@ import control as ct
 import cvxpy
 import numpy as np
 import pytest
+import scipy.linalg
 from mpmath import mpf, sqrt, workdps
 
 import privcontrol as pc
@@ -449,3 +450,40 @@ def test_events_beside_a_floor_that_doubles_do_not_carry_are_refused(T, floor):
     )
     with pytest.raises(pc.UncertifiableError):
         designed(plant, secret, T, floor=floor)
+
+
+def test_events_at_a_distance_that_are_moved_far_have_noise_of_their_own():
+    """Long moves take autoregressions, whose shift is that of one event and not of three.
+
+    The second route is the dense covariance: a beam goes through the times of three events
+    and how far each is moved.
+    """
+    moved, count, apart = 32, 3, 40
+    secret = pc.DisturbanceAdjacency(
+        1.0, moved=moved, events=count, separation=apart
+    )
+    noise = designed(lag(0.5), secret, gap=1.0)
+    assert noise.guarantee.gdp == pytest.approx(1.0, rel=1e-9)
+    samples = 240
+    dense = scipy.linalg.toeplitz([noise.covariance(k)[0, 0] for k in range(samples)])
+    root = np.linalg.cholesky(dense)
+    single = scipy.linalg.toeplitz(0.5 ** np.arange(samples), np.zeros(samples))
+    left = scipy.linalg.solve_triangular(root, single, lower=True)
+
+    def moves(start):
+        later = left[:, start + 1 : start + moved + 1]
+        each = left[:, [start]] - later
+        return np.hstack([each, -each])
+
+    known = [(0.0, 20 - apart, np.zeros(samples))]
+    for _ in range(count):
+        further = []
+        for _, before, total in known:
+            for wait in (0, 1, 3):
+                sums = total[:, None] + moves(before + apart + wait)
+                sizes = np.linalg.norm(sums, axis=0)
+                for best in np.argsort(sizes)[-4:]:
+                    further.append((sizes[best], before + apart + wait, sums[:, best]))
+        known = sorted(further, key=lambda each: -each[0])[:40]
+    shown = known[0][0]
+    assert 0.9 <= shown <= noise.guarantee.gdp * (1 + 1e-9)
