@@ -87,6 +87,8 @@ _ROUNDED = (
     "precision, so noise that enters the plant with them would leave a direction bare; "
     "publish as many outputs as there are moves, or design for a finite horizon"
 )
+#: The gap that is asked for by default.
+_USUAL_GAP = 0.01
 #: Orders of autoregressions that are tried, relative to the longest change, and its length
 #: from which on they are.
 _AUTOREGRESSIVE = (2, 4)
@@ -414,6 +416,22 @@ class _Certified(NamedTuple):
 
 def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
     """The cheapest certified shaping of all that are tried.
+
+    Where several changes miss a large gap, those of the usual gap are tried as well.
+    """
+    least = _cheapest_within(problem, allowed)
+    if not problem.has_several or problem.gap <= _USUAL_GAP:
+        return least
+    enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
+    if least.cost > enough:
+        with suppress(UncertifiableError):
+            finer = _cheapest_within(replace(problem, gap=_USUAL_GAP), allowed)
+            least = min(least, finer, key=lambda each: each.cost)
+    return least
+
+
+def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
+    """The cheapest certified shaping of those for a gap.
 
     They are realised from the best spectrum, then, as long as none is within the gap of
     the bound, from that with more and more white noise, and at last as for a larger gap.

@@ -459,9 +459,7 @@ def test_events_at_a_distance_that_are_moved_far_have_noise_of_their_own():
     and how far each is moved.
     """
     moved, count, apart = 32, 3, 40
-    secret = pc.DisturbanceAdjacency(
-        1.0, moved=moved, events=count, separation=apart
-    )
+    secret = pc.DisturbanceAdjacency(1.0, moved=moved, events=count, separation=apart)
     noise = designed(lag(0.5), secret, gap=1.0)
     assert noise.guarantee.gdp == pytest.approx(1.0, rel=1e-9)
     samples = 240
@@ -487,3 +485,20 @@ def test_events_at_a_distance_that_are_moved_far_have_noise_of_their_own():
         known = sorted(further, key=lambda each: -each[0])[:40]
     shown = known[0][0]
     assert 0.9 <= shown <= noise.guarantee.gdp * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        dict(events=2, separation=12, duration=3, shape="level"),
+        dict(events=2, separation=12, duration=3),
+        dict(events=2, separation=24, moved=4),
+    ],
+)
+def test_a_larger_gap_that_is_missed_is_no_dearer_than_the_usual_one(secret):
+    adjacency = pc.DisturbanceAdjacency(1.0, **secret)
+    usual = designed(lag(0.9), adjacency).design
+    for gap in (0.05, 0.15, 0.5):
+        found = designed(lag(0.9), adjacency, gap=gap).design
+        assert found.gap <= gap or found.cost <= usual.cost * (1 + 1e-9)
+        assert found.lower_bound <= usual.lower_bound * (1 + 1e-9)
