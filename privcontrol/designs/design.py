@@ -186,8 +186,9 @@ def design_output_noise(
         probability that the region misses the plant is part of delta. ``"exact"`` says
         that you know A and C exactly, and silences the warning about it.
     factor : array_like, shape (n, r) or (T p, r), optional
-        Your own S (DPAM eq. (22)), or Lambda of Gaussian noise over the horizon, time-major
-        (DPAM Theorem 1). n rows are S. If it meets the budget it is kept as given, and
+        Your own S (DPAM eq. (22)), or Lambda of noise over the horizon, time-major (DPAM
+        Theorems 1 and 2). n rows are S. All Laplace entries of Lambda are drawn at the
+        start of a run. If it meets the budget it is kept as given, and
         the guarantee is its own, which is stricter than the budget; otherwise all
         entries are scaled up by one factor. Nothing is claimed about its cost.
     covariance : array_like, shape (n, n), optional

@@ -35,6 +35,7 @@ from ..noise.iosystem import (
 )
 from ..noise.parts import (
     Correlated,
+    DrawnOnce,
     Pricing,
     Radial,
     Structured,
@@ -214,6 +215,9 @@ class OutputNoise(SummedNoise, Saved):
             return None
         part = self.total.part(Correlated)
         shape = self.factor if part is None else part.root
+        once = self.total.part(DrawnOnce)
+        if once is not None:  # padding may follow
+            shape = once.columns[:, : self.request.factor.shape[1]]
         if shape is None:  # the floor alone is enough
             return 0.0
         gain = np.linalg.norm(shape) / np.linalg.norm(self.request.factor)

@@ -429,11 +429,6 @@ def _checked_factor(
             )
         if not shape.any():
             raise ValueError("factor: expected an entry that is not zero")
-        if len(shape) != plant.order and family != "gaussian":
-            raise ValueError(
-                'factor: Lambda is taken for family="gaussian" only, '
-                f"got family={family!r}; pass S (n, r)"
-            )
         return shape
     return _root_of(real_array(covariance, "covariance", shape=(plant.order,) * 2))
 

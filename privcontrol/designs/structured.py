@@ -17,9 +17,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core.mechanism import padding_of
+from ..core.noise import LaplaceNoise
 from ..core.query_design import ball_rate_of, cheapest_factor, truncation_of
 from ..noise._endless import NO_NOISE
-from ..noise.parts import Radial, Structured, White
+from ..noise.parts import DrawnOnce, Radial, Structured, White
 from ..noise.shift import (
     beside_radial,
     certified_shift,
@@ -238,7 +240,8 @@ def own_shape(problem: DesignProblem) -> Proposal:
     request = problem.request
     shape = np.asarray(request.factor)
     if len(shape) != problem.plant.order:
-        return _own_lambda(problem, shape)
+        own = _own_laplace if problem.law == "laplace" else _own_lambda
+        return own(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
     with piece(0, 2):
@@ -271,6 +274,39 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
             fitting = scaled_to_fit(problem, shape, responses)
     with piece(3, 4):
         return dense_noise(problem, fitting, responses)
+
+
+def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
+    """Noise Lambda eta over one horizon, with all of eta drawn at its start.
+
+    Where Lambda has fewer directions than outputs and samples, a move's response lies in
+    its column space up to rounding at best. The padding of `Mechanism` is then part of it.
+    """
+    responses = all_responses(
+        problem.request.adjacency, problem.plants, problem.horizon
+    )
+    if not responses.moved.any():
+        raise PrivacyError(NO_NOISE)
+    if responses.windows or responses.apart:
+        raise PrivacyError(
+            "adjacency: Laplace noise of your own Lambda hides one change of a listed shape, "
+            'got changes of any shape or several; pass family="gaussian", or profiles'
+        )
+    _check_covered(shape, responses)
+    if not shape.any(axis=1).all():
+        raise NotRealizableError(
+            "factor: expected Laplace noise at every sample and output, got rows of zeros in "
+            "Lambda, which publish exactly; add a column that is small there"
+        )
+    noise = LaplaceNoise(shape)
+    if np.linalg.matrix_rank(shape / noise.std[:, None]) < len(shape):
+        shape = np.hstack([shape, np.diag(padding_of(noise))])
+    part = DrawnOnce(shape, problem.plant.output_count)
+    size = float_above(problem.excess(problem.certify((part,))), 4)
+    if not problem.request.scale:
+        size = max(size, 1.0)
+    part = part.scaled(size)
+    return Proposal((part,), noise.unit_variance * problem.cost(part.columns))
 
 
 def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
@@ -318,7 +354,8 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
     if (left > _COVERED * np.linalg.norm(moves, axis=0)).any():
         raise NotRealizableError(
             "factor: a hidden move changes the outputs in a direction that is not in the "
-            "column space of Lambda (DPAM eq. (8)); add the column, or a white floor"
+            "column space of Lambda (DPAM eq. (8)); add the column, or a white floor of "
+            "Gaussian noise"
         )
 
 

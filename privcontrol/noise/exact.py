@@ -32,6 +32,7 @@ from .drawn import (
 from .fleet import AlikeUnits, SeparateUnits
 from .parts import (
     Correlated,
+    DrawnOnce,
     Driven,
     Filtered,
     NoisePart,
@@ -154,6 +155,12 @@ def _(part: Driven) -> ExactPart:
 @exact_part.register
 def _(part: Correlated) -> ExactPart:
     return CorrelatedPart(part.root, part.outputs)
+
+
+@exact_part.register
+def _(part: DrawnOnce) -> ExactPart:
+    A, _, C, _ = part.model.along
+    return StructuredPart(A, C, part.state_root)
 
 
 @exact_part.register

@@ -44,6 +44,7 @@ from ..secrets.disturbance import causal_map
 from ..systems.linear import (
     LinearSystem,
     Plant,
+    VaryingSystem,
     mapped,
     reachability_gramian,
     root,
@@ -353,6 +354,63 @@ class Correlated(NoisePart):
 
     def __str__(self) -> str:
         return "correlated"
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOnce(NoisePart):
+    """Lambda eta with Lambda (T p, r), time-major, of entries that are drawn once."""
+
+    columns: NDArray
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        columns = real_array(self.columns, "columns", ndim=2)
+        object.__setattr__(self, "columns", columns)
+
+    @cached_property
+    def model(self) -> VaryingSystem:
+        # the entries are a state that stays, and C_t the rows of sample t
+        rows = self.columns.reshape(-1, self.outputs, self.once)
+        samples = len(rows)
+        stays = np.broadcast_to(np.eye(self.once), (samples, self.once, self.once))
+        into, out = (np.zeros((samples, n, 0)) for n in (self.once, self.outputs))
+        return VaryingSystem((stays, into, rows, out))
+
+    @property
+    def state_root(self) -> NDArray:
+        return np.eye(self.once)
+
+    @property
+    def once(self) -> int:
+        return self.columns.shape[1]
+
+    @property
+    def width(self) -> int:
+        return 0
+
+    @property
+    def white(self) -> NDArray:
+        return np.zeros(self.outputs)
+
+    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+        rows = self.columns[: fresh.shape[1] * self.outputs]
+        # trial by trial: the same sums for any number of trials
+        every = [(rows @ entries).reshape(-1, self.outputs) for entries in first]
+        return np.stack(every)
+
+    def stream(self, first: NDArray) -> Stream:
+        samples = iter((self.columns @ first).reshape(-1, self.outputs))
+        return lambda fresh: np.array([next(samples) for _ in fresh])
+
+    def responses(self, horizon: int) -> NDArray:
+        rows = self.columns[: horizon * self.outputs]
+        return rows.reshape(horizon, self.outputs, -1)
+
+    def scaled(self, gain: float) -> DrawnOnce:
+        return replace(self, columns=self.columns * gain)
+
+    def __str__(self) -> str:
+        return f"rank {self.once} drawn once"
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,14 +24,15 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.manifold import EllipsoidMoves, attaining
-from ..core.noise import family_of
+from ..core.mechanism import Mechanism
+from ..core.noise import LaplaceNoise, family_of
 from ..numerics.balls import rational_matrix
 from ..numerics.ellipsoid import solution_error
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, one_thread, round_up
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed, one_coordinate
-from ..secrets.disturbance import disturbances
+from ..secrets.disturbance import disturbances, query_of
 from ..secrets.hiding import (
     LEAVES,
     NoiseForm,
@@ -58,6 +59,7 @@ from ._windows import largest_of_windows
 from .fleet import shift_of_fleet
 from .parts import (
     Correlated,
+    DrawnOnce,
     Driven,
     Filtered,
     NoisePart,
@@ -432,6 +434,9 @@ def _laplace_loss(
             "models: a region of plants needs Gaussian noise, got family='laplace'"
         )
     run = int(world.horizon)
+    columns = PartSum(parts).part(DrawnOnce)
+    if columns is not None and len(parts) == 1:
+        return _laplace_of_columns(columns, secret, world)
     white = PartSum(parts).white
     if white.any():
         return _independent_laplace(secret, white, world)
@@ -457,6 +462,31 @@ def _laplace_loss(
         manifold = trajectory_manifold(world.plants[0], run)
         exact = all(part.moves(manifold).exact for part in secret.parts)
     return PrivacyLoss.laplace(shifts, exact=exact)
+
+
+def _laplace_of_columns(
+    part: DrawnOnce, secret: Adjacency, world: World
+) -> PrivacyLoss:
+    """Return the loss of noise Lambda eta over a run (DPAM Theorem 2).
+
+    Shifts are w = Lambda^+ s of the responses s. Lambda must reach every direction, since
+    nothing is added to it: then every response is in its column space.
+    """
+    if world.resolution is not None:
+        raise PrivacyError(
+            "resolution: readings on a grid need noise that is drawn again at every sample"
+        )
+    run = int(world.horizon)
+    losses = []
+    for plant in world.plants:
+        query = query_of(plant, run, secret)
+        mechanism = Mechanism(query, LaplaceNoise(part.columns))
+        if mechanism.padding is not None:
+            raise NotRealizableError(LEAVES.format(name=plant.name))
+        losses.append(mechanism.guarantee(secret).loss)
+    if len(losses) == 1:
+        return losses[0]
+    return one_coordinate(max(loss.pure for loss in losses))
 
 
 def _tells_entries(part: NoisePart, plant: Plant, horizon: int) -> bool:
