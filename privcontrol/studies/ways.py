@@ -47,7 +47,10 @@ _MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
 #: Samples of a short change.
 _SHORT = 8
 
-#: Samples times outputs times states up to which independent noise does.
+#: Samples times outputs up to which independent noise takes a few seconds.
+_MOST_INDEPENDENT = 1_000
+
+#: Samples times outputs times states up to which its responses do.
 _MOST_RESPONSES = 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
@@ -281,7 +284,10 @@ def options(
     other shape of change, a horizon twice as long or none, and, with a loop, its own
     controller kept on site. Each is designed and certified as `design_output_noise` does
     with ``models="exact"``. A way that does not exist, or comes after some seconds, is
-    left out with the reason.
+    left out with the reason. So is one that would take long over a horizon of T samples:
+    for a changing input shaped noise is designed up to T p = 80, for short changes up to
+    120 (any shape), 400 (one level) or 1,000 (one sample), and independent noise up to
+    T p = 1,000 and T p n = 20,000 for n states. `design_output_noise` takes the time.
 
     Parameters
     ----------
@@ -484,9 +490,12 @@ def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     entries = horizon * first.noutputs
     is_shaped = not given.get("family", "").startswith("iid")
     adjacency = given["adjacency"]
-    held = entries if is_shaped else entries * max(first.nstates, 1)
-    most = _most_entries(adjacency) if is_shaped else _MOST_RESPONSES
-    if disturbances(adjacency) and most < held < math.inf:
+    if is_shaped:
+        is_long = entries > _most_entries(adjacency)
+    else:
+        is_long = entries > _MOST_INDEPENDENT
+        is_long |= entries * first.nstates > _MOST_RESPONSES
+    if disturbances(adjacency) and is_long and horizon.ends:
         raise _NotOffered(
             f"{entries:g} samples of outputs take long to design; ask design_output_noise"
         )

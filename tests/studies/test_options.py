@@ -102,6 +102,15 @@ def test_short_changes_are_designed_over_longer_runs(
     assert ("shaped" in found.left_out) is not is_short
 
 
+def test_independent_noise_over_a_long_run_is_left_out_as_well():
+    """Beyond a thousand readings it takes minutes."""
+    long = pc.options(ROOM, horizon=1001, budget=BUDGET, adjacency=PEOPLE)
+    assert [option.way for option in long] == ["a run of any length"]
+    assert "1001 samples of outputs take long" in long.left_out["independent"]
+    less = pc.options(ROOM, horizon=200, budget=BUDGET, adjacency=PEOPLE)
+    assert "independent" in [option.way for option in less]
+
+
 def test_the_signal_is_the_spread_of_simulated_outputs(endless, public):
     faint = pc.design_output_noise(
         ROOM,
