@@ -16,7 +16,7 @@ so the weights are those of one scalar problem whose response is f.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..noise._endless import UNDAMPED, endless_secret
 from ..noise.fleet import AlikeUnits, SeparateUnits, UnitNoise, shift_behind_modes
-from ..noise.parts import Filtered, NoisePart, Pricing
+from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..privacy.budget import scale_to_budget
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
+from ..secrets.secret import is_dense
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -42,6 +43,7 @@ from ..systems.linear import (
     poles_of,
     spectral_radius,
 )
+from .correlated import correlated
 from .endless_design import (
     BestSpectrum,
     FrequencyGrid,
@@ -62,6 +64,8 @@ _ONE_SYSTEM = 200
 _ONE_COUPLED = 64
 #: Units that are designed without their symmetry where their modes fail.
 _MOST_DENSE = 12
+#: Dimensions of a run from which on units are designed apart.
+_MANY = 128
 #: Cost over its bound from which on white noise is tried.
 _LITTLE = 1 + 1e-6
 #: Kinds of units that are named one by one.
@@ -80,7 +84,17 @@ _RESOLVED = 1e-5
 
 def is_fleet(problem: DesignProblem) -> bool:
     """Return whether a problem without a horizon is one of several units."""
-    return bool(_kinds(problem))
+    return not problem.request.horizon.ends and bool(_kinds(problem))
+
+
+def is_fleet_of_run(problem: DesignProblem) -> bool:
+    """Return whether a large problem over a horizon is one of several units."""
+    request = problem.request
+    if not (request.horizon.ends and is_dense(request.adjacency)):
+        return False
+    if problem.horizon * problem.plant.output_count < _MANY:
+        return False
+    return sum(kind.count for kind in _kinds(problem)) > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +112,7 @@ def _parted(adjacency: Adjacency, plant: Plant, prices: _Prices) -> list[Units] 
 def _kinds(problem: DesignProblem) -> tuple[Units, ...]:
     """Return the kinds of units, none where a problem is one of a single system."""
     request = problem.request
-    if request.horizon.ends or request.has_models or request.family != "gaussian":
+    if request.has_models or request.family != "gaussian":
         return ()
     options = (request.floor, request.resolution, request.factor)
     if any(option is not None for option in options):
@@ -110,7 +124,7 @@ def _kinds(problem: DesignProblem) -> tuple[Units, ...]:
     if not kinds:
         return ()
     several = sum(kind.count for kind in kinds) > 1
-    if not several and _symmetric(kinds[0]) is None:
+    if not several and (request.horizon.ends or _symmetric(kinds[0]) is None):
         return ()
     return tuple(kinds)
 
@@ -174,6 +188,47 @@ def fleet(problem: DesignProblem) -> Proposal:
     return Proposal((design.part,), cost, filtered=design, gap=design.gap)
 
 
+def fleet_of_run(
+    problem: DesignProblem, sized: Callable[[DesignProblem], Proposal]
+) -> Proposal:
+    """Noise over a horizon for units that nothing connects, each kind ``sized`` once.
+
+    The covariance of all units is one block for each. What noise must be there for a change
+    of one unit it must be at the unit's own outputs, so bounds of the costs add up.
+    """
+    kinds = _kinds(problem)
+    found = []
+    for done, kind in enumerate(kinds):
+        own = _of_unit(problem, kind)
+        with piece(done, len(kinds)):
+            each = sized(own)
+            found.append(each if _is_correlated(each) else correlated(own))
+    cost = sum(each.cost * kind.count for each, kind in zip(found, kinds, strict=True))
+    bound = sum(
+        each.lower_bound * kind.count for each, kind in zip(found, kinds, strict=True)
+    )
+    T, p = problem.horizon, problem.plant.output_count
+    root = np.zeros((T, p, T, p))
+    for each, kind in zip(found, kinds, strict=True):
+        (part,) = each.parts
+        own_root = part.responses(T).reshape(T, kind.outputs.shape[1], T, -1)
+        for places in kind.outputs:
+            root[:, places[:, None], :, places] = np.moveaxis(own_root, (1, 3), (0, 1))
+    part = Correlated(root.reshape(T * p, T * p), p)
+    return Proposal((part,), cost, bound, gap=cost / bound - 1)
+
+
+def _is_correlated(proposal: Proposal) -> bool:
+    (part, *others) = proposal.parts
+    return isinstance(part, Correlated) and not others
+
+
+def _of_unit(problem: DesignProblem, kind: Units) -> DesignProblem:
+    """Return the problem of one unit of a kind."""
+    request = replace(problem.request, adjacency=kind.adjacency)
+    return replace(problem, plant=kind.plant, request=request, weight=kind.prices)
+
+
 def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
     """Return what the design made use of."""
     words = []
@@ -226,12 +281,7 @@ def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:
         except UncertifiableError:
             if kind.count * near.count > _MOST_DENSE:
                 raise
-    own = replace(
-        problem,
-        plant=kind.plant,
-        request=replace(request, adjacency=kind.adjacency),
-        weight=kind.prices,
-    )
+    own = _of_unit(problem, kind)
     found = endless(own)
     if found.cost > found.bound * _LITTLE:
         other = endless(

@@ -17,7 +17,7 @@ from ..secrets.secret import is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise
-from .fleet import fleet, is_fleet
+from .fleet import fleet, fleet_of_run, is_fleet, is_fleet_of_run
 from .problem import DesignProblem, Proposal
 from .region_design import of_region, of_varying_plant
 from .request import Request
@@ -83,6 +83,16 @@ def _correlated(problem: DesignProblem) -> Proposal:
     _check_room(problem, _DENSE_MATRICES)
     with piece(1, 2):
         return correlated(problem)
+
+
+def _of_units(problem: DesignProblem) -> Proposal:
+    """Return noise of low order for all units, or a dense design of each kind of them."""
+    with piece(0, 2):
+        lasting = long_noise(problem)
+    if lasting is not None:
+        return lasting
+    with piece(1, 2):
+        return fleet_of_run(problem, sized)
 
 
 def _has_grid(request: Request) -> bool:
@@ -250,6 +260,7 @@ DESIGNS = (
         matrices=0,
     ),
     Design(_has_own_lambda, own_shape, _BARE, _DENSE_MATRICES),
+    Design(is_fleet_of_run, _of_units, _OF_DENSE, matrices=2),
     Design(_is_driven, driven, _OF_DENSE, matrices=2),
     Design(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
     Design(lambda problem: problem.request.factor is not None, own_shape, _BARE, 0),

@@ -19,7 +19,9 @@ from typing import Protocol
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
@@ -76,6 +78,9 @@ _MOST_COORDINATES = 1 << 20
 LARGEST_ERROR = 1e-6
 #: One above which no shift is certified with the root, where no floor bounds it.
 _LARGEST_ERROR_BOUND = 1e-3
+#: Rows from which on a root is looked at for parts that zeros keep apart, and their most.
+_MANY_ROWS = 128
+_MOST_PARTS = 64
 
 
 #: Where noise is not kept within a bound.
@@ -600,18 +605,62 @@ def triangular_root(factor: NDArray) -> NDArray:
 def undone_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
     """Return what takes columns to Lambda^-1 times them, and to bounds of the errors.
 
-    Lambda (m, m) is triangular. Rows without noise are left out.
+    Lambda (m, m) is triangular. Rows without noise are left out. Rows that exact zeros keep
+    apart are solved for apart, and equal blocks share the bound of their errors.
     """
     noisy = lower.any(axis=1)
     root = lower[np.ix_(noisy, noisy)]
-    # once for the solve, once for the last places of the responses
-    error = 2 * solution_error(root)
+    blocks: list[tuple[NDArray, NDArray]] = []
+    kinds: list[tuple[NDArray, int]] = []
+    for rows in _rows_apart(root):
+        block = root[np.ix_(rows, rows)]
+        kind = _first_equal(block, [one for one, _ in blocks])
+        if kind == len(blocks):
+            # once for the solve, once for the last places of the responses
+            blocks.append((block, 2 * solution_error(block)))
+        kinds.append((rows, kind))
+
+    def solved(kind: int, entries: NDArray) -> tuple[NDArray, NDArray]:
+        block, error = blocks[kind]
+        found = scipy.linalg.solve_triangular(block, entries, lower=True)
+        return found, error @ np.abs(found)
 
     def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
-        solved = scipy.linalg.solve_triangular(root, columns[noisy], lower=True)
-        return solved, error @ np.abs(solved)
+        entries = columns[noisy]
+        if len(kinds) == 1:
+            return solved(0, entries)
+        every, wrong = np.zeros_like(entries), np.zeros_like(entries)
+        done: list[tuple[int, NDArray, tuple[NDArray, NDArray]]] = []
+        for rows, kind in kinds:
+            own = np.ix_(rows, entries[rows].any(axis=0))
+            given = entries[own]
+            alike = [one for one in done if one[0] == kind]
+            number = _first_equal(given, [one for _, one, _ in alike])
+            if number == len(alike):
+                alike.append((kind, given, solved(kind, given)))
+                done.append(alike[-1])
+            every[own], wrong[own] = alike[number][2]
+        return every, wrong
 
     return undone
+
+
+def _first_equal(matrix: NDArray, others: Sequence[NDArray]) -> int:
+    """Return the position of the first equal matrix, and their number if there is none."""
+    equal = (k for k, one in enumerate(others) if np.array_equal(one, matrix))
+    return next(equal, len(others))
+
+
+def _rows_apart(root: NDArray) -> list[NDArray]:
+    """Return the rows of each part of a large matrix (m, m) that exact zeros keep apart."""
+    everything = [np.arange(len(root))]
+    if len(root) < _MANY_ROWS:
+        return everything
+    links = scipy.sparse.csr_array(root != 0)
+    count, labels = connected_components(links, directed=False)
+    if count > _MOST_PARTS:
+        return everything
+    return [np.flatnonzero(labels == k) for k in range(count)]
 
 
 def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:

@@ -778,7 +778,7 @@ def solution_error(lower: NDArray) -> NDArray:
     if info:
         product = np.full_like(lower, np.inf)
     else:
-        product = np.abs(inverse) @ np.abs(lower)
+        product = blas.dtrmm(1.0, np.abs(inverse), np.abs(lower), lower=1)
     error = gamma(size) * product
     if not error.sum(axis=1).max() <= _MAX_ERROR:  # also catches NaN
         raise UncertifiableError(
@@ -788,8 +788,10 @@ def solution_error(lower: NDArray) -> NDArray:
         )
     # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
     rounding = gamma(size) * (product + np.eye(size))
-    residual = np.abs(np.eye(size) - inverse @ lower) + rounding
-    return np.linalg.inv(np.eye(size) - residual) @ error * (1 + 1e-6)
+    product = blas.dtrmm(1.0, inverse, lower, lower=1)
+    residual = np.abs(np.eye(size) - product) + rounding
+    # no entry of the right side is negative, so substitution adds up positive numbers
+    return blas.dtrsm(1.0, np.eye(size) - residual, error, lower=1) * (1 + 1e-6)
 
 
 def certified_factor(points: NDArray, basis: NDArray) -> NDArray:

@@ -120,12 +120,20 @@ def crane(horizon):
     return designed
 
 
-def axis(horizon):
-    """One axis of a drone, two integrators, whose wind is hidden."""
-    plant = ct.ss([[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]], 0, 0.1)
-    secret = pc.DisturbanceAdjacency(0.1, inputs=["u[0]"])
+def axis(horizon, count=1):
+    """One axis of a drone, two integrators, whose wind is hidden, or several."""
+    one = [[1, 0.1], [0, 1]], [[0.005], [0.1]], [[1, 0]]
+    names = [f"wind{k}" for k in range(count)]
+    matrices = [np.kron(np.eye(count), matrix) for matrix in one]
+    plant = ct.ss(*matrices, 0, 0.1, inputs=names)
+    secret = pc.DisturbanceAdjacency(0.1, inputs=names)
     options = {"horizon": horizon, "budget": BUDGET, "adjacency": secret}
     return lambda: pc.design_output_noise(plant, max_std=np.inf, **options)
+
+
+def drone(horizon):
+    """Three axes that nothing connects."""
+    return axis(horizon, count=3)
 
 
 def simulation(states):
@@ -177,6 +185,7 @@ JOBS: dict[str, tuple[tuple[int, ...], str, Callable]] = {
     "rooms": ((10, 100, 1000), "rooms", rooms),
     "crane": ((10, 20, 40), "samples", crane),
     "drone's axis": ((150, 300, 600, 1500), "samples", axis),
+    "drone": ((150, 300, 600, 1500), "samples", drone),
     "simulation": ((2, 10, 40), "states", simulation),
     "device": ((2_000, 10_000, 20_000), "lines", device),
     "ring": ((10_000, 100_000, 1_000_000), "nodes", ring),

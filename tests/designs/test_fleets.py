@@ -4,8 +4,10 @@ import control as ct
 import numpy as np
 import pytest
 import scipy.linalg
+from mpmath import mp
 
 import privcontrol as pc
+from privcontrol.designs.correlated import correlated
 from privcontrol.designs.endless_design import endless
 from privcontrol.designs.problem import DesignProblem
 from privcontrol.noise.fleet import (
@@ -15,7 +17,7 @@ from privcontrol.noise.fleet import (
     shift_behind_modes,
 )
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.shift import certified_shift
+from privcontrol.noise.shift import certified_shift, undone_by
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.secrets.fleet import parted, symmetric_plant
 from privcontrol.systems.linear import LinearSystem, Plant
@@ -394,3 +396,121 @@ def test_a_lost_unit_is_not_certified():
         UnitNoise(unit, np.array([[0.5]]))
     with pytest.raises(ValueError, match="one input to one output"):
         AlikeUnits(LinearSystem.gain(np.eye(2)), LinearSystem.gain(np.eye(1)), 3)
+
+
+def axes(sizes):
+    """Axes of drones, two integrators each, that nothing connects; states are mixed."""
+    count = len(sizes)
+    order = np.arange(2 * count).reshape(count, 2).T.ravel()
+    A = np.kron(np.eye(count), [[1, 0.1], [0, 1]])[np.ix_(order, order)]
+    B = np.kron(np.diag(sizes), [[0.005], [0.1]])[order]
+    C = np.kron(np.eye(count), [[1, 0]])[:, order]
+    return ct.ss(A, B, C, 0, 0.1, inputs=[f"wind{k}" for k in range(count)])
+
+
+def dense_sizes(root, plant, horizon, patterns):
+    """Sizes of changes of one signal behind a root, with responses sample by sample."""
+    pulse = [plant.D] + [
+        plant.C @ np.linalg.matrix_power(plant.A, t) @ plant.B for t in range(horizon)
+    ]
+    noisy = root.any(axis=1)
+    found = []
+    for start in range(horizon):
+        for pattern in patterns:
+            moved = np.zeros((horizon, plant.noutputs, plant.ninputs))
+            for late, size in enumerate(pattern):
+                for t in range(start + late, horizon):
+                    moved[t] += size * pulse[t - start - late]
+            flat = moved.reshape(len(root), -1)
+            assert not flat[~noisy].any()
+            left = np.linalg.solve(root[np.ix_(noisy, noisy)], flat[noisy])
+            found.append(np.linalg.norm(left, axis=0))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("shape, duration", [("level", 1), ("level", 3), ("any", 2)])
+def test_axes_apart_are_designed_one_by_one_over_a_horizon(shape, duration):
+    horizon, sizes = 50, (1.0, 2.0, 1.0)
+    plant = axes(sizes)
+    secret = stay(shape, duration)
+    options = {"budget": BUDGET, "adjacency": secret, "max_std": np.inf, "gap": 0.01}
+    noise = pc.design_output_noise(plant, horizon=horizon, **options)
+    ones = [
+        pc.design_output_noise(axes([size]), horizon=horizon, **options)
+        for size in sizes
+    ]
+    cost, bound = (
+        sum(getattr(one.design, name) for one in ones)
+        for name in ("cost", "lower_bound")
+    )
+    assert noise.design.cost == pytest.approx(cost, rel=1e-7)
+    assert noise.design.lower_bound == pytest.approx(bound, rel=1e-7)
+    assert noise.design.gap <= 0.01
+    # all of the noise, behind its own root, hides what it promises and no more
+    (part,) = noise.parts
+    patterns = [np.ones(k) for k in range(1, duration + 1)]
+    if shape == "any":
+        patterns = [np.array([1.0, 1.0]), np.array([1.0, -1.0])]
+    largest = dense_sizes(part.root, plant, horizon, patterns).max()
+    gdp = noise.guarantee.gdp
+    assert gdp * (1 - 1e-4) <= largest <= gdp * (1 + 1e-9)
+    # a design of all axes at once, within its own gap
+    whole = correlated(DesignProblem(Plant.of(plant), noise.request))
+    assert whole.lower_bound <= cost * (1 + 1e-9)
+    assert bound <= whole.cost * (1 + 1e-9)
+
+
+def test_prices_that_join_axes_are_designed_together():
+    plant = axes((1.0, 1.0, 1.0))
+    weight = np.eye(3) + 0.5
+    options = {"budget": BUDGET, "adjacency": stay("level", 1), "max_std": np.inf}
+    noise = pc.design_output_noise(plant, horizon=50, weight=weight, **options)
+    each = pc.design_output_noise(plant, horizon=50, **options)
+    roots = [one.parts[0].root.reshape(50, 3, 50, 3) for one in (noise, each)]
+    joined, apart = (np.abs(root[:, 0, :, 1]).max() for root in roots)
+    assert apart == 0
+    assert joined > 0
+
+
+def test_roots_with_zeros_certify_plants_that_have_none():
+    """What a root keeps apart a coupled plant joins, and the shift is that plant's."""
+    horizon, plant = 50, axes((1.0, 1.0, 1.0))
+    options = {"budget": BUDGET, "adjacency": stay("level", 1), "max_std": np.inf}
+    noise = pc.design_output_noise(plant, horizon=horizon, **options)
+    coupled = axes((1.0, 1.0, 1.0))
+    coupled.A[3, 1] = 0.2
+    coupled.A[4, 2] = -0.1
+    (part,) = noise.parts
+    found = certified_shift([part], stay("level", 1), [Plant.of(coupled)], horizon)
+    sizes = dense_sizes(part.root, coupled, horizon, [[1.0]])
+    assert found.value == pytest.approx(sizes.max(), rel=1e-6)
+    assert found.value >= sizes.max() * (1 - 1e-12)
+    assert found.value > 1.01 * noise.guarantee.gdp
+    assert found.squares == pytest.approx(sizes.ravel() ** 2, rel=1e-6)
+
+
+def test_errors_of_blocks_bound_what_doubles_get_wrong():
+    rng = np.random.default_rng(0)
+    block = np.tril(0.3 * rng.normal(size=(30, 30)), -1) + np.eye(30)
+    other = np.tril(0.2 * rng.normal(size=(40, 40)), -1) + np.diag(np.arange(1, 41.0))
+    first = np.sort(rng.permutation(130)[:30])
+    rest = np.setdiff1d(np.arange(130), first)
+    order = [first, rest[:30], rest[30:70], rest[70:]]
+    root = np.zeros((130, 130))
+    for rows, own in zip(order, (block, block, other, np.eye(30)), strict=True):
+        root[np.ix_(rows, rows)] = own
+    columns = rng.normal(size=(130, 12))
+    columns[order[1], :6] = columns[order[0], :6]
+    columns[order[0], 7:] = 0.0
+    solved, wrong = undone_by(root)(columns)
+    exact: list[mp.mpf] = []
+    with mp.workdps(40):
+        for row, entry in zip(root, columns[:, 3], strict=True):
+            done = mp.fdot(zip(row[: len(exact)].tolist(), exact, strict=True))
+            exact.append((mp.mpf(entry) - done) / mp.mpf(row[len(exact)]))
+        errors = [
+            abs(one - mp.mpf(x)) for one, x in zip(exact, solved[:, 3], strict=True)
+        ]
+    assert all(mp.mpf(w) >= error for w, error in zip(wrong[:, 3], errors, strict=True))
+    assert np.linalg.solve(root, columns) == pytest.approx(solved, rel=1e-9)
+    assert wrong.max() < 1e-8 * np.abs(solved).max()
