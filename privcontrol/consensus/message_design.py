@@ -7,7 +7,7 @@ A figure of errors shows private values. It is for the experimenter, not for pub
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,12 +41,13 @@ from .message_noise import (
     MOVES,
     READOUTS,
     AgentNoise,
+    Exposure,
     NodeAdjacency,
     ample_pairwise_std,
     exposure_to_any,
 )
-from .network import DENSE_NODES, WEIGHTS, Network, Values, read_network
-from .private import DENSE_MODEL, PrivateConsensus
+from .network import DENSE_NODES, WEIGHTS, Network, Values, core_of, read_network
+from .private import DENSE_MODEL, MOST_SHARED, PrivateConsensus
 from .runs import ConsensusResponse, step_count
 
 _CONSENSUS = "private_consensus(graph, budget, radius)"
@@ -60,6 +61,9 @@ COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
 #: Whose loss is to be least: the worst node's, or that of all nodes together.
 OBJECTIVES = ("worst", "total")
 
+#: Agents that a warning names.
+_NAMED = 10
+
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-12
 
@@ -69,6 +73,15 @@ _OF_NO_USE = 0.99
 #: Logarithm of the least noise that agents draw alone, over that of independent noise,
 #: which hides the sum of 1e12 agents.
 _LEAST_OWN = -14.0
+
+#: Agents whose exposures differ by less, relatively, draw the same share.
+_EVEN = 0.02
+
+#: What independent noise is raised by, relatively, to hide whatever else is rounded.
+_MARGIN = 1e-9
+
+#: Speed: steps towards the noise that each agent needs of its own.
+_ROUNDS = 12
 
 
 @helpful_arguments
@@ -128,12 +141,13 @@ def private_consensus(
         Standard deviation of the Gaussian noise that every two neighbours share, in the
         unit of the values; 0 for independent noise. ``"auto"`` shares enough to bring
         the variance within 1 % of its limit. The more noise is shared, the more steps
-        the values need to settle.
+        the values need to settle. Agents whom coalitions expose more may draw more
+        noise alone than the others.
     coalition : int, optional
         How many agents may pool what they know with the eavesdropper. To be given with
         ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves
-        make it 1 at least. If so many can surround an agent, shared noise is of no use,
-        and there is a warning.
+        make it 1 at least. If so many can surround an agent, shared noise is of no use
+        to it, and a warning names it.
     dimension : int, optional
         d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
         noise of its own and of the same size, which hides the ball as it hides a
@@ -215,11 +229,18 @@ def private_consensus(
     if not made.pairwise_std:
         return made
     noise = _shared_noise(made, allowed, pairwise_std == "auto")
-    share = noise.scales.max() / scales.max()
-    if share > _OF_NO_USE:
+    shares = noise.scales / scales
+    gains_nothing = np.flatnonzero(shares > _OF_NO_USE)
+    if gains_nothing.size:
+        who = "the agents"
+        if gains_nothing.size < n:
+            named = ", ".join(str(network.nodes[i]) for i in gains_nothing[:_NAMED])
+            if gains_nothing.size > _NAMED:
+                named += ", .."
+            who = f"{gains_nothing.size} of {n} agents ({named})"
         warn_user(
             f"what neighbours share is of no use towards a coalition of {coalition}: "
-            f"beside it the agents draw {share:.1%} of independent noise, and the "
+            f"beside it {who} draw {shares.max():.1%} of independent noise, and the "
             "average takes more steps. Take a network whose agents have more neighbours than "
             "the coalition has members, more pairwise_std, or pairwise_std=0"
         )
@@ -332,28 +353,77 @@ def _independent_scales(
 def _shared_noise(
     independent: PrivateConsensus, allowed: NDArray, is_auto: bool
 ) -> AgentNoise:
-    """Noise with the least share of `noise.scales` that the agents need to draw alone.
+    """Noise of which the agents draw little alone, with the least variance of three ways.
 
-    The ``independent`` agents have the scales of independent noise. What they share is
-    kept, or as much as makes no difference beyond 1 % of the variance.
+    The ``independent`` agents have the scales of independent noise. All draw the same
+    share of it; or only those of a core do, in which coalitions leave everyone a
+    neighbour; or those whom coalitions expose more draw more. What they share is kept,
+    or as much as makes no difference beyond 1 % of the variance.
     """
     noise = independent.noise
-    adjacency = independent.adjacency
     coalition = independent.coalition or 0
 
+    def over_allowed(exposure: Exposure) -> NDArray:
+        return exposure.sizes(independent.adjacency) / allowed
+
+    everyone = np.ones(len(noise.scales), dtype=bool)
+    equal = _least_share(noise, everyone, coalition, over_allowed, is_auto)
+    exposure = exposure_to_any(equal, coalition)
+    exposed = over_allowed(exposure)
+    if exposed.min() > 1 - _EVEN:
+        return equal
+    found = [equal]
+    is_one = independent.adjacency.kind == "one"
+    # hides one agent's move, whatever is shared
+    alone = noise.scales * (1 + _MARGIN if is_one else np.inf)
+    core = core_of(noise.network, coalition)[0]
+    if is_one and not is_auto and core.any() and not core.all():
+        held = replace(noise, scales=alone)
+        found.append(_least_share(held, core, coalition, over_allowed, is_auto))
+    among = tuple({exposure.coalition(node) for node in range(len(alone))})
+    own = equal
+    for _ in range(_ROUNDS):
+        own = replace(own, scales=np.minimum(own.scales * np.sqrt(exposed), alone))
+        exposed = over_allowed(exposure_to_any(own, coalition, among))
+    own = replace(own, pairwise_std=noise.pairwise_std)
+    found.append(_least_share(own, everyone, coalition, over_allowed, is_auto))
+    fit = [
+        each
+        for each in found[1:]
+        if each.pairwise_std <= MOST_SHARED * each.scales.min()
+    ]
+    return min([equal, *fit], key=lambda each: float(each.own_variance.sum()))
+
+
+def _least_share(
+    noise: AgentNoise,
+    among_whom: NDArray,
+    coalition: int,
+    over_allowed: Callable[[Exposure], NDArray],
+    is_auto: bool,
+) -> AgentNoise:
+    """Noise with the least share of `noise.scales` that meets all budgets.
+
+    The agents ``among_whom`` (n,) draw it, the others all of it. ``over_allowed`` are
+    the agents' sizes over what is allowed, by their exposure.
+    """
+
     def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
-        sizes = exposure_to_any(scaled, coalition, among).sizes(adjacency)
-        return math.log((sizes / allowed).max())
+        return math.log(over_allowed(exposure_to_any(scaled, coalition, among)).max())
 
     def with_share(log_share: float) -> AgentNoise:
-        return replace(noise, scales=noise.scales * math.exp(log_share))
+        share = np.where(among_whom, math.exp(log_share), 1.0)
+        return replace(noise, scales=noise.scales * share)
 
     def least_towards(coalitions: Sequence[tuple]) -> AgentNoise:
+        least = with_share(_LEAST_OWN)
+        if excess(least, coalitions) <= 0:
+            return least  # the others' noise hides them
         # bounds of pairs may ask for more than independent noise
         share = brentq(
             lambda share: excess(with_share(share), coalitions),
             _LEAST_OWN,
-            1.0,
+            -_LEAST_OWN,
             xtol=_TOLERANCE,
         )
         return with_share(share)
@@ -372,7 +442,7 @@ def _shared_noise(
             among |= worst
             found = least_towards(tuple(among))
             exposure = exposure_to_any(found, coalition)
-            most_exposed = np.argsort(exposure.sizes(adjacency))[-2:]
+            most_exposed = np.argsort(over_allowed(exposure))[-2:]
             worst = {exposure.coalition(node) for node in most_exposed.tolist()}
     step = _TOLERANCE
     while excess(found) > 0:

@@ -47,7 +47,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
-from .network import Network, unit_graph
+from .network import Network, core_of, unit_graph
 
 MOVES = ("one", "pair", "known-total")
 
@@ -715,17 +715,24 @@ def _star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) ->
 
 
 def _spread_costs(noise: AgentNoise, count: int) -> Costs | None:
-    """Costs of a unit move that spreads over all whom any coalition leaves.
+    """Costs (n,) of unit moves that spread over all whom any coalition leaves.
 
-    Returns None if a coalition of this size may cut the network, or if that is not
-    known. Of the subtrees of any tree the k-th largest leaves out k agents at least,
-    which bounds the flows as along a path through all honest agents.
+    Moves of a core spread within it, and others are not absorbed (infinite costs). The
+    core has more neighbours for each of its agents than a coalition has members.
+    A coalition with fewer members in it leaves all flows that a larger one leaves.
+    Returns None if a coalition of this size may cut it, or if that is not known. Of the
+    subtrees of any tree the k-th largest leaves out k agents at least, which bounds the
+    flows as along a path through all honest agents.
     """
-    honest = len(noise.scales) - count
-    if honest < 2 or noise.network.connectivity <= count:
+    inside, connectivity = core_of(noise.network, count)
+    core = np.flatnonzero(inside)
+    if len(core) < count + 2 or connectivity <= count:
         return None
-    weight = np.sort(noise.scales**2)
+    honest = len(core) - count
+    weight = np.sort(noise.scales[core] ** 2)
     least = weight[:honest].sum()
     left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
     slack = 1 + 8 * len(weight) * EPS
-    return slack / least, slack * float(((1 - left_out) ** 2).sum())
+    absorbed = np.full(len(noise.scales), np.inf)
+    absorbed[core] = slack / least
+    return absorbed, slack * float(((1 - left_out) ** 2).sum())

@@ -127,6 +127,11 @@ class Network:
             return nx.node_connectivity(graph)
         return max(dense, 2 if nx.is_biconnected(graph) else 1)
 
+    @cached_property
+    def _cores(self) -> dict[int, tuple[NDArray, int]]:
+        """Return the cores that `core_of` found, by their degrees."""
+        return {}
+
     def neighbours(self, position: int) -> dict[int, float]:
         """Return the weights of a node's neighbours by their positions."""
         row = self.iteration[[position]].tocoo()
@@ -260,6 +265,34 @@ class Network:
 
         operator = LinearOperator(laplacian.shape, matvec=inverse, dtype=float)
         return 1 / _lanczos(operator, "LA")
+
+
+def core_of(network: Network, degree: int) -> tuple[NDArray, int]:
+    """Return which agents (n,) are left when those of few neighbours leave in turn.
+
+    Each of them has more than ``degree`` neighbours among the others. A lower bound of
+    their connectivity stands beside them, 0 if none is left or they are apart.
+    """
+    if degree not in network._cores:
+        network._cores[degree] = _find_core(network, degree)
+    return network._cores[degree]
+
+
+def _find_core(network: Network, degree: int) -> tuple[NDArray, int]:
+    first, second = network.links
+    inside = np.zeros(len(network), dtype=bool)
+    stays = ~inside
+    while (stays != inside).any():
+        inside = stays
+        linked = inside[first] & inside[second]
+        ends = np.concatenate([first[linked], second[linked]])
+        stays = inside & (np.bincount(ends, minlength=len(inside)) > degree)
+    if inside.all():
+        return inside, network.connectivity
+    positions = np.flatnonzero(inside)
+    core = Network(range(len(positions)), network.iteration[positions][:, positions])
+    parts = connected_components(core.iteration, directed=False, return_labels=False)
+    return inside, core.connectivity if parts == 1 else 0
 
 
 def fingerprint(names: list[str]) -> str:

@@ -601,3 +601,70 @@ def test_a_coalition_is_evaluated_once_for_all_nodes(monkeypatch):
     assert len(group._exposures) <= 8
     again = [group.guarantee_for(node=k, coalition=[0, 3]).gdp for k in (1, 2, 4, 5, 6)]
     assert again == first
+
+
+def weakly_linked(agents_of_core, degree, weak, links, seed=0):
+    """A regular core, and a few agents more with fewer links to it."""
+    graph = nx.random_regular_graph(degree, agents_of_core, seed=seed)
+    rng = np.random.default_rng(seed)
+    for k in range(weak):
+        ends = rng.choice(agents_of_core, links, replace=False)
+        graph.add_edges_from((agents_of_core + k, int(end)) for end in ends)
+    return graph
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_of_a_core_hold_against_every_coalition(kind, monkeypatch):
+    """Coalitions within the core, outside it and across, by all that they see."""
+    graph = weakly_linked(8, 4, 3, 2)
+    scales = np.random.default_rng(1).uniform(0.5, 2.0, 11)
+    monkeypatch.setattr("privcontrol.consensus.message_noise.EXACT_WORK", 0.0)
+    for shared in (0.5, 3.0, 300.0):
+        group = agents(graph, scales, shared, 2, kind)
+        bounds = [group.guarantee_for(node=node).gdp for node in range(11)]
+        worst = np.zeros(11)
+        for members in itertools.combinations(range(11), 2):
+            moves = dense_moves(11, members, kind, np.ones(11))
+            for move in moves.T[:, :, None]:
+                size = dense_size(graph, scales, shared, members, move)
+                moved = move[:, 0] != 0
+                worst[moved] = np.maximum(worst[moved], size)
+        assert (np.array(bounds) >= worst * (1 - 1e-9)).all()
+        if kind == "one" and shared > 100:
+            # six of the core are left at least, and two links of the others are cut
+            least = np.sort(scales[:8] ** 2)[:6].sum()
+            assert np.allclose(bounds[:8], 1 / math.sqrt(least), rtol=1e-3)
+            assert np.allclose(bounds[8:], 1 / scales[8:])
+
+
+@pytest.mark.parametrize("pairwise_std", ["auto", 3.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_agents_with_few_links_pay_for_themselves(pairwise_std, kind):
+    graph = weakly_linked(8, 4, 2, 1)
+    options = {"weights": "metropolis", "moves": kind, "coalition": 1}
+    with pytest.warns(PrivacyWarning, match=r"2 of 10 agents \(8, 9\) draw"):
+        group = private_consensus(
+            graph, BUDGET, 1.0, pairwise_std=pairwise_std, **options
+        )
+    shared = group.noise.pairwise_std
+    allowed = BUDGET.shift()
+    for members in itertools.combinations(range(10), 1):
+        moves = dense_moves(10, members, kind, np.ones(10))
+        size = dense_size(graph, group.scales, shared, members, moves)
+        assert size <= allowed * (1 + 1e-9)
+    share = group.scales / (1 / allowed)
+    assert share[:8].max() < 0.8 * share[8:].min()
+    assert (share[8:] > 0.99).all()
+
+
+def test_seven_weak_agents_of_200_leave_the_others_the_noise_of_their_core():
+    graph = weakly_linked(193, 6, 7, 2)
+    options = {"weights": "metropolis", "pairwise_std": 5.0, "coalition": 3}
+    with pytest.warns(PrivacyWarning, match=r"7 of 200 agents \(193, 194, 195"):
+        group = private_consensus(graph, BUDGET, 1.0, **options)
+    core = private_consensus(graph.subgraph(range(193)), BUDGET, 1.0, **options)
+    alone = private_consensus(graph, BUDGET, 1.0, weights="metropolis")
+    assert group.guarantee.satisfies(BUDGET)
+    assert group.scales[:193] == pytest.approx(core.scales, rel=1e-6)
+    assert group.scales[193:] == pytest.approx(alone.scales[193:], rel=1e-6)
+    assert core.scales.max() < 0.6 * alone.scales.min()
