@@ -33,6 +33,7 @@ from ..numerics.balls import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    enclosure,
     identity_balls,
     largest_eigenvalue,
     midpoints,
@@ -58,11 +59,12 @@ from ..systems.powers import (
     seen_states,
     tell_apart,
 )
-from ..systems.transitions import gramian_of_run
+from ..systems.transitions import ACCURATE_BITS, gramian_of_run
 from ..systems.varying import VaryingPlant
 from .modes import growing_mode
 from .run_moves import RunMoves
 from .secret import Secret, as_secret
+from .states import StateAdjacency, StateMoves
 from .trajectory import TrajectoryManifold, trajectory_manifold
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden
@@ -302,6 +304,19 @@ class _Problem:
 
 _BITS = 320
 _MOST_BITS = 1 << 12
+#: Moves of which all are evaluated in balls.
+_FEW_MOVES = 256
+#: Share by which a square must be below the largest one to be left at a bound in doubles,
+#: and how sharp that bound must be, both relative to the largest one.
+_NEAR = 1e-6
+_SHARP_SQUARE = 1e-9
+#: The same for those near the largest one, where they are most of all.
+_SHARPEST_SQUARE = 1e-12
+#: What a move does not know of its small entries, relative to its largest one.
+_LOST = 2.0 ** (2 - ACCURATE_BITS)
+#: Above what underflows in a product of two numbers, and in a sum of such.
+_LEAST = 1e-300
+_LEAST_SQUARE = 1e-280
 
 LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which "
@@ -636,6 +651,15 @@ def window_squares(
         moved.append(blocks)
         most = max(most, bits)
     is_ball = part.moves(manifold).is_ball
+    bounds = near = None
+    if not is_ball:
+        own = _rounded_moves(secret, manifold, windows)
+        found = _below_largest(own, forms, most)
+        if found is not None:
+            bounds, near = found
+            if not len(near):
+                return bounds
+            moved = [moves.picked(near).blocks for moves in own]
 
     def evaluate() -> Iterator[Ball]:
         every = [form() for form in forms]
@@ -656,7 +680,87 @@ def window_squares(
                     sums[k % count] += x * y
             yield from sums
 
-    return certified(evaluate, most)
+    squares = certified(evaluate, most)
+    if bounds is None:
+        return squares
+    bounds[near] = squares
+    return bounds
+
+
+def _rounded_moves(
+    secret: Secret, manifold: TrajectoryManifold, windows: Sequence[NoiseForm | Split]
+) -> list[StateMoves]:
+    """Return the moves that windows see, none where some of them cannot be picked."""
+    own: list[StateMoves] = []
+    if not isinstance(secret, StateAdjacency) or secret.charts != "times":
+        return own
+    for window in windows:
+        moves = secret.moves_from(manifold, window.start, window.horizon)
+        if not isinstance(moves, StateMoves):
+            return []
+        own.append(moves)
+    return own
+
+
+def _below_largest(
+    own: Sequence[StateMoves],
+    forms: Sequence[Callable[[], Pairing]],
+    bits: int,
+) -> tuple[NDArray, NDArray] | None:
+    """Return bounds of y^2 (M,) in doubles, and the moves of which they are not enough.
+
+    Those are near the largest one, or have no sharp bound. None where there are many.
+    Errors of products are bounded as in Higham, "Accuracy and Stability of Numerical
+    Algorithms" (2002), section 3.1.
+    """
+    if not own or own[0].columns.shape[1] < _FEW_MOVES:
+        return None
+    lower = upper = np.zeros(own[0].columns.shape[1])
+    with np.errstate(all="ignore"):
+        for moves, form in zip(own, forms, strict=True):
+            columns = moves.columns
+            # rounded, from balls that know `ACCURATE_BITS` of the largest entry
+            errors = (
+                EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + _LEAST
+            )
+            try:
+                with working_bits(bits):
+                    sides = form()(identity_balls(len(columns)))
+                    left, right = (
+                        _images(*enclosure(side), columns, errors) for side in sides
+                    )
+            except ZeroDivisionError:  # these are too few bits
+                return None
+            width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
+            width += left[1] * right[1] + _LEAST
+            sizes = np.abs(left[0] * right[0])
+            steps = (len(left[0]) + 8) * EPS
+            error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
+            middle = (left[0] * right[0]).sum(axis=0)
+            margin = (len(forms) + 4) * EPS * (np.abs(middle) + error)  # of these sums
+            lower = lower + (middle - error - margin)
+            upper = upper + (middle + error + margin)
+    largest = lower.max()
+    if not np.isfinite(upper).all() or not largest > _LEAST_SQUARE:
+        return None
+    width = upper - lower
+    is_near = upper >= largest * (1 - _NEAR)
+    if 2 * np.count_nonzero(is_near) > len(upper):  # as of an integrator, which stays
+        is_near = width > _SHARPEST_SQUARE * largest
+    near = np.flatnonzero(is_near | (width > _SHARP_SQUARE * largest))
+    if 2 * len(near) > len(upper):
+        return None
+    return np.maximum(upper, 0.0), near
+
+
+def _images(
+    matrix: NDArray, errors: NDArray, columns: NDArray, wrong: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return M Z (r, M), and bounds of its errors from those of M and Z."""
+    steps = (len(columns) + 4) * EPS
+    width = np.abs(matrix) @ wrong + errors @ (np.abs(columns) + wrong)
+    sizes = np.abs(matrix) @ np.abs(columns)
+    return matrix @ columns, (width + steps * sizes) * (1 + 2 * steps) + _LEAST
 
 
 def laplace_shifts(

@@ -26,6 +26,7 @@ from ..numerics.balls import (
     ball_matrix,
     midpoints,
     rational_matrix,
+    working_bits,
 )
 from ..numerics.checks import one_of, real_array, sequence_of
 from ..numerics.errors import UncertifiableError
@@ -691,8 +692,9 @@ class StateMoves(RunMoves):
                 rounded = midpoints(block)
                 columns[:, done : done + block.ncols()] = rounded
                 done += block.ncols()
-                is_moved = [entry != 0 for entry in block.entries()]
-                moving |= np.reshape(is_moved, rounded.shape).any(axis=1)
+                moving |= rounded.any(axis=1)
+                for row in np.flatnonzero(~moving):
+                    moving[row] = any(entry != 0 for entry in block.tolist()[row])
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
@@ -721,6 +723,16 @@ class StateMoves(RunMoves):
     def blocks(self) -> Iterator[BallMatrix]:
         """The moves as balls, some columns (n, m) at a time."""
         return _in_blocks(self.free, self.start - self.times, self.sources, self.scales)
+
+    def picked(self, index: NDArray) -> StateMoves:
+        """Some of the moves."""
+        return replace(
+            self,
+            columns=self.columns[:, index],
+            times=self.times[index],
+            sources=self.sources[index],
+            scales=self.scales[index],
+        )
 
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
@@ -813,6 +825,13 @@ def _in_blocks(
     free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
 ) -> Iterator[BallMatrix]:
     """Scaled columns of a free response, as many at a time as fit in little memory."""
+    run = free.run_back(times, sources)
+    if run is not None and len(scales) and (scales == scales[0]).all():
+        for k, known in enumerate(run):
+            with piece(k, len(run)), working_bits(free.bits):
+                block = known * Ball(float(scales[0]))
+            yield block
+        return
     count = -(-len(times) // _BALLS_AT_ONCE)
     for k in range(count):
         some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)

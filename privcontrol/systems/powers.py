@@ -325,6 +325,16 @@ class FreeResponse:
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
             )
 
+    def run_back(self, times: NDArray, sources: NDArray) -> list[BallMatrix] | None:
+        """Return A^t V for t = 0, -1, .. as blocks, if these are all columns asked for."""
+        width = self._width
+        run = np.arange(-self.back, 1)[::-1]
+        if len(times) != len(run) * width or not self.back:
+            return None
+        is_run = np.array_equal(times, run.repeat(width))
+        is_run = is_run and np.array_equal(sources, np.tile(np.arange(width), len(run)))
+        return [self._known[-1], *self._known[:-1]] if is_run else None
+
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
         return self._in_time(self._blocks)
