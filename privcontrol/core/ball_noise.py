@@ -102,7 +102,7 @@ class BallNoise(Noise):
                     f"bound: expected a factor of at most {MOST_TRUNCATED} columns, got "
                     f"{array.shape[1]}; leave the bound out"
                 )
-        family = "ball" if bound == math.inf else "truncated"
+        family = BallLaw(array.shape[1], bound).name
         self._set(factor=array, rate=rate, bound=bound, family=family)
         if self.law.kept < _LEAST_KEPT:
             raise ValueError(
@@ -207,7 +207,7 @@ class BallNoise(Noise):
         while True:
             length = _Length(source, self.dimension + 1)
             numbers = [GaussianEntry(source) for _ in range(self.dimension)]
-            if self.bound == math.inf or self._lies_within(length, numbers):
+            if not self.law.is_cut or self._lies_within(length, numbers):
                 return [_RadialEntry(number, length) for number in numbers]
 
     def _lies_within(self, length: _Length, numbers: list[GaussianEntry]) -> bool:

@@ -134,7 +134,7 @@ def _(part: Structured) -> ExactPart:
 
 @exact_part.register
 def _(part: Radial) -> ExactPart:
-    bound = 0.0 if part.bound == math.inf else part.bound
+    bound = part.bound if part.law.is_cut else 0.0
     return RadialPart(*_free(part), part.factor, bound)
 
 

@@ -269,7 +269,7 @@ class Radial(Structured):
         return BallLaw(self.once, self.bound)
 
     def __str__(self) -> str:
-        cut = "" if self.bound == math.inf else " within a bound"
+        cut = " within a bound" if self.law.is_cut else ""
         return f"structured rank {self.once}, radial{cut}"
 
 

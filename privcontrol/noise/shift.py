@@ -367,7 +367,7 @@ def _radial_loss(
         raise ValueError(
             f"family: {family!r} is about one part of structured noise, and a floor"
         )
-    if family != ("ball" if part.bound == math.inf else "truncated"):
+    if family != part.law.name:
         raise ValueError(f"family: the noise's law is not {family!r}")
     if world.region is not None or not world.horizon.ends or disturbances(secret):
         raise ValueError(

@@ -159,20 +159,21 @@ class BallLaw(Law):
 
     @property
     def name(self) -> str:
-        return "ball" if self.bound == math.inf else "truncated"
+        return "truncated" if self.is_cut else "ball"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether no entries lie beyond a radius."""
+        return self.bound < math.inf
 
     @cached_property
     def kept(self) -> float:
         """The share of the law without a bound that lies within it."""
-        if self.bound == math.inf:
-            return 1.0
         return float(gammainc(self.dimension, self.bound))
 
     @cached_property
     def unit_variance(self) -> float:
         r = self.dimension
-        if self.bound == math.inf:
-            return r + 1.0
         return (r + 1) * float(gammainc(r + 2, self.bound)) / self.kept
 
     def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
@@ -205,8 +206,6 @@ class BallLaw(Law):
         covariance I.
         """
         found = super().radii(tails, count, alone=alone)
-        if self.bound == math.inf:
-            return found
         largest = self.bound / math.sqrt(self.unit_variance)
         rest = 0.0 if alone else np.sqrt(chdtri(count, tails))
         return np.minimum(found, largest + rest)
