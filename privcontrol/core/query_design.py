@@ -31,7 +31,12 @@ from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import column_norms, float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
-from ..privacy.budget import PrivacyBudget, checked_budget, scale_to_budget
+from ..privacy.budget import (
+    PrivacyBudget,
+    checked_budget,
+    kappa_upper,
+    scale_to_budget,
+)
 from ..privacy.guarantee import PrivacyGuarantee, shown
 from ..privacy.law import BallLaw
 from ..privacy.least_variance import least_law_variance
@@ -60,6 +65,8 @@ _MOST_RELEASES = 64
 #: of the radius at which they are compared.
 _RATES_TRIED = 8
 _ROUGH_RADIUS = 1e-3
+#: Share of a budget that truncated noise beside a floor leaves, above all roundings.
+_SPARED = 1e-6
 #: False alarms at which powers of laws are compared.
 _FALSE_ALARM = 0.05
 #: Part of the cost that another law has to save to be named.
@@ -1107,6 +1114,50 @@ def _truncation(
     rate = float(found.x)
     own = rate, radius(rate, _RATE_PRECISION)
     return min(own, basic, key=lambda pair: _variance(dimension, *pair))
+
+
+def truncation_beside(
+    budget: PrivacyBudget, dimension: int, left: float, releases: int = 1
+) -> tuple[float, float]:
+    """Return rate and radius of truncated noise beside a shift ``left`` of Gaussian noise.
+
+    The loss within both laws is at most the rate, and delta is the Gaussian's own at the
+    rest of epsilon, and the leak. Of all shares of epsilon the one of least variance is
+    taken.
+    """
+    alone = truncation_of(budget, dimension, releases)
+    if not left:
+        return alone
+    epsilon, delta = budget.pair
+    shift = left * math.sqrt(releases) * (1 + 1e-12)
+
+    def leaks(rest: float) -> float:
+        return delta * (1 - _SPARED) - float(kappa_upper(rest, shift))
+
+    def law(rest: float) -> tuple[float, float]:
+        rate = (epsilon - rest) / releases * (1 - _SPARED)
+        return rate, truncated_radius(rate, leaks(rest) / releases, dimension)
+
+    limit = epsilon * (1 - _SPARED)
+    least = smallest(
+        lambda rest: leaks(rest) > _SPARED * delta,
+        0.0,
+        limit,
+        tolerance=_ROUGH_RADIUS,
+        limit=limit,
+    )
+    if not least < limit:
+        raise PrivacyError(
+            "floor: it leaves truncated noise nearly nothing of the budget; raise the "
+            'floor, or pass family="ball"'
+        )
+    found = minimize_scalar(
+        lambda log: _variance(dimension, *law(math.exp(log))),
+        bounds=(math.log(least), math.log(limit)),
+        method="bounded",
+        options={"xatol": _ROUGH_RADIUS},
+    )
+    return law(math.exp(found.x))
 
 
 def _variance(dimension: int, rate: float, bound: float) -> float:

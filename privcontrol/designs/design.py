@@ -12,9 +12,11 @@ from functools import partial, wraps
 from typing import Any, ParamSpec
 
 import control as ct
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
+from ..core.ball_noise import RADIAL_LAWS
 from ..core.query_design import LAWS, LawOption
 from ..noise.fleet import AlikeUnits, SeparateUnits
 from ..noise.parts import Structured
@@ -43,8 +45,9 @@ from .region_design import with_cheapest_floor
 from .request import Models, Request, check_models, check_size, joined, of_periods
 from .structured import (
     constrained_shape,
+    tangent_noise,
 )
-from .table import OF_RADIAL, faster, sized
+from .table import OF_RADIAL, check_covered, faster, sized
 
 #: Relative difference of costs that are alike, which may be rounding.
 _ALIKE = 1e-6
@@ -153,10 +156,10 @@ def design_output_noise(
         independent noise of one size on every sample and output. Laplace noise gives
         pure differential privacy (delta = 0); its shape is a local optimum. "ball" and
         "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
-        "truncated" is for one or two directions. With a floor of given size, "ball"
-        covers models in a list: the floor hides the rest of each move under a model.
+        "truncated" is for one or two directions. With a floor they cover models in a
+        list: the floor hides the rest of each move under a model.
         "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that
-        keeps an epsilon and delta (with a floor, of "gaussian" and "ball"), and
+        keeps an epsilon and delta (with a floor, of all but "laplace"), and
         Gaussian noise for all requests that the others do not cover.
         ``noise.design.laws`` is the table of all. It is empty where nothing is compared:
         without a horizon, for instance, since a sum of independent entries in a filter
@@ -320,19 +323,16 @@ def design_output_noise(
         _check_bounded(request, models, floor, constraints)
     laws: tuple[LawOption, ...] = ()
     compares = is_open and (family is not None or request.budget.pure)
-    if compares and not isinstance(floor, str) and constraints is None:
+    chooses_floor = isinstance(floor, str) and not request.drawn_afresh
+    if compares and not chooses_floor and constraints is None:
         laws = _laws(request, plant, weight)
     if laws:
         request = replace(request, family=_cheapest_law(laws))
     check_models(request, plant, max_std)
-    chooses_floor = isinstance(floor, str) and not request.drawn_afresh
 
     with one_thread, timed_bar(progress, "design", faster(request, plant)):
         if chooses_floor:
-            problem = DesignProblem(plant, request, weight)
-            best = cheapest(problem, with_cheapest_floor(problem, sized))
-            request = replace(request, floor=best.parts[-1].white)
-            noise = finished(replace(problem, request=request), best)
+            noise, laws = _beside_cheapest_floor(plant, request, weight, compares)
         elif request.bound is not None:
             noise = _bounded(plant, request, request.bound, weight)
         elif constraints is not None:
@@ -347,6 +347,41 @@ def design_output_noise(
     if is_alone and not isinstance(models, str):
         warn_user(_EXACT_MODEL)
     return noise
+
+
+def _beside_cheapest_floor(
+    plant: Plant, request: Request, weight: Weight, compares: bool
+) -> tuple[OutputNoise, tuple[LawOption, ...]]:
+    """Return the noise of the cheapest law, each with its own floor, and all laws."""
+    floored = replace(request, floor=np.ones(plant.output_count))
+    several = laws_for(floored) if compares else ()
+    found: dict[str, OutputNoise] = {}
+    for law in several or (request.family,):
+        if law in RADIAL_LAWS:
+            check_covered(floored, OF_RADIAL)
+        asked = replace(request, family=law)
+        problem = DesignProblem(plant, asked, weight)
+        searched = problem
+        if problem.is_radial and asked.factor is None:
+            # the shape is that without a floor, whatever the floor is
+            shape = tangent_noise(problem, 1.0).factor
+            searched = replace(problem, request=replace(asked, factor=shape))
+        try:
+            best = cheapest(problem, with_cheapest_floor(searched, sized))
+        except (ValueError, UncertifiableError):
+            if not found:
+                raise
+            continue  # more directions than the law is for
+        asked = replace(asked, floor=best.parts[-1].white)
+        found[law] = finished(replace(problem, request=asked), best)
+    least = min(found, key=lambda law: found[law].design.cost)
+    if not several:
+        return found[least], ()
+    options = []
+    for law, noise in found.items():
+        option = LawOption.of(law, noise.design, request.releases)
+        options.append(replace(option, budget=None))
+    return found[least], tuple(sorted(options, key=lambda option: option.cost))
 
 
 def _priced_by_shape(noise: OutputNoise, weight: Weight) -> OutputNoise:
@@ -396,7 +431,7 @@ def laws_for(request: Request) -> tuple[str, ...]:
     if not covered or request.factor is not None or not budget.epsilon:
         return ()
     if request.floor is not None:
-        return () if budget.pure else ("gaussian", "ball")
+        return () if budget.pure else ("gaussian", "ball", "truncated")
     return ("laplace", "ball") if budget.pure else LAWS
 
 

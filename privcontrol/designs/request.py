@@ -394,11 +394,11 @@ def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray
         one_of(floor, "floor", ("auto",))
     else:
         sizes = one_per_output(floor, "floor", plant)
-    is_covered = family == "gaussian" or (family == "ball" and not is_chosen)
+    is_covered = family in ("gaussian", *RADIAL_LAWS)
     if (is_chosen or sizes is not None) and not is_covered:
         raise ValueError(
-            'floor: a white floor is added to Gaussian noise, and one of given size to "ball", '
-            f"got family={family!r}; leave it out"
+            "floor: a white floor is added to Gaussian and to radial noise, got "
+            f"family={family!r}; leave it out"
         )
     return sizes
 

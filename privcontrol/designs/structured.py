@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 
 from ..core.mechanism import padding_of
 from ..core.noise import LaplaceNoise
-from ..core.query_design import ball_rate_of, cheapest_factor, truncation_of
+from ..core.query_design import (
+    ball_rate_of,
+    cheapest_factor,
+    truncation_beside,
+    truncation_of,
+)
 from ..noise._endless import NO_NOISE
 from ..noise.parts import DrawnOnce, Radial, Structured, White
 from ..noise.shift import (
@@ -117,17 +122,29 @@ def radial_beside_floor(problem: DesignProblem) -> Proposal:
     size, left = shifts_apart(unit, floor, request.adjacency, world)
     size, left = float_above(size, 4), float_above(left, 4)
     _check_left(problem, left)
-
-    def meets(gain: float) -> bool:
-        loss = beside_radial(unit, size / gain, left)
-        return loss.released(request.releases).satisfies(problem.budget)
-
-    start = size / ball_rate_of(problem.budget, unit.once, request.releases)
-    gain = smallest(meets, 0.0, start, tolerance=_SIZED, limit=_MOST_GROWTH * start)
-    part = replace(unit, factor=shape * (gain * (1 + 1e-12)))
+    if problem.law == "ball":
+        rate, bound = _ball_beside(problem, unit, left), math.inf
+    else:
+        rate, bound = truncation_beside(
+            problem.budget, unit.once, left, request.releases
+        )
+    gain = size / rate * (1 + 1e-12)
+    part = replace(unit, factor=shape * gain, bound=rate * bound)
     responses = part.responses(problem.horizon).reshape(problem.query.size, -1)
     cost = part.law.unit_variance * problem.cost(responses)
     return Proposal((part, floor), cost + white_cost(problem, problem.floor))
+
+
+def _ball_beside(problem: DesignProblem, unit: Radial, left: float) -> float:
+    """Return the largest rate of the ball law that is allowed beside a shift of the floor."""
+    releases = problem.request.releases
+
+    def meets(scale: float) -> bool:
+        loss = beside_radial(unit, 1 / scale, left)
+        return loss.released(releases).satisfies(problem.budget)
+
+    start = 1 / ball_rate_of(problem.budget, unit.once, releases)
+    return 1 / smallest(meets, 0.0, start, tolerance=_SIZED, limit=_MOST_GROWTH * start)
 
 
 def _check_left(problem: DesignProblem, left: float) -> None:

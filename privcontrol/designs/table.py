@@ -5,7 +5,7 @@ The table `DESIGNS` has each way to size noise. The first one that suits a probl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..noise._endless import UNDAMPED
@@ -54,12 +54,17 @@ class Design:
 def sized(problem: DesignProblem) -> Proposal:
     """Return noise for a problem, by the first design that suits it."""
     design = next(design for design in DESIGNS if design.suits(problem))
-    for refusal in design.refusals:
-        if refusal.refuses(problem.request):
-            raise PrivacyError(refusal.reason)
+    check_covered(problem.request, design.refusals)
     if design.matrices is not None:
         _check_room(problem, design.matrices)
     return design.size(problem)
+
+
+def check_covered(request: Request, refusals: Sequence[Refusal]) -> None:
+    """Raise the first refusal of a request."""
+    for refusal in refusals:
+        if refusal.refuses(request):
+            raise PrivacyError(refusal.reason)
 
 
 def _has_own_lambda(problem: DesignProblem) -> bool:
@@ -223,13 +228,13 @@ OF_RADIAL = (
     ),
     Refusal(
         _has_bare_models,
-        "models: radial noise without a floor is for the exact plant; pass "
-        'family="ball" or "gaussian" with a floor',
+        "models: radial noise without a floor is for the exact plant; pass a "
+        'floor (floor="auto" finds one)',
     ),
     Refusal(
         _has_bare_grid,
         "resolution: readings on a grid leave the column space of structured noise; pass "
-        'family="ball" or "gaussian" with a floor',
+        'a floor (floor="auto" finds one)',
     ),
 )
 

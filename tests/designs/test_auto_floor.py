@@ -105,7 +105,7 @@ def test_auto_floor_saves_and_names_its_numbers(tmp_path):
         ({}, "neither"),
         ({"models": "exact"}, "neither"),
         ({"floor": "most"}, "auto"),
-        ({"family": "laplace", "resolution": 0.1}, "added to Gaussian noise, and"),
+        ({"family": "laplace", "resolution": 0.1}, "added to Gaussian and to radial"),
     ],
 )
 def test_auto_floor_says_what_it_needs(changes, cause):

@@ -1,5 +1,6 @@
 """Radial noise beside a white floor, for several models, by second routes."""
 
+import contextlib
 import math
 
 import control as ct
@@ -8,9 +9,11 @@ import pytest
 from scipy import stats
 
 import privcontrol as pc
-from privcontrol.core import audit
+from privcontrol.core import audit, kappa, truncated_radius
+from privcontrol.core.query_design import truncation_beside
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
+from privcontrol.privacy.law import BallLaw
 
 TIGHT = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
 LOOSE = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -112,11 +115,11 @@ def test_the_cheaper_of_both_laws_is_taken():
     for budget in (LOOSE, TIGHT):
         for floor in (0.25, 0.5, 1.0):
             costs = {}
-            for family in ("gaussian", "ball", "auto"):
+            for family in ("gaussian", "ball", "truncated", "auto"):
                 noise = designed(family, budget, floor=floor)
                 assert noise.guarantee.satisfies(budget)
                 costs[family] = noise.design.cost
-            least = min(costs["gaussian"], costs["ball"])
+            least = min(costs[law] for law in costs.keys() - {"auto"})
             assert costs["auto"] == pytest.approx(least, rel=1e-9)
             rows = noise.design.laws
             assert [row.law for row in rows] == sorted(
@@ -130,6 +133,106 @@ def test_the_cheaper_of_both_laws_is_taken():
         math.hypot(designed("ball", TIGHT, models="exact", floor=0.0).std[0], 0.5),
         rel=2e-5,
     )
+
+
+@pytest.mark.parametrize("budget", [LOOSE, TIGHT])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_truncated_noise_is_hidden_beside_a_floor_by_draws(budget, rank):
+    """The hockey stick of both draws together, at the shifts of dense least squares.
+
+    The leak counts as a loss without end. With noise of 0.8 times the size a move is seen.
+    """
+    plant, secret, models = VEHICLE, BOTH, [SLOWER, FASTER]
+    if rank == 1:
+        plant = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
+        models = [other(plant, A={(0, 0): 0.88})]
+        secret = pc.StateAdjacency({"x": 1.0}, times=[0])
+    noise = designed("truncated", budget, plant, secret, models=models, floor=3.0)
+    assert noise.guarantee.satisfies(budget)
+    part, floor = noise.parts
+    assert (part.once, noise.family) == (rank, "truncated")
+    own = stack(plant, noise.factor) / floor.scale[0]
+    sizes, lefts = [], []
+    for model in (plant, *models):
+        moved = stack(model, np.eye(rank) if rank == 1 else np.diag([1.0, 0.5])) / 3.0
+        entries = np.linalg.lstsq(own, moved, rcond=None)[0]
+        sizes.append(np.linalg.norm(entries, axis=0).max())
+        lefts.append(np.linalg.norm(moved - own @ entries, axis=0).max())
+    (row,) = noise.guarantee.loss.rows
+    assert row.radial[0][0] == pytest.approx((max(sizes), rank, part.bound), rel=1e-9)
+    assert math.sqrt(row.square) == pytest.approx(max(lefts), rel=1e-6)
+    assert max(lefts) > 1e-3
+    epsilon, delta = budget.pair
+    found = []
+    for gain in (1.0, 1 / 0.8):
+        rng = np.random.default_rng(rank)
+        eta = part.law.standard(rng, (400_000, rank))
+        moved = eta.copy()
+        moved[:, 0] -= max(sizes) * gain
+        lengths = np.linalg.norm(moved, axis=1)
+        losses = lengths - np.linalg.norm(eta, axis=1)
+        losses += max(lefts) * rng.standard_normal(len(eta)) + max(lefts) ** 2 / 2
+        excess = np.maximum(-np.expm1(epsilon - losses), 0.0)
+        excess[lengths > part.bound] = 1.0
+        found.append((excess.mean(), excess.std() / math.sqrt(len(eta))))
+    assert found[0][0] <= delta + 4 * found[0][1]
+    assert found[1][0] > delta + 4 * found[1][1]
+
+
+def test_truncated_noise_beside_a_floor_takes_the_best_share_of_epsilon():
+    """No rate of a grid, with the radius that its leak leaves, has less variance."""
+    left, delta = 0.05, 1e-2
+    rate, radius = truncation_beside(LOOSE, 1, left)
+    best = BallLaw(1, rate * radius).unit_variance / rate**2
+    others = []
+    for rest in np.linspace(0.01, 0.6, 120):
+        leak = delta - kappa(rest, left)
+        if leak > 0:
+            own = 1 - rest
+            bound = own * truncated_radius(own, leak, 1)
+            others.append(BallLaw(1, bound).unit_variance / own**2)
+    assert best == pytest.approx(min(others), rel=1e-3)
+    assert best > BallLaw(1, truncated_radius(1.0, delta, 1)).unit_variance
+    alone = truncation_beside(LOOSE, 1, 0.0)
+    known = 1.0, truncated_radius(1.0, delta, 1)
+    assert alone == pytest.approx(known, rel=1e-12)
+    assert truncation_beside(LOOSE, 1, 1e-12) == pytest.approx(alone, rel=1e-4)
+    most = LOOSE.shift() * (1 - 1e-12)
+    with pytest.raises(pc.PrivacyError, match='nearly nothing .* pass family="ball"'):
+        truncation_beside(LOOSE, 1, most)
+    with pytest.raises(ValueError, match="at most 2 directions"):
+        truncation_beside(LOOSE, 3, left)
+
+
+@pytest.mark.parametrize("budget", [LOOSE, TIGHT])
+def test_the_floor_is_searched_for_beside_radial_noise(budget):
+    """No floor of a grid is cheaper by one in a hundred, and "auto" takes the best law."""
+    costs = {}
+    for family in ("gaussian", "ball", "truncated"):
+        noise = designed(family, budget, floor="auto")
+        assert noise.family == family
+        assert noise.guarantee.satisfies(budget)
+        assert noise.guarantee_for([SLOWER, FASTER]).satisfies(budget)
+        assert noise.request.floor == pytest.approx(noise.total.white)
+        costs[family] = noise.design.cost
+    for family in ("ball", "truncated"):
+        for floor in np.geomspace(0.2, 1.5, 4):
+            with contextlib.suppress(pc.PrivacyError):
+                other = designed(family, budget, floor=floor)
+                assert costs[family] <= 1.01 * other.design.cost
+    auto = designed("auto", budget, floor="auto")
+    assert auto.design.cost == pytest.approx(min(costs.values()), rel=1e-9)
+    assert [row.cost for row in auto.design.laws] == sorted(costs.values())
+    assert auto.family == auto.design.laws[0].law == min(costs, key=costs.get)
+
+
+def test_auto_is_gaussian_where_a_chosen_floor_has_no_other_law():
+    gdp = pc.PrivacyBudget(gdp=0.5)
+    assert designed("auto", gdp, floor="auto").family == "gaussian"
+    box = pc.PlantBox(VEHICLE, A=[[1e-3, 0], [0, 0]])
+    assert designed("auto", floor="auto", models=box).family == "gaussian"
+    with pytest.raises(ValueError, match="delta"):
+        designed(None, pc.PrivacyBudget(epsilon=1.0), floor="auto")
 
 
 def test_moments_and_draws_are_those_of_both_parts():
@@ -243,17 +346,26 @@ def test_releases_compose():
     assert not designed("ball").guarantee.released(3).satisfies(LOOSE)
 
 
+REGION = pc.PlantBox(VEHICLE, A=0.01 * np.abs(VEHICLE.A))
 REFUSED = [
-    ({"family": "truncated"}, "one of given size"),
-    ({"family": "ball", "floor": "auto"}, "one of given size"),
+    ({"family": "laplace"}, "added to Gaussian and to radial noise"),
+    ({"family": "truncated", "floor": 0.02}, "raise the floor by more than"),
+    (
+        {"family": "ball", "floor": "auto", "models": REGION},
+        "no region of plants",
+    ),
+    (
+        {"family": "ball", "floor": "auto", "models": "exact"},
+        "for models or for a resolution",
+    ),
     ({"family": "ball", "floor": 0.0}, "without a floor is for the exact plant"),
     (
         {"family": "ball", "floor": 0.0, "models": "exact", "resolution": 0.1},
-        "with a floor",
+        "readings on a grid .* pass a floor",
     ),
     ({"family": "ball", "floor": 0.02}, "raise the floor by more than"),
     (
-        {"family": "ball", "models": pc.PlantBox(VEHICLE, A=0.01 * np.abs(VEHICLE.A))},
+        {"family": "ball", "models": REGION},
         "no region of plants",
     ),
 ]
