@@ -57,16 +57,12 @@ CERTIFICATE_BITS = 128
 #: Bits for products of doubles that nearly cancel.
 FINE_BITS = 400
 
-_MOST_PRODUCTS = 10**6
-
-#: A trace above which no product in a Cholesky factorisation matters that underflows.
-_LEAST_TRACE = 1e-200
 _LOCK = threading.RLock()
 
 
 def is_quick(*lengths: int) -> bool:
     """Return whether a product of these lengths takes a few tenths of a second at most."""
-    return math.prod(lengths) <= _MOST_PRODUCTS
+    return math.prod(lengths) <= 10**6
 
 
 class working_bits:
@@ -315,7 +311,8 @@ def _has_cholesky_factor(matrix: BallMatrix) -> bool:
     middle = midpoints(matrix)
     size = len(middle)
     trace = middle.trace()
-    if not np.isfinite(middle).all() or not trace > _LEAST_TRACE:
+    # of a larger trace no product matters that underflows
+    if not np.isfinite(middle).all() or not trace > 1e-200:
         return False
     rest = np.linalg.norm(upper_bounds(matrix - ball_matrix(middle)))
     margin = 2 * (size + 8) * np.finfo(float).eps * trace + 2 * rest

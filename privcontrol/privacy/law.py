@@ -20,9 +20,8 @@ from scipy.special import chdtrc, chdtri, gammainc, ndtr, ndtri
 from ..numerics.linalg import column_norms
 
 #: Cells of a share's distribution while its tail falls by a factor e. Each counts with its
-#: largest share, and what is beyond the last one, a part of the tail asked for, with all.
+#: largest share, and what is beyond the last one with all.
 _CELLS = 24
-_BEYOND = 1e-4
 #: Sizes at which a tail is evaluated. The next larger one is returned.
 _SIZES = 200
 
@@ -59,8 +58,9 @@ class Law(ABC):
 
     def _mixture(self, tail: float, count: int) -> tuple[NDArray, NDArray]:
         """Return shares, the last one infinite, with probabilities that bound the law's."""
-        cells = math.ceil(_CELLS * math.log(1 / (_BEYOND * tail)))
-        tails = np.geomspace(1.0, _BEYOND * tail, cells + 1)
+        last = 1e-4 * tail
+        cells = math.ceil(_CELLS * math.log(1 / last))
+        tails = np.geomspace(1.0, last, cells + 1)
         shares, times = self.shares(tails[1:], count)
         masses = np.append(tails[:-1] - tails[1:], tails[-1])
         return np.append(shares, np.inf), times * masses

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
+from privcontrol.core import LinearQuery
 from privcontrol.numerics import balls
 
 
@@ -199,3 +200,29 @@ def test_residues_are_taken_modulo_a_prime():
     for _ in range(59):
         rest = (rest * rest - 2) % prime
     assert rest == 0
+
+
+def test_products_of_two_doubles_are_exact():
+    third = balls.Ball(1 / 3)
+    with balls.working_bits():
+        product = third * third
+    assert product.rad() == 0
+
+
+def test_products_that_cancel_keep_their_digits():
+    one = 1 + 2.0**-52
+    query = LinearQuery([[one, -1.0]])
+    with balls.working_bits(balls.FINE_BITS):
+        sums = balls.ball_matrix([[1.0, 1e-90]]) * balls.ball_matrix([[1.0], [1e-20]])
+        left = sums[0, 0] - 1
+    assert left.rad() < 1e-9 * left
+    product = query.ball_product(np.array([[1.0], [one]]))
+    assert product is not None
+    assert balls.midpoints(product)[0, 0] == 0
+
+
+def test_the_rank_of_residues_is_that_of_even_pivots_too():
+    assert balls.residue_rank([2, 1, 4, 3], 2) == 2
+    assert balls.residue_rank([2, 1, 4, 2], 2) == 1
+    tens = [2, 1, 0, 0, 5, 1, 0, 0, 10]
+    assert balls.residue_rank(tens, 3) == 3

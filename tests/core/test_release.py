@@ -18,8 +18,9 @@ import scipy.stats
 from release_oracle import FixedBits, correctly_rounded
 
 import privcontrol.core as pc
-from privcontrol.numerics.balls import Rational
+from privcontrol.numerics.balls import Rational, working_bits
 from privcontrol.privacy.release import (
+    ENTRIES,
     BitSource,
     exact_data,
     exact_release,
@@ -466,3 +467,21 @@ def test_a_design_draws_the_noise_that_its_guarantee_is_of():
         released = found.release([0.0, 0.0], size=50)
         np.testing.assert_array_equal(released[:, 0], 0.0)
         assert 0.5 < np.abs(released[:, 1]).mean() < 2
+
+
+def test_steps_reach_from_1e_300_to_1e300():
+    for text in ("1e300", "1e-300"):
+        assert step_size(text, "grid") == Rational(10) ** int(text[2:])
+    for text in ("1e301", "1e-301", "1e3000000000"):
+        with pytest.raises(ValueError, match=r"between 1e-300 and 1e300"):
+            step_size(text, "grid")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_entry_is_as_narrow_as_its_bits(family):
+    """Working precision takes nothing from what the bits of an entry tell."""
+    source = FixedBits(random.Random(5).getrandbits(1000))
+    entry = ENTRIES[family](source)
+    narrow = entry.ball()
+    with working_bits(4000):
+        assert narrow.rad() < entry._enclosure().rad() * (1 + 1e-6)

@@ -12,6 +12,8 @@ import control as ct
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.integrate
+import scipy.stats
 from scipy.special import erfinv
 
 import privcontrol as pc
@@ -116,6 +118,27 @@ def test_the_leak_of_a_ball_is_an_integral_over_the_distance(radius, dimension, 
         kept = mp.quad(density, mp.linspace(0, c, 13))
     found = ball_leak(radius, move, dimension)
     assert 5e-9 < found / float(told / kept) - 1 < 2e-8
+
+
+@pytest.mark.parametrize("dimension", [3, 10_000, 100_000])
+def test_the_leak_of_a_ball_in_many_dimensions(dimension):
+    """By an adaptive rule over the other dimensions, whose length is nearly known."""
+    radius, move = math.sqrt(dimension) + 2, 0.5
+    others = scipy.stats.chi(dimension - 1)
+
+    def lost(length):
+        wall = math.sqrt(radius**2 - length**2)
+        beyond = scipy.stats.norm.cdf(min(wall, move - wall))
+        return others.pdf(length) * (beyond - scipy.stats.norm.cdf(-wall))
+
+    kink = math.sqrt(radius**2 - (move / 2) ** 2)
+    points = [kink, *(radius - np.arange(0.25, 8, 0.25))]
+    ends = [max(radius - 9, 0.0), *sorted(x for x in points if x > 0), radius]
+    told = 0.0
+    for low, high in itertools.pairwise(ends):
+        told += scipy.integrate.quad(lost, low, high, epsrel=1e-11, epsabs=0)[0]
+    kept = scipy.stats.chi(dimension).cdf(radius)
+    assert ball_leak(radius, move, dimension) == pytest.approx(told / kept, rel=1e-6)
 
 
 @pytest.mark.parametrize("dimension, radius", [(2, 3.0), (6, 4.0)])
