@@ -238,12 +238,12 @@ def test_an_audit_passes_and_fails_with_ten_percent_less_noise():
         (
             {"floor": 1.0, "family": "laplace"},
             ValueError,
-            "a white floor is added to Gaussian noise, and one of given size",
+            "a white floor is added to Gaussian and to radial noise",
         ),
         (
             {"floor": 1.0, "family": "iid-gaussian"},
             ValueError,
-            "a white floor is added to Gaussian noise, and one of given size",
+            "a white floor is added to Gaussian and to radial noise",
         ),
     ],
 )
