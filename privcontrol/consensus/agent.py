@@ -86,7 +86,7 @@ def pair_keys(network: Network) -> dict[Hashable, dict[Hashable, bytes]]:
 class SharedBits(BitSource):
     """Bits of SHAKE-256 that both holders of a secret compute, for each entry."""
 
-    def __init__(self, key: bytes, entry: int = 0) -> None:
+    def __init__(self, key: bytes, entry: int) -> None:
         place = entry.to_bytes(8, "big") if entry else b""
         self._hash = hashlib.shake_256(b"privcontrol shared noise" + key + place)
         self._drawn = 0

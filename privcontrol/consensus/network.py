@@ -178,7 +178,7 @@ class Network:
             )
         return [value[node] for node in self.nodes]
 
-    def initial_values(self, value: Values, dimension: int = 1) -> NDArray:
+    def initial_values(self, value: Values, dimension: int) -> NDArray:
         """Return x(0) in the network's order from a ``value`` that is array or mapping.
 
         It has shape (n,), or (n, d) for values of ``dimension`` d.

@@ -610,7 +610,7 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
     return replace(guarantee, quoted_delta=budget.delta)
 
 
-def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int = 1) -> float:
+def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
     """Return the least multiple of a Laplace factor that meets a budget.
 
     ``loss`` is that of one release with the factor as it is, the budget that of all
@@ -1045,7 +1045,7 @@ def _of_law(request: _Request, law: str) -> NoiseDesign:
     return request.ball(shape, rate, bound, least)
 
 
-def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int = 1) -> float:
+def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int) -> float:
     """Return the largest rate of radial noise that meets a budget for moves of one."""
     if budget.pure:
         return budget.laplace_epsilon(releases)

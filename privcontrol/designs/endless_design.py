@@ -356,7 +356,7 @@ def stationary_design(
     weight: LinearSystem,
     *,
     order: int | None = None,
-    gap: float = 0.01,
+    gap: float,
 ) -> StationaryDesign:
     """The cheapest noise without a horizon for a secret and an allowed privacy shift.
 
@@ -1164,7 +1164,7 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
 
 
 def balanced_realisation(
-    coefficients: NDArray, phase: NDArray, most: int, negligible: float = 1e-10
+    coefficients: NDArray, phase: NDArray, most: int, negligible: float
 ) -> LinearSystem:
     """Return a stochastically balanced realisation of the series M = sum of m_k s^-k.
 

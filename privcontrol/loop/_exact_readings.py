@@ -59,7 +59,7 @@ class ExactReading:
 
 
 def exact_readings(
-    system: LinearSystem, start: NDArray, samples: int, lost: Container[int] = ()
+    system: LinearSystem, start: NDArray, samples: int, lost: Container[int]
 ) -> Iterator[ExactReading]:
     """Yield the filter's steps from the root ``start`` (N, k) of a covariance.
 

@@ -406,7 +406,7 @@ def _check_states(plant: Plant) -> None:
 def driven_side(
     plant: Plant,
     controls: Sequence[str | int] | None,
-    noise: OutputNoise | None = None,
+    noise: OutputNoise | None,
 ) -> LinearSide:
     """The plant with the inputs that the controller drives, all without ``controls``.
 

@@ -479,7 +479,7 @@ def _demands_on_gains(
 # -- runs of any length ------------------------------------------------------------------
 
 
-def varying_shift(secret: VaryingSecret, largest: float = math.inf) -> float:
+def varying_shift(secret: VaryingSecret, largest: float) -> float:
     """Return a number that no privacy shift exceeds, over runs of any length.
 
     It is inf if the search finds out that it would be above ``largest``.
@@ -818,9 +818,7 @@ def _solve(problem: Problem, tolerance: float) -> bool:
 # -- finite horizons ---------------------------------------------------------------------
 
 
-def varying_shift_within(
-    left: VaryingSecret, horizon: int, largest: float = math.inf
-) -> float:
+def varying_shift_within(left: VaryingSecret, horizon: int, largest: float) -> float:
     """Bound every privacy shift over so many samples, for any sequence of vertices.
 
     It is inf as soon as it is above ``largest``. Matrices P_j bound the energy of the

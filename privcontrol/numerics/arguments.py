@@ -109,7 +109,7 @@ def helpful_arguments(
 Class = TypeVar("Class", bound=type)
 
 
-def helpful_fields(advice: str = "") -> Callable[[Class], Class]:
+def helpful_fields(advice: str) -> Callable[[Class], Class]:
     """Decorate a class so that its making is checked as `helpful_arguments` checks."""
 
     def decorated(cls: Class) -> Class:

@@ -161,7 +161,7 @@ NO_HORIZON = Endless()
 Horizon = Run | Endless
 
 
-def horizon_of(samples: float, name: str = "horizon") -> Horizon:
+def horizon_of(samples: float) -> Horizon:
     """Return the horizon of a number of samples, or of infinity.
 
     Raises
@@ -173,4 +173,4 @@ def horizon_of(samples: float, name: str = "horizon") -> Horizon:
         return samples
     if isinstance(samples, float | np.floating) and samples == math.inf:
         return NO_HORIZON
-    return Run(positive_integer(samples, name))
+    return Run(positive_integer(samples, "horizon"))

@@ -66,7 +66,7 @@ def least_variance(epsilon: float, delta: float) -> float:
     return max(steps**2 * _of_lattice(total * (1 + EPS), several), 0.0)
 
 
-def least_law_variance(budget: PrivacyBudget, releases: int = 1) -> float:
+def least_law_variance(budget: PrivacyBudget, releases: int) -> float:
     """Return the least variance of any law that keeps a budget for moves of exactly one.
 
     The mean of k releases is a number of a k-th of the variance that keeps the budget by

@@ -37,7 +37,7 @@ def listed(parts: Sequence[object]) -> str:
     return ", ".join(map(str, parts))
 
 
-def meaning(false_alarm: float, detected: str, cases: str, differs: str = "") -> str:
+def meaning(false_alarm: float, detected: str, cases: str, differs: str) -> str:
     """Say what a test finds at a rate of false alarms, of ``detected`` percent.
 
     ``differs`` is what of an event is hidden that happens in all cases, such as its time.
@@ -55,7 +55,7 @@ def meaning(false_alarm: float, detected: str, cases: str, differs: str = "") ->
 
 
 def repetition(
-    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str = "change"
+    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str
 ) -> str:
     """Say how often so many changes at a distance are found at most."""
     found = listed([percent(share) for share in shares])
@@ -72,7 +72,7 @@ def unknown_repetition(events: int, kind: str = "change") -> str:
 
 
 def repetitions(
-    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str = "change"
+    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str
 ) -> str:
     """Return the table of what repetition does."""
     found = [
@@ -85,7 +85,7 @@ def lasting(
     levels: Sequence[float],
     counts: Sequence[int],
     distance: int,
-    kind: str = "change",
+    kind: str,
 ) -> str:
     """Say how many changes at a distance are found no more often than in some shares."""
     kept = [

@@ -313,16 +313,14 @@ class SecretInputs(ByContent, Saved):
         return saved
 
     @classmethod
-    def of_moves(
-        cls, plant: Plant, columns: NDArray, is_ball: bool, rounded: bool = True
-    ) -> SecretInputs:
+    def of_moves(cls, plant: Plant, columns: NDArray, is_ball: bool) -> SecretInputs:
         """Return moves (n, M) of the initial state, or their ball, as impulses."""
         inputs = range(columns.shape[1])
         still = np.zeros((plant.output_count, len(inputs)))
         system = LinearSystem(plant.A, columns, plant.C, still)
         if is_ball:
             return cls(system, (), (tuple(inputs),))
-        return cls(system, tuple(SignalMoves(k, 1.0, rounded=rounded) for k in inputs))
+        return cls(system, tuple(SignalMoves(k, 1.0, rounded=True) for k in inputs))
 
     @classmethod
     def of_parts(cls, secrets: Sequence[SecretInputs]) -> SecretInputs:

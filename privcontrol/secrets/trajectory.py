@@ -422,7 +422,7 @@ def varying_circuit_moves(
     plant: VaryingPlant,
     horizon: int,
     radii: NDArray,
-    charts: str | Iterable[Iterable[int]] = "all",
+    charts: str | Iterable[Iterable[int]],
 ) -> FiniteMoves:
     """Return `trajectory_circuit_moves` of a plant that varies, whose circuits share nothing."""
     n = plant.order

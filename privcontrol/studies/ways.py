@@ -528,7 +528,7 @@ def _verdict(
     secret: NDArray,
     signal: NDArray | None,
     price: float | None,
-    blind: float | None = None,
+    blind: float | None,
 ) -> str:
     """Say in words what the noise means at the output where it matters most."""
     seen = secret > 0

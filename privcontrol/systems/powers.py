@@ -377,9 +377,7 @@ class FreeResponse:
         return np.ascontiguousarray(frames.swapaxes(0, 1)[places])
 
 
-def response_to_shape(
-    system: LinearSystem, samples: int, shape: ArrayLike = (1.0,)
-) -> NDArray:
+def response_to_shape(system: LinearSystem, samples: int, shape: ArrayLike) -> NDArray:
     """The response (T, p, q) to inputs of one shape from sample 0 on, rounded from balls."""
     queue = queue_of(np.size(shape))
     start = np.append(shape, np.zeros(system.order))[:, None]
