@@ -451,19 +451,18 @@ def test_an_integral_errs_by_no_more_than_it_says():
 
 def test_a_cholesky_factor_proves_no_matrix_that_is_indefinite():
     """By a margin of 2^-200 of the largest entry, on both sides."""
-    tiny = 1 << (verify.Balls.bits - 200)
-    one = 1 << verify.Balls.bits
+    tiny = 1 << (verify.Matrix.bits - 200)
+    one = 1 << verify.Matrix.bits
     for corner, is_proved in ((one + tiny, True), (one - tiny, False)):
-        square = verify.Balls([[one, one], [one, corner]])
+        square = verify.Matrix([[one, one], [one, corner]], 0)
         assert verify.is_nonnegative(square) == is_proved
 
 
 def test_energies_agree_with_the_lyapunov_equation():
     plant = cases.random_plant(3, states=4, outputs=2, radius=0.98)
     A, C = plant.A, plant.C
-    exact = verify.Balls.of
-    Q = verify.energy(exact(A.tolist()), exact(C.tolist()))
-    found = np.array([[x / (1 << verify.Balls.bits) for x in row] for row in Q.mid])
+    Q = verify.energy(matrix(A), matrix(C))
+    found = np.array([[x / (1 << verify.Matrix.bits) for x in row] for row in Q.rows])
     total, power = np.zeros((4, 4)), np.eye(4)
     for _ in range(4000):
         total += (C @ power).T @ C @ power
@@ -473,7 +472,7 @@ def test_energies_agree_with_the_lyapunov_equation():
 
 def matrix(array):
     """A matrix of numbers with 2^bits as their unit."""
-    return verify.Balls.of(np.asarray(array).tolist())
+    return verify.Matrix(np.asarray(array).tolist()).balls()
 
 
 @pytest.mark.parametrize("size", [2, 3, 8, 13, 40])
@@ -484,7 +483,7 @@ def test_a_largest_pattern_is_a_bound_and_sharp_up_to_24_signs(size):
         root = rng.normal(size=(size, size)) + rng.uniform(0, 2)
         R = root @ root.T * np.outer(signs, signs)
         reached, _ = largest_signs(R, np.ones((1, size)))
-        found = verify.largest_pattern(matrix(R), 0) / 2**verify.Balls.bits
+        found = verify.largest_pattern(matrix(R), 0) / 2**verify.Matrix.bits
         assert found >= reached[0] * (1 - 1e-12)
         assert found <= reached[0] * (1 + 1e-11 if size <= 24 else np.pi / 2)
 
