@@ -113,7 +113,7 @@ def test_the_sizes_of_the_offices_are_those_of_the_readme(offices):
     private, public = offices["loop"], offices["public"]
     kept = [np.sqrt(loop.steady_state_error()[0]) for loop in (private, public)]
     text = " ".join(README.split())
-    assert f"needs {white.std[0]:.2f} K; the noise here" in text
+    assert f"independent noise needs {white.std[0]:.2f} K; the noise here" in text
     assert f"needs {private.noise.std[0]:.2f} K" in text
     assert f"within {kept[0]:.2f} K of their set point" in text
     assert f"{kept[1]:.2f} K without privacy" in text
@@ -145,7 +145,7 @@ def test_readme_hero_detected_without_privacy(hero):
     assert found(size) > 99.99
     text = " ".join(README.split())
     assert (
-        "distinguishes places 100 m apart in 100 % of the flights; behind the gate in 13.3 %"
+        "distinguishes sites 100 m apart in 100 % of the flights; behind the gate in 13.3 %"
         in text
     )
     assert 100 * hero["loop"].guarantee.detection(0.05) < 13.3
@@ -161,14 +161,16 @@ def test_readme_hero_independent_noise_costs_twice(hero):
     public = hero["public"].cost(**FLOWN).total
     behind = hero["public"].with_noise(white).cost(**FLOWN).total
     assert behind > 2 * hero["loop"].cost(**FLOWN).total
-    assert f"costs it {100 * (behind / public - 1):.0f} %" in " ".join(README.split())
+    text = " ".join(README.split())
+    rise = 100 * (behind / public - 1)
+    assert f"independent noise of the same guarantee by {rise:.0f} %" in text
 
 
 def test_readme_hero_loop_loses_little(hero):
     public = hero["public"].cost(**FLOWN).total
     loss = hero["loop"].cost(**FLOWN).total / public - 1
     assert 0 <= loss < 1e-9
-    assert "The loop costs 0 % more; independent" in " ".join(README.split())
+    assert "The loop's cost rises by 0 %, with independent" in " ".join(README.split())
 
 
 def test_the_figure_shows_no_more_than_the_guarantee_allows(hero):
@@ -214,7 +216,7 @@ def test_the_second_day_is_as_the_readme_says(offices):
     assert rounded == {1: 13, 2: 20, 5: 37, 20: 84}
     assert 99.85 < said[60] < 99.9
     text = " ".join(README.split())
-    assert "on 2 days is detected with 20 %, on 5 with 37 %, on 20 with 84 %" in text
+    assert "Who comes on 2 days is detected with 20 %, on 5 with 37 %, on 20 with 84 %" in text
 
 
 def test_other_stays_are_found_as_the_readme_says(offices):
