@@ -8,7 +8,7 @@ The axes of their arrays have names, as in ``states["position", "trial[3]"]``. A
 looked up once, in the array that a response gives. What is taken out of it, or computed
 from it, is a plain array.
 
-A `PrivateResponse` holds what is published (outputs) beside what is not (states), for all
+A `PrivateResponse` holds what is published (outputs) and what is not (states), for all
 trials. It makes no claim of its own. Its `guarantee` is that of the loop that made it, and
 speaks about the outputs of one trial.
 """
@@ -66,7 +66,7 @@ Names = Mapping[str, int]
 
 
 class TrialSignals(np.ndarray):
-    """A view of an array whose axes have names, which stand for their positions.
+    """A view of an array whose axes have names in place of positions.
 
     The names of each axis come after the array, None for an axis without.
 
@@ -94,7 +94,7 @@ class TrialSignals(np.ndarray):
         names = self.axis_names[: len(parts)]
         kinds = (int, np.integer, str, slice, list)
         if not all(isinstance(part, kinds) for part in parts):
-            names = ()  # an array or ... may stand for several axes
+            names = ()  # an array or ... may index several axes
         places = [_place(*each) for each in zip_longest(parts, names)]
         return np.asarray(self)[tuple(places)]
 
@@ -632,7 +632,7 @@ class PrivateResponse(ct.TimeResponseData):
         Parameters
         ----------
         signals : str or sequence of str, optional
-            As for `mean`, one panel each; the plant's states beside the outputs by default,
+            As for `mean`, one panel each; the plant's states next to the outputs by default,
             without the states of a delay.
         samples : int, optional
             How many single trials to draw, from the first.
@@ -641,7 +641,7 @@ class PrivateResponse(ct.TimeResponseData):
         reference : bool, optional
             Draw the reference over the states or outputs that follow it.
         label : str, optional
-            Legend prefix, to tell responses on the same axes apart.
+            Legend prefix, to distinguish responses on the same axes.
         ax : Axes or array of Axes, optional
             Axes to draw on, such as the `axes` of an earlier plot.
         time_unit : str, optional

@@ -216,7 +216,10 @@ def test_the_second_day_is_as_the_readme_says(offices):
     assert rounded == {1: 13, 2: 20, 5: 37, 20: 84}
     assert 99.85 < said[60] < 99.9
     text = " ".join(README.split())
-    assert "Who comes on 2 days is detected with 20 %, on 5 with 37 %, on 20 with 84 %" in text
+    assert (
+        "Who comes on 2 days is detected with 20 %, on 5 with 37 %, on 20 with 84 %"
+        in text
+    )
 
 
 def test_other_stays_are_found_as_the_readme_says(offices):

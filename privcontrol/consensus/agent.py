@@ -231,7 +231,7 @@ class Agent:
 
         Messages of some neighbours may be missing, late or old. The guarantee stays,
         and the average moves by w_ij (y_i - y_j) / n where i missed j's message and j
-        heard that of i. The mean of all messages less that of the first ones tells how
+        heard that of i. The mean of all messages less that of the first ones shows how
         far it moved.
 
         Parameters
@@ -286,7 +286,7 @@ class Agent:
         """Take out the noise that is shared with neighbours who never sent a message.
 
         Once all neighbours of a missing agent have repaired theirs, they agree on the
-        average of those who are left. That tells what they shared with the missing
+        average of those who are left. That reveals what they shared with the missing
         agent, who so counts as one of the coalition, and must not publish its first
         message any more. So repair after the time by which first messages must have
         been sent. What is shared with a neighbour who was heard is never taken out: it

@@ -240,7 +240,7 @@ def private_consensus(
             who = f"{gains_nothing.size} of {n} agents ({named})"
         warn_user(
             f"what neighbours share is of no use towards a coalition of {coalition}: "
-            f"beside it {who} draw {shares.max():.1%} of independent noise, and the "
+            f"in addition {who} draw {shares.max():.1%} of independent noise, and the "
             "average takes more steps. Take a network whose agents have more neighbours than "
             "the coalition has members, more pairwise_std, or pairwise_std=0"
         )
@@ -652,7 +652,7 @@ def plot_error(
 ) -> Axes:
     r"""Plot the total mean-square error over the agents against the steps.
 
-    Solid lines are messages, dashed ones states beside them. Beyond 4000 nodes an
+    Solid lines are messages, dashed ones states. Beyond 4000 nodes an
     estimate with its 99 % confidence band replaces the exact curve.
 
     Parameters
@@ -668,7 +668,7 @@ def plot_error(
     label : str, optional
         Name of the run in the legend, before each curve's.
     color : str, optional
-        One colour for all readouts, to tell runs on the same axes apart.
+        One colour for all readouts, to distinguish runs on the same axes.
     ax : Axes, optional
 
     Returns

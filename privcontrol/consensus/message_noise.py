@@ -1,4 +1,4 @@
-"""Say which initial values must look alike, draw noise, and bound what messages tell.
+"""Say which initial values must be indistinguishable, draw noise, and bound what messages reveal.
 
 The secret is the vector x(0) in R^n of a network's initial values. The worst move
 against independent noise is found in O(n). Nothing of size n x n is formed, except by
@@ -54,7 +54,7 @@ MOVES = ("one", "pair", "known-total")
 #: `NodeAdjacency.moves` lists up to n (n - 1) columns of length n.
 LISTED_NODES = 200
 
-#: Positions of moves that attain a shift are told up to this number.
+#: Positions of moves that attain a shift are listed up to this number.
 MOST_TIES = 64
 
 #: What each agent uses: its message y_i or its state x_i.
@@ -174,12 +174,12 @@ class NodeAdjacency(Adjacency):
         self.dimension = positive_integer(dimension, "dimension")
         self.node: int | None = None  # position of a node that takes part in all moves
         self.label = ""  # its name
-        self.is_named = False  # whether the name stands for one secret in any network
+        self.is_named = False  # whether the name denotes one secret in any network
 
     def of_node(self, position: int, label: str, is_named: bool) -> NodeAdjacency:
         """Return the moves in which the node at a ``position`` takes part.
 
-        ``label`` is its name. If ``is_named``, the name stands for the same secret in
+        ``label`` is its name. If ``is_named``, the name denotes the same secret in
         any network, and the position is left out of the description.
         """
         radius = self.radius
@@ -349,7 +349,7 @@ class NodeAdjacency(Adjacency):
         return ("the total of the initial values",)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready public description; a digest stands for many radii.
+        """Return a JSON-ready public description; a digest represents many radii.
 
         Returns
         -------
@@ -509,7 +509,7 @@ class AgentNoise:
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """Hold how well the worst coalition tells unit moves of each node apart.
+    """Hold how well the worst coalition distinguishes unit moves of each node.
 
     ``roots`` (n,) are y of a unit move of each node, rounded up, and 0 for members of
     the coalition. ``choice`` (n,) says which of the ``coalitions`` exposes the node

@@ -271,7 +271,7 @@ def core_of(network: Network, degree: int) -> tuple[NDArray, int]:
     """Return which agents (n,) are left when those of few neighbours leave in turn.
 
     Each of them has more than ``degree`` neighbours among the others. A lower bound of
-    their connectivity stands beside them, 0 if none is left or they are apart.
+    their connectivity is given with them, 0 if none is left or they are apart.
     """
     if degree not in network._cores:
         network._cores[degree] = _find_core(network, degree)

@@ -1,7 +1,7 @@
 """Average privately. Every agent hides its initial value behind noise that it keeps.
 
 All messages are then a function of the one release y(0) = x(0) + gamma, for any number
-of steps. States x_i(t) are never published: beside its message, a state gives the noise
+of steps. States x_i(t) are never published: together with its message, a state gives the noise
 and with it the initial value away. `private_consensus` finds the least noise that meets all
 budgets.
 """
@@ -80,7 +80,7 @@ _COMMON: tuple[str, ...] = (
 
 _MESSAGES_ONLY = (
     "messages are all that others, the other agents included, see of a hidden node, "
-    "never a state x_i(t) beside y_i(t)"
+    "never a state x_i(t) together with y_i(t)"
 )
 
 #: By the number of agents in a coalition.
@@ -105,7 +105,7 @@ _RELEASED = (
 )
 
 _SAME_VALUE = (
-    "a node's name stands for the same initial value in all networks that are counted"
+    "a node's name denotes the same initial value in all networks that are counted"
 )
 
 
@@ -770,7 +770,7 @@ class PrivateConsensus(Frozen):
         alpha^t ||x(0) - mean|| + (1 + alpha^t) ||noise||, which is at most the paper's
         right-hand side: that has ||x(0)|| in the first term. It holds for each run with
         the noise that the run drew. Without ``noise`` the root of the noise's mean square
-        stands for it, and the bound is one of sqrt(E ||x(t) - mean||^2).
+        represents it, and the bound is one of sqrt(E ||x(t) - mean||^2).
 
         Parameters
         ----------
@@ -976,7 +976,7 @@ def _law_of(
 def _check_shared(
     pairwise_std: float, scales: NDArray, coalition: int | None, family: str
 ) -> None:
-    """Refuse shared noise that is not Gaussian, or beside which floats lose the rest."""
+    """Refuse shared noise that is not Gaussian, or so large that floats lose the rest."""
     if coalition is None:
         raise ValueError(
             "coalition: expected the number of agents who may pool what they know with "

@@ -36,7 +36,7 @@ from ..privacy.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, run_trials
 from .message_noise import READOUTS, AgentNoise
 
-#: Mean-square error of states over that of messages, of which readers are told.
+#: Mean-square error of states over that of messages, above which readers are warned.
 _FAR_BETTER = 10.0
 _READ_MESSAGES = (
     "states: each stays off by its agent's own and shared noise, so the states never "
@@ -86,7 +86,7 @@ def row_parts(
 class Propagation:
     """A block of trials of y(t+1) = (I - L) y(t), as a task for ``run_trials``.
 
-    Entries of vectors are columns beside those of the other trials.
+    Entries of vectors are columns next to those of the other trials.
     """
 
     parts: list  # of I - L, from `row_parts`

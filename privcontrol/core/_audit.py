@@ -1,6 +1,6 @@
 """Lower bounds on epsilon, with stated confidence, from what a mechanism really draws.
 
-A region tells releases at two adjacent inputs apart. It is chosen on draws of its own and
+A region distinguishes releases at two adjacent inputs. It is chosen on draws of its own and
 counted on fresh ones, so the bound holds for any choice. An audit can
 refute a claim, and passing it proves nothing.
 
@@ -189,7 +189,7 @@ def audit(
     confidence = checked_rate(confidence, "confidence")
     if not _FEWEST <= trials <= _MOST:
         raise ValueError(
-            f"trials: expected {_FEWEST} to {_MOST:.0e}, which tell epsilon to three "
+            f"trials: expected {_FEWEST} to {_MOST:.0e}, which determine epsilon to three "
             f"digits, got {trials}"
         )
     if adjacency is None and inputs is None:  # what it was designed for
@@ -353,7 +353,7 @@ def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:
     """
     image = linear.query.matrix @ move
     manifold = linear.query.manifold
-    if manifold.origin.any():  # beside a large one doubles would round the move
+    if manifold.origin.any():  # next to a large one doubles would round the move
         manifold = AffineManifold.from_kernel(manifold.kernel, pinned="keep")
         query = LinearQuery(linear.query.matrix, manifold)
         linear = replace(linear, query=query)

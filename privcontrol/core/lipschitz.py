@@ -527,7 +527,7 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     for margin in _MARGINS:
         problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
         with catch_warnings(), suppress(cp.SolverError):
-            simplefilter("ignore", UserWarning)  # the balls below tell
+            simplefilter("ignore", UserWarning)  # the balls below show it
             problem.solve(solver=cp.CLARABEL)
         if rho.value is None:
             continue
@@ -802,7 +802,7 @@ class _Layer(CheckedFields, ABC):
     @property
     @abstractmethod
     def matrix(self) -> NDArray | scipy.sparse.csr_array:
-        """W, with the columns of each neuron's places beside each other."""
+        """W, with the columns of each neuron's places next to each other."""
 
     @abstractmethod
     def _overlaps(self) -> NDArray:

@@ -64,7 +64,7 @@ _THINNEST = 1e-9
 
 
 def attaining(sizes: NDArray) -> tuple[int, ...]:
-    """Return the indices (at most 64) of the moves that attain the largest size."""
+    """Return the indices (at most 64) of the moves that attain the largest norm."""
     largest = sizes >= sizes.max() * (1 - 1e-9)
     indices = np.flatnonzero(largest)[:_MOST_NAMED]
     return tuple(indices.tolist())
@@ -828,7 +828,7 @@ class AffineManifold(Frozen):
 
     @cached_property
     def domain(self) -> str:
-        """One public line, of sizes and a fingerprint, that tells manifolds apart.
+        """One public line, of sizes and a fingerprint, that distinguishes manifolds.
 
         The fingerprint is of D (or of a given kernel) and the labels, not of b. Guarantees
         whose fingerprints differ are about different secrets and do not add.

@@ -125,7 +125,7 @@ class LinearQuery(Frozen):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Assumptions of a guarantee about the query, besides the manifold."""
+        """Assumptions of a guarantee about the query, in addition to the manifold."""
         return ()
 
     def __repr__(self) -> str:
@@ -288,7 +288,7 @@ class LinearQuery(Frozen):
             raise PrivacyError(NO_NOISE)
         raise UncertifiableError(
             "what the hidden moves change cancels in the query up to rounding: double "
-            "precision cannot tell it from zero; publish less, or rescale the data"
+            "precision cannot distinguish it from zero; publish less, or rescale the data"
         )
 
 
@@ -403,10 +403,10 @@ class Mechanism:
 
     @cached_property
     def padding(self) -> NDArray | None:
-        """Sizes (m,) of the independent noise that a release adds beside ``noise``.
+        """Sizes (m,) of the independent noise that a release adds to ``noise``.
 
         It is of the noise's family, 2^-26 (Gaussian) or 2^-20 (Laplace) of each entry's
-        own, and beside radial noise of Laplace's. None if the noise reaches every direction or is independent.
+        own, and next to radial noise of Laplace's. None if the noise reaches every direction or is independent.
         """
         if self.noise.is_independent or self._rank == self.noise.size:
             return None
@@ -427,7 +427,7 @@ class Mechanism:
         Without `rng` the release is the real number F x + gamma, with random bits of the
         operating system, rounded once, and the guarantee holds for it. With `rng` it is a
         simulation in double precision, repeatable and fast. It must not be published,
-        because its last bits tell something about x.
+        because its last bits reveal something about x.
 
         Parameters
         ----------
@@ -441,7 +441,7 @@ class Mechanism:
             For a simulation.
         grid : number or sequence of m numbers, optional
             Publish multiples of this step; by default the nearest doubles. A float
-            stands for the decimal number that Python prints for it.
+            means the decimal number that Python prints for it.
         resolution : number or sequence of n numbers, optional
             The data are multiples of this step, and others are rounded to the nearest
             multiple. A number of any type is a value.
@@ -585,7 +585,7 @@ class Mechanism:
         NotRealizableError
             If a hidden move leaves the column space of the noise (DPAM eq. (8)).
         UncertifiableError
-            If double precision cannot tell.
+            If double precision cannot decide it.
         """
         if self.padding is not None:
             solution = self._solution(moves, in_balls=True)
@@ -655,7 +655,7 @@ class Mechanism:
         return _Solution(shifts, errors, np.abs(rest), bounds + beyond)
 
     def left(self, moves: Moves) -> float:
-        """Return what moves leave to the Laplace padding beside radial noise at most."""
+        """Return what moves leave at most to the Laplace padding of radial noise."""
         if self.padding is None:
             return 0.0
         padded = self._left(moves, self._solution(moves, in_balls=True), True)
@@ -677,7 +677,7 @@ class Mechanism:
             self._refuse_bare(moves, self._padded_sizes(rest) > allowed)
             if certified or not np.isfinite(padded).all():
                 raise UncertifiableError(
-                    "double precision cannot tell whether the hidden moves lie in the "
+                    "double precision cannot decide whether the hidden moves lie in the "
                     "column space of the noise; rescale the data, or add noise in every "
                     "direction"
                 )

@@ -216,7 +216,7 @@ class Noise(Frozen, ABC):
     Parameters
     ----------
     factor : array_like, shape (m, r) or (m,)
-        Lambda. A vector stands for a diagonal matrix: independent noise of these
+        Lambda. A vector represents a diagonal matrix: independent noise of these
         sizes, never formed densely.
 
     Raises
@@ -392,7 +392,7 @@ class Noise(Frozen, ABC):
     def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
         """Units of rows (m, 1) and columns (r, 1), and the SVD of the factor in them.
 
-        Entries far apart in size are told apart in units of their own. The columns' are
+        Entries far apart in size are distinguished in units of their own. The columns' are
         one where columns depend on each other, because the least shift belongs to the
         factor as it is.
         """

@@ -65,7 +65,7 @@ _MOST_RELEASES = 64
 #: of the radius at which they are compared.
 _RATES_TRIED = 8
 _ROUGH_RADIUS = 1e-3
-#: Share of a budget that truncated noise beside a floor leaves, above all roundings.
+#: Share of a budget that truncated noise with a floor leaves, above all roundings.
 _SPARED = 1e-6
 #: False alarms at which powers of laws are compared.
 _FALSE_ALARM = 0.05
@@ -1119,7 +1119,7 @@ def _truncation(
 def truncation_beside(
     budget: PrivacyBudget, dimension: int, left: float, releases: int = 1
 ) -> tuple[float, float]:
-    """Return rate and radius of truncated noise beside a shift ``left`` of Gaussian noise.
+    """Return rate and radius of truncated noise next to a shift ``left`` of Gaussian noise.
 
     The loss within both laws is at most the rate, and delta is the Gaussian's own at the
     rest of epsilon, and the leak. Of all shares of epsilon the one of least variance is

@@ -30,7 +30,7 @@ def shown(path: Path, longest: int | None, resolution: Steps) -> list[str]:
 
 
 def checked(path: Path, longest: int | None, resolution: Steps) -> list[str]:
-    """Return that a design holds, and what a grid of readings shows beside it."""
+    """Return that a design holds, and what a grid of readings shows in addition."""
     guarantee = _promise(_loaded(path, longest), resolution)
     texts = [f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}"]
     if resolution is not None:
@@ -90,7 +90,7 @@ class Run:
         if options.known:
             raise PrivacyError(
                 f"--known: expected the gateway's file at {str(self._state)!r}, which "
-                f"has come to sample {options.known}, got none: put it back"
+                f"has reached sample {options.known}, got none: put it back"
             )
         return self.begun()
 

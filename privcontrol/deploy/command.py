@@ -184,7 +184,7 @@ class Relay:
         Parameters
         ----------
         readings : iterable
-            None stands for no reading yet.
+            None means no reading yet.
         sink : callable
         most : int, optional
             End when so many were published.
@@ -851,7 +851,7 @@ def _begin(options: argparse.Namespace) -> None:
 
 
 def _plain(text: object) -> str:
-    """Return a text without what a file's names may tell a terminal to do."""
+    """Return a text without what a file's names may make a terminal do."""
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(text))
 
 

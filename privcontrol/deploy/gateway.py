@@ -41,9 +41,9 @@ _UNPLANNED_GRID = (
 _COVERED = "pass resolution= to design_output_noise too, with a floor"
 _NEVER_COVERED = (
     "noise without a horizon covers no grid, so design for a finite horizon where the "
-    "step is not small beside the noise"
+    "step is not small compared with the noise"
 )
-_LAST_BITS = "what the last bits of readings in floating point tell besides"
+_LAST_BITS = "what the last bits of readings in floating point reveal in addition"
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
 
 
@@ -176,7 +176,7 @@ class Gateway(Publisher):
         ledger: PrivacyLedger | None,
         told: dict[str, Any],
     ) -> None:
-        """Make the store, with what is told of the run beside its noise."""
+        """Make the store, with what is said of the run in addition to its noise."""
         exact = ExactNoise(noise)  # before a file is made
         signals = _signals(noise)
         # a device without the design draws no noise again until it is within a bound

@@ -141,7 +141,7 @@ def _comment(text: str) -> str:
 
 
 def _horizon(noise: OutputNoise) -> str:
-    """Return the number of samples, where 0 stands for none."""
+    """Return the number of samples, where 0 means none."""
     return f"{noise.horizon.count_or(0)}ULL"
 
 

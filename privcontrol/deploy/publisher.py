@@ -167,7 +167,7 @@ class Publisher:
 
     @property
     def identity(self) -> str:
-        """The name that tells this gateway's noise from that of any other."""
+        """The name that distinguishes this gateway's noise from any other."""
         return self._identity
 
     @property

@@ -185,7 +185,7 @@ class Eavesdropper:
         published : PrivateResponse or array_like, shape (p, T) or (p, trials, T)
             A loop's response, of which the outputs yhat and u are read, or yhat.
         inputs : array_like, shape (m, T) or (m, trials, T), optional
-            The plant's inputs u beside an array yhat; zero by default.
+            The plant's inputs u, if yhat is an array; zero by default.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class Eavesdropper:
         time_unit: str | None = None,
         units: Mapping[str, str] | None = None,
     ) -> ct.ControlPlot:
-        """Plot the error's standard deviation in each state, beside that of the prior.
+        """Plot the error's standard deviation in each state, next to that of the prior.
 
         ``ax`` holds axes, one for each state, as in `OutputNoise.plot`; ``time_unit`` and
         ``units`` are labels.
@@ -306,7 +306,7 @@ class Eavesdropper:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ChangeEavesdropper:
-    """Tell how well all that is published shows the size of one change of a signal.
+    """Say how well all that is published shows the size of one change of a signal.
 
     Made by `eavesdropper` for noise that hides a disturbance. The adversary knows the
     model, the gains, all of yhat and u, and of the change all but its size: its signal,
@@ -321,7 +321,7 @@ class ChangeEavesdropper:
     lengths : ndarray, shape (d,)
         Samples that the change lasts. Of profiles these are their lengths.
     radii : ndarray, shape (q,)
-        Largest size of a hidden change, in the signal's unit.
+        Largest hidden change, in the signal's unit.
     std : ndarray, shape (q, d)
         Standard deviation of the estimate's error, in the signal's unit: at the beginning
         at which it is least, and at least this where the privacy shift is a bound.
@@ -377,7 +377,7 @@ class ChangeEavesdropper:
         1
         """
         with control_style():
-            title = "What an eavesdropper can tell of one change"
+            title = "What an eavesdropper learns about one change"
             axes = panel_axes(ax, 1, 1, title)
             axis = axes[0, 0]
             drawn = []
@@ -556,7 +556,7 @@ def _reading(
         ratio = largest / smallest
         raise UncertifiableError(
             f"the outputs see some directions of x(0) {ratio:.1e} times better than "
-            "others: double precision cannot tell what they say about the worst; shorten "
+            "others: double precision cannot resolve what they reveal about the worst; shorten "
             "the horizon or rescale the states"
         )
     inverse = right.T / values / units.T
@@ -609,13 +609,13 @@ def _sizes(array: NDArray, axis: int) -> NDArray:
 def _of_changes(
     noise: OutputNoise, plant: Plant, prior: Prior | None
 ) -> ChangeEavesdropper:
-    """Return what can be told of the size of one change of a signal."""
+    """Return what can be learnt about the size of one change of a signal."""
     secret = noise.request.adjacency
     is_one = len(secret.parts) == 1 and isinstance(secret, DisturbanceAdjacency)
     if not is_one or secret.norm != "single" or noise.family != "gaussian":
         raise ValueError(
             "noise_or_loop: expected Gaussian noise that hides single changes of signals, "
-            "got one that hides signals of bounded energy, other secrets beside them, or "
+            "got one that hides signals of bounded energy, other secrets too, or "
             "Laplace noise; guarantee.detection bounds every test"
         )
     if secret.together:

@@ -42,7 +42,7 @@ _PADDING = 1e-6
 _LARGEST_EXCESS = 1e-3
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
-#: Relative size to which the scale beside a floor is found.
+#: Relative precision to which the scale is found where there is a floor.
 _SHARP = 1e-9
 #: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
 _LEAST = 1e-150
@@ -123,7 +123,7 @@ def _cheaper_apart(
 def _with_larger_floors(
     problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> list[NDArray]:
-    """Roots (m, r) of the cheapest covariances beside larger floors, and of what is added.
+    """Roots (m, r) of the cheapest covariances for larger floors, and of what is added.
 
     The floors are shares of independent noise that hides the secret. In many dimensions,
     where each design takes seconds, they are added to the ``shape`` (m, r) of the floor
@@ -282,7 +282,7 @@ def _nearly_cheapest(
 def _even_floor(problem: DesignProblem) -> float | None:
     """Root of what the floor costs in each direction, None if that is not the same in all.
 
-    Then noise beside the floor is of use only in directions that hidden moves take.
+    Then noise other than the floor is of use only in directions that hidden moves take.
     """
     if not problem.floor.any():
         return 0.0
@@ -323,7 +323,7 @@ def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
 
 def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDArray:
     """The triangular root, so large that no shift is above what the budget allows."""
-    # beside a floor a small excess needs a larger step
+    # with a floor a small excess needs a larger step
     power = 2 if problem.floor.any() else 1
 
     def evaluate(size: float) -> tuple[Fitted, float]:
@@ -344,7 +344,7 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> ND
 
 
 def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
-    """The triangular root of a factor, and the certified sizes beside the floor."""
+    """The triangular root of a factor, and the certified sizes next to the floor."""
     padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
     lower = triangular_root(np.hstack([factor, padding]))
     if not problem.floor.any():
@@ -368,7 +368,7 @@ def scaled_to_fit(
 
 
 def least_scale(excess: Callable[[float], float], largest: float = 1.0) -> float:
-    """The least scale of a shape beside a floor that meets a budget.
+    """The least scale of a shape that meets a budget with a floor.
 
     ``excess`` says how many times too far noise of a scale shifts a move. No entry of the
     shape is above ``largest``, at least one.

@@ -67,11 +67,11 @@ _LONG = 50
 _MOST_DIMENSIONS = 3000
 _OF_A_BOUND = 24
 #: Moves that a bound is made of. Of more only those count whose stationary weight is not
-#: small beside the largest.
+#: small compared with the largest.
 _MOST_MOVES = 8000
 _LEAST_SHARE = 1e-3
 _LIGHTEST = 1e-6
-#: Largest shift of noise beside a floor that almost suffices, over the allowed one.
+#: Largest shift of noise next to a floor that almost suffices, over the allowed one.
 _MOST_LEFT = 1e3
 #: Orders from one up to below this are tried for changes at a distance.
 _LOW_ORDERS = 5
@@ -145,7 +145,7 @@ _START = 0
 def endless(problem: DesignProblem) -> Proposal:
     """Noise without a horizon.
 
-    A white floor hides as well. The filtered noise is the least one that is needed beside
+    A white floor hides as well. The filtered noise is the least one that is needed next to
     it, none where the floor suffices.
     """
     request = problem.request
@@ -196,7 +196,7 @@ def endless(problem: DesignProblem) -> Proposal:
 
 
 def _left_to_hide(allowed: float, own: float) -> float:
-    """Return the shift that is left to noise beside a floor with a shift of its own."""
+    """Return the shift that is left to noise next to a floor with a shift of its own."""
     if own == math.inf:
         return allowed
     information = allowed**-2 - own**-2

@@ -184,7 +184,7 @@ class OutputNoise(SummedNoise, Saved):
 
     @property
     def leak(self) -> float:
-        """The probability with which noise within a bound may tell the secret, or zero."""
+        """The probability with which noise within a bound may reveal the secret, or zero."""
         return self.guarantee.loss.failure if self.kept is not None else 0.0
 
     @property
@@ -479,7 +479,7 @@ class OutputNoise(SummedNoise, Saved):
         rng : int or Generator, optional
             Their seed.
         loop : PrivateLoop, optional
-            With weights Q and R: without a horizon its cost is drawn beside the spectra.
+            With weights Q and R: without a horizon its cost is drawn next to the spectra.
         ax : Axes or array of Axes, optional
             One for each panel, new ones by default.
         time_unit, units : optional
@@ -761,7 +761,10 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
         scope = replace(
             scope,
             assumptions=(*scope.assumptions, "readings that were not rounded"),
-            caveats=(*scope.caveats, f"what readings on a grid of {grid} tell besides"),
+            caveats=(
+                *scope.caveats,
+                f"what readings on a grid of {grid} reveal in addition",
+            ),
         )
         return replace(promise, scope=scope)
     assumptions = (*scope.assumptions, f"readings on a grid of {grid}")
@@ -778,8 +781,8 @@ def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     if noise.is_mixed:  # the floor's share of the loss grows
         shares = {each.kinds[0]: each for each in by_kind(noise.guarantee.loss)}
         left = shares[GAUSSIAN].gdp if GAUSSIAN in shares else 0.0
-        beside = PrivacyLoss.gaussian(float_above(left + grid, 2), (), False)
-        return composed(shares[RADIAL], beside)
+        rest = PrivacyLoss.gaussian(float_above(left + grid, 2), (), False)
+        return composed(shares[RADIAL], rest)
     own = by_kind(noise.guarantee.loss)[0]
     size = own.gdp if noise.family == "gaussian" else own.epsilon(0.0)
     loss = family_of(noise.family).loss_of_size(float_above(size + grid, 2))

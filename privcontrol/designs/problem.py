@@ -1,4 +1,4 @@
-"""State what every design of output noise starts from, and what it comes to.
+"""State what every design of output noise starts from, and what it yields.
 
 A design takes a `DesignProblem` and returns a `Proposal`: parts of the noise, with their
 cost and a bound of it. `finished` has them certified and makes output noise of them.
@@ -151,7 +151,7 @@ class DesignProblem:
 
     @cached_property
     def grid(self) -> float:
-        """Return what the sensor's grid adds to every shift beside the floor."""
+        """Return what the sensor's grid adds to every shift in addition to the floor."""
         resolution = self.request.resolution
         return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
 
@@ -319,7 +319,7 @@ class Proposal:
         )
 
     def grown(self, gain: float) -> Proposal:
-        """Return the noise ``gain`` times as large, beside a floor that keeps its size."""
+        """Return the noise ``gain`` times as large, with a floor that keeps its size."""
         parts = []
         for part in self.parts:
             is_floor = isinstance(part, White) and len(self.parts) > 1

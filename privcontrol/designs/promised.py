@@ -1,4 +1,4 @@
-"""State what output noise promises, beside the loss that is certified.
+"""State what output noise promises, in addition to the certified loss.
 
 `promised` says what a guarantee is about: the secret, the plants that it takes for
 granted, and what it leaves open. All of it follows from the request and from the parts of
@@ -143,7 +143,7 @@ def _caveats(
     if own is not None and np.linalg.matrix_rank(own) < len(own):
         # a Lambda (T p, r) of the user's own
         caveats.append(
-            "what lies outside the span of the noise, which the outputs tell almost "
+            "what lies outside the span of the noise, which the outputs reveal almost "
             "exactly"
         )
     return tuple(caveats)
@@ -177,9 +177,9 @@ def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str,
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
-    """Return what structured noise S (n, r) does not cover and the outputs tell.
+    """Return what structured noise S (n, r) does not cover and the outputs reveal.
 
-    States are named if the outputs tell them, exactly, and no noise reaches them.
+    States are named if the outputs reveal them exactly and no noise reaches them.
     """
     noisy = _reached(plant, horizon, np.any(factor, axis=1))
     seen = told_directions(plant, horizon)
@@ -196,12 +196,14 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     sizes = np.linalg.norm(factor, axis=1)
     shape = factor[sizes > 0] / sizes[sizes > 0, None]
     if told:
-        what = f"{' and '.join(told)}, which the outputs tell exactly"
+        what = f"{' and '.join(told)}, which the outputs reveal exactly"
     elif (seen * rational_matrix(factor)).rank() < rank:
-        what = "what lies outside the span of the noise, which the outputs tell exactly"
+        what = (
+            "what lies outside the span of the noise, which the outputs reveal exactly"
+        )
     elif shape.size and np.linalg.cond(shape) > _THIN:
         what = (
-            "what lies outside the span of the protected moves, which the outputs tell "
+            "what lies outside the span of the protected moves, which the outputs reveal "
             "almost exactly"
         )
     else:

@@ -161,7 +161,7 @@ def scaled_to_region(
 ) -> Proposal:
     """Noise that is larger, floor and all, by what it takes to meet the budget.
 
-    Its bound is that of noise with this floor for the plants that stand for the region.
+    Its bound is that of noise with this floor for the plants that represent the region.
     """
     request = problem.request
     allowed = request.allowed_shift
@@ -244,8 +244,8 @@ class _Task:
         for vertex, secret in zip(
             vertices, secrets_of(request.adjacency, vertices), strict=True
         ):
-            forgets = spectral_radius(secret.system) < 1
-            if not (request.horizon.ends or forgets):
+            decays = spectral_radius(secret.system) < 1
+            if not (request.horizon.ends or decays):
                 raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
             secrets.append(secret)
         return cls(problem, tuple(secrets))
@@ -347,7 +347,7 @@ class _Task:
         """The noise of a candidate that meets the budget.
 
         The shift of noise is inversely proportional to its size, except where a floor
-        keeps its own, beside which the rest is larger still.
+        keeps its own; then the rest is larger still.
 
         Raises
         ------
@@ -437,7 +437,7 @@ class _Task:
 
 # -- the cheapest floor ------------------------------------------------------------------
 #
-# For a region, noise is designed for the plants that stand for it, and scaled together with
+# For a region, noise is designed for the plants that represent it, and scaled together with
 # its floor to what the region asks for. So a floor takes one design and one certified bound.
 
 
@@ -445,7 +445,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
     """Noise with the floor at which it is cheapest.
 
     One search scales all outputs alike. With several outputs Powell's method follows, but
-    for dense noise in a region: it covers the plants that stand for that on its own.
+    for dense noise in a region: it covers the plants that represent it on its own.
 
     Raises
     ------

@@ -187,7 +187,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def has_models(self) -> bool:
-        """Return whether plants besides the nominal one are to be covered."""
+        """Return whether more plants than the nominal one are to be covered."""
         return bool(self.models) or self.region is not None
 
     def plants(self, nominal: Plant) -> tuple[Plant, ...]:
@@ -234,7 +234,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def standing(self) -> Request:
-        """The request for plants that stand for its region, where a design starts."""
+        """The request for plants that represent its region, where a design starts."""
         if self.region is None:
             return self
         models = self.region.standing(self.adjacency)
@@ -297,7 +297,7 @@ def of_periods(
     Raises
     ------
     ValueError
-        If the period is too long, or the secret is none that a period's inputs tell: a
+        If the period is too long, or a period's inputs do not describe the secret: a
         change of one signal at one sample, or a displaced first state.
     """
     lifted = plant.lifted()
@@ -522,7 +522,7 @@ def check_models(
             way = "Narrow the models"
             if not model.varies and np.abs(np.linalg.eigvals(model.A)).max() >= 1:
                 way = (
-                    f"Its mode {growing_mode(model)} does not die out: close a local loop "
+                    f"Its mode {growing_mode(model)} does not decay: close a local loop "
                     "around it (with_local_loop), narrow the models"
                 )
             raise PrivacyError(

@@ -32,9 +32,9 @@ _LARGEST_EXCESS = 1e-3
 #: Directions of the state that the outputs see this much worse than others carry no
 #: structured noise of their own.
 _SEEN = 1e-10
-#: Relative rounding of responses beside which what is left of them is not known.
+#: Relative rounding of responses below which their remainder is not known.
 _ROUNDED = 1e-9
-#: Relative size of structured noise beside the floor below which it is left out.
+#: Size of structured noise relative to the floor below which it is left out.
 _LEAST = 1e-5
 #: Rounds of ellipsoids around points and ellipsoids.
 _ROUNDS = 60
@@ -42,10 +42,10 @@ _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
 _USUAL_ROUNDS = 5
 #: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
-#: models, of which a few stand for many.
+#: models, of which a few represent many.
 _LATE = 4
 _LATE_GAP = 2e-5
-#: Directions of a ball that reach this far into the ellipsoid may come to touch it.
+#: Directions of a ball that reach this far into the ellipsoid may later touch it.
 _NEAR = 1 - 1e-2
 #: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
 _COARSE = 1e-4
@@ -77,7 +77,7 @@ def excess_of(problem: DesignProblem, factor: NDArray) -> float:
     return problem.excess(problem.certify(parts))
 
 
-# -- structured noise beside a floor -----------------------------------------------------
+# -- structured noise with a floor -------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def floored(problem: DesignProblem) -> Proposal:
 
 
 def beside_floor(problem: DesignProblem, factor: NDArray) -> Proposal:
-    """Structured noise S beside the floor."""
+    """Structured noise S, without the floor."""
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
@@ -131,7 +131,7 @@ def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
 
 
 def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | None:
-    """The design for moves so far apart in size that the floor is nothing beside it.
+    """The design for moves so far apart in size that the floor is negligible.
 
     The structured noise is that without a floor. Any S has M^-1 + S S^T around the moves,
     M^-1 being the floor as seen through the outputs, of cost at most that of the floor.
@@ -163,7 +163,7 @@ def _enlarged(
 
 
 def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
-    """Return how far structured noise S beside the floor hides all moves."""
+    """Return how far structured noise S and the floor hide all moves."""
     parts = (Structured(problem.plant, factor), White(problem.floor_std))
     adjacency = problem.request.adjacency
     return certified_shift(parts, adjacency, problem.plants, problem.horizon)
@@ -171,7 +171,7 @@ def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
 
 @dataclass(frozen=True)
 class _Cover:
-    """Hold what structured noise beside the floor must cover, in whitened coordinates.
+    """Hold what structured noise must cover in addition to the floor, in whitened coordinates.
 
     Points (r, M) and balls are in coordinates of ``basis`` (n, r), with the cost of
     L (r, r), ``weight``. ``core`` is R^-1, R of the QR factors of the whitened responses. Its
@@ -232,7 +232,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
 def _beside(
     Q: NDArray, model: Plant, problem: DesignProblem
 ) -> tuple[NDArray, NDArray]:
-    """Coordinates in Q of a model's whitened responses, and a root of what is beside it."""
+    """Coordinates in Q of a model's whitened responses, and a root of what is orthogonal to it."""
     free = model.free_response(np.eye(model.order), problem.horizon)
     free = free / problem.floor[:, None]
     inside = Q.T @ free
@@ -270,7 +270,7 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
     """Return what the floor alone leaves of whitened responses to the structured noise.
 
     They have coordinates ``inside`` (r, M) in the column space of the noise, and
-    ``outside`` (n, M) beside it.
+    ``outside`` (n, M) orthogonal to it.
     """
     left = allowed**2 - _squares(outside)
     if inside.size and not left.min() > 0:
@@ -278,7 +278,7 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
         factor = beside / allowed
         if beside <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
             raise UncertifiableError(
-                "floor: the largest hidden moves are so large beside it that their "
+                "floor: the largest hidden moves are so large next to it that their "
                 "rounding exceeds what it hides; leave the floor out, or raise it by "
                 f"about {factor:.3g}"
             )
@@ -291,7 +291,7 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
 
 
 def _ball_within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
-    """A root of the least structured noise that hides a ball beside the floor.
+    """A root of the least structured noise that hides a ball together with the floor.
 
     With root = Q X + Y, the demand root^T (I + Q Sigma Q^T)^-1 root <= y^2 is
     X^T (I + Sigma)^-1 X <= y^2 - Y^T Y, X ``inside`` and Y^T Y that of ``outside``.

@@ -48,7 +48,7 @@ from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
 _COVERED = 1e-8
-#: Relative precision of radial noise beside a floor, and how much larger it may become by
+#: Relative precision of radial noise with a floor, and how much larger it may become by
 #: the floor's share of the budget.
 _SIZED = 1e-5
 _MOST_GROWTH = 1e6
@@ -136,7 +136,7 @@ def radial_beside_floor(problem: DesignProblem) -> Proposal:
 
 
 def _ball_beside(problem: DesignProblem, unit: Radial, left: float) -> float:
-    """Return the largest rate of the ball law that is allowed beside a shift of the floor."""
+    """Return the largest rate of the ball law that is allowed given a shift of the floor."""
     releases = problem.request.releases
 
     def meets(scale: float) -> bool:
@@ -154,7 +154,7 @@ def _check_left(problem: DesignProblem, left: float) -> None:
         return
     allowed = problem.allowed
     raise PrivacyError(
-        "floor: what the models and the grid leave beside structured noise is "
+        "floor: what the models and the grid leave to the floor is "
         f"{left / allowed:.3g} times what the floor hides; raise the floor by more than "
         "that factor"
     )
@@ -327,7 +327,7 @@ def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
 
 
 def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
-    """Return whether Lambda as given meets the budget, beside the floor."""
+    """Return whether Lambda as given meets the budget, with the floor."""
     _, sizes = evaluated(problem, shape, responses)
     return bool(sizes.max() <= problem.allowed_beside_grid)
 
@@ -377,7 +377,7 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
 
 
 def _beside_floor(problem: DesignProblem, shape: NDArray) -> Proposal:
-    """Noise of a shape, as small as the budget allows beside the floor."""
+    """Noise of a shape, as small as the budget allows with the floor."""
 
     def excess(scale: float) -> float:
         found = shift_beside_floor(problem, shape * scale)

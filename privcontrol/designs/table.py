@@ -162,12 +162,12 @@ _OF_DENSE = (
     Refusal(
         _has_shape,
         "factor, covariance: S is for secrets about states, got a disturbance or a ball "
-        "beside other secrets; pass factor=Lambda of shape (T p, r)",
+        "with other secrets; pass factor=Lambda of shape (T p, r)",
     ),
     Refusal(
         _is_not_gaussian,
         'family: expected "gaussian" or an iid family for a disturbance, or for a 2-norm '
-        "ball of initial states beside other secrets (norm=1 will do)",
+        "ball of initial states with other secrets (norm=1 will do)",
     ),
 )
 _OF_NO_END = (
@@ -219,11 +219,11 @@ OF_RADIAL = (
     Refusal(
         _hides_more_than_states,
         "adjacency: radial noise hides states, got a disturbance or a ball of states "
-        'beside other secrets; pass family="gaussian"',
+        'with other secrets; pass family="gaussian"',
     ),
     Refusal(
         _has_region,
-        "models: radial noise covers models in a list, beside a floor, and no region of "
+        "models: radial noise covers models in a list, with a floor, and no region of "
         'plants; pass family="gaussian" with a floor',
     ),
     Refusal(

@@ -1,11 +1,11 @@
 """The Kalman filter where some readings carry no noise, in many digits.
 
-There a reading may tell a direction of plant and noise exactly, and its covariance is
-singular. What is known exactly must then be told from what is known well: in double
+There a reading may reveal a direction of plant and noise exactly, and its covariance is
+singular. What is known exactly must then be distinguished from what is known well: in double
 precision the rounding of earlier samples passes for information. So covariances are
-carried on in `_BITS` bits, and beside them the rounding of the data: noise of the size
+carried on in `_BITS` bits, together with the rounding of the data: noise of the size
 of the last place of every double. A combination of readings whose variance is not above
-that rounding tells nothing more.
+that rounding reveals nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..systems.linear import LinearSystem
 #: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
 #: below that of doubles.
 _BITS = 1024
-#: Standard deviations of the data's rounding below which a reading tells nothing.
+#: Standard deviations of the data's rounding below which a reading reveals nothing.
 _ROUNDINGS = 64
 #: The largest part of a state's variance that rounding of the data may be.
 _MOST = 1e-10
@@ -34,7 +34,7 @@ _MOST = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class ExactReading:
-    """What one sample tells, with N states and p readings, of which k are news.
+    """What one sample reveals, with N states and p readings, of which k are news.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ def exact_readings(
     """Yield the filter's steps from the root ``start`` (N, k) of a covariance.
 
     At ``lost`` samples nothing is read. `UncertifiableError` where rounding of the data
-    grows to what the readings tell.
+    grows to what the readings reveal.
     """
     with working_bits(_BITS):
         begun = ball_matrix(start)
@@ -92,7 +92,7 @@ def exact_readings(
         if (np.diag(rounded) > _MOST * largest**2).any():
             raise UncertifiableError(
                 f"RN: after {t + 1} samples double precision does not hold what readings "
-                "without noise tell: the filter of this plant makes rounding errors "
+                "without noise reveal: the filter of this plant makes rounding errors "
                 "grow. Pass an RN > 0, such as the variance of the sensor's last digit"
             )
         covariance = step.ahead
@@ -143,7 +143,7 @@ def seen_exactly(
 def _read(
     system: LinearSystem, covariance: BallMatrix, errors: NDArray, lost: bool
 ) -> ExactReading:
-    """One reading, which tells nothing more than its errors (p, p) by rounding."""
+    """One reading, which reveals nothing more than its errors (p, p) by rounding."""
     A, G, C, F = map(ball_matrix, system.matrices)
     seen = covariance * C.transpose()
     moved = (A * seen + G * F.transpose()).mid()

@@ -193,7 +193,7 @@ class ObserverFeedback(Law):
     tracked : tuple of int
         The outputs with integral action. With any, references are theirs.
     recall : ndarray, shape (T, p, T p), or None
-        What earlier innovations tell about the noise of a reading. It is for noise
+        What earlier innovations reveal of the noise of a reading. It is for noise
         without a finite state, and they are then part of the memory.
     """
 

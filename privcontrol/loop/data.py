@@ -557,7 +557,7 @@ def _signal(
     """A signal (T, size), or (trials, T, size) where trials differ.
 
     It is given as (*lead, T), as (*lead, trials, T) with ``trials``, or as lead if it
-    may be constant. ``whose`` says in an error what its entries stand for.
+    may be constant. ``whose`` says in an error what its entries mean.
     """
     array = real_array(value, name)
     shapes = [(*lead, samples)]

@@ -230,7 +230,7 @@ class PrivateLoop(LoopData):
             of K and L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
             Largest sizes of the inputs, or their least and largest values. What is
-            published is the limited input. An observer is told of it and does not wind
+            published is the limited input. An observer receives it and does not wind
             up. An integrator in a controller of your own does, unless it reads its own
             limited input back.
         trials : int, optional
@@ -732,7 +732,7 @@ def write_report(
         "What this is about": _identity(noise, date),
         "What is guaranteed": loop.guarantee._repr_html_() + run,
         "Noise on what is published": _table(levels),
-        "What an eavesdropper can tell": _known_to_others(loop, states),
+        "What an eavesdropper learns": _known_to_others(loop, states),
         "What it costs": _cost(loop),
         "Error of the states": _errors(loop, states, time_unit),
         "Who answers for it": _table([("Name", "Date", "Signature"), _SIGNED]),
@@ -759,7 +759,7 @@ def _installed_version() -> str:
 
 
 def _identity(noise: OutputNoise, date: str) -> str:
-    """What tells this report from others: date, version, design file and events."""
+    """What identifies this report: date, version, design file and events."""
     change = noise.guarantee.scope.change
     events = "one secret start" if change is None else f"{change.events} in one run"
     if change is not None and change.separation:
@@ -830,7 +830,7 @@ def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     """A figure of the root mean square error that the privacy noise causes.
 
     Without a horizon it is a table of the errors in steady state, with what disturbances
-    and measurement noise cause beside it.
+    and measurement noise cause in addition.
     """
     if loop.never_ends:
         if not loop.dynamics.stable:

@@ -231,7 +231,7 @@ class Knowledge:
                     start = scipy.linalg.block_diag(start, unit.state_root)
         unknown = np.eye(system.order, n if P0 is None else 0)
         if start.size:
-            # large entries in columns of their own do not hide what stands beside them
+            # large entries in columns of their own do not hide those next to them
             triangle, order = scipy.linalg.qr(start.T, mode="r", pivoting=True)
             start = np.zeros((system.order, min(start.shape)))
             start[order] = triangle[: min(start.shape)].T
@@ -296,7 +296,7 @@ class Knowledge:
             first = np.vstack([unknown, A @ unknown]) @ inverse
             unseen = unknown @ right[rank:].T
             told = left[:, rank:].T / units
-        # what is told beside the unknown directions is an ordinary reading
+        # what is told of other directions than the unknown ones is an ordinary reading
         inverse = _inverse(told @ seen, np.abs(told) @ terms)
         gain = first + (both - first @ seen) @ inverse @ told
         correct, advance = np.split(gain, 2)
@@ -310,7 +310,7 @@ class Knowledge:
     def told_of(
         self, columns: NDArray, samples: int
     ) -> Iterator[tuple[tuple[NDArray, Told], tuple[NDArray, Told]]]:
-        """Yield what each reading tells of a vector eta that adds C A^t S eta to all.
+        """Yield what each reading reveals of a vector eta that adds C A^t S eta to all.
 
         ``columns`` (N, r) are S. Before the reading and after it, there are the error
         (N, r) of the state by eta, and what is known of eta.
@@ -551,13 +551,13 @@ def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, N
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """Hold what readings tell of a vector eta (r,).
+    """Hold what readings reveal of a vector eta (r,).
 
     Attributes
     ----------
     root : ndarray, shape (k, r)
         Root R of the information R'R, k <= r. In the squares a small part of it would
-        vanish beside a large one.
+        vanish next to a large one.
     open : ndarray, shape (r, j)
         Orthonormal columns of the directions that are not known exactly. Of the others
         the information is infinite, and not part of R.
@@ -568,15 +568,15 @@ class Told:
 
     @classmethod
     def nothing(cls, size: int) -> Told:
-        """Return what is told of a vector of a size before any reading."""
+        """Return what is known of a vector of a size before any reading."""
         return cls(np.zeros((0, size)), np.eye(size))
 
     def more(self, rows: NDArray) -> Told:
-        """Return what is told with readings rows @ eta beside noise of variance one."""
+        """Return what is known after readings rows @ eta with noise of variance one."""
         return replace(self, root=np.linalg.qr(np.vstack([self.root, rows])).R)
 
     def exactly(self, rows: NDArray) -> Told:
-        """Return what is told with readings rows @ eta, relative to their rounding."""
+        """Return what is known after readings rows @ eta, relative to their rounding."""
         _, values, right = np.linalg.svd(rows @ self.open)
         rank = np.count_nonzero(values > _ROUNDINGS)
         return replace(self, open=self.open @ right[rank:].T)
@@ -630,7 +630,7 @@ def _sizes(sizes: NDArray) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class DenseKnowledge:
-    """Hold what all readings of a run tell, where the noise has no finite state.
+    """Hold what all readings of a run reveal, where the noise has no finite state.
 
     The rows of the Cholesky factor L of Cov(s) are the causal innovations, s = L nu.
 
@@ -782,7 +782,7 @@ def knowledge_of(
 def _check_sizes(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> None:
-    """Refuse sizes beside which what the readings tell is lost in rounding."""
+    """Refuse sizes so large that what the readings reveal is lost in rounding."""
     p = plant.output_count
 
     def sizes(columns: NDArray) -> NDArray:
@@ -953,7 +953,7 @@ class OwnDesign(LqgDesign):
         if self.P0 is None and is_dense(noise):
             if isinstance(self.own, FunctionLaw):
                 warn_user(
-                    "controller: its estimate is None, since beside this noise an "
+                    "controller: its estimate is None, since with this noise an "
                     "estimate needs the public covariance of x(0); pass P0"
                 )
             return self.own

@@ -358,7 +358,7 @@ def margins(
     entries = 0
     if noise is not None:
         entries = noise.total.once
-        if not noise.is_mixed:  # a floor beside radial noise is Gaussian
+        if not noise.is_mixed:  # a floor next to radial noise is Gaussian
             entries += samples * noise.total.width
     best = law.multiple(probability / samples, entries) * np.sqrt(variances)
     if noise is None or not noise.total.consists_of(Structured, White):

@@ -292,8 +292,8 @@ class NoiseProgram:
         y, the largest shift that the budget allows.
     turn : ndarray, shape (T, r, r)
         V_t with V V' = (I + H_t / y^2)^-1 and V'H_t V diagonal, where H_t is what the
-        readings up to t tell about s by themselves. It may be far above y^2, and
-        infinite in directions that readings without noise tell exactly.
+        readings up to t reveal about s by themselves. It may be far above y^2, and
+        infinite in directions that readings without noise reveal exactly.
     seen : ndarray, shape (T, r)
         The diagonal of V'H_t V / y^2, and one for columns of V that are zero.
     spread : ndarray, shape (T, m, r)

@@ -1,7 +1,7 @@
 """The privacy shift of noise over runs of any length, certified in ball arithmetic.
 
 Noise gamma = M nu from white nu hides a change of the secret by what is left of it after M is
-undone: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
+inverted: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
 times come from the observability Gramian of V, summed in ball arithmetic with a bound of the
 tail. That the tail is small proves V stable. Noise of bounded size hides what the plant
 forgets. A secret that the plant never forgets, or that grows in it, is refused with
@@ -191,8 +191,8 @@ def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
         If M^-1 G is not proven to be stable.
     """
     if secret.energies is not None:
-        undone = noise.inverse().after(secret.scaled_system)
-        gain = largest_gain(undone)
+        inverted = noise.inverse().after(secret.scaled_system)
+        gain = largest_gain(inverted)
         return float_above(gain * (1 + 1e-13), 4)
 
     def left() -> LinearSystem:

@@ -1,8 +1,8 @@
-"""Tell how far noise hides a secret of a plant that changes from sample to sample.
+"""Say how far noise hides a secret of a plant that changes from sample to sample.
 
 Structured noise, which is drawn once, hides nothing of a plant that may vary. A white
 floor, filtered noise, and noise that enters the plant with the secret do. Let
-z+ = A z + B w, v = C z + D w be what is left of a secret w after such noise is undone, with
+z+ = A z + B w, v = C z + D w be what is left of a secret w after such noise is inverted, with
 matrices that may be those of any vertex at any sample. If a matrix P >= 0 obeys
 P >= A^T P A + C^T C at every vertex, then the energy of v after a state z is at most
 z^T P z, for any sequence of vertices, and so it is for everything between them (the
@@ -107,7 +107,7 @@ _TOO_LARGE = (
 _TOO_LONG = "models: the {} within the horizon; shorten the horizon"
 
 
-# -- noise that is undone ----------------------------------------------------------------
+# -- noise that is inverted --------------------------------------------------------------
 
 
 def shift_between(
@@ -119,7 +119,7 @@ def shift_between(
     """Return a number that no privacy shift exceeds, for any sequence of vertices.
 
     ``secrets`` is one secret under each vertex of the plant. Noise that enters every
-    vertex with the secret hides it there. A white floor beside filtered noise hides as well.
+    vertex with the secret hides it there. A white floor next to filtered noise hides as well.
     One above ``largest`` is of no use, and may be given as inf.
 
     Raises
@@ -129,7 +129,7 @@ def shift_between(
     UncertifiableError
         If no bound is verified.
     """
-    own, floor = undone(parts, secrets)
+    own, floor = inverted(parts, secrets)
     if own is None:
         if floor is None:
             enters = any(part.drive is not None for part in parts)
@@ -144,38 +144,38 @@ def shift_between(
         return shift
 
 
-def undone(
+def inverted(
     parts: Sequence[NoisePart], secrets: Sequence[SecretInputs]
-) -> tuple[Undone | None, Undone | None]:
-    """Return how filtered noise is undone, and a floor, each None if there is none."""
+) -> tuple[Inverted | None, Inverted | None]:
+    """Return how filtered noise is inverted, and a floor, each None if there is none."""
     by_system = {secret.system: secret for secret in secrets}
     different = tuple(by_system.values())
     white = PartSum(parts).white
     floor = None
     if white.all():
-        floor = Undone(LinearSystem.gain(np.diag(white)), different)
-    every = (_undone(part, different, floor) for part in parts)
+        floor = Inverted(LinearSystem.gain(np.diag(white)), different)
+    every = (_inverted(part, different, floor) for part in parts)
     return next(filter(None, every), None), floor
 
 
-def _undone(
-    part: NoisePart, secrets: tuple[SecretInputs, ...], floor: Undone | None
-) -> Undone | None:
-    """Return how a part besides a floor is undone, None if it cannot be."""
+def _inverted(
+    part: NoisePart, secrets: tuple[SecretInputs, ...], floor: Inverted | None
+) -> Inverted | None:
+    """Return how a part other than a floor is inverted, None if it cannot be."""
     if part.drive is None:
         return None
     response, shaping = part.drive
     if response is None:
-        return Undone(shaping, secrets)
-    entering = undone_at_entry(part, secrets[0])
+        return Inverted(shaping, secrets)
+    entering = inverted_at_entry(part, secrets[0])
     if entering is not None and len(secrets) == 1:
         return entering
     if floor is None:
         return None
-    return Undone(beside(shaping, floor.square), secrets, response)
+    return Inverted(beside(shaping, floor.square), secrets, response)
 
 
-def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
+def inverted_at_entry(part: NoisePart, secret: SecretInputs) -> Inverted | None:
     """Undo noise that enters the plant where a secret does, whatever the plant's zeros.
 
     The secret's inputs are taken to be those of the noise, without what is between them
@@ -198,12 +198,12 @@ def undone_at_entry(part: NoisePart, secret: SecretInputs) -> Undone | None:
     if not shares.any(axis=0).all():
         return None
     entry = LinearSystem.gain(shares / shares.sum(axis=0))
-    return Undone(shaping, (replace(secret, system=entry),))
+    return Inverted(shaping, (replace(secret, system=entry),))
 
 
 @dataclass(frozen=True, eq=False)
-class Undone(ByContent, Saved):
-    """Noise that is undone, and a secret under each vertex of a plant.
+class Inverted(ByContent, Saved):
+    """Noise that is inverted, and a secret under each vertex of a plant.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class Undone(ByContent, Saved):
         return bound
 
     def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
-        """Return what is left of the secret when the noise is undone, in balls.
+        """Return what is left of the secret when the noise is inverted, in balls.
 
         Noise that enters the plant leaves what its entries and the floor are shifted by.
         Any split of a change between the two bounds the shift. Signals that the noise's
@@ -312,7 +312,7 @@ def _split(secret: LinearSystem, response: LinearSystem) -> LinearSystem:
 
 @dataclass(frozen=True, eq=False)
 class VaryingSecret:
-    """Hold what is left of a secret after noise is undone, at each vertex.
+    """Hold what is left of a secret after noise is inverted, at each vertex.
 
     Attributes
     ----------

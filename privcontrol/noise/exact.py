@@ -230,6 +230,6 @@ def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
             return
     raise PrivacyError(
         "noise: the rounding of its state is not negligible, because its inverse is "
-        "almost unstable or the floor vanishes beside it; raise the white floor "
+        "almost unstable or the floor vanishes next to it; raise the white floor "
         "(floor=...)"
     )

@@ -385,7 +385,7 @@ def units_of(
 def _kinds_of(
     part: SeparateUnits, adjacency: Adjacency, plant: Plant
 ) -> list[tuple[NoisePart, Units]]:
-    """Return the noise of groups beside the units of a plant that it is for."""
+    """Return the noise of groups with the units of a plant that it is for."""
     units = parted(adjacency, plant)
     if units is None:
         raise UncertifiableError(_NOT_APART)
@@ -452,11 +452,11 @@ def _stacked(systems: Sequence[LinearSystem]) -> LinearSystem:
 def _beyond(part: AlikeUnits, near: Symmetric) -> float:
     """Bound what the plant's distance from a symmetric one adds to a shift."""
     of_A, of_B, of_C, of_D = near.distances
-    states, entered, seen, undone = 0.0, 0.0, 0.0, 0.0
+    states, entered, seen, whitening = 0.0, 0.0, 0.0, 0.0
     for noise, system in zip((part.mean, part.own), near.systems, strict=True):
         inverse = noise.inverse()
         n = system.order
-        undone = max(undone, largest_gain(inverse))
+        whitening = max(whitening, largest_gain(inverse))
         if not n:
             continue
         free = LinearSystem(system.A, np.eye(n), np.eye(n), np.zeros((n, n)))
@@ -469,7 +469,7 @@ def _beyond(part: AlikeUnits, near: Symmetric) -> float:
     size = _largest_change(near.secret)
     moved = (of_A * entered + of_B) / (1 - of_A * states)
     reached = entered + states * moved
-    added = seen * moved + undone * (of_C * reached + of_D)
+    added = seen * moved + whitening * (of_C * reached + of_D)
     return added * size * (1 + 1e-9)
 
 

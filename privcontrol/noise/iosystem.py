@@ -1,6 +1,6 @@
 """Hand output noise to python-control: as systems, and as its figures.
 
-The measurement passes only through the gate. A noise block beside a summing junction
+The measurement passes only through the gate. A noise block next to a summing junction
 publishes the raw output when a signal name does not match. The gate cannot.
 """
 
@@ -86,7 +86,7 @@ def create_channel_iosystem(
 
     Examples
     --------
-    A measurement goes through the gate beside the drives of the noise:
+    A measurement goes through the gate with the drives of the noise:
 
     >>> import control as ct, numpy as np, privcontrol as pc
     >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=100,

@@ -450,7 +450,7 @@ class White(NoisePart):
 class Filtered(NoisePart):
     """White noise after a stable system, xi+ = A xi + B eta, gamma = C xi + D eta.
 
-    It starts in its stationary law, unless it is told to start at rest. Then a run that is
+    It starts in its stationary law, unless it is to start at rest. Then a run that is
     interrupted and begun again leaves no old change less hidden than a new one.
 
     Attributes
@@ -705,7 +705,7 @@ class FlooredBallNoise(BallNoise):
 
     def allowed_shift(self, budget: object, releases: int = 1) -> float:  # type: ignore[override]
         raise ValueError(
-            "floor: radial noise beside a floor is sized by design_output_noise"
+            "floor: radial noise with a floor is sized by design_output_noise"
         )
 
 

@@ -45,7 +45,7 @@ from ._endless import (
     secrets_of,
 )
 from ._patterns import largest_pattern
-from ._varying import Undone, undone
+from ._varying import Inverted, inverted
 from ._windows import (
     WindowBounds,
     product_error,
@@ -56,10 +56,10 @@ from ._windows import (
 )
 from .fleet import AlikeUnits, SeparateUnits
 from .parts import NoisePart
-from .shift import dense_root, undone_by
+from .shift import dense_root, whitened_by
 
 #: What takes responses to whitened ones and bounds of their errors.
-Undoing = Callable[[NDArray], tuple[NDArray, NDArray]]
+Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]
 
 #: Changes of all lengths and signals above which nothing is made of their distance.
 _MOST_CHANGES = 200
@@ -109,7 +109,7 @@ def _endless_changes(
         (secret,) = secrets_of(adjacency, [plant])
         if count_changes(secret.signals) > _MOST_CHANGES:
             return None
-        found = [each for each in undone(parts, [secret]) if each is not None]
+        found = [each for each in inverted(parts, [secret]) if each is not None]
         for each in found:
             system = each.secrets[0].system
             if each.response is not None or not spectral_radius(system) < 1:
@@ -122,15 +122,15 @@ def _endless_changes(
 
 @dataclass(frozen=True, eq=False)
 class EndlessChanges(ByContent, Correlations):
-    """Hold what is left of changes after noise without a horizon is undone.
+    """Hold what is left of changes after noise without a horizon is inverted.
 
     Attributes
     ----------
-    noises : tuple of tuple of Undone
+    noises : tuple of tuple of Inverted
         For each plant that may be the true one the independent noises that hide it.
     """
 
-    noises: tuple[tuple[Undone, ...], ...]
+    noises: tuple[tuple[Inverted, ...], ...]
 
     def __getstate__(self) -> dict[str, object]:
         return {"noises": self.noises}  # without what was evaluated, which is in balls
@@ -184,7 +184,7 @@ def _together(shifts: Sequence[float]) -> float:
 class _Left:
     """What one noise leaves of the changes of one plant's signals."""
 
-    noise: Undone
+    noise: Inverted
 
     @property
     def _signals(self) -> tuple[SignalMoves, ...]:
@@ -365,17 +365,17 @@ class _RunOfChanges(ByContent, Correlations):
         longest = max(len(shape) for part in self._secrets for shape in part.shapes)
         if root is None:  # too little is known of the responses to compare them
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
-        undone = undone_by(root)
+        whitened = whitened_by(root)
         products = np.zeros(self.horizon)
         squares = np.zeros(self.horizon)
         least = largest_shape = 0.0
         worst = np.ones(longest)
         for plant in self.plants:
-            later, square, each = self._products(plant, undone)
+            later, square, each = self._products(plant, whitened)
             products[: len(later)] = np.maximum(products[: len(later)], later)
             squares = np.maximum(squares, each)
             least = max(least, square)
-            for gram, error in self._grams(plant, undone):
+            for gram, error in self._grams(plant, whitened):
                 if float(np.abs(gram).sum()) <= largest_shape:
                     continue
                 found, signs = largest_pattern(gram, error, quick=True)
@@ -390,7 +390,7 @@ class _RunOfChanges(ByContent, Correlations):
         return ChangesOfRun(products / least * doubt, shape, worst, sizes)
 
     def _products(
-        self, plant: Plant, undone: Undoing
+        self, plant: Plant, whitened: Whitening
     ) -> tuple[NDArray, float, NDArray]:
         """Bound the products of changes by their lag, and the squares by their starts (T,).
 
@@ -399,7 +399,7 @@ class _RunOfChanges(ByContent, Correlations):
         squares = np.zeros(self.horizon)
         if not self._secrets[0].is_varying:
             columns, starts = self._levels(plant)
-            solved, wrong = undone(columns)
+            solved, wrong = whitened(columns)
             later, square, largest = products_by_lag(solved, starts, wrong)
             own = np.einsum("ij,ij->j", solved, solved) + (largest - square)
             np.maximum.at(squares, starts, own)
@@ -409,7 +409,7 @@ class _RunOfChanges(ByContent, Correlations):
         for part in self._secrets:
             every = replace(part, events=2, separation=1)
             (windows,) = every.responses(plant, self.horizon).windows
-            solved, wrong = undone(windows.columns)
+            solved, wrong = whitened(windows.columns)
             error = product_error(solved, wrong)
             square = max(square, search_in(windows, solved, error).attained)
             own = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
@@ -425,14 +425,16 @@ class _RunOfChanges(ByContent, Correlations):
             np.concatenate([apart.starts for apart in every]),
         )
 
-    def _grams(self, plant: Plant, undone: Undoing) -> Iterator[tuple[NDArray, float]]:
+    def _grams(
+        self, plant: Plant, whitened: Whitening
+    ) -> Iterator[tuple[NDArray, float]]:
         """Yield products of whitened responses to unit changes in a row, and their error."""
         for part in self._secrets:
             is_level = part.profiles is None and part.duration > 1
             if not is_level or part.is_moving or part.is_varying:
                 continue
             unit = replace(part, duration=1, times=None)
-            solved, wrong = undone(_one_by_one(unit, plant, self.horizon).columns)
+            solved, wrong = whitened(_one_by_one(unit, plant, self.horizon).columns)
             size = float(np.linalg.norm(solved, axis=0).max())
             doubt = float(np.linalg.norm(wrong, axis=0).max())
             error = doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2

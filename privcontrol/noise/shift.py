@@ -3,8 +3,8 @@
 `certify` takes the parts of the noise, the secret and the `World` in which it must hold, and
 returns the privacy loss. Designs propose parts, files claim a loss, and both ask here.
 
-The shift y of a hidden move is what it changes of the outputs once the noise is undone, in
-standard deviations of white noise. Three routes certify it. Moves of a state beside
+The shift y of a hidden move is its effect on the outputs once the noise is whitened, in
+standard deviations of white noise. Three routes certify it. Moves of a state under
 structured noise and a floor need n x n matrices in balls, for any horizon. Other noise of a
 run is a dense triangular root. Runs of any length, and plants that vary, need the
 energy over all times, in balls or by linear matrix inequalities.
@@ -56,7 +56,7 @@ from ..systems.powers import largest_gain, tell_apart
 from ._apart import largest_apart
 from ._endless import secrets_of
 from ._patterns import MOST_EXACT
-from ._varying import shift_between, undone_at_entry
+from ._varying import inverted_at_entry, shift_between
 from ._windows import largest_of_windows
 from .fleet import shift_of_fleet
 from .parts import (
@@ -72,7 +72,7 @@ from .parts import (
 )
 from .within import Bound, walls_of
 
-#: Shifts of independent Laplace noise that are told apart.
+#: Shifts of independent Laplace noise that are distinguished.
 _MOST_COORDINATES = 1 << 20
 #: Relative error of a triangular root above which a shift is a bound and not exact.
 LARGEST_ERROR = 1e-6
@@ -101,7 +101,7 @@ class Shift:
     exact : bool
         Whether some move attains it.
     squares : ndarray, shape (M,)
-        Bounds of y^2 for each move and each ball, where they are told apart.
+        Bounds of y^2 for each move and each ball, where they are distinguished.
     single : bool
         Whether the squares are those of the adjacency's moves in order, one for each.
     """
@@ -316,7 +316,7 @@ def _of_run(
         return shift_of_windows([form], adjacency, plant, horizon)
     is_alone = len(parts) == len(changes) == len(adjacency.parts) == 1
     if is_alone and not plant.varies:
-        own = undone_at_entry(parts[0], secret_inputs(adjacency, plant))
+        own = inverted_at_entry(parts[0], secret_inputs(adjacency, plant))
         if own is not None:
             square = own.shift(horizon) ** 2
             exact = (
@@ -432,7 +432,7 @@ def _laplace_loss(
 ) -> PrivacyLoss:
     """Return the loss of structured or independent Laplace noise.
 
-    It is attained under one plant whose outputs tell all entries of eta apart.
+    It is attained under one plant whose outputs determine all entries of eta.
     """
     if world.region is not None:
         raise ValueError(
@@ -495,7 +495,7 @@ def _laplace_of_columns(
 
 
 def _tells_entries(part: NoisePart, plant: Plant, horizon: int) -> bool:
-    """Return whether outputs tell each standard entry of structured noise."""
+    """Return whether outputs determine each standard entry of structured noise."""
     if not isinstance(part, Structured) or part.plant != plant:
         return False
     if rational_matrix(part.factor).rank() < part.factor.shape[1]:
@@ -602,7 +602,7 @@ def triangular_root(factor: NDArray) -> NDArray:
     return lower
 
 
-def undone_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
+def whitened_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
     """Return what takes columns to Lambda^-1 times them, and to bounds of the errors.
 
     Lambda (m, m) is triangular. Rows without noise are left out. Rows that exact zeros keep
@@ -625,7 +625,7 @@ def undone_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
         found = scipy.linalg.solve_triangular(block, entries, lower=True)
         return found, error @ np.abs(found)
 
-    def undone(columns: NDArray) -> tuple[NDArray, NDArray]:
+    def whitened(columns: NDArray) -> tuple[NDArray, NDArray]:
         entries = columns[noisy]
         if len(kinds) == 1:
             return solved(0, entries)
@@ -642,7 +642,7 @@ def undone_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
             every[own], wrong[own] = alike[number][2]
         return every, wrong
 
-    return undone
+    return whitened
 
 
 def _first_equal(matrix: NDArray, others: Sequence[NDArray]) -> int:
@@ -673,22 +673,22 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
             "the noise does not cover a protected direction: a hidden move changes an output "
             "without noise"
         )
-    undone = undone_by(lower)
+    whitened = whitened_by(lower)
     sizes: list[float] = []
     if responses.points.shape[1]:
-        solved, wrong = undone(responses.points)
+        solved, wrong = whitened(responses.points)
         outermost = np.abs(solved) + wrong
         sizes += np.linalg.norm(outermost, axis=0).tolist()
     for ball in responses.balls:
-        solved, wrong = undone(ball)
+        solved, wrong = whitened(ball)
         slack = np.linalg.norm(wrong) + 1e-13 * np.linalg.norm(solved)
         size = np.linalg.norm(solved, 2) + slack
         sizes.append(float(size))
     for apart in responses.apart:
-        solved, wrong = undone(apart.columns)
+        solved, wrong = whitened(apart.columns)
         sizes.append(largest_apart(apart, solved, wrong))
     for windows in responses.windows:
-        solved, wrong = undone(windows.columns)
+        solved, wrong = whitened(windows.columns)
         sizes.append(largest_of_windows(windows, solved, wrong)[0])
     rounding = 1 + EPS * (len(lower) + 4)
     return round_up(np.array(sizes) * rounding, 2)
@@ -753,7 +753,7 @@ def grid_shift(
     """Bound what a sensor's grid adds to the shift of noise, zero without a grid.
 
     Two readings differ by up to a step h_i more than the outputs do, at each of T samples.
-    Beside a white floor f that is at most the norm of all h_i / f_i. Filtered Gaussian
+    With a white floor f that is at most the norm of all h_i / f_i. Filtered Gaussian
     noise M nu leaves at most sqrt(T p) times the largest gain of M^-1 diag(h). Of several
     parts the smallest bound holds.
 

@@ -166,7 +166,7 @@ class Room:
     def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
         """Return whether entries (once, 1) and (T, width) in balls are within.
 
-        None where the balls do not tell it. Entries drawn once come alone where they are
+        None where the balls do not decide it. Entries drawn once come alone where they are
         kept within a ball, and those of a block without them.
         """
         if first.nrows() and self.radius < math.inf:
@@ -277,14 +277,14 @@ def _shares(gamma: BallMatrix, limits: Sequence[float]) -> list[Ball]:
 
 
 def _at_most(value: Ball, limit: Ball) -> bool | None:
-    """Return whether a ball is at most a limit, None where it does not tell."""
+    """Return whether a ball is at most a limit, None where the ball does not decide it."""
     if value <= limit:
         return True
     return False if value > limit else None
 
 
 def _all_at_most(shares: Sequence[Ball]) -> bool | None:
-    """Return whether all shares are at most one, None where they do not tell."""
+    """Return whether all shares are at most one, None where the balls do not decide it."""
     found = [_at_most(share, Ball(1)) for share in shares]
     if False in found:
         return False

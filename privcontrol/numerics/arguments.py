@@ -42,7 +42,7 @@ def helpful_arguments(
 
     Its signature shows the keywords that a type of ``packed`` holds, by its annotation.
     Those of the ``leading`` type come before other keywords. Errors call it ``name``, and
-    end with the ``advice``, in which ``{unknown}`` stands for the keyword at fault.
+    end with the ``advice``, in which ``{unknown}`` is replaced by the keyword at fault.
     """
     signature = inspect.signature(function)
     called = name or function.__name__

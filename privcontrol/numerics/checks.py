@@ -44,7 +44,7 @@ def check_room(numbers: int, what: str, instead: str) -> None:
 
 
 def _free_bytes() -> float:
-    """Free memory where the system tells it, and infinity elsewhere."""
+    """Free memory where the system reports it, and infinity elsewhere."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -188,7 +188,7 @@ def gaussian_shape(
 def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDArray]:
     """A function B -> H B with H^T H = W, the identity if W is None.
 
-    The function takes columns (m, r), or a vector (m,) that stands for a diagonal
+    The function takes columns (m, r), or a vector (m,) that represents a diagonal
     matrix, as in a noise factor. The squares of what it returns sum to the cost.
     """
     if weight is None:
@@ -491,7 +491,7 @@ def _narrow(points: NDArray) -> UncertifiableError:
     size, count = points.shape
     return UncertifiableError(
         f"points: expected columns that span all {size} dimensions, got {count} points "
-        "that double precision cannot tell from a thinner set; drop the directions in "
+        "that double precision cannot distinguish from a thinner set; drop the directions in "
         "which nothing moves, or pass points in better separated coordinates"
     )
 

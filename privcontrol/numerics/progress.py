@@ -18,7 +18,7 @@ PATIENCE = 10.0
 #: Seconds after which a bar is worth showing, and between two looks at the clock.
 SHORT = 2.0
 _PERIOD = 0.2
-#: Share of the work from which on it tells how long the rest will take.
+#: Share of the work from which on it says how long the rest will take.
 _TELLING = 0.02
 
 
@@ -70,7 +70,7 @@ def _noted(subject: str, faster: str) -> Iterator[_NoBar]:
     place = [frame.f_code.co_filename, frame.f_lineno]
     note = Timer(PATIENCE, warnings.warn_explicit, [text, PrivacyWarning, *place])
     note.daemon = True
-    with suppress(RuntimeError):  # where no thread can start nobody is told
+    with suppress(RuntimeError):  # where no thread can start there is no word
         note.start()
     try:
         yield _NoBar()
@@ -92,7 +92,7 @@ _STRETCH: ContextVar[_Stretch | None] = ContextVar("stretch", default=None)
 
 @contextmanager
 def piece(k: int, count: int) -> Iterator[None]:
-    """Tell the bar in hand, if any, that this is the k-th of about ``count`` pieces.
+    """Show on the bar in hand, if any, that this is the k-th of about ``count`` pieces.
 
     Pieces within this one divide its own stretch of the bar. Those beyond ``count`` are
     part of the last one.

@@ -34,7 +34,7 @@ _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
 #: Bound of the rounding errors of a root of kappa. SciPy's erfcx is good to ten units of
-#: 2^-53. In 480,000 roots that were checked with ball arithmetic they came to 9.
+#: 2^-53. In 480,000 roots that were checked with ball arithmetic there were at most 9.
 _ROUND_OFF = 20 * 2.0**-53
 #: Rounding errors of the rules of the literature, which use SciPy's normal quantile.
 _RULE_ROUND_OFF = 32 * 2.0**-53
@@ -541,7 +541,7 @@ class PrivacyBudget(Saved):
         object.__setattr__(self, "leak", leak)
         if leak and (self.gdp is None or leak >= 1):
             raise ValueError(
-                "leak: expected a probability below 1 beside gdp; with epsilon and delta "
+                "leak: expected a probability below 1 next to gdp; with epsilon and delta "
                 "the leak is part of delta"
             )
         if self.gdp is not None:
@@ -648,7 +648,7 @@ class PrivacyBudget(Saved):
         separation = positive_integer(separation, "separation")
         if events == 1:
             raise ValueError(
-                "separation: expected events beside it, the number of changes that are so "
+                "separation: expected events with it, the number of changes that are so "
                 "far apart"
             )
         one = gdp / math.sqrt(events)
@@ -743,7 +743,7 @@ class PrivacyBudget(Saved):
         ``periods``. A pure budget is a share of epsilon. Both are rounded down.
 
         An attacker who collects all these periods is up against this budget, one who goes
-        on collecting is not: n days at mu come to mu sqrt(n), so a budget of a day claims
+        on collecting is not: n days at mu make mu sqrt(n), so a budget of a day claims
         nothing about years.
 
         Parameters

@@ -165,7 +165,7 @@ class Scope(Saved):
         )
 
     def told_from(self, other: Scope) -> str:
-        """Return the adjacency in words, unless those do not tell it from the other one."""
+        """Return the adjacency in words, unless the other one has the same."""
         if self.statement == other.statement:
             return self.adjacency
         return self.statement
@@ -210,7 +210,7 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 #: A release that was rounded once from real numbers.
 EXACTLY = "released exactly"
-#: A release computed in doubles, whose last bits tell something.
+#: A release computed in doubles, whose last bits reveal something.
 SIMULATED = "simulated in double precision"
 #: A release of which only a promise is known.
 ELSEWHERE = "released elsewhere"
@@ -502,7 +502,7 @@ class PrivacyGuarantee(Accounted, Saved):
         budget : PrivacyBudget
             What the release promises for this adjacency, taken at its word.
         adjacency : Adjacency or Scope
-            What the promise hides. The scope of another guarantee stands for its secret,
+            What the promise hides. The scope of another guarantee means its secret,
             so the two compose.
         manifold : AffineManifold, optional
             Where the data live. Without it the release composes with other foreign

@@ -1,7 +1,7 @@
 """The least variance of an additive law under an epsilon and delta, from below.
 
 Whatever the law of X, hiding a move of exactly one in both orders means that no test phi
-of values tells more than the budget, so for all lambda >= 0 and 0 <= y, z <= lambda
+of values reveals more than the budget, so for all lambda >= 0 and 0 <= y, z <= lambda
 
     E X^2 >= min_x { x^2 + y(x) - e^eps y(x+1) + z(x) - e^eps z(x-1) } - 2 lambda delta.
 

@@ -424,7 +424,7 @@ class PrivacyLedger:
 
     @property
     def identity(self) -> str:
-        """The name that tells this ledger from any other, and that its copies share."""
+        """The name that distinguishes this ledger from any other, and that its copies share."""
         return self._store.snapshot().opening
 
     @property

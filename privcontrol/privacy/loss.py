@@ -62,7 +62,7 @@ _RESOLUTION = 1024
 _POINTS = 1 << 17
 #: What the rounding errors of a Fourier transform may take from a delta, and what they
 #: may take for each release, whose number is the power of the transform. Against exact
-#: binomial sums of up to 3e7 releases they came to 0.4 EPS for each.
+#: binomial sums of up to 3e7 releases they were 0.4 EPS for each.
 _TRANSFORM = 1e-12
 _POWER = 8 * EPS
 #: Of more releases these errors leave nothing to gain.
@@ -74,7 +74,7 @@ _TAIL = 1e-15
 MOST_TRUNCATED = 2
 _LEAST_CUT = 1e-6
 _MOST_CUT = 100.0
-#: What noise beside a radial coordinate may lose without a distribution of both.
+#: What noise next to a radial coordinate may lose without a distribution of both.
 _BARELY = 1e-7
 #: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
 _LARGEST = 1e6
@@ -131,7 +131,7 @@ def _decimal_sum(counted: Iterable[tuple[float, int]]) -> Fraction:
 
 @dataclass(frozen=True)
 class Coordinate(ABC):
-    """One independent part of a release, about which a hidden move tells something.
+    """One independent part of a release, which a hidden move shifts.
 
     Its two laws may be exchanged, so one curve serves both directions. Every number
     is rounded up.
@@ -271,7 +271,7 @@ class RadialShift(_Bounded):
     """Some numbers of joint density exp(-|eta|), within a radius, that move by ``size``.
 
     Its curve is that given that neither of the two laws excludes the value. The chance
-    that one does is the `leak`, which beside it counts as an open failure. One Laplace
+    that one does is the `leak`, which next to it counts as an open failure. One Laplace
     number that moves as far bounds the law without a radius, see `one_coordinate`, and a
     response every one.
     """
@@ -541,7 +541,7 @@ class Product(Saved):
 
     @cached_property
     def pure(self) -> float:
-        """The epsilon at which only the failures remain, or inf beside Gaussian noise."""
+        """The epsilon at which only the failures remain, or inf with Gaussian noise."""
         return math.inf if self.square else float_up(self.largest)
 
     @cached_property
@@ -862,7 +862,7 @@ class PrivacyLoss(Saved):
 
     @cached_property
     def _products(self) -> tuple[Product, ...]:
-        """Rows that no other one dominates, as far as that is cheap to tell."""
+        """Rows that no other one dominates, as far as that is cheap to decide."""
         rows = tuple(dict.fromkeys(self.rows))
         length = max(sum(n for _, n in row.shifts) for row in rows)
         if len(rows) < 3 or len(rows) * length > _EXPANDED:
@@ -1088,7 +1088,7 @@ def by_kind(loss: PrivacyLoss) -> tuple[PrivacyLoss, ...]:
 
 
 def family_in_words(loss: PrivacyLoss) -> str:
-    """Return the kinds of noise, without boxes that stand for assumptions beside it."""
+    """Return the kinds of noise, without boxes that represent assumptions about it."""
     answers = any(epsilon for (epsilon, _), _ in loss.rows[0].boxes)
     names = [name for name in loss.kinds if name != BLACK_BOX or answers]
     *others, last = names or [BLACK_BOX]

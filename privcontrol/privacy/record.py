@@ -21,9 +21,9 @@ from ..numerics.checks import instance_of, sequence_of
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
-#: Whose data changes hands, for noise that is added beside a plant.
+#: Whose data changes hands, for noise that is added at a plant.
 _TRUST = (
-    "The device beside the plant reads the measurements as they are and adds the noise. "
+    "The device at the plant reads the measurements as they are and adds the noise. "
     "Whoever receives what it publishes is not trusted, and may know the plant, the noise "
     "and the guarantee."
 )
@@ -130,7 +130,7 @@ def day_of(date: Date | str) -> str:
 
 
 def of_run(guarantee: Promise, noise: str) -> dict[str, dict[str, object]]:
-    """Return what is known where noise, named in words, is added beside a plant."""
+    """Return what is known where noise, named in words, is added at a plant."""
     labels = guarantee._labels()
     return {
         "deployment_model": {

@@ -1,7 +1,7 @@
 """Exact releases, the correctly rounded values of a query plus noise in real numbers.
 
 Guarantees are about real numbers. Noise in double precision does not have them: the
-last bits of a sum tell something about its terms (Mironov 2012). A release made here is
+last bits of a sum reveal something about its terms (Mironov 2012). A release made here is
 the real number F x + Lambda eta, enclosed in intervals that are refined until they
 decide how it is rounded, and rounded once. Rounding is post-processing, so the
 guarantee of the ideal mechanism holds unchanged.
@@ -222,7 +222,7 @@ def nearest_integer(value: Rational) -> Integer:
 # -- data ----------------------------------------------------------------------------
 
 
-#: A positive number: a float stands for the decimal number that Python prints for it.
+#: A positive number: a float means the decimal number that Python prints for it.
 Step = float | str | Decimal | Fraction
 
 #: Steps that doubles come near to, which have at most so many digits before the point.
@@ -233,7 +233,7 @@ _LARGEST_STEP = Fraction(10**_MOST_DIGITS)
 def step_size(value: object, name: str) -> Rational:
     """Return a grid's step as an exact rational number.
 
-    A float stands for the decimal number that Python prints for it, so 0.001 is
+    A float means the decimal number that Python prints for it, so 0.001 is
     1/1000 and not the double next to it.
     """
     if isinstance(value, (float, np.floating)):
@@ -284,7 +284,7 @@ def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
     return [Rounding(step) for step in step_sizes(grid, "grid", count)]
 
 
-#: Numbers of Python that stand for themselves where a double would be next to them.
+#: Numbers of Python that are taken as they are where a double would be next to them.
 _EXACT = (RationalNumber, Decimal)
 
 
@@ -452,7 +452,7 @@ def exact_release(
 ) -> NDArray:
     """Publish values + factor eta in real numbers, rounded once.
 
-    The ``values`` (m,) are rationals. A ``factor`` (m,) stands for a diagonal matrix. The
+    The ``values`` (m,) are rationals. A ``factor`` (m,) represents a diagonal matrix. The
     independent standard entries eta are of a ``family`` of noise. By default the nearest
     doubles are published, and multiples of a ``grid`` otherwise. There is one ``source``
     of bits for all entries of eta, or one for each. The first entries are those in

@@ -96,7 +96,7 @@ def lasting(
 
 
 def excluded(probability: str) -> str:
-    """Say what noise that ends somewhere tells beyond its end."""
+    """Say what noise that ends somewhere reveals beyond its end."""
     return f"with probability up to {probability}, that the secret was another one"
 
 

@@ -4,7 +4,7 @@ The digest of an entry covers its text and the digest before it. Notes have name
 each has a digest. The state counts its revisions, and its digest covers it, both ends of
 the chain and the sum of the notes' digests, so a file that was altered, shortened, mixed
 up or put back does not verify. A process verifies all of it once, and later what is new
-and what it reads, so its work does not grow with the file. Digests tell accidents, not
+and what it reads, so its work does not grow with the file. Digests reveal accidents, not
 forgers, who can compute digests as well.
 
 Nothing is computed inside a transaction. A user of a store reads a snapshot, does its
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _PATIENCE = 60.0
 #: Speed: how long one attempt waits while it holds the lock of this process.
 _ATTEMPT = 0.05
-#: What SQLite leaves beside a file, and rolls back into whichever file has its name.
+#: What SQLite leaves next to a file, and rolls back into whichever file has its name.
 _JOURNALS = ("-journal", "-wal", "-shm")
 
 # Held for every attempt and every fork, so no child inherits half a transaction.
@@ -66,7 +66,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def this_process() -> tuple[int, int]:
-    """Return what tells this process from its forks.
+    """Return what distinguishes this process from its forks.
 
     Process numbers alone do not: the first process of a namespace has number 1, and so
     may its child in another one.

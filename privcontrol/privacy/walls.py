@@ -2,7 +2,7 @@
 
 Gaussian noise e is kept within a symmetric convex set K by drawing it again, never by
 clipping it. A hidden move shifts it by t, and what shows it for sure is a draw that the
-other run cannot have had. With the probability of that, the leak, anything may be told.
+other run cannot have had. With the probability of that, the leak, anything may be revealed.
 Otherwise the two laws are at most |t|-GDP apart. So for every epsilon
 
     delta(epsilon) <= leak + (1 - leak) delta_G(epsilon; |t|).
@@ -43,7 +43,7 @@ class Wall(Saved):
     move : float
         a, in the same unit.
     count : float
-        How many such walls there are. It need not be whole, where one stands for many.
+        How many such walls there are. It need not be whole, where one represents many.
     dimension : int
         Of the ball, one for a pair of walls.
     """
@@ -61,7 +61,7 @@ class Wall(Saved):
 
     @property
     def leak(self) -> float:
-        """The probability that a draw tells for sure which run it is of, rounded up."""
+        """The probability that a draw shows for sure which run it is of, rounded up."""
         if self.dimension > 1:
             one = ball_leak(self.radius, self.move, self.dimension)
         else:
@@ -73,7 +73,7 @@ class Wall(Saved):
         return Wall(self.radius, self.move * factor, self.count, self.dimension)
 
     def beside(self, gain: float) -> Wall:
-        """Return the walls beside noise that is ``gain`` times as small."""
+        """Return the walls for noise that is ``gain`` times as small."""
         return Wall(self.radius * gain, self.move * gain, self.count, self.dimension)
 
 

@@ -217,7 +217,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         self._check_moving()
         if self.norm != "l2" and self.window:
             raise ValueError(
-                'window: expected norm="l2" beside it; DisturbanceAdjacency.person gives '
+                'window: expected norm="l2" with it; DisturbanceAdjacency.person gives '
                 "the radius of what a person uses within a window"
             )
 
@@ -884,7 +884,7 @@ class JointAdjacency(Adjacency, Frozen):
             return found[0]
         if any(moves.is_ball for moves in found):
             raise ValueError(
-                "adjacency: a ball beside other moves is hidden part by part; look at one "
+                "adjacency: a ball next to other moves is hidden part by part; look at one "
                 "part"
             )
         if isinstance(manifold, DisturbedManifold):
@@ -1036,7 +1036,7 @@ class DisturbedQuery(PlantQuery):
 
     @cached_property
     def response(self) -> NDArray:
-        """The observability stack beside the shifted impulse responses."""
+        """The observability stack next to the shifted impulse responses."""
         manifold = self.manifold
         stack = self.plant.free_response(np.eye(self.plant.order), manifold.horizon)
         forced = forced_outputs(manifold.system, manifold.horizon)

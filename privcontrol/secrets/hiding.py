@@ -68,7 +68,7 @@ from .states import StateAdjacency, StateMoves
 from .trajectory import TrajectoryManifold, trajectory_manifold
 
 #: Moves of this relative size along each coordinate are hidden as well where the hidden
-#: moves alone do not carry a factor in double precision. Noise beside a nearly thin
+#: moves alone do not carry a factor in double precision. Noise next to a nearly thin
 #: ellipsoid costs nothing, and a bare direction would be a leak.
 _PADDING = 1e-9
 
@@ -425,7 +425,7 @@ class NoiseForm:
     ) -> Callable[[], BallMatrix]:
         """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
 
-        Two plants of orders n and n' whose outputs agree for n + n' samples agree for ever.
+        Two plants of orders n and n' whose outputs agree for n + n' samples agree at all times.
 
         Raises
         ------
@@ -509,7 +509,7 @@ class NoiseForm:
         return np.array_equal(model.A, A) and np.array_equal(model.C, C)
 
     def _is_square_for(self, model: Plant) -> bool:
-        """Return whether factor and outputs are proven quickly to tell all states."""
+        """Return whether a quick proof shows that factor and outputs reveal all states."""
         factor = np.asarray(self.factor)
         if factor.shape != (model.order, model.order) or not self._is_of(model):
             return False
@@ -521,7 +521,7 @@ class NoiseForm:
     def _is_short_for(self, model: Plant) -> bool:
         """Return whether it is proven quickly that the noise drives all T p outputs.
 
-        The outputs then tell no more of the state than of the noise.
+        The outputs then reveal no more of the state than of the noise.
         """
         rows = self.horizon * model.output_count
         if rows > model.order or not self._is_of(model):
@@ -539,7 +539,7 @@ class NoiseForm:
         return across * (own * across).solve(outputs)
 
     def _told(self, model: Plant) -> int | None:
-        """In how many directions outputs tell the state, None for another plant."""
+        """In how many directions outputs reveal the state, None for another plant."""
         if not self._is_of(model):
             return None
         every = rational_matrix(np.eye(model.order))
@@ -582,7 +582,7 @@ class NoiseForm:
 
 @dataclass(frozen=True)
 class Split:
-    """One of two shifts that make a move beside structured noise and a scale.
+    """One of two shifts that make a move under structured noise and a scale.
 
     A move s of a plant's outputs is O S w and what is left of it, with the w of which least
     is left in units of the scale. ``left`` says which of the two its squares are of.
@@ -768,7 +768,7 @@ def laplace_shifts(
 ) -> NDArray:
     """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
 
-    They are those of single moves, or of the axes of a ball. Outputs that do not tell all
+    They are those of single moves, or of the axes of a ball. Outputs that do not reveal all
     states leave a choice of entries that make a move: those that make its states, or those
     of least energy. The ones of the smaller sum are taken.
     """

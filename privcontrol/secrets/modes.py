@@ -1,6 +1,6 @@
 """Which modes of a plant make privacy over a horizon expensive, and why, by name.
 
-A mode is a group of eigenvalues that double precision cannot tell apart, with its
+A mode is a group of eigenvalues that double precision cannot distinguish, with its
 invariant subspace. What is said here explains and warns, and no guarantee rests on it.
 """
 
@@ -265,7 +265,7 @@ def _mode(
         sizes = sizes * radius**ages
 
     def peak(horizon: int) -> float:
-        """The largest size over the ages that a horizon has."""
+        """The largest norm over the ages that a horizon has."""
         oldest = latest if times is not None else min(horizon - 1, latest)
         return sizes[latest - oldest : latest + max(1, horizon - first)].max()
 

@@ -1,4 +1,4 @@
-"""Tell what a hidden change adds to the outputs of a plant.
+"""Say what a hidden change adds to the outputs of a plant.
 
 `Responses` are the outputs' differences over a horizon. `SecretInputs` are the same change
 as inputs of a linear system, for runs of any length and for plants that vary.
@@ -233,7 +233,7 @@ class WindowMoves(ByContent, Saved):
     columns : tuple of int
         Inputs of the secret's system that change together.
     radii : ndarray, shape (q,)
-        Largest size of the change at a sample of each of them, in the input's unit.
+        Largest change of each of them at a sample, in the input's unit.
     longest : int
         Number k of samples.
     group, events, separation : int
@@ -532,7 +532,7 @@ class Secret(Adjacency):
     enters_the_run: bool = False
     #: Whether it is a ball of states, or of signals of bounded energy, whenever they come.
     is_ball: bool = False
-    #: Whether a larger set of changes stands for it, so what is hidden is a bound.
+    #: Whether a larger set of changes represents it, so what is hidden is a bound.
     is_covered: bool = False
     #: Whether a change of few lengths comes once, whenever it starts.
     is_plain_change: bool = False
@@ -668,7 +668,7 @@ def secret_inputs(adjacency: Adjacency, plant: Plant) -> SecretInputs:
     TypeError
         If a part is about other data than those of a plant.
     ValueError
-        If a part depends on a horizon, or is hidden by its energy beside others.
+        If a part depends on a horizon, or is hidden by its energy together with others.
     """
     found = [as_secret(part).entering(plant) for part in adjacency.parts]
     if len(found) > 1 and any(each.energies is not None for each in found):
@@ -700,7 +700,7 @@ def is_covered(adjacency: Adjacency) -> bool:
 def is_dense(adjacency: Adjacency) -> bool:
     """Return whether it takes noise that is correlated over the whole horizon.
 
-    So it does for disturbances, and for balls of states beside other moves.
+    So it does for disturbances, and for balls of states next to other moves.
     """
     secrets = [as_secret(part) for part in adjacency.parts]
     if any(secret.enters_the_run for secret in secrets):

@@ -231,7 +231,7 @@ class PlantAdjacency(CheckedFields, Secret):
         return f"at one of {self._when}" if len(self.times) > 1 else f"at {self._when}"
 
     def _sizes(self, every: str) -> str:
-        """Which signals move by how much, in words, where ``every`` stands for all."""
+        """Which signals move by how much, in words, where ``every`` means all."""
         if isinstance(self.radius, Mapping):
             alike: dict[float, list[str]] = {}
             for name, mu in self.radius.items():

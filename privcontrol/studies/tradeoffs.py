@@ -2,7 +2,7 @@
 
 Structured and independent noise are comparable over the same horizon and for the same
 gains only. Of two given gains every design takes the better. How the noise that privacy
-needs grows with the horizon is told mode by mode.
+needs grows with the horizon is shown mode by mode.
 """
 
 from __future__ import annotations

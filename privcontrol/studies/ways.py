@@ -1,4 +1,4 @@
-"""What to expect: the noise of each way to hide a secret, beside the secret and the signal."""
+"""What to expect: each way's noise next to the secret and the signal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _SLACK = 1e-9
 #: How each design says that it is not needed.
 _NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 
-#: Laws beside the Gaussian one, by what a way is called.
+#: Laws other than the Gaussian one, by what a way is called.
 _LAWS = {"Laplace law": "laplace", "ball law": "ball", "truncated law": "truncated"}
 
 #: Outputs that the table shows at most.
@@ -516,7 +516,7 @@ def _most_entries(adjacency: Adjacency) -> int:
 
 
 def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:
-    """Return the plant with the cloud's controller beside it, reading true outputs."""
+    """Return the plant with the cloud's controller on site, reading true outputs."""
     local = controller.copy()
     references = controller.input_labels[sys.noutputs :]
     local.update_names(inputs=[*sys.output_labels, *references])

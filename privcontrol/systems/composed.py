@@ -1,4 +1,4 @@
-"""Plants made of a plant and what stands beside it: delays, or a controller on site.
+"""Plants made of a plant and what is added on site: delays, or a controller.
 
 A delay adds the past as states, exactly and by name. A setpoint that a controller on site
 follows is an exogenous input of the closed loop, which a `DisturbanceAdjacency` hides.

@@ -762,7 +762,7 @@ class Plant(SampledSystem, LinearSystem):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell plants apart.
+        """Twelve hexadecimal digits that distinguish plants.
 
         The start of a SHA-256 sum of A, B, C, D, the sampling time and the names of
         states, inputs and outputs. The name of the system itself does not count.

@@ -461,7 +461,7 @@ def _raised(x: Interval, power: Interval | int) -> Interval:
 
 
 def _larger(x: Dual, y: Dual) -> Dual:
-    """The larger one; where the box does not tell which, derivatives of both."""
+    """The larger one; where the box does not decide which, derivatives of both."""
     if _compared(x, y, operator.ge):
         return x
     if _compared(y, x, operator.ge):
@@ -512,7 +512,7 @@ def _rule(
 ) -> Callable[[Dual], Dual]:
     """A function with this range over an interval, and this range of its derivative.
 
-    The derivative may be told from the interval or from the range.
+    The derivative may be a function of the interval or of the range.
     """
 
     def function(x: Dual) -> Dual:

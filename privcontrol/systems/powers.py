@@ -1,6 +1,6 @@
 """Powers of A in ball arithmetic: what a plant did before, and what it will do.
 
-A^-t spans hundreds of decades, and privacy hinges on the small components beside the
+A^-t spans hundreds of decades, and privacy hinges on the small components next to the
 large ones. Ball arithmetic carries as many digits as that needs and proves them, at a
 cost of microseconds a step.
 
@@ -123,7 +123,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
 
     Both are square matrices (n, n) of rationals or balls. They act on states that are no
     delays. Delayed inputs are zero. Delayed outputs x_f = F x are what the plant has
-    brought about for ever, F A = A_f F + A_fx with A_f nilpotent.
+    brought about at all later times, F A = A_f F + A_fx with A_f nilpotent.
     """
     follows = delayed_outputs(A)
     moves = ~follows & ~delayed_inputs(A)
@@ -142,7 +142,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
 
 
 def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
-    """Return whether the outputs tell any two values of these states apart, the others held.
+    """Return whether outputs distinguish any two values of these states, the others held.
 
     It is decided exactly. Beyond 24 states it is not decided, and the answer is False.
     """
@@ -154,7 +154,7 @@ def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
 
 
 def told_directions(plant: Plant, horizon: int) -> RationalMatrix | None:
-    """Rows (k, n) that span what the outputs tell of the initial state, in rationals.
+    """Rows (k, n) that span what the outputs reveal of the initial state, in rationals.
 
     They are C A^t, exactly. None beyond 24 states.
     """

@@ -254,7 +254,7 @@ def gramian_of_run(
     return total
 
 
-# -- what the zeros tell, and what rationals decide --------------------------------------
+# -- what the zeros show, and what rationals decide --------------------------------------
 
 
 def seen_of_run(system: VaryingSystem, samples: int) -> NDArray:
@@ -280,7 +280,7 @@ def reached_of_run(system: VaryingSystem, start: NDArray, samples: int) -> NDArr
 
 
 def told_of_run(system: VaryingSystem, samples: int) -> RationalMatrix | None:
-    """Rows (k, n) that span what the outputs of a run tell of x(0), exactly.
+    """Rows (k, n) that span what the outputs of a run reveal of x(0), exactly.
 
     None where rationals of the samples that it takes would grow too long.
     """

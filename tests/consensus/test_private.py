@@ -142,7 +142,7 @@ def test_the_guarantee_says_who_the_adversary_is():
     assert "all that others, the other agents included, see of a hidden node" in text
     of_one = AGENTS.guarantee_for(node=4).explain()
     assert "a node's name" not in text
-    assert "a node's name stands for the same" in of_one
+    assert "a node's name denotes the same" in of_one
 
 
 def test_laplace_noise_is_the_smaller_one_for_few_releases_and_gaussian_for_many():

@@ -570,7 +570,7 @@ def test_noise_that_a_coalition_takes_out_warns():
     """Two surround every agent of a ring, and none of a wheel: shared noise or not."""
     options = {"weights": "metropolis", "pairwise_std": "auto", "coalition": 2}
     with pytest.warns(
-        PrivacyWarning, match=r"a coalition of 2: beside it the agents draw 100.0% of"
+        PrivacyWarning, match=r"a coalition of 2: in addition the agents draw 100.0% of"
     ):
         ring = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, **options)
     alone = private_consensus(nx.cycle_graph(7), BUDGET, 1.0, weights="metropolis")

@@ -445,7 +445,7 @@ def test_moves_known_too_coarsely_for_the_padding_are_not_certified():
     mechanism = pc.Mechanism(query, pc.GaussianNoise([[1.0], [1.0]]))
     moves = pc.DirectionAdjacency([[1.0], [1.0]]).moves(query.manifold)
     moves = replace(moves, errors=np.full((2, 1), 1e-3))
-    with pytest.raises(pc.UncertifiableError, match="cannot tell whether"):
+    with pytest.raises(pc.UncertifiableError, match="cannot decide whether"):
         mechanism.shifts(moves)
     shifts, _ = mechanism.shifts(moves, certified=False)
     assert 1e-3 / mechanism.padding[0] < shifts[0, 0] < 2e-3 / mechanism.padding[0]

@@ -255,7 +255,7 @@ def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(time
     )
     assert noise.design.gap < 1e-9
     assert (
-        "outside the span of the protected moves, which the outputs tell almost exactly"
+        "outside the span of the protected moves, which the outputs reveal almost exactly"
         in noise.guarantee.sentence
     )
     assert pc.audit(noise, trials=20_000, rng=0).passed
@@ -305,7 +305,7 @@ def test_the_guarantee_says_what_it_assumes_and_what_it_does_not_hide():
     text = cases.vehicle_noise().guarantee.sentence
     assert "\n" not in text
     for part in ("epsilon = 1 at delta = 0.01", "position by at most 1", "horizon 100 samples", "A and C exact",
-                 "does not hide", "moves of velocity", "velocity and all differences over time", "tell exactly", "disturbance"):  # fmt: skip
+                 "does not hide", "moves of velocity", "velocity and all differences over time", "reveal exactly", "disturbance"):  # fmt: skip
         assert part in text
 
 

@@ -17,7 +17,7 @@ from privcontrol.noise.fleet import (
     shift_behind_modes,
 )
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.shift import certified_shift, undone_by
+from privcontrol.noise.shift import certified_shift, whitened_by
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.secrets.fleet import parted, symmetric_plant
 from privcontrol.systems.linear import LinearSystem, Plant
@@ -502,7 +502,7 @@ def test_errors_of_blocks_bound_what_doubles_get_wrong():
     columns = rng.normal(size=(130, 12))
     columns[order[1], :6] = columns[order[0], :6]
     columns[order[0], 7:] = 0.0
-    solved, wrong = undone_by(root)(columns)
+    solved, wrong = whitened_by(root)(columns)
     exact: list[mp.mpf] = []
     with mp.workdps(40):
         for row, entry in zip(root, columns[:, 3], strict=True):

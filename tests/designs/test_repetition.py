@@ -213,7 +213,7 @@ def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
         assert str(other) == str(g)
         assert other.repeated(20, separation=96).gdp == far
         assert other.any_shape().gdp == g.any_shape().gdp
-    assert "undone" not in (tmp_path / "noise.json").read_text()
+    assert "inverted" not in (tmp_path / "noise.json").read_text()
     assert g.released(3).repeated(20, separation=96).gdp == pytest.approx(
         np.sqrt(3) * far, rel=1e-12
     )

@@ -166,12 +166,12 @@ def test_what_is_no_window_is_refused():
         pc.PrivacyGuarantee.black_box(budget, adjacency).in_window(10)
 
 
-# -- what the outputs tell exactly is what an eavesdropper finds exactly ------------------
+# -- what the outputs reveal exactly is what an eavesdropper finds exactly ------------------
 
 
 def told_names(noise):
-    """States that the guarantee says the outputs tell exactly."""
-    marker = ", which the outputs tell exactly"
+    """States that the guarantee says the outputs reveal exactly."""
+    marker = ", which the outputs reveal exactly"
     for clause in noise.guarantee.scope.caveats:
         if clause.endswith(marker) and not clause.startswith("what"):
             return set(clause.removesuffix(marker).split(" and "))

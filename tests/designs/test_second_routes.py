@@ -162,7 +162,7 @@ def test_models_of_other_outputs_are_refused(model):
 
 def test_a_laplace_ball_in_a_list_is_called_a_ball():
     secrets = [pc.InitialStateAdjacency(1.0), pc.StateAdjacency(1.0, times=0)]
-    with pytest.raises(ValueError, match="for a 2-norm ball of initial states beside"):
+    with pytest.raises(ValueError, match="for a 2-norm ball of initial states with"):
         cases.vehicle_noise(
             secrets, family="laplace", budget=pc.PrivacyBudget(epsilon=1.0)
         )
