@@ -22,12 +22,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 # Kernels with a profile of their own: the same pages for everybody, and no advice on the terminal. The backend is chosen
 # before any cell runs (a backend that loads within a style context is left non-interactive, and shows no second figure),
-# and what a cell prints is sent in one piece (pieces are joined by a new line, wherever they were cut).
+# figures have the ground of the page, and what a cell prints is sent in one piece (pieces are joined by a new line,
+# wherever they were cut).
 os.environ["IPYTHONDIR"] = str(_BUILD / "ipython")
 _PROFILE = _BUILD / "ipython" / "profile_default"
 (_PROFILE / "startup").mkdir(parents=True, exist_ok=True)
 (_PROFILE / "ipython_kernel_config.py").write_text(
     'c.IPKernelApp.log_level = 50\nc.IPKernelApp.matplotlib = "inline"\n'
+    'c.InlineBackend.rc = {"figure.facecolor": "none", "axes.facecolor": "none", '
+    '"legend.facecolor": "white"}\n'
 )
 (_PROFILE / "startup" / "whole_output.py").write_text(
     "import sys\n\nsys.stdout.flush_interval = 3600.0\n"

@@ -230,8 +230,12 @@ def write(page: Path, rendered: Path, notebooks: Path, built: dict) -> None:
 
 
 def grey(source: Path | bytes) -> np.ndarray:
-    """A figure as 48 by 48 blocks of grey, in which hair lines and fonts vanish."""
-    image = np.atleast_3d(matplotlib.image.imread(source))[..., :3].mean(axis=2)
+    """A figure on white as 48 by 48 blocks of grey, in which hair lines and fonts vanish."""
+    pixels = np.atleast_3d(matplotlib.image.imread(source))
+    image = pixels[..., :3].mean(axis=2)
+    if pixels.shape[2] == 4:  # the site draws on the ground of the page
+        opacity = pixels[..., 3]
+        image = opacity * image + 1 - opacity
     rows = np.array_split(image, 48, axis=0)
     blocks = [[part.mean() for part in np.array_split(r, 48, axis=1)] for r in rows]
     return np.array(blocks)

@@ -106,3 +106,34 @@ def test_images_in_pages_have_a_text():
         assert not re.search(r"!\[(png)?\]\(", text), page.name
         for image in re.findall(r"<img [^>]*>", text):
             assert re.search(r'alt="[^"]{20,}"', image), page.name
+
+
+def test_figures_of_pages_have_no_ground_of_their_own(tmp_path, monkeypatch):
+    """A script's figure is transparent, and compared with a committed one as on white."""
+    pytest.importorskip("sphinx_gallery")
+    pytest.importorskip("nbconvert")
+    for folder in ("docs/_ext", "docs"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    import gallery_source
+    import render
+
+    monkeypatch.setattr(gallery_source, "THUMBNAILS", tmp_path)
+    with plt.rc_context():
+        saved = plt.Figure.savefig
+        gallery_source.draw_thumbnails({}, "some_script.py")
+        figure, ax = plt.subplots()
+        ax.plot([0, 1, 0])
+        figure.savefig(tmp_path / "page.png")
+        plt.Figure.savefig = saved
+    figure.savefig(tmp_path / "white.png")
+    plt.close("all")
+    page, card, white = (
+        plt.imread(tmp_path / f"{name}.png")
+        for name in ("page", "some_script", "white")
+    )
+    assert page[0, 0, 3] == card[0, 0, 3] == 0
+    assert white[0, 0, 3] == 1
+    of_page, of_white = (render.grey(tmp_path / f"{n}.png") for n in ("page", "white"))
+    assert np.abs(of_page - of_white).max() < 0.02
+    style = (ROOT / "docs" / "_static" / "custom.css").read_text("utf8")
+    assert "mix-blend-mode" not in style

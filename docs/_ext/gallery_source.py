@@ -136,7 +136,7 @@ def _thumbnail(path):
         color="#666666",
     )
     ax.set_axis_off()
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=100, transparent=True)
     plt.close(figure)
     return str(path)
 
@@ -180,8 +180,10 @@ def written_figures(block, block_vars, gallery_conf):
 def draw_thumbnails(_gallery_conf, script):
     """Have the first figure that a script writes drawn a second time, for a thumbnail.
 
-    sphinx-gallery calls this before each script, in the process that runs it.
+    All figures have the ground of the page. sphinx-gallery calls this before each script,
+    in the process that runs it.
     """
+    plt.rcParams["savefig.transparent"] = True
     place = THUMBNAILS / f"{Path(script).stem}.png"
     save = Figure.savefig if not hasattr(Figure, "saved_alone") else Figure.saved_alone
     Figure.saved_alone = save
