@@ -59,7 +59,7 @@ def draw_errors(ax, graph, values):
             f"{name:18} own {agents.scales[0]:6.3f} K, shared {agents.pairwise_std:6.2f} K, "
             f"{agents.guarantee.gdp:.4f}-GDP, limit {limit / curator:6.3f} of the curator's"
         )
-    ax.lines[0].set_linestyle((0, (5, 2)))  # told apart without colours
+    ax.lines[0].set_linestyle((0, (5, 2)))  # distinguished without colours
     style = {"color": "black", "linestyle": (0, (1, 1.5)), "linewidth": 1.4}
     ax.axhline(curator, label="trusted curator", **style)
     ax.set(title="The same promise to an eavesdropper", xlim=(0, STEPS))

@@ -136,7 +136,7 @@ def run(group, loads, folder, *, kills=0, missing=(), patience=120.0):
     try:
         while any((node, ROUNDS) not in heard for node in alive) or killed < kills:
             if time.monotonic() > deadline:
-                raise TimeoutError("the meters did not come to an end")
+                raise TimeoutError("the meters did not end")
             for letter in listener.received():
                 heard[letter["from"], letter["step"]].add(float.fromhex(letter["y"]))
                 if killed < kills and random.random() < 0.3:

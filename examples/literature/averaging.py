@@ -78,7 +78,7 @@ class Algorithm:
         return errors
 
     def guarantee(self, secret, agents):
-        """Of all messages: every value is told with each shift, under standard noise."""
+        """Of all messages: every value is published with each shift, under standard noise."""
         told = np.kron(self.shifts[:, None], np.eye(agents))
         sizes = np.full(len(told), self.scale)
         laplace = self.family == "laplace"

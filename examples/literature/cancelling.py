@@ -1,7 +1,7 @@
 """This library, noise that cancels.
 
 `pc.private_consensus(pairwise_std=)`: neighbours draw common noise over a private
-channel, which one adds and the other subtracts, beside noise of their own. The average
+channel, which one adds and the other subtracts, in addition to noise of their own. The average
 keeps the own noise alone (Sabater, Bellet, Ramon 2022).
 """
 

@@ -54,7 +54,7 @@ class LinearLoop:
     """A plant x+ = A x + B u + w, y = C x + v, and what its inputs and states cost.
 
     A release z = H y + noise over T samples, H causal, costs the sum of tr(N_t Sigma_t)
-    more than the states told exactly: N_t the LQ weights of estimation errors, Sigma_t
+    more than the states revealed exactly: N_t the LQ weights of estimation errors, Sigma_t
     the covariance of x(t) given z up to t. The first inputs are the controls that R
     prices; others may carry secrets. With L in place of Q and R it filters L x, N = L'L.
     """
@@ -121,7 +121,7 @@ class LinearLoop:
             lower = np.linalg.cholesky((total + total.T) / 2)
         except np.linalg.LinAlgError:
             raise ValueError(
-                "doubles do not resolve the readings beside noise of up to "
+                "doubles do not resolve the readings under noise of up to "
                 f"{np.sqrt(large):.2g}"
             ) from None
         flat = cross.reshape(len(cross), -1)

@@ -1,4 +1,4 @@
-"""How good is private consensus beside the literature?
+"""How good is private consensus, compared with the literature?
 
 The library's algorithm and four others on the same graph, with the same adjacency and
 rounds, each read where it is best: the agents' states, their last messages, or the

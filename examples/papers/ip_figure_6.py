@@ -1,6 +1,6 @@
 """IP Figure 6, accuracy of two tasks under several radii and privacy budgets
 
-The paper sets CIFAR-10 beside CIFAR-100, a task of few answers beside one of many. Here
+The paper compares CIFAR-10 with CIFAR-100, a task of few answers with one of many. Here
 the same released scores of real digits answer "odd or even?" and "which digit?":
 Gauss-Output, delta = 1e-5, the grid of the published notebooks, by the paper's
 classical rule and by the exact one. At epsilon = 10 the classical rule breaks its claim

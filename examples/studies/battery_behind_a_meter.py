@@ -39,7 +39,7 @@ def battery(leak):
 def identified():
     """The battery from eight weeks under a controller at home, with 3 Wh of unmetered losses.
 
-    What the design of the noise tells of these eight weeks is not covered.
+    What the design of the noise reveals of these eight weeks is not covered.
     """
     true, rng = battery(leak=0.02), np.random.default_rng(0)
     charge = np.zeros(len(PAST))
@@ -88,7 +88,7 @@ def increments(noise, reading, grid):
 
 
 def filters(noise, half, load=()):
-    """Matched filters for an appliance of each length, beside the noise and a load of known covariance."""
+    """Matched filters for an appliance of each length, given the noise and a load of known covariance."""
     a, size = noise.plant.A[0, 0], 2 * half + 1
     gamma = np.array([noise.covariance(lag).item() for lag in range(size + 1)])
     gamma = np.append(gamma[1], gamma)

@@ -3,7 +3,7 @@
 A home battery stands between a household and its meter. What it charges is noise that is
 made physically: it hides when a kettle boils within a day, and never asks for more than
 the battery has, since it is drawn so ahead, for a year. The load is a household's from
-SimBench (``data/household.md``). Two rules from the literature on load hiding stand beside
+SimBench (``data/household.md``). Two rules from the literature on load hiding stand next to
 it. Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written
 to the folder, and so many years are simulated.
 """
@@ -23,7 +23,7 @@ from privcontrol.core import kappa_inverse
 
 STEP, DAY, YEAR = 0.25, 96, 35_040  # hours; samples
 KETTLE, WASHING = 0.1, 1.0  # kWh
-WEAR = 3.0  # price of what the battery moves in a sample, beside that of what it holds
+WEAR = 3.0  # price of what the battery moves in a sample, relative to that of what it holds
 CAPACITY, INVERTER = 6.6, 6.25  # kWh, kW
 LEAK = 1e-5
 BUDGET = pc.PrivacyBudget(gdp=float(kappa_inverse(1.0, 0.01)), leak=LEAK)
@@ -131,7 +131,7 @@ def main(folder, years):
     rules = {"best effort": best_effort, "stepping": stepping}
     told = {name: told_for_sure(rule) for name, rule in rules.items()}
     for name, share in told.items():
-        print(f"{name}, the same battery: the meter tells the time of {100 * share:.0f} % of "
+        print(f"{name}, the same battery: the meter reveals the time of {100 * share:.0f} % of "
               "the kettles for sure")  # fmt: skip
     charge = noise.sample(1, rng=3)[0, 0]
     draw(charge, told, noise, folder)
@@ -162,7 +162,7 @@ def draw(charge, told, noise, folder):
     for place, share in enumerate(shares):
         text = f"{100 * share:.0f} %" if share > 0.001 else f"{100 * share:.3f} %"
         sure.text(place, 100 * share + 1, text, ha="center")
-    sure.set(ylabel="Times told for sure [%]", ylim=(0, 108))
+    sure.set(ylabel="Times revealed for sure [%]", ylim=(0, 108))
     for ax in axes.values():
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)

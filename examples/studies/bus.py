@@ -1,6 +1,6 @@
 """Who was on the bus?
 
-A bus tells at every stop how many people are on board. Noise that is drawn for each
+A bus reports at every stop how many people are on board. Noise that is drawn for each
 stop alone averages out over a ride, an attack that a public plan for such counts
 ignores (tvv-lippu-ja-maksujarjestelma-oy/waltti-apc-anonymization-plan). Here rides of
 up to d stops are hidden in runs of any length, and so are a commuter's ten rides in
@@ -21,7 +21,7 @@ import privcontrol as pc
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
 HALF_DAY = 96  # stops
 COMMUTER = {"events": 10, "separation": HALF_DAY}
-# the count is told as it is, from an input that no state delays
+# the count is published as it is, from an input that no state delays
 BUS = ct.ss(0, 0, 0, 1, 1, states=["idle"], inputs=["passengers"], outputs=["count"])
 
 

@@ -51,7 +51,7 @@ def main(folder="."):
     places = start.mean(axis=0) + OFFSETS
     axes[0].plot(*start.T, "k^", ms=6, label="start, secret")
     axes[0].plot(
-        *places.T, "o", color="0.6", mfc="none", label="place, if all were told"
+        *places.T, "o", color="0.6", mfc="none", label="place, if all were published"
     )
     for first, last in zip(start, places):
         axes[0].plot(*np.transpose([first, last]), color="0.85", lw=0.8, zorder=0)

@@ -1,7 +1,7 @@
 """Who had a snack?
 
 A patient with type 1 diabetes whose insulin pump is driven from the cloud. The sensor's
-readings tell every snack. The patient is nonlinear: the more insulin acts, the faster
+readings reveal every snack. The patient is nonlinear: the more insulin acts, the faster
 glucose leaves the blood. Noise for a linearised patient hides less than it promises
 when little insulin acts. Noise for all Jacobians of a region keeps its promise. Run it
 as ``python glucose_patient.py [folder]``; the figure is written to the folder.

@@ -1,10 +1,10 @@
 """How often was the kettle on?
 
-A smart meter tells a home's load every quarter of an hour. What people ask for is the
+A smart meter reports a home's load every quarter of an hour. What people ask for is the
 privacy of a day: an appliance of 2 kW that runs for up to half an hour, some times a
 day, and at least two hours apart. The uses of any one day are hidden; those of n days
 would take sqrt(n) times the noise, and about years nothing is claimed. The load is a
-household's from SimBench (``data/household.md``). Its days stand for the homes of a
+household's from SimBench (``data/household.md``). Its days represent the homes of a
 district, whose total is what the grid needs. Run it as ``python meter.py [folder]``;
 the figure is written to the folder.
 """
@@ -24,7 +24,7 @@ BUDGET = pc.PrivacyBudget(epsilon=2.0, delta=1e-2)
 DATA = Path(__file__).parents[1] / "data" / "household.npz"
 LOAD = np.load(DATA)["load"].astype(float)
 DAYS = LOAD[: len(LOAD) // DAY * DAY].reshape(-1, DAY)
-# the load is told as it is, from an input that no state delays
+# the load is published as it is, from an input that no state delays
 METER = ct.ss(0, 0, 0, 1, 0.25, states=["idle"], inputs=["load"], outputs=["reading"])
 
 
@@ -75,7 +75,7 @@ def main(folder="."):
         total + np.sqrt(HOMES) * gamma[1] / 1e3
     )  # a sum of noises is as large as this
     error = np.sqrt(HOMES) * noise.std[0] / 1e3
-    print(f"{HOMES} homes: {total.mean():.2f} MW, told with a std of {error:.2f} MW")
+    print(f"{HOMES} homes: {total.mean():.2f} MW, known with a std of {error:.2f} MW")
     drawing, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     home, district, price = axes
     hours = np.arange(DAY) / 4

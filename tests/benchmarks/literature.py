@@ -330,7 +330,7 @@ def summary(rows, bounds, methods):
     return lines
 
 
-INTRODUCTION = """# Beside the literature, on public plants
+INTRODUCTION = """# Compared with the literature, on public plants
 
 ![Dots: the cost of each loop over the bound, by method and secret; bars: medians. Both designs of this library have their medians at the bound, the other methods to the right of it.](figures/literature_benchmark.png)
 
