@@ -21,7 +21,7 @@ from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of
-from ..noise.fleet import AlikeUnits, SeparateUnits
+from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.shift import certify
 from ..numerics.checks import positive_integer
@@ -168,7 +168,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     design: NoiseDesign | StationaryDesign | FleetDesign
     filtered = noise.total.part(Filtered)
     (first, *_) = noise.parts
-    if isinstance(first, (AlikeUnits, SeparateUnits)):
+    if isinstance(first, (CoupledUnits, SeparateUnits)):
         cost = float(first.variances(1).sum())
         design = FleetDesign(first, loss.shift, cost, math.nan, str(first))
     elif filtered is None:

@@ -23,7 +23,7 @@ from .._figures import AxesLike, control_style, panel_axes
 from ..core.adjacency import Adjacency
 from ..noise._endless import secrets_of
 from ..noise._varying import shift_between
-from ..noise.fleet import AlikeUnits, SeparateUnits
+from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, Structured, White
 from ..noise.shift import certified_shift
 from ..numerics.checks import real_array, sample_index
@@ -650,7 +650,7 @@ def _lasting_shifts(
     noise: OutputNoise, plant: Plant, adjacency: DisturbanceAdjacency
 ) -> NDArray:
     """Return the privacy shifts (q, d) of changes in runs of any length."""
-    if isinstance(noise.parts[0], (AlikeUnits, SeparateUnits)):
+    if isinstance(noise.parts[0], (CoupledUnits, SeparateUnits)):
         raise ValueError(
             "noise_or_loop: expected noise of one system, got that of many units; ask about "
             "noise that is designed for one of them"

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.query_design import LAWS, LawOption
-from ..noise.fleet import AlikeUnits, SeparateUnits
+from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Structured
 from ..noise.within import Bound
 from ..numerics.arguments import helpful_arguments
@@ -491,7 +491,7 @@ def _bounded(
         free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
     problem = DesignProblem(plant, free, weight)
     found = cheapest(problem, sized(problem))
-    if isinstance(found.parts[0], (AlikeUnits, SeparateUnits)):
+    if isinstance(found.parts[0], (CoupledUnits, SeparateUnits)):
         raise PrivacyError(
             "bound: noise of so many units is not kept within a bound together; design for "
             "the plant of one unit"

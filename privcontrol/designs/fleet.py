@@ -10,7 +10,9 @@ it is S_k = sqrt(Q / (N w)) |g_k|, and all costs (mean sqrt(Q) f)^2 with
 
     f = sqrt(w) (|g_mean| + (N - 1) |g_own|) / sqrt(N),
 
-so the weights are those of one scalar problem whose response is f.
+so the weights are those of one scalar problem whose response is f. Units around a ring have
+one response g_k for each wave, which comes m_k times, and f = sqrt(w / N) sum m_k |g_k|.
+Waves G that share a filter have S^2 = Q / (N w) sum_G m_k |g_k|^2 / sum_G m_k.
 """
 
 from __future__ import annotations
@@ -19,27 +21,27 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..noise._endless import UNDAMPED, endless_secret
-from ..noise.fleet import AlikeUnits, SeparateUnits, UnitNoise, shift_behind_modes
+from ..noise.fleet import AlikeUnits, CoupledUnits, SeparateUnits, UnitNoise
 from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
+from ..noise.ring import RingUnits
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..privacy.budget import scale_to_budget
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
+from ..secrets.ring import Ring
 from ..secrets.secret import is_dense
 from ..systems.linear import (
     LinearSystem,
     Plant,
     frequency_response,
-    impulse_energies,
     poles_of,
     spectral_radius,
 )
@@ -75,6 +77,9 @@ _NOTHING = 1e-9
 #: Share of the gap for the spectrum, and for each of two filters.
 _OF_SPECTRUM = 0.05
 _OF_FILTER = 0.3
+#: That for filters which several waves share, and modes up to which none is shared.
+_OF_SHARING = 0.1
+_FEW_MODES = 8
 #: Largest order of a filter, and shares of white noise that are tried.
 _MOST_STATES = 48
 _ADDED = (0.0, 0.1, 1.0)
@@ -142,7 +147,7 @@ def _prices(problem: DesignProblem) -> NDArray | None:
     return np.ones((outputs, outputs))  # refused where it is read
 
 
-def _symmetric(kind: Units) -> Symmetric | None:
+def _symmetric(kind: Units) -> Symmetric | Ring | None:
     """Return the symmetric plant near to coupled units with equal prices."""
     near = symmetric_plant(kind.adjacency, kind.plant)
     if near is None:
@@ -233,8 +238,8 @@ def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
     """Return what the design made use of."""
     words = []
     for kind, group in zip(kinds, groups, strict=True):
-        if isinstance(group.part, AlikeUnits):
-            own = f"{group.part.count} equal units, 2 modes"
+        if isinstance(group.part, CoupledUnits):
+            own = group.part.phrase
             words.append(own if kind.count == 1 else f"{kind.count} times {own}")
         else:
             words.append(f"{kind.count} equal units" if kind.count > 1 else "1 unit")
@@ -246,17 +251,16 @@ def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
 
 def _as_one(part: NoisePart) -> LinearSystem | None:
     """Return noise of few units as one square system, None where it is too large for one."""
-    if isinstance(part, AlikeUnits):
-        order = part.count * part.own.order + part.mean.order
-        return part.model if order <= _ONE_COUPLED else None
+    if isinstance(part, CoupledUnits):
+        return part.model if part.order <= _ONE_COUPLED else None
     if not isinstance(part, SeparateUnits):
         return None
     systems = []
     order = 0
     for group in part.groups:
         unit = group.part
-        if isinstance(unit, AlikeUnits):
-            own = unit.model if unit.count * unit.own.order <= _ONE_COUPLED else None
+        if isinstance(unit, CoupledUnits):
+            own = unit.model if unit.order <= _ONE_COUPLED else None
         else:
             is_plain = isinstance(unit, Filtered) and unit.response is None
             own = unit.model if is_plain else None
@@ -295,60 +299,48 @@ def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:
 # -- units that are coupled alike -------------------------------------------------------------
 
 
-class _Filters(NamedTuple):
-    """Filters of the mean and of a difference, with the cost of a shift of one."""
-
-    mean: LinearSystem
-    own: LinearSystem
-    cost: float
-
-
-def _of_modes(request: Request, kind: Units, near: Symmetric, price: float) -> Proposal:
+def _of_modes(
+    request: Request, kind: Units, near: Symmetric | Ring, price: float
+) -> Proposal:
     """Return noise of N coupled units, from one scalar problem."""
     problem = _Modes(near, price, min(request.gap, 1.0), request.order)
     best = problem.spectrum
     bound = best.lower_bound * (1 - 1e-8) / request.allowed_shift**2
-    least: tuple[AlikeUnits, float] | None = None
+    least: tuple[CoupledUnits, float] | None = None
     refusal: UncertifiableError | None = None
     for added in _ADDED:
         try:
-            found = problem.filters(added)
-            made = _certified(request, kind, found, near.count)
+            made = _certified(request, kind, problem.noise(problem.filters(added)))
         except UncertifiableError as error:
             refusal = refusal or error
             continue
-        mean, own = (
-            float(impulse_energies(system).sum()) for system in (made.mean, made.own)
-        )
-        cost = price * (mean + (near.count - 1) * own)
+        cost = price * float(made.variances(1).sum())
         if least is None or cost < least[1]:
             least = made, cost
         if cost <= bound * (1 + request.gap):
             break
-    try:
-        white = LinearSystem.gain(np.eye(1))
-        made = _certified(request, kind, _Filters(white, white, math.nan), near.count)
-        cost = price * near.count * float(made.own.D[0, 0]) ** 2
-        if least is None or cost < least[1]:
-            least = made, cost
-    except UncertifiableError as error:
-        refusal = refusal or error
+    if least is None or least[1] > bound * (1 + request.gap):
+        white = [LinearSystem.gain(np.eye(1))] * len(problem.groups)
+        try:
+            made = _certified(request, kind, problem.noise(white))
+            cost = price * float(made.variances(1).sum())
+            if least is None or cost < least[1]:
+                least = made, cost
+        except UncertifiableError as error:
+            refusal = refusal or error
     if least is None:
         raise refusal or UncertifiableError("order: no noise is certified")
     part, cost = least
     return Proposal((part,), cost, min(bound, cost))
 
 
-def _certified(
-    request: Request, kind: Units, found: _Filters, count: int
-) -> AlikeUnits:
-    """Return noise of filters that is scaled until its certified shift is allowed."""
+def _certified(request: Request, kind: Units, unit: CoupledUnits) -> CoupledUnits:
+    """Return noise that is scaled until its certified shift is allowed."""
     allowed = request.allowed_shift
-    unit = AlikeUnits(found.own, found.mean, count)
 
-    def evaluated(size: float) -> tuple[AlikeUnits, float]:
+    def evaluated(size: float) -> tuple[CoupledUnits, float]:
         scaled = unit.scaled(size)
-        return scaled, shift_behind_modes(scaled, kind.adjacency, kind.plant) / allowed
+        return scaled, scaled.shift(kind.adjacency, kind.plant) / allowed
 
     made, _, excess = scale_to_budget(evaluated, float_above(1 / allowed, 2))
     if not excess <= 1:
@@ -362,7 +354,7 @@ def _certified(
 class _Modes(ByContent):
     """The scalar problem of a symmetric plant of N units, and its filters."""
 
-    near: Symmetric
+    near: Symmetric | Ring
     price: float
     gap: float
     order: int | None
@@ -373,28 +365,29 @@ class _Modes(ByContent):
         return FrequencyGrid.fitting(poles, self.near.secret.longest)
 
     @cached_property
-    def gains(self) -> tuple[NDArray, NDArray]:
-        """|g_mean| and |g_own| (N/2 + 1,), and no less than a part of the largest."""
+    def gains(self) -> NDArray:
+        """|g_k| (K, N/2 + 1) of all modes, and no less than a part of the largest."""
         found = []
         for system in self.near.systems:
             response = frequency_response(system, self.grid.points)
             found.append(np.abs(response[:, 0, 0]))
-        least = _NOTHING * max(gain.max() for gain in found)
-        mean, own = (np.maximum(gain, least) for gain in found)
-        return mean, own
+        gains = np.array(found)
+        return np.maximum(gains, _NOTHING * gains.max())
 
     @cached_property
     def response(self) -> NDArray:
         """f (N/2 + 1,)."""
-        mean, own = self.gains
-        count = self.near.count
-        return math.sqrt(self.price / count) * (mean + (count - 1) * own)
+        return math.sqrt(self.price / self.near.count) * (self.near.sizes @ self.gains)
+
+    @cached_property
+    def plain(self) -> Responses:
+        """The changes of one unit's input."""
+        return Responses.of(self.near.secret, self.grid.points)
 
     @cached_property
     def responses(self) -> Responses:
         """The responses to the changes of one unit, as the scalar problem has them."""
-        plain = Responses.of(self.near.secret, self.grid.points)
-        return plain.through(lambda stack: stack * self.response[:, None, None])
+        return self.plain.through(lambda stack: stack * self.response[:, None, None])
 
     @cached_property
     def spectrum(self) -> BestSpectrum:
@@ -405,66 +398,117 @@ class _Modes(ByContent):
         return best_spectrum(self.grid, ones, self.responses, gap)
 
     @cached_property
-    def shares(self) -> tuple[NDArray, NDArray]:
-        """The spectra (N/2 + 1,) of the mean and of a difference."""
-        root = self.spectrum.spectrum[:, 0, 0].real / self.response
-        size = 1 / math.sqrt(self.price * self.near.count)
-        mean, own = self.gains
-        return root * mean * size, root * own * size
+    def root(self) -> NDArray:
+        """sqrt(Q) (N/2 + 1,)."""
+        return self.spectrum.spectrum[:, 0, 0].real / self.response
 
-    def excess(self, mean: NDArray, own: NDArray) -> tuple[float, float]:
+    def energy(self, group: NDArray) -> NDArray:
+        """The sum of m_k |g_k|^2 (N/2 + 1,) of some modes."""
+        return self.near.sizes[group] @ self.gains[group] ** 2
+
+    @cached_property
+    def groups(self) -> list[NDArray]:
+        """Modes that share a filter: neighbours, in few groups that cost little.
+
+        A group costs sqrt(sum m_k sum m_k |g_k|^2) in place of sum m_k |g_k|.
+        """
+        sizes, every = self.near.sizes, np.arange(len(self.near.sizes))
+        if len(sizes) <= _FEW_MODES:
+            return list(every[:, None])
+
+        def loss(group: NDArray) -> float:
+            together = np.sqrt(sizes[group].sum() * self.energy(group))
+            apart = sizes[group] @ self.gains[group]
+            return float(self.grid.mean(self.root * (together - apart)))
+
+        best = float(self.grid.mean(self.root * (sizes @ self.gains)))
+        groups = [every]
+        losses = [loss(every)]
+        while 2 * sum(losses) > _OF_SHARING * self.gap * best:
+            worst = int(np.argmax(losses))
+            half = len(groups[worst]) // 2
+            halves = groups[worst][:half], groups[worst][half:]
+            groups[worst : worst + 1] = halves
+            losses[worst : worst + 1] = map(loss, halves)
+        return groups
+
+    @cached_property
+    def shares(self) -> list[NDArray]:
+        """The spectra (N/2 + 1,) of the groups."""
+        size = 1 / math.sqrt(self.price * self.near.count)
+        found = []
+        for group in self.groups:
+            count = self.near.sizes[group].sum()
+            found.append(self.root * np.sqrt(self.energy(group) / count) * size)
+        return found
+
+    def noise(self, filters: Sequence[LinearSystem]) -> CoupledUnits:
+        """Return noise with a filter for each group."""
+        if isinstance(self.near, Symmetric):
+            mean, own = filters
+            return AlikeUnits(own, mean, self.near.count)
+        homes = np.repeat(
+            np.arange(len(filters)), [len(group) for group in self.groups]
+        )
+        return RingUnits(tuple(filters), homes, self.near.count)
+
+    def excess(self, spectra: Sequence[NDArray]) -> tuple[float, float]:
         """Return the cost of spectra for a shift of one, and the square of their shift."""
-        count = self.near.count
-        of_mean, of_own = self.gains
-        left = of_mean**2 / mean + (count - 1) * of_own**2 / own
-        plain = Responses.of(self.near.secret, self.grid.points)
-        size = np.sqrt(left / count)
-        seen = plain.through(lambda stack: stack * size[:, None, None])
+        left = np.zeros(len(self.grid.points))
+        priced = np.zeros(len(left))
+        for group, spectrum in zip(self.groups, spectra, strict=True):
+            left += self.energy(group) / spectrum
+            priced += self.near.sizes[group].sum() * spectrum
+        size = np.sqrt(left / self.near.count)
+        seen = self.plain.through(lambda stack: stack * size[:, None, None])
         square = seen.largest_square(self.grid)
-        cost = self.price * float(self.grid.mean(mean + (count - 1) * own))
+        cost = self.price * float(self.grid.mean(priced))
         return cost * square, square
 
-    def filters(self, added: float) -> _Filters:
+    def filters(self, added: float) -> list[LinearSystem]:
         """Return filters of low order, each within its share of the gap."""
-        best = self.spectrum.lower_bound
-        mean, own = self.shares
         found = []
-        exact = [mean, own]
-        for k, spectrum in enumerate((mean, own)):
-            found.append(self._realised(k, spectrum, exact, best, added))
-        cost, square = self.excess(*(self._spectrum_of(one) for one in found))
-        size = math.sqrt(square)
-        return _Filters(found[0].scaled(size), found[1].scaled(size), cost)
+        for place, spectrum in enumerate(self.shares):
+            with piece(place, len(self.shares)):
+                found.append(self._realised(place, spectrum, added))
+        _, square = self.excess([self._spectrum_of(one) for one in found])
+        return [one.scaled(math.sqrt(square)) for one in found]
+
+    def _part_of(self, place: int) -> float:
+        """Return the part of the gap that a filter may have, half of it by its cost."""
+        costs = [
+            self.near.sizes[group].sum() * float(self.grid.mean(spectrum))
+            for group, spectrum in zip(self.groups, self.shares, strict=True)
+        ]
+        part = costs[place] / sum(costs) + 1 / len(costs)
+        return _OF_FILTER * min(part, 1.0)
 
     def _spectrum_of(self, system: LinearSystem) -> NDArray:
-        response = frequency_response(system, self.grid.points)
-        return np.abs(response[:, 0, 0]) ** 2
+        """Return |M|^2 (N/2 + 1,), as a sum over its poles: an estimate where two meet."""
+        poles, vectors = np.linalg.eig(system.A)
+        sizes = (system.C @ vectors)[0] * np.linalg.solve(vectors, system.B)[:, 0]
+        response = system.D[0, 0] + (1 / (self.grid.points[:, None] - poles)) @ sizes
+        return np.abs(response) ** 2
 
-    def _realised(
-        self,
-        place: int,
-        spectrum: NDArray,
-        exact: list[NDArray],
-        best: float,
-        added: float,
-    ) -> LinearSystem:
-        """Return the filter of least order that costs little beside the exact other one."""
+    def _realised(self, place: int, spectrum: NDArray, added: float) -> LinearSystem:
+        """Return the filter of least order that costs little beside the exact others."""
         white = added * self.gap * float(self.grid.mean(spectrum))
         raised = (spectrum + white)[:, None, None]
         factor, phase = outer_factors(self.grid, raised)
         negligible = _RESOLVED * self.gap
         balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
-        enough = best * (1 + _OF_FILTER * self.gap)
         most = balanced.order if self.order is None else min(self.order, balanced.order)
+        best, _ = self.excess(self.shares)
+        enough = best * (1 + self._part_of(place) * self.gap)
         least = math.inf
         kept: LinearSystem | None = None
         for k in range(most + 1):
             tried = unwarped(truncated(balanced, k), self.grid.warp)
             if max(map(spectral_radius, (tried, tried.inverse()))) >= 1:
                 continue
-            beside = list(exact)
+            beside = list(self.shares)
             beside[place] = self._spectrum_of(tried)
-            cost, _ = self.excess(*beside)
+            cost, _ = self.excess(beside)
             if cost < least:
                 least, kept = cost, tried
             if least <= enough:

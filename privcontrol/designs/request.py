@@ -594,13 +594,13 @@ def _effects_of_units(
     for kind in units:
         near = symmetric_plant(kind.adjacency, kind.plant)
         if near is not None:
-            first = near.mean.order + 1
-            own = near.of_own_output.effects(max(samples, first))[0]
+            first = near.systems[0].order + 1
+            effects[kind.outputs] = near.effects(max(samples, first))
         elif kind.plant.order < plant.order:
             own = effects_of(kind.adjacency, kind.plant, horizon, samples)
+            effects[kind.outputs] = own
         else:
             return None
-        effects[kind.outputs] = own
     return effects
 
 

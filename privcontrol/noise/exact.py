@@ -29,7 +29,7 @@ from .drawn import (
     StructuredPart,
     WhitePart,
 )
-from .fleet import AlikeUnits, SeparateUnits
+from .fleet import CoupledUnits, SeparateUnits
 from .parts import (
     Correlated,
     DrawnOnce,
@@ -168,9 +168,9 @@ def _(part: White) -> ExactPart:
     return WhitePart(part.scale)
 
 
-@exact_part.register(AlikeUnits)
+@exact_part.register(CoupledUnits)
 @exact_part.register(SeparateUnits)
-def _(part: AlikeUnits | SeparateUnits) -> ExactPart:
+def _(part: CoupledUnits | SeparateUnits) -> ExactPart:
     raise PrivacyError(
         f"noise: that of {part} is too large for one gateway; publish units that nothing "
         "connects by a gateway each, with noise designed for the plant of that unit"

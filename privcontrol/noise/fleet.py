@@ -1,8 +1,8 @@
 """Noise of many units, which is drawn and certified unit by unit, or mode by mode.
 
 `SeparateUnits` is noise of units that nothing connects. `AlikeUnits` is noise of units that are coupled
-all to all alike: one filter for what a unit differs by from the mean, and one for the mean.
-Both would be linear systems of thousands of states.
+all to all alike: one filter for what a unit differs by from the mean, and one for the mean. `ring`
+has noise of units around a ring. All would be linear systems of thousands of states.
 
 What `AlikeUnits` leaves of a change of one unit of a symmetric plant is in two orthogonal parts,
 with 1 / N and 1 - 1 / N of the square. A plant that is near to it, with A, B, C and D at
@@ -18,9 +18,11 @@ and what the noise leaves of the change differs by at most
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -41,6 +43,7 @@ from ..secrets.fleet import (
     symmetric_plant,
     whole_of,
 )
+from ..secrets.ring import Ring
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, Plant
 from ..systems.powers import largest_gain
@@ -52,8 +55,38 @@ from .parts import Filtered, NoisePart, Stream
 _FARTHEST = 0.5
 
 
+class CoupledUnits(NoisePart):
+    """Noise for one output of each of N units that are coupled, mode by mode.
+
+    Attributes
+    ----------
+    count : int
+        N.
+    """
+
+    count: int
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """Number of states of all units."""
+
+    @abstractmethod
+    def shift(self, adjacency: Adjacency, plant: Plant) -> float:
+        """Return a number that no privacy shift exceeds, in runs of any length."""
+
+    @abstractmethod
+    def scaled(self, gain: float) -> Self:
+        """Return the noise ``gain`` times as large."""
+
+    @property
+    @abstractmethod
+    def phrase(self) -> str:
+        """What the noise makes use of."""
+
+
 @dataclass(frozen=True, eq=False)
-class AlikeUnits(NoisePart):
+class AlikeUnits(CoupledUnits):
     """M_own (nu - mean nu) + M_mean (mean nu) for one output of each of N units.
 
     Attributes
@@ -97,6 +130,17 @@ class AlikeUnits(NoisePart):
             np.hstack([np.kron(np.eye(N), own.C), np.kron(ones, mean.C)]),
             within * own.D + among * mean.D,
         )
+
+    @property
+    def order(self) -> int:
+        return self.count * self.own.order + self.mean.order
+
+    def shift(self, adjacency: Adjacency, plant: Plant) -> float:
+        return shift_behind_modes(self, adjacency, plant)
+
+    @property
+    def phrase(self) -> str:
+        return f"{self.count} equal units, 2 modes"
 
     @property
     def once(self) -> int:
@@ -345,7 +389,7 @@ _NOT_APART = (
     "models: the noise is that of units that nothing connects, and nothing is known of how "
     "far it hides a plant in which something does; design for that plant"
 )
-_NOT_ALIKE = (
+NOT_ALIKE = (
     "models: the noise is that of units that are coupled alike, and this plant's are too "
     "different ({}) for its modes; design for that plant"
 )
@@ -413,8 +457,8 @@ def shift_behind_modes(part: AlikeUnits, adjacency: Adjacency, plant: Plant) -> 
         If the plant is too far from a symmetric one, or a mode is not proven stable.
     """
     near = symmetric_plant(adjacency, plant)
-    if near is None or near.count != part.count:
-        raise UncertifiableError(_NOT_ALIKE.format("in their number or entries"))
+    if not isinstance(near, Symmetric) or near.count != part.count:
+        raise UncertifiableError(NOT_ALIKE.format("in their number or entries"))
 
     def left() -> LinearSystem:
         root = Ball(part.count).sqrt()
@@ -451,7 +495,6 @@ def _stacked(systems: Sequence[LinearSystem]) -> LinearSystem:
 
 def _beyond(part: AlikeUnits, near: Symmetric) -> float:
     """Bound what the plant's distance from a symmetric one adds to a shift."""
-    of_A, of_B, of_C, of_D = near.distances
     states, entered, seen, whitening = 0.0, 0.0, 0.0, 0.0
     for noise, system in zip((part.mean, part.own), near.systems, strict=True):
         inverse = noise.inverse()
@@ -464,8 +507,19 @@ def _beyond(part: AlikeUnits, near: Symmetric) -> float:
         entered = max(entered, largest_gain(free.after(LinearSystem.gain(system.B))))
         shown = LinearSystem(system.A, np.eye(n), system.C, np.zeros((1, n)))
         seen = max(seen, largest_gain(inverse.after(shown)))
+    return beyond_symmetry(near, states, entered, seen, whitening)
+
+
+def beyond_symmetry(
+    near: Symmetric | Ring, states: float, entered: float, seen: float, whitening: float
+) -> float:
+    """Bound what the plant's distance from a symmetric one adds to a shift.
+
+    The gains are those of the modes: |K|, |K B_s|, |M^-1 C_s K| and |M^-1|.
+    """
+    of_A, of_B, of_C, of_D = near.distances
     if not of_A * states < _FARTHEST:
-        raise UncertifiableError(_NOT_ALIKE.format(f"A by {of_A:.2g}"))
+        raise UncertifiableError(NOT_ALIKE.format(f"A by {of_A:.2g}"))
     size = _largest_change(near.secret)
     moved = (of_A * entered + of_B) / (1 - of_A * states)
     reached = entered + states * moved
@@ -489,8 +543,8 @@ def _largest_change(secret: SecretInputs) -> float:
 
 def shift_of_unit(noise: NoisePart, adjacency: Adjacency, plant: Plant) -> float:
     """Return a number that no privacy shift of a unit exceeds, in runs of any length."""
-    if isinstance(noise, AlikeUnits):
-        return shift_behind_modes(noise, adjacency, plant)
+    if isinstance(noise, CoupledUnits):
+        return noise.shift(adjacency, plant)
     return shift_between([noise], secrets_of(adjacency, [plant]), math.inf)
 
 
@@ -498,8 +552,8 @@ def shift_of_fleet(
     parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant
 ) -> float | None:
     """Return the same of noise of several units, None for noise of one system."""
-    if len(parts) == 1 and isinstance(parts[0], AlikeUnits):
-        return shift_behind_modes(parts[0], adjacency, plant)
+    if len(parts) == 1 and isinstance(parts[0], CoupledUnits):
+        return parts[0].shift(adjacency, plant)
     units = units_of(parts, adjacency, plant)
     if units is None:
         return None

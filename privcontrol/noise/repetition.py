@@ -54,7 +54,7 @@ from ._windows import (
     squares_of,
     windows_by_lag,
 )
-from .fleet import AlikeUnits, SeparateUnits
+from .fleet import CoupledUnits, SeparateUnits
 from .parts import NoisePart
 from .shift import dense_root, whitened_by
 
@@ -102,7 +102,7 @@ def _endless_changes(
     parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
 ) -> EndlessChanges | None:
     """Return what noise without a horizon leaves, None where that is not told."""
-    if any(isinstance(part, (AlikeUnits, SeparateUnits)) for part in parts):
+    if any(isinstance(part, (CoupledUnits, SeparateUnits)) for part in parts):
         return None
     noises = []
     for plant in plants:

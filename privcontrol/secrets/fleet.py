@@ -23,12 +23,15 @@ from ..core.adjacency import Adjacency
 from ..numerics.linalg import EPS
 from ..systems.linear import LinearSystem, Plant, sum_of
 from .disturbance import DisturbanceAdjacency, JointAdjacency, entered_by_signals
+from .ring import Ring
 from .secret import SecretInputs, secret_inputs, seen_of
 
 #: Units from which on a symmetry is looked for.
 _FEWEST = 3
 #: Relative differences of entries that may be rounding.
 _ALIKE = 1e-7
+#: Speed: distance from units that are all alike up to which no ring is looked for.
+_NEARLY = 1e-7
 #: What tells the states of a unit apart: generic weights of what they are linked to.
 _WEIGHTS = (0.6180339, 0.3247180)
 
@@ -270,20 +273,19 @@ class Symmetric:
     distances: tuple[float, float, float, float]
 
     @classmethod
-    def near(cls, secret: SecretInputs) -> Symmetric | None:
-        """Return the plant of equal units that is nearest to that of a secret, or None."""
-        count = secret.inputs
-        one = _of_one_input(secret)
-        if one is None or count < _FEWEST or secret.system.output_count != count:
+    def near(cls, system: LinearSystem, one: SecretInputs) -> Symmetric | None:
+        """Return the plant of equal units that is nearest to a plant, or None."""
+        count = system.input_count
+        if count < _FEWEST or system.output_count != count:
             return None
-        units = _units_of(secret.system)
+        units = _units_of(system)
         if units is None:
             return None
         places, shared = units
-        system = _in_order(secret.system, places)
-        if system is None:
+        ordered = _in_order(system, places)
+        if ordered is None:
             return None
-        own, mean, distances = _modes(system, places, shared)
+        own, mean, distances = _modes(ordered, places, shared)
         return cls(count, own, mean, one, distances)
 
     @property
@@ -292,25 +294,33 @@ class Symmetric:
         return self.mean, self.own
 
     @property
-    def of_own_output(self) -> SecretInputs:
-        """The changes of a unit as those of a system to the unit's own output."""
-        of_mean, of_own = self.shares
-        both = sum_of(self.mean.scaled(of_mean), self.own.scaled(of_own))
-        return replace(
-            self.secret, system=both.after(LinearSystem.gain(np.ones((2, 1))))
-        )
+    def sizes(self) -> NDArray:
+        """How often each comes, 1 and N - 1."""
+        return np.array([1, self.count - 1])
 
-    @property
-    def shares(self) -> tuple[float, float]:
-        """The part of a unit's square that is in each, 1 / N and 1 - 1 / N."""
-        return 1 / self.count, (self.count - 1) / self.count
+    def effects(self, samples: int) -> float:
+        """Return the largest effect of a change of a unit on its own output."""
+        of_mean, of_own = self.sizes / self.count
+        both = sum_of(self.mean.scaled(of_mean), self.own.scaled(of_own))
+        system = both.after(LinearSystem.gain(np.ones((2, 1))))
+        return float(replace(self.secret, system=system).effects(samples)[0])
 
 
 @lru_cache(maxsize=4)  # a design asks again for what it found
-def symmetric_plant(adjacency: Adjacency, plant: Plant) -> Symmetric | None:
-    """Return the symmetric plant that is nearest to one, with the secret of a unit."""
+def symmetric_plant(adjacency: Adjacency, plant: Plant) -> Symmetric | Ring | None:
+    """Return the symmetric plant that is nearest to one, with the secret of a unit.
+
+    One that is a ring to rounding is taken as one, if its units are not all alike.
+    """
     inputs = secret_inputs(adjacency, plant)
-    return Symmetric.near(inputs.keeping(seen_of([inputs])))
+    secret = inputs.keeping(seen_of([inputs]))
+    one = _of_one_input(secret)
+    if one is None:
+        return None
+    found = Symmetric.near(secret.system, one)
+    if found is not None and max(found.distances) <= _NEARLY:
+        return found
+    return Ring.near(secret.system, one) or found
 
 
 def _of_one_input(secret: SecretInputs) -> SecretInputs | None:

@@ -88,6 +88,41 @@ def rooms(count):
     return lambda: pc.design_output_noise(plant, **options)
 
 
+def air_and_walls(door):
+    """One room whose air loses heat through a door, sampled at a quarter of an hour."""
+    rates = np.array([[-3.1 - door, 2.7], [0.18, -0.19]])
+    room = ct.ss(rates, [[0.17], [0]], [[1, 0]], 0).sample(0.25)
+    return room.A, room.B
+
+
+def rooms_of_waves(doors):
+    """Rooms around a ring with a door of so much for each wave, without a horizon."""
+    count = len(doors)
+    waves = map(air_and_walls, doors)
+    around = [
+        np.fft.ifft(stack, axis=0).real
+        for stack in map(np.array, zip(*waves, strict=True))
+    ]
+    places = np.subtract.outer(np.arange(count), np.arange(count))
+    A, B = (
+        matrices[places].swapaxes(1, 2).reshape(2 * count, -1) for matrices in around
+    )
+    plant = ct.ss(A, B, np.kron(np.eye(count), [[1.0, 0.0]]), 0, 0.25)
+    secret = pc.DisturbanceAdjacency(1.0, duration=12, shape="level")
+    options = {"horizon": np.inf, "budget": BUDGET, "adjacency": secret}
+    return lambda: pc.design_output_noise(plant, max_std=np.inf, **options)
+
+
+def corridor(count):
+    """Rooms whose air meets on one corridor."""
+    return rooms_of_waves(np.minimum(np.arange(count), 1.0))
+
+
+def court(count):
+    """Rooms around a court, whose air meets that of the two next to it."""
+    return rooms_of_waves(1 - np.cos(2 * np.pi * np.arange(count) / count))
+
+
 def crane(horizon):
     """A load on a rope below a trolley, in a narrow region; the load's push is hidden."""
 
@@ -183,6 +218,8 @@ JOBS: dict[str, tuple[tuple[int, ...], str, Callable]] = {
     "structured": ((10_000, 100_000, 1_000_000), "samples", structured),
     "box": ((2, 6, 16), "entries", box),
     "rooms": ((10, 100, 1000), "rooms", rooms),
+    "corridor": ((10, 100, 1000), "rooms", corridor),
+    "court": ((10, 100, 1000), "rooms", court),
     "crane": ((10, 20, 40), "samples", crane),
     "drone's axis": ((150, 300, 600, 1500), "samples", axis),
     "drone": ((150, 300, 600, 1500), "samples", drone),
