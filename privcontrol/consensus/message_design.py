@@ -47,7 +47,7 @@ from .message_noise import (
     exposure_to_any,
 )
 from .network import DENSE_NODES, WEIGHTS, Network, Values, core_of, read_network
-from .private import DENSE_MODEL, MOST_SHARED, PrivateConsensus
+from .private import DENSE_MODEL, MOST_NAMED, MOST_SHARED, PrivateConsensus
 from .runs import ConsensusResponse, step_count
 
 _CONSENSUS = "private_consensus(graph, budget, radius)"
@@ -60,9 +60,6 @@ COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
 
 #: Whose loss is to be least: the worst node's, or that of all nodes together.
 OBJECTIVES = ("worst", "total")
-
-#: Agents that a warning names.
-_NAMED = 10
 
 #: Relative accuracy of the noise of agents that share noise.
 _TOLERANCE = 1e-12
@@ -234,8 +231,8 @@ def private_consensus(
     if gains_nothing.size:
         who = "the agents"
         if gains_nothing.size < n:
-            named = ", ".join(str(network.nodes[i]) for i in gains_nothing[:_NAMED])
-            if gains_nothing.size > _NAMED:
+            named = ", ".join(str(network.nodes[i]) for i in gains_nothing[:MOST_NAMED])
+            if gains_nothing.size > MOST_NAMED:
                 named += ", .."
             who = f"{gains_nothing.size} of {n} agents ({named})"
         warn_user(

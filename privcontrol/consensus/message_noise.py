@@ -40,7 +40,7 @@ from scipy.sparse.linalg import spsolve
 
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import BallNoise
-from ..core.manifold import AffineManifold, FiniteMoves
+from ..core.manifold import MOST_ATTAINING, AffineManifold, FiniteMoves, attaining
 from ..core.noise import GaussianNoise, Noise
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
@@ -53,9 +53,6 @@ MOVES = ("one", "pair", "known-total")
 
 #: `NodeAdjacency.moves` lists up to n (n - 1) columns of length n.
 LISTED_NODES = 200
-
-#: Positions of moves that attain a shift are listed up to this number.
-MOST_TIES = 64
 
 #: What each agent uses: its message y_i or its state x_i.
 READOUTS = ("message", "state")
@@ -237,7 +234,7 @@ class NodeAdjacency(Adjacency):
                 leaders = np.array([self.node])
             exposed = sizes[leaders]
             largest = exposed.max()
-            tied = leaders[exposed == largest][:MOST_TIES].tolist()
+            tied = leaders[exposed == largest][:MOST_ATTAINING].tolist()
             moves = tuple(self.move_of(node) for node in tied)
             return family.loss_of_columns(np.array([[largest]]), moves[:1], moves)
         exposed = sizes if self.kind == "pair" else 1 / scales
@@ -535,8 +532,7 @@ class Exposure:
     def worst(self, adjacency: NodeAdjacency) -> tuple[int, ...]:
         """Positions of the nodes that are exposed most, up to rounding."""
         sizes = self.sizes(adjacency)
-        largest = np.flatnonzero(sizes >= sizes.max() * (1 - _TIED))
-        return tuple(largest[:MOST_TIES].tolist())
+        return attaining(sizes)
 
     def coalition(self, position: int) -> tuple[int, ...]:
         """The coalition that exposes a node most."""

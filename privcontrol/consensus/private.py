@@ -69,8 +69,8 @@ MOST_SHARED = 1e9
 #: another.
 _KEPT = 8
 
-#: Members of a coalition that a text names.
-_NAMED = 10
+#: Agents that a text names. Of more it gives the number.
+MOST_NAMED = 10
 
 _COMMON: tuple[str, ...] = (
     "each node keeps its one draw of noise and computes its steps from published "
@@ -390,9 +390,9 @@ class PrivateConsensus(Frozen):
         if not members:
             return "an eavesdropper alone"
         names = [str(self.nodes[i]) for i in members]
-        listed = ", ".join(names[:_NAMED])
-        if len(names) > _NAMED:
-            listed += f", and {len(names) - _NAMED} more [{fingerprint(names)}]"
+        listed = ", ".join(names[:MOST_NAMED])
+        if len(names) > MOST_NAMED:
+            listed += f", and {len(names) - MOST_NAMED} more [{fingerprint(names)}]"
         return f"an eavesdropper with the agents {listed}"
 
     def _shared_loss(
@@ -419,7 +419,7 @@ class PrivateConsensus(Frozen):
             if count:
                 moved = ()  # which coalition attains a sum of losses is not known
             if worst:
-                names = " ".join(str(self.nodes[i]) for i in worst[:_NAMED])
+                names = " ".join(str(self.nodes[i]) for i in worst[:MOST_NAMED])
                 adversary += f" (worst coalition [{names}])"
         is_exact = exposure.exact and adjacency.kind == "one"
         return PrivacyLoss.gaussian(float(size), moved, is_exact), adversary

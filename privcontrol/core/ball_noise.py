@@ -34,6 +34,8 @@ from .noise import Noise
 
 #: Relative precision of the size that several releases may have.
 _PRECISION = 1e-6
+#: Relative step by which radial noise grows that misses its budget by rounding.
+RADIAL_STEP = 1e-7
 #: The least share of draws that a radius may leave.
 _LEAST_KEPT = 1e-3
 

@@ -47,7 +47,7 @@ from ..privacy.release import (
     on_grid,
 )
 from .adjacency import Adjacency, BallAdjacency, checked_adjacency, checked_manifold
-from .ball_noise import RADIAL_LAWS, BallNoise
+from .ball_noise import RADIAL_LAWS, RADIAL_STEP, BallNoise
 from .lipschitz import LipschitzBound
 from .manifold import AffineManifold
 from .mechanism import FRESH, LinearQuery
@@ -59,8 +59,6 @@ _DOMAIN = (
     "one input of the model (one row of a batch), no public constraint on its entries"
 )
 
-#: Relative step by which radial noise grows that misses its budget by rounding.
-_RADIAL_STEP = 1e-7
 #: What a metric adds to the assumptions.
 _METRIC = "the metric's map and its constant are as given"
 #: What every mechanism with noise on its output assumes of the model.
@@ -342,7 +340,7 @@ class _Perturbation(Released):
             loss = law.loss_of_size(float_above(widest / scale))
             guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
             meets = guarantee.released(self.releases).satisfies(budget)
-            step = _RADIAL_STEP if isinstance(law, BallNoise) else EPS
+            step = RADIAL_STEP if isinstance(law, BallNoise) else EPS
             return guarantee, 1.0 if meets else 1 + step
 
         guarantee, scale, excess = scale_to_budget(evaluated, float(scale))

@@ -53,11 +53,12 @@ from ..numerics.objects import Frozen, array_identity
 #: Speed: entries of one block of images, 32 MB.
 _BLOCK = 1 << 22
 
-#: Relative error of a response above which ball arithmetic is asked for a smaller one.
-_SHARP = 1e-10
+#: Relative error of a response or shift above which ball arithmetic is asked for a smaller
+#: one, since the error is paid for in noise.
+SHARP = 1e-10
 
 #: Attaining moves that a loss names.
-_MOST_NAMED = 64
+MOST_ATTAINING = 64
 #: Ellipsoids that the 1-norm of a ball's image is bounded with, and their thinnest rows.
 _ELLIPSOIDS = 6
 _THINNEST = 1e-9
@@ -66,7 +67,7 @@ _THINNEST = 1e-9
 def attaining(sizes: NDArray) -> tuple[int, ...]:
     """Return the indices (at most 64) of the moves that attain the largest norm."""
     largest = sizes >= sizes.max() * (1 - 1e-9)
-    indices = np.flatnonzero(largest)[:_MOST_NAMED]
+    indices = np.flatnonzero(largest)[:MOST_ATTAINING]
     return tuple(indices.tolist())
 
 
@@ -238,7 +239,7 @@ class FiniteMoves(Moves):
         largest = 0.0
         for part in self._blocks(query.size):
             responses, errors = part.output_responses(query)
-            if (errors > _SHARP * np.abs(responses).max()).any():
+            if (errors > SHARP * np.abs(responses).max()).any():
                 balls, errors = part.ball_responses(query)
                 responses = upper_bounds(balls)
             responses = np.abs(responses) + errors

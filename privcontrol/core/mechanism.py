@@ -57,7 +57,7 @@ from ..privacy.release import (
 )
 from .adjacency import Adjacency, checked_adjacency, checked_manifold, listed
 from .ball_noise import BallNoise
-from .manifold import AffineManifold, Moves, kernel_error, spanned
+from .manifold import SHARP, AffineManifold, Moves, kernel_error, spanned
 from .noise import LaplaceNoise, Noise, shifts_within, times, whiten
 
 # -- queries ---------------------------------------------------------------------------
@@ -324,10 +324,6 @@ _MOST_PADDED = 1e-3
 #: of the noise) that needs no digits.
 _CERTAIN = 1e-6
 _NEGLIGIBLE = 1e-6
-
-#: Relative error of a shift above which ball arithmetic is asked for a smaller one,
-#: since the error is paid for in noise.
-_SHARP = 1e-10
 
 #: Corrections of a solution in balls at most, and the relative size of the last one.
 #: Each gains the digits that doubles leave.
@@ -597,7 +593,7 @@ class Mechanism:
         solution = self._solution(moves)
         bounds = self._bounds(solution)
         size = column_norms(solution.shifts).max()
-        if column_norms(bounds).max() > _SHARP * size:
+        if column_norms(bounds).max() > SHARP * size:
             finer = self._solution(moves, in_balls=True)
             sharper = self._bounds(finer)
             if column_norms(sharper).max() <= column_norms(bounds).max():

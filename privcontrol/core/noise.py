@@ -34,7 +34,7 @@ from ..numerics.ellipsoid import (
     gaussian_shape,
     weight_triangle,
 )
-from ..numerics.linalg import EPS, column_norms, rank_tolerance
+from ..numerics.linalg import ALIKE, EPS, column_norms, rank_tolerance
 from ..numerics.objects import Frozen, array_identity
 from ..privacy.budget import PrivacyBudget, laplace_scale
 from ..privacy.law import GaussianLaw, LaplaceLaw, Law
@@ -45,8 +45,6 @@ from .manifold import Moves
 _TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 #: Points that one step of a search looks at.
 _NEAR = 400
-#: Relative cost below which two factors count as equal: round-off must not choose.
-_CLEARLY = 1e-6
 #: Relative size below which the search prices a direction that the weight leaves free,
 #: so an optimum exists.
 _FREE_DIRECTION = 1e-6
@@ -124,7 +122,7 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
 def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> int:
     """Return the place of the first factor that no other one beats clearly."""
     costs = np.array([_cost(factor, weight_factor) for factor in factors])
-    return int(np.argmax(costs <= costs.min() * (1 + _CLEARLY)))
+    return int(np.argmax(costs <= costs.min() * (1 + ALIKE)))
 
 
 def _cut(inverse: NDArray, points: NDArray) -> NDArray:

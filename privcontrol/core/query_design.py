@@ -29,22 +29,23 @@ from ..numerics.balls import rational_matrix
 from ..numerics.checks import one_of, positive_integer, positive_number, real_array
 from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import column_norms, float_above, rank_tolerance, smallest
-from ..numerics.progress import piece
+from ..numerics.linalg import ALIKE, column_norms, float_above, rank_tolerance, smallest
+from ..numerics.progress import search_round
 from ..privacy.budget import (
+    LARGEST_EXCESS,
     PrivacyBudget,
     checked_budget,
     kappa_upper,
     scale_to_budget,
 )
-from ..privacy.guarantee import PrivacyGuarantee, shown
+from ..privacy.guarantee import FALSE_ALARM, PrivacyGuarantee, shown
 from ..privacy.law import BallLaw
 from ..privacy.least_variance import least_law_variance
 from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss, detection, scaled, worst_moves
 from ..privacy.radial import ball_rate, truncated_radius
 from ..privacy.release import Step, exact_product
 from .adjacency import Adjacency, checked_adjacency
-from .ball_noise import BallNoise
+from .ball_noise import RADIAL_STEP, BallNoise
 from .manifold import Moves
 from .mechanism import NO_NOISE, LinearQuery, Mechanism, checked_query, guarantee_of
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
@@ -53,10 +54,6 @@ if TYPE_CHECKING:
     from cvxpy import Expression, Problem
     from cvxpy.constraints.constraint import Constraint
 
-#: Relative excess over the budget beyond which a shape is refused, not enlarged.
-_LARGEST_EXCESS = 1e-4
-#: Relative step by which radial noise grows that misses its budget by rounding.
-_STEP = 1e-7
 #: Relative precision of the rate of radial noise for several releases.
 _RATE_PRECISION = 1e-5
 #: Releases up to which laws are compared.
@@ -67,13 +64,8 @@ _RATES_TRIED = 8
 _ROUGH_RADIUS = 1e-3
 #: Share of a budget that truncated noise with a floor leaves, above all roundings.
 _SPARED = 1e-6
-#: False alarms at which powers of laws are compared.
-_FALSE_ALARM = 0.05
 #: Part of the cost that another law has to save to be named.
 _WORTH_A_LINE = 0.1
-#: Relative cost below which two designs count as equal, so round-off does not
-#: choose between them.
-_CLEARLY = 1e-6
 #: Relative amount by which a returned covariance may miss a constraint.
 _TOLERANCE = 1e-6
 #: Relative variance added to all entries, so the factor is not singular.
@@ -121,7 +113,7 @@ class LawOption:
             design.cost,
             float(design.noise.std.max()),
             float(loss.delta(0.0)),
-            float(detection(loss, _FALSE_ALARM)),
+            float(detection(loss, FALSE_ALARM)),
             design.noise.factor.shape[-1],
             design.budget,
         )
@@ -518,7 +510,7 @@ class _Request:
             )
         try:
             (mechanism, guarantee), scale, over = scale_to_budget(
-                evaluated, start, largest_excess=1 + _LARGEST_EXCESS
+                evaluated, start, largest_excess=1 + LARGEST_EXCESS
             )
         except NotRealizableError:
             # a direction so thin that it was taken for a residue of rounding
@@ -578,10 +570,10 @@ class _Request:
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             ((size, _, _), _) = guarantee.loss.rows[0].radial[0]
-            if size > rate * (1 + _LARGEST_EXCESS):
+            if size > rate * (1 + LARGEST_EXCESS):
                 return size / rate
             meets = guarantee.loss.released(self.releases).satisfies(self.budget)
-            return 1.0 if meets else max(size / rate, 1 + _STEP)
+            return 1.0 if meets else max(size / rate, 1 + RADIAL_STEP)
 
         return self.sized(law, factor, 1.0, excess, lower_bound)
 
@@ -869,7 +861,7 @@ def _least_costly(
             hiding.append(factor)
         except (NotRealizableError, UncertifiableError) as error:
             failure = error
-    least = min(costs, default=0.0) * (1 + _CLEARLY)
+    least = min(costs, default=0.0) * (1 + ALIKE)
     for place in sorted(range(len(costs)), key=lambda place: costs[place] > least):
         try:
             return request.laplace(hiding[place], lower_bound)
@@ -1002,7 +994,7 @@ def design_noise(
     found = {law: _of_law(request, law) for law in asked}
     options = [LawOption.of(law, design, releases) for law, design in found.items()]
     options.sort(key=lambda option: option.cost)
-    least = options[0].cost * (1 + _CLEARLY)
+    least = options[0].cost * (1 + ALIKE)
     chosen = next(law for law in asked if found[law].cost <= least)
     _, unit_bound = _cheapest(request, GaussianNoise)
     return replace(found[chosen], laws=tuple(options), unit_bound=unit_bound)
@@ -1276,8 +1268,7 @@ def cheapest_factor(
         if chosen:
             squares = cp.Variable((len(chosen),) * 2, symmetric=True)
             single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
-        usual = 2 if len(chosen) < points.shape[1] else 1
-        with piece(number, usual):
+        with search_round(number):
             _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
         covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
         lower = np.linalg.cholesky((covariance + covariance.T) / 2)

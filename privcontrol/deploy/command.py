@@ -36,6 +36,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -56,9 +57,16 @@ Reading = str | bytes | Mapping[str, Any]
 Sink = Callable[[dict[str, float]], object]
 
 _LOG = logging.getLogger("privcontrol")
-_DONE = 0
-_REFUSED = 1
-_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+
+
+class _Exit(IntEnum):
+    """What a supervisor reads of the end of a process."""
+
+    DONE = 0
+    REFUSED = 1  # starting again does not help
+    TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+
+
 #: What a supervisor cannot repair by starting again.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 #: Longest reading, in characters.
@@ -785,20 +793,20 @@ def main(arguments: list[str] | None = None) -> int:
             options.run(options)
     except (ValueError, TypeError, *_LASTING) as error:
         _tell(f"privcontrol: {error}", sys.stderr)
-        return _REFUSED
+        return _Exit.REFUSED
     except BrokenPipeError:
         _tell(
             "privcontrol: the reader of what is published went away; start again with the "
             "same --state, which goes on behind what was drawn",
             sys.stderr,
         )
-        return _TRY_AGAIN
+        return _Exit.TRY_AGAIN
     except OSError as error:
         _tell(f"privcontrol: {error}; try again", sys.stderr)
-        return _TRY_AGAIN
+        return _Exit.TRY_AGAIN
     except KeyboardInterrupt:
         _tell("privcontrol: interrupted", sys.stderr)
-    return _DONE
+    return _Exit.DONE
 
 
 def _say(

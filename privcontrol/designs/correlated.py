@@ -25,8 +25,8 @@ from ..noise.shift import floored_root, shift_sizes, triangular_root
 from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
-from ..numerics.progress import piece
-from ..privacy.budget import scale_to_budget
+from ..numerics.progress import piece, search_round
+from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
 )
@@ -39,7 +39,6 @@ from .windowed import Run, WindowOfRun, WindowProblem
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
 _PADDING = 1e-6
-_LARGEST_EXCESS = 1e-3
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
 #: Relative precision to which the scale is found where there is a floor.
@@ -47,9 +46,8 @@ _SHARP = 1e-9
 #: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
 _LEAST = 1e-150
 _HIGHEST = -math.log(_LEAST)
-#: Steps of its logarithm, and scales that are mostly tried.
+#: Steps of its logarithm.
 _STEP = math.log(4)
-_USUAL_SCALES = 10
 #: Floors that are tried for changes that come apart, as shares of independent noise, and
 #: the gap at which a search beside them ends.
 _SHARES = (0.03, 0.1, 0.3)
@@ -330,7 +328,7 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> ND
         found = evaluated(problem, factor * size, responses)
         return found, (found[1].max() / problem.allowed_beside_grid) ** power
 
-    most = (1 + _LARGEST_EXCESS) ** power
+    most = (1 + LARGEST_EXCESS) ** power
     found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
     if not excess <= 1:
         floored = power == 2
@@ -377,7 +375,7 @@ def least_scale(excess: Callable[[float], float], largest: float = 1.0) -> float
     highest = _HIGHEST - math.log(largest)
 
     def above(scale: float) -> float:
-        with piece(next(numbers), _USUAL_SCALES):
+        with search_round(next(numbers)):
             return math.log(max(excess(math.exp(scale)), _LEAST))
 
     high = 0.0  # logarithms of scales

@@ -24,7 +24,7 @@ from ..noise.within import Bound
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
-from ..numerics.linalg import one_thread
+from ..numerics.linalg import ALIKE, one_thread
 from ..numerics.progress import timed_bar
 from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
@@ -49,8 +49,6 @@ from .structured import (
 )
 from .table import OF_RADIAL, check_covered, faster, sized
 
-#: Relative difference of costs that are alike, which may be rounding.
-_ALIKE = 1e-6
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2
 
@@ -453,7 +451,7 @@ def _laws(request: Request, plant: Plant, weight: Weight) -> tuple[LawOption, ..
 
 def _cheapest_law(laws: Sequence[LawOption]) -> str:
     """Return the law of least cost, of those that are alike the best known one."""
-    least = laws[0].cost * (1 + _ALIKE)
+    least = laws[0].cost * (1 + ALIKE)
     names = {option.law for option in laws if option.cost <= least}
     return next(law for law in LAWS if law in names)
 
@@ -584,7 +582,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     is_own |= problem.is_radial
     was_tried = request.has_models and request.drawn_afresh
     was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
-    most = found.cost * (1 - _ALIKE)
+    most = found.cost * (1 - ALIKE)
     if is_own or was_tried or most <= found.bound:
         return None
     secrets = map(as_secret, request.adjacency.parts)

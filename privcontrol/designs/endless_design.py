@@ -35,9 +35,9 @@ from ..noise._patterns import MOST_EXACT, MOST_RELAXED, largest_signs
 from ..noise.parts import NoisePart, White
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS, float_above, round_up
+from ..numerics.linalg import ALIKE, EPS, float_above, round_up
 from ..numerics.objects import ByContent
-from ..numerics.progress import piece
+from ..numerics.progress import piece, search_round
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import causal_map
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves, as_secret
@@ -93,9 +93,9 @@ _USUAL_GAP = 0.01
 #: from which on they are.
 _AUTOREGRESSIVE = (2, 4)
 _LONG_CHANGE = 32
-#: Largest order that is looked for, and one up to which it mostly is found.
+#: Largest order that is looked for: in all, or for each output where that is more.
 _MOST_STATES = 48
-_USUAL_ORDER = 12
+_OF_OUTPUT = 12
 #: Frequencies at which a plant is looked at, and its least relative gain for noise that
 #: enters with the secret.
 _LOOKED_AT = 33
@@ -110,8 +110,6 @@ _KEPT = 8
 #: and how many times the gap of a further attempt is that of the one before.
 _FLOOR = 0.1
 _COARSER = 10.0
-#: Part of a certified cost from which on an estimated one is no less.
-_ALIKE = 1 - 1e-6
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
 _RESOLVED = 1e-5
 #: Gap of the spectrum before it is realised, as a part of the whole gap.
@@ -127,8 +125,6 @@ _NOTHING = 1e-13
 _SMALLEST_PRICE = 1e-6
 #: Relative residual at which Wilson's iteration ends.
 _FACTORED = 1e-12
-#: Updates of multipliers that mostly do.
-_USUAL_UPDATES = 40
 #: Hankel singular values below this part of the largest are rounding.
 _ROUNDING = 1e-9
 #: Largest size of a Hankel matrix; what comes later is cut off.
@@ -450,7 +446,7 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
             refusal = refusal or error
             continue
         for estimate, shaping in tried:
-            if least is not None and estimate / allowed**2 >= least.cost * _ALIKE:
+            if least is not None and estimate / allowed**2 >= least.cost * (1 - ALIKE):
                 continue
             try:
                 found = problem.certified(shaping, allowed)
@@ -727,7 +723,7 @@ class _Problem(ByContent):
         gap = min(self.gap, 1.0)
         factor, phase = _resolved_factors(self.grid, best.spectrum, gap, added)
         negligible = _RESOLVED * gap
-        most = max(_MOST_STATES, _USUAL_ORDER * len(best.spectrum[0]))
+        most = max(_MOST_STATES, _OF_OUTPUT * len(best.spectrum[0]))
         return balanced_realisation(factor, phase, most, negligible)
 
     def cheapest(
@@ -745,7 +741,7 @@ class _Problem(ByContent):
             systems = (shaping, shaping.inverse())
             if max(map(spectral_radius, systems)) >= 1:
                 continue
-            with piece(shaping.order, _USUAL_ORDER):
+            with search_round(shaping.order):
                 shaped = frequency_response(shaping, self.grid.points)
             left = self.responses.through(partial(np.linalg.solve, shaped))
             square = left.largest_square(self.grid)
@@ -1016,7 +1012,7 @@ def best_spectrum(
     least = np.inf
     for update in range(updates):
         kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
-        with piece(update, _USUAL_UPDATES):
+        with search_round(update):
             values, vectors = np.linalg.eigh(kernel)
         roots = np.sqrt(np.maximum(values, 0.0))
         reached = float(grid.mean(roots.sum(axis=1)))

@@ -31,7 +31,7 @@ from ..noise.parts import (
     noise_of_run,
 )
 from ..noise.shift import certify, shift_of_resolution
-from ..numerics.checks import real_array
+from ..numerics.checks import LARGEST_SIZE, real_array
 from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
@@ -53,8 +53,6 @@ _HOPELESS = 1.01
 _STEEPEST = 4
 #: Relative step by which radial noise grows that misses its budget.
 _RADIAL_STEP = 1e-10
-#: Shifts for which noise of double precision is designed, and their reciprocals.
-_LARGEST_SHIFT = 1e100
 
 WeightRoot = Callable[[NDArray], NDArray]
 #: What prices the noise, the trace of its covariance by default.
@@ -130,7 +128,7 @@ class DesignProblem:
         """The largest shift that the budget allows to a move."""
         request = self.request
         shift = self.family.allowed_shift(self.budget, request.releases)
-        if not 1 / _LARGEST_SHIFT < shift < _LARGEST_SHIFT:
+        if not 1 / LARGEST_SIZE < shift < LARGEST_SIZE:
             raise UncertifiableError(
                 f"budget: it allows a shift of {shift:.3g}, and double precision cannot "
                 "certify noise of that size; pass a budget nearer to one"

@@ -31,7 +31,7 @@ from ..noise.parts import Filtered, NoisePart, White
 from ..noise.shift import certified_shift, grid_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
-from ..numerics.progress import piece
+from ..numerics.progress import piece, search_round
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs, is_dense
@@ -54,8 +54,6 @@ from .request import Request
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
-#: Designs and bounds of the rounds that mostly do.
-_USUAL_PIECES = 4
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
 #: Share of the shift that the next round leaves where designs end at such a gap, since
@@ -68,8 +66,7 @@ _HOPELESS = 10.0
 _ROUNDED = 1e-9
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
-#: Designs that a search along all outputs makes, and Powell's method for each output.
-_OF_A_SEARCH, _OF_POWELL = 12, 20
+#: Steps in which a floor is raised until there is noise, in logarithms.
 _STEP = math.log(4.0)
 _FEW_STEPS, _MOST_STEPS = 3, 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
@@ -123,14 +120,14 @@ def of_region(
         is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
         asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
         nearby = replace(problem, request=asked)
-        with piece(2 * rounds, _USUAL_PIECES):
+        with search_round(2 * rounds):
             sized = size(nearby)
         if request.factor is not None:
             target = min(target, nearby.certify(sized.parts).gdp)
         if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
             is_rough = sized.cost > lower_bound * (1 + _ROUGH)
-        with piece(2 * rounds + 1, _USUAL_PIECES):
+        with search_round(2 * rounds + 1):
             shift = shift_in_region(request, sized.parts)
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
@@ -201,7 +198,7 @@ def of_varying_plant(problem: DesignProblem) -> Proposal:
     task = _Task.of(problem)
     best = None
     refusal: Exception | None = None
-    with piece(0, _USUAL_PIECES):
+    with search_round(0):
         candidates = list(task.candidates())
     pieces = len(candidates) + 1
     for number, candidate in enumerate(candidates, start=1):
@@ -473,8 +470,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:
-            expected = _OF_A_SEARCH + _OF_POWELL * outputs * apart
-            search = _Search(standing, size, largest, expected)
+            search = _Search(standing, size, largest)
             search.along_all(_LOWEST, _HIGHEST, _FLOOR_SHARP)
             if apart:
                 search.apart()
@@ -487,7 +483,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         return shift / request.allowed_shift
 
     with piece(1, 3):
-        search = _Search(standing, size, start, _OF_A_SEARCH, excess)
+        search = _Search(standing, size, start, excess)
         highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
@@ -517,12 +513,10 @@ class _Search:
         problem: DesignProblem,
         size: Size,
         start: NDArray,
-        expected: int,
         excess_of: Callable[[Proposal], float] = lambda sized: 1.0,
     ) -> None:
-        """Raise the floor from a start until there is noise, with so many designs in all."""
+        """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
-        self._expected = expected
         self._problem = problem
         self._size = size
         self._excess_of = excess_of
@@ -543,7 +537,7 @@ class _Search:
         """Cost of the noise with the floor exp(logs), infinite if there is none."""
         request = replace(self._problem.request, floor=np.exp(logs))
         try:
-            with piece(next(self._numbers), self._expected):
+            with search_round(next(self._numbers)):
                 sized = self._size(replace(self._problem, request=request))
                 if sized.cost >= self._lowest_cost:  # an excess is one or more
                     return sized.cost

@@ -504,7 +504,7 @@ def check_models(
     if not (request.has_models and horizon.ends) or laplace:
         return
     if max_std is None:
-        effects = effects_of(request.adjacency, plant, horizon, _LOOKED_AT)
+        effects = effects_of(request.adjacency, plant, horizon)
         limits = _ABSURD * effects
     else:
         limits = _limits(max_std, plant)
@@ -546,7 +546,7 @@ def _first_effects(part: Adjacency, model: Plant, horizon: int) -> NDArray:
 
 
 def effects_of(
-    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int
+    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int = _LOOKED_AT
 ) -> NDArray:
     """Return the largest effects (p,) of a secret on each output over some samples.
 

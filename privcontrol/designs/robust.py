@@ -19,20 +19,16 @@ from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_shift
 from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS
-from ..numerics.progress import piece
-from ..privacy.budget import scale_to_budget
+from ..numerics.linalg import EPS, UNSEEN
+from ..numerics.progress import piece, search_round
+from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.hiding import structured_factor
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 from .problem import DesignProblem, Proposal, white_cost
 
-_LARGEST_EXCESS = 1e-3
-#: Directions of the state that the outputs see this much worse than others carry no
-#: structured noise of their own.
-_SEEN = 1e-10
-#: Relative rounding of responses below which their remainder is not known.
+#: Relative rounding of responses beside which what is left of them is not known.
 _ROUNDED = 1e-9
 #: Size of structured noise relative to the floor below which it is left out.
 _LEAST = 1e-5
@@ -40,7 +36,6 @@ _LEAST = 1e-5
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
 _LARGE = 24
-_USUAL_ROUNDS = 5
 #: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
 #: models, of which a few represent many.
 _LATE = 4
@@ -151,7 +146,7 @@ def _enlarged(
     problem: DesignProblem, factor: NDArray, allowed: float
 ) -> _Fitted | None:
     """S, enlarged until every certified shift is below the allowed one."""
-    most = 1 + 4 * _LARGEST_EXCESS if factor.shape[1] else 1.0
+    most = 1 + 4 * LARGEST_EXCESS if factor.shape[1] else 1.0
 
     def evaluated(size: float) -> tuple[Shift, float]:
         found = shift_beside_floor(problem, factor * size)
@@ -259,7 +254,7 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
         )
     sizes = np.where(sizes > 0, sizes, 1.0)
     _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
-    keep = s > _SEEN * s[0]
+    keep = s > UNSEEN * s[0]
     directions = vt[keep].T / s[keep]
     basis = np.zeros((plant.order, directions.shape[1]))
     basis[seen] = directions / sizes[:, None]
@@ -342,7 +337,7 @@ def covering_ellipsoid(
     sharpness = max(_COARSE, tol / 4)
     for count in range(rounds):
         chosen = [held, *(ball @ unit for ball, unit in zip(balls, units, strict=True))]
-        with piece(count, _USUAL_ROUNDS):
+        with search_round(count):
             found = enclosing_ellipsoid(np.hstack(chosen), weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)
         factor = found.factor

@@ -26,7 +26,7 @@ from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
 from ..numerics.balls import midpoints
 from ..numerics.errors import UncertifiableError, warn_user
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, UNSEEN
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
@@ -50,8 +50,6 @@ from .side import LinearSide, Weights, at_sample, present
 _ROUNDINGS = 64
 #: Readings of a run up to which a filter of noise without a finite state is computed.
 _DENSE = 6000
-#: A direction that outputs see less than this, relative to its size, they do not see.
-_UNSEEN = 1e-10
 #: Noise drawn once that a filter knows, relative to what is uncertain at the outputs
 #: without it, with a prior of x(0) and without one. Costs have five right digits there,
 #: and covariances three.
@@ -290,7 +288,7 @@ class Knowledge:
             sight = C @ unknown
             units = _sizes(np.abs(C) @ np.linalg.norm(unknown, axis=1))
             left, values, right = scipy.linalg.svd(sight / units[:, None])
-            rank = np.count_nonzero(values > _UNSEEN)
+            rank = np.count_nonzero(values > UNSEEN)
             learned = right[:rank].T / values[:rank]
             inverse = learned @ left[:, :rank].T / units
             first = np.vstack([unknown, A @ unknown]) @ inverse

@@ -41,12 +41,10 @@ from .parts import (
     SummedNoise,
     White,
 )
-from .within import Room
+from .within import MOST_DRAWS, Room
 
 #: Distance of a share of a limit from one below which balls decide.
 _NEARLY = 1e-9
-#: Draws after which no life within a bound is looked for any more.
-_MOST_DRAWS = 10_000
 #: Samples over which the rounding of states is negligible, and what that means for y.
 _LONGEST_RUN = 1e18
 _NEGLIGIBLE = 1e-15
@@ -74,12 +72,12 @@ class ExactNoise(DrawnNoise):
         They are those that are drawn once, those of a block, or all of a life. Balls
         decide where double precision might not.
         """
-        for _ in range(_MOST_DRAWS):
+        for _ in range(MOST_DRAWS):
             entries = self.draw(numbers)
             if self._is_within(entries, numbers):
                 return entries
         raise PrivacyError(
-            f"bound: none of {_MOST_DRAWS} draws is within; design the noise for a larger "
+            f"bound: none of {MOST_DRAWS} draws is within; design the noise for a larger "
             "bound or a shorter life"
         )
 

@@ -55,7 +55,7 @@ _NEGLIGIBLE = 1e-12
 #: Rounding of responses and standard deviations, relative to them.
 _ROUNDING = 1e-9
 #: Draws after which no life within the bound is looked for any more.
-_MOST_DRAWS = 10_000
+MOST_DRAWS = 10_000
 
 _TOO_MANY_STATES = (
     f"bound: noise of more than {_MOST_STATES} states is not kept within a bound in runs "
@@ -257,12 +257,12 @@ class Room:
         self, draw: Callable[[], NDArray], share: Callable[[NDArray], float]
     ) -> NDArray:
         """Return the first draw whose share of a limit is at most one."""
-        for _ in range(_MOST_DRAWS):
+        for _ in range(MOST_DRAWS):
             drawn = draw()
             if share(drawn) <= 1:
                 return drawn
         raise PrivacyError(
-            f"bound: none of {_MOST_DRAWS} draws is within; raise the bound, or shorten "
+            f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
             "the life"
         )
 

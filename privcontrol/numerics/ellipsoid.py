@@ -19,7 +19,7 @@ from scipy.linalg import blas, lapack, qr
 from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
-from .progress import piece
+from .progress import search_round
 
 #: Speed: points per pass, so a pass stays in cache.
 _CHUNK = 16384
@@ -51,7 +51,6 @@ _EXACT_STEPS = 32
 #: Multiplicative updates in hundreds of dimensions between two looks at all points, and
 #: how much lighter than the heaviest point one is that rests until then.
 _LOOK_AROUND = 8
-_USUAL_UPDATES = 40
 _REMOTE = 20.0  # in logarithms
 #: Power of a scaling (two is Newton's where no two points share a direction), what is
 #: kept of the last one, and the least logarithm of a weight.
@@ -59,10 +58,12 @@ _POWER = 1.9
 _MOMENTUM = 0.8
 _LEAST_LOG = 60.0
 #: Fewest dimensions in which a search over some times saves any, how many times fewer
-#: moves than dimensions it has, and the least weight that it proposes.
+#: moves than dimensions it has, the least weight that it proposes, and the updates in
+#: which that has to lead to the gap.
 _MANY = 256
 _THINNED = 4
 _LIGHTEST = 1e-4
+_SOON = 20
 #: Variance, relative to the largest, of directions in which no point lies.
 _NO_VARIANCE = 1e-16
 
@@ -279,7 +280,7 @@ def rough_shape(
         near = points[:, active]
         shares = np.exp(logs[active] - logs[active].max())
         kernel = blas.dsyrk(1.0, near * np.sqrt(shares / shares.sum()), lower=1)
-        with piece(update, _USUAL_UPDATES):
+        with search_round(update):
             values, vectors = scipy.linalg.eigh(kernel, driver="evd")
         rounding = gamma(len(active) + 8 * size) * kernel.trace()
         certain = np.maximum(values - rounding, 0.0)
@@ -322,8 +323,7 @@ def rough_shape_over_time(
     """
     weights = _weights_over_time(points, tol, period, floor)
     if weights is not None:
-        soon = _USUAL_UPDATES // 2
-        found = rough_shape(points, tol, floor=floor, weights=weights, updates=soon)
+        found = rough_shape(points, tol, floor=floor, weights=weights, updates=_SOON)
         if found.cost <= found.lower_bound * (1 + tol):
             return found
     return rough_shape(points, tol, floor=floor)
@@ -344,7 +344,7 @@ def _weights_over_time(
     thinned = triangle[: len(chosen)]
     if not thinned.any():
         return None
-    with piece(0, _USUAL_UPDATES):
+    with search_round(0):
         fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
     logs = np.log(np.maximum(fewer.weights, _LIGHTEST)).reshape(-1, period)
     between = [np.interp(np.arange(groups), times, kind) for kind in logs.T]

@@ -20,6 +20,8 @@ SHORT = 2.0
 _PERIOD = 0.2
 #: Share of the work from which on it says how long the rest will take.
 _TELLING = 0.02
+#: Rounds that a search is taken to have before it, however many it has had.
+_EXPECTED = 8
 
 
 class _NoBar:
@@ -97,20 +99,35 @@ def piece(k: int, count: int) -> Iterator[None]:
     Pieces within this one divide its own stretch of the bar. Those beyond ``count`` are
     part of the last one.
     """
+    last = count - 1
+    with _between(min(k, last) / count, min(k + 1, count) / count, k < last):
+        yield
+
+
+@contextmanager
+def search_round(k: int) -> Iterator[None]:
+    """Tell the bar in hand, if any, that this is round k of a search of unknown length."""
+    with _between(k / (k + _EXPECTED), (k + 1) / (k + 1 + _EXPECTED), True):
+        yield
+
+
+@contextmanager
+def _between(start: float, end: float, is_done: bool) -> Iterator[None]:
+    """Work on a part of the stretch in hand, which may be done afterwards."""
     whole = _STRETCH.get()
     if whole is None:
         yield
         return
-    length = whole.length / count
-    start = whole.start + min(k, count - 1) * length
-    whole.done[0] = max(whole.done[0], start)
-    token = _STRETCH.set(_Stretch(start, length, whole.done))
+    length = whole.length * (end - start)
+    begin = whole.start + whole.length * start
+    whole.done[0] = max(whole.done[0], begin)
+    token = _STRETCH.set(_Stretch(begin, length, whole.done))
     try:
         yield
     finally:
         _STRETCH.reset(token)
-    if k + 1 < count:
-        whole.done[0] = max(whole.done[0], start + length)
+    if is_done:
+        whole.done[0] = max(whole.done[0], begin + length)
 
 
 @contextmanager

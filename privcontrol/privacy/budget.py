@@ -445,6 +445,9 @@ def _each(
 #: A delta above this is allowed, with a warning.
 _LARGE_DELTA = 0.1
 
+#: Relative excess over its budget up to which noise that a search proposes is enlarged.
+#: Rounding explains no more.
+LARGEST_EXCESS = 1e-3
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
 _PASSES = 100
 

@@ -190,7 +190,7 @@ class Scope(Saved):
 _LARGER = "anything larger"
 
 #: Rate of false alarms at which the text says what the guarantee means.
-_FALSE_ALARM = 0.05
+FALSE_ALARM = 0.05
 #: Numbers of changes of which the text says how often they are found, in one line and all.
 _FEW_TIMES = (2, 7, 20)
 _MANY_TIMES = (1, 2, 5, 20, 60, 365)
@@ -393,7 +393,7 @@ class Accounted:
             raise ValueError(f"alpha: expected an order above 1, got {alpha}")
         return float(self.loss.rdp(alpha))
 
-    def detection(self, false_alarm: float = _FALSE_ALARM) -> float:
+    def detection(self, false_alarm: float = FALSE_ALARM) -> float:
         """Return how often a test with a given rate of false alarms detects a move at most.
 
         It is a probability, rounded up, and for Gaussian noise Phi(Phi^-1(false_alarm) +
@@ -990,7 +990,7 @@ class PrivacyGuarantee(Accounted, Saved):
         is_run = self.horizon is not None and self.releases == 1
         cases = "runs" if is_run else "cases"
         differs = scope.change.differs if scope.change is not None else ""
-        meaning = sentences.meaning(_FALSE_ALARM, share, cases, differs)
+        meaning = sentences.meaning(FALSE_ALARM, share, cases, differs)
         return {
             "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
             "Meaning": (meaning,),

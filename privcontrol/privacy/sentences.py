@@ -28,8 +28,12 @@ def percent(share: float) -> str:
     Above 99 % it has two.
     """
     parts = 10 if share <= _NEARLY_ALL else 100
-    rounded = math.ceil(100 * parts * share * (1 - _SLACK))
-    return f"{min(rounded / parts, 100.0):g}"
+    return f"{min(in_percent(share, parts), 100.0):g}"
+
+
+def in_percent(share: float, parts: int = 10) -> float:
+    """Return a share in percent, rounded up to so many parts of one."""
+    return math.ceil(100 * parts * share * (1 - _SLACK)) / parts
 
 
 def listed(parts: Sequence[object]) -> str:

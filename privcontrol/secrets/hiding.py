@@ -49,6 +49,7 @@ from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above
 from ..numerics.progress import piece
+from ..privacy.budget import LARGEST_EXCESS
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
 from ..systems.powers import (
     distinguishes_all,
@@ -71,10 +72,6 @@ from .trajectory import TrajectoryManifold, trajectory_manifold
 #: moves alone do not carry a factor in double precision. Noise next to a nearly thin
 #: ellipsoid costs nothing, and a bare direction would be a leak.
 _PADDING = 1e-9
-
-#: Rounding S to doubles changes a shift by about the spread of the moves times 1e-16.
-#: What that costs is in the gap. Beyond this excess the design is refused.
-_LARGEST_EXCESS = 1e-3
 
 #: An excess that is not worth a second design.
 _SMALL_EXCESS = 1e-10
@@ -150,7 +147,7 @@ def structured_factor(
         with piece(2, 3):
             shifts = problem.shifts(factor)
         excess = moves.worst_shift(shifts, norm) / allowed
-        if excess < 1 + _LARGEST_EXCESS:
+        if excess < 1 + LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
             designs.append((cost, problem, factor, shifts))
         if excess < 1 + _SMALL_EXCESS:

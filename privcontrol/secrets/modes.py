@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
 from ..numerics.errors import warn_user
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, UNSEEN
 from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
@@ -30,16 +30,11 @@ _TOGETHER = 1e-4
 #: they would cancel.
 _SKEWED = 1e3
 
-#: Relative size below which a mode is not excited, or not seen.
-_ABSENT = 1e-10
-
 #: Growth of the noise over the horizon, in standard deviation, that is worth a warning.
 COSTLY = 30.0
 
 #: Part of the largest share from which on a state takes part in a mode.
 _SHARE = 0.3
-#: A mode is unseen where the smallest singular value is this small a part of the largest.
-_UNSEEN = 1e-10
 
 
 @dataclass(frozen=True)
@@ -117,7 +112,7 @@ def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
             continue
         pencil = np.vstack([A - value * np.eye(len(A)), C])
         sizes, rows = np.linalg.svd(pencil)[1:]
-        if sizes[-1] <= _UNSEEN * sizes[0]:
+        if sizes[-1] <= UNSEEN * sizes[0]:
             return _name_of(value, _leading_states(states, np.abs(rows[-1])))
     return ""
 
@@ -242,7 +237,7 @@ def _mode(
     longest = int(horizons.max())
     excited = coordinates @ moves
     lengths = np.linalg.norm(basis @ excited, axis=0)
-    present = lengths > _ABSENT * np.linalg.norm(moves, axis=0)
+    present = lengths > UNSEEN * np.linalg.norm(moves, axis=0)
     if not present.any():
         return None
     largest = float(np.abs(values).max())
@@ -258,7 +253,7 @@ def _mode(
         past = _sizes(outputs, inverse, inverse @ excited, latest)[::-1]
     sizes = np.append(past, _sizes(outputs, scaled, excited, longest))
     seen = np.linalg.norm(C, 2) * lengths[present].max()
-    if not sizes[latest : latest + len(values)].max() > _ABSENT * seen:
+    if not sizes[latest : latest + len(values)].max() > UNSEEN * seen:
         return None
     ages = np.arange(-latest, len(sizes) - latest, dtype=float)
     with np.errstate(over="ignore"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Run, horizon_of
-from ..privacy.sentences import percent
+from ..privacy.sentences import in_percent, percent
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
@@ -62,9 +61,6 @@ _HARDLY_BETTER = 0.8
 
 _INDEPENDENT = "independent"
 
-#: Part of a price that round-off may take it beyond a short number.
-_SLACK = 1e-9
-
 #: How each design says that it is not needed.
 _NOTHING_SHOWS = NO_NOISE.partition(";")[0]
 
@@ -73,9 +69,6 @@ _LAWS = {"Laplace law": "laplace", "ball law": "ball", "truncated law": "truncat
 
 #: Outputs that the table shows at most.
 _SHOWN = 12
-
-#: Samples after a change within which its effect is looked at.
-_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -437,7 +430,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
     except (ValueError, UncertifiableError, PrivacyError) as error:
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
-    secret = effects_of(given["adjacency"], plant, given["horizon"], _LOOKED_AT)
+    secret = effects_of(given["adjacency"], plant, given["horizon"])
     signal = None if loop is None else np.sqrt(output_variances_of(loop))
     price = None if priced is None else _price(priced, noise)
     return Option(
@@ -480,7 +473,7 @@ def _percent(increase: float | None) -> str:
     """Return an increase in percent, rounded up; it may be above 100 %."""
     if increase is None:
         return ""
-    return f"{math.ceil(1000 * increase * (1 - _SLACK)) / 10:g} %"
+    return f"{in_percent(increase):g} %"
 
 
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:
