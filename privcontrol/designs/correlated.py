@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
-from ..noise.shift import floored_root, shift_sizes, triangular_root
+from ..noise.whitened import floored_root, shift_sizes, triangular_root
 from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up

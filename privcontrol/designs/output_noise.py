@@ -26,6 +26,7 @@ from ..core.adjacency import Adjacency
 from ..core.mechanism import Mechanism
 from ..core.noise import family_of
 from ..core.query_design import NoiseDesign
+from ..noise.grid import grid_shift
 from ..noise.iosystem import (
     create_noise_iosystem,
     entering,
@@ -43,7 +44,7 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
-from ..noise.shift import NO_BOUND, World, certify, grid_shift
+from ..noise.shift import NO_BOUND, World, certify
 from ..noise.within import Room
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, positive_number

@@ -21,6 +21,7 @@ from ..core.manifold import Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..core.query_design import NoiseDesign, PricedByShape
+from ..noise.grid import shift_of_resolution
 from ..noise.parts import (
     Filtered,
     NoisePart,
@@ -30,7 +31,7 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
-from ..noise.shift import certify, shift_of_resolution
+from ..noise.shift import certify
 from ..numerics.checks import LARGEST_SIZE, real_array
 from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError

@@ -27,8 +27,9 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from ..noise._endless import endless_secret, secrets_of
+from ..noise.grid import grid_shift
 from ..noise.parts import Filtered, NoisePart, White
-from ..noise.shift import certified_shift, grid_shift
+from ..noise.shift import certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round

@@ -26,14 +26,10 @@ from ..core.query_design import (
     truncation_of,
 )
 from ..noise._endless import NO_NOISE
+from ..noise.grid import shift_of_resolution
 from ..noise.parts import DrawnOnce, Radial, Structured, White
-from ..noise.shift import (
-    beside_radial,
-    certified_shift,
-    output_sizes,
-    shift_of_resolution,
-    shifts_apart,
-)
+from ..noise.shift import beside_radial, certified_shift, shifts_apart
+from ..noise.whitened import output_sizes
 from ..numerics.ellipsoid import Shape
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, rank_tolerance, smallest

@@ -41,6 +41,7 @@ from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.law import BallLaw, GaussianLaw, Law
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import causal_map
+from ..secrets.hiding import NoiseForm
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -523,6 +524,16 @@ class PartSum(NoisePart):
     def part(self, kind: type[PartT]) -> PartT | None:
         """Return the part of a kind, such as `Structured`, or None."""
         return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    def form(self, plant: Plant, horizon: int) -> NoiseForm | None:
+        """Return structured noise, a floor, or both over a run, None with other parts."""
+        structured, floor = self.part(Structured), self.part(White)
+        if len(self.parts) > (structured is not None) + (floor is not None):
+            return None
+        scale = None if floor is None else floor.scale
+        if structured is None:
+            return NoiseForm(plant, horizon, None, scale)
+        return NoiseForm(structured.plant, horizon, structured.factor, scale)
 
     def consists_of(self, *kinds: type[NoisePart]) -> bool:
         """Return whether all parts are of these kinds."""

@@ -56,7 +56,7 @@ from ._windows import (
 )
 from .fleet import CoupledUnits, SeparateUnits
 from .parts import NoisePart
-from .shift import dense_root, whitened_by
+from .whitened import dense_root, whitened_by
 
 #: What takes responses to whitened ones and bounds of their errors.
 Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]

@@ -14,7 +14,8 @@ import privcontrol as pc
 from privcontrol.designs import endless_design
 from privcontrol.noise import shift as shift_module
 from privcontrol.noise.parts import Structured, White
-from privcontrol.noise.shift import Shift, certified_shift, dense_root
+from privcontrol.noise.shift import Shift, certified_shift
+from privcontrol.noise.whitened import dense_root
 from privcontrol.numerics.balls import Ball
 from privcontrol.regions import halving
 from privcontrol.regions.region import box_around, matrix_of

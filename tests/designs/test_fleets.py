@@ -17,7 +17,8 @@ from privcontrol.noise.fleet import (
     shift_behind_modes,
 )
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.shift import certified_shift, whitened_by
+from privcontrol.noise.shift import certified_shift
+from privcontrol.noise.whitened import whitened_by
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.secrets.fleet import parted, symmetric_plant
 from privcontrol.systems.linear import LinearSystem, Plant

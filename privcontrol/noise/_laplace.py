@@ -1,0 +1,142 @@
+"""Certify how far Laplace noise hides a secret of a run.
+
+It is structured noise, noise that is drawn again at every sample, or Lambda eta over the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..core.mechanism import Mechanism
+from ..core.noise import LaplaceNoise
+from ..numerics.balls import rational_matrix
+from ..numerics.errors import NotRealizableError, PrivacyError
+from ..numerics.linalg import EPS, column_norms, float_above, round_up
+from ..privacy.loss import PrivacyLoss, one_coordinate
+from ..secrets.disturbance import query_of
+from ..secrets.hiding import LEAVES, laplace_shifts
+from ..secrets.secret import all_responses
+from ..secrets.trajectory import trajectory_manifold
+from ..systems.linear import Plant
+from ..systems.powers import tell_apart
+from .grid import shift_of_resolution
+from .parts import DrawnOnce, NoisePart, PartSum, Structured
+from .whitened import output_sizes
+
+#: Shifts of independent Laplace noise that are distinguished.
+_MOST_COORDINATES = 1 << 20
+
+
+def laplace_loss(
+    parts: Sequence[NoisePart],
+    secret: Adjacency,
+    plants: Sequence[Plant],
+    run: int,
+    resolution: NDArray | None,
+) -> PrivacyLoss:
+    """Return the loss of structured or independent Laplace noise of a run.
+
+    It is attained under one plant whose outputs determine all entries of eta.
+    """
+    total = PartSum(parts)
+    columns = total.part(DrawnOnce)
+    if columns is not None and len(parts) == 1:
+        if resolution is not None:
+            raise PrivacyError(
+                "resolution: readings on a grid need noise that is drawn again at every "
+                "sample"
+            )
+        return _of_columns(columns, secret, plants, run)
+    white = total.white
+    if white.any():
+        return _of_every_sample(secret, white, plants, run, resolution)
+    every = []
+    largest = [0.0]  # of balls
+    for plant in plants:
+        form = total.form(plant, run)
+        if form is None:
+            raise ValueError("family: expected structured or independent Laplace noise")
+        manifold = trajectory_manifold(plant, run)
+        for part in secret.parts:
+            shifts = laplace_shifts(form, part, manifold)
+            every.append(shifts)
+            if part.moves(manifold).is_ball:
+                # sum |shifts u| is at most the sum of the axes' own sums times |u|
+                largest.append(column_norms(shifts.sum(axis=0)[:, None])[0])
+    shifts = np.hstack(every)
+    if len(largest) > 1:
+        size = max(*largest, shifts.sum(axis=0).max())
+        return one_coordinate(float_above(size * (1 + EPS * len(shifts)), 4))
+    exact = len(plants) == 1 and tells_entries(parts[0], plants[0], run)
+    if exact:
+        manifold = trajectory_manifold(plants[0], run)
+        exact = all(part.moves(manifold).exact for part in secret.parts)
+    return PrivacyLoss.laplace(shifts, exact=exact)
+
+
+def _of_columns(
+    part: DrawnOnce, secret: Adjacency, plants: Sequence[Plant], run: int
+) -> PrivacyLoss:
+    """Return the loss of noise Lambda eta over a run (DPAM Theorem 2).
+
+    Shifts are w = Lambda^+ s of the responses s. Lambda must reach every direction, since
+    nothing is added to it: then every response is in its column space.
+    """
+    losses = []
+    for plant in plants:
+        query = query_of(plant, run, secret)
+        mechanism = Mechanism(query, LaplaceNoise(part.columns))
+        if mechanism.padding is not None:
+            raise NotRealizableError(LEAVES.format(name=plant.name))
+        losses.append(mechanism.guarantee(secret).loss)
+    if len(losses) == 1:
+        return losses[0]
+    return one_coordinate(max(loss.pure for loss in losses))
+
+
+def _of_every_sample(
+    adjacency: Adjacency,
+    scale: NDArray,
+    plants: Sequence[Plant],
+    horizon: int,
+    resolution: NDArray | None,
+) -> PrivacyLoss:
+    """Return the loss of independent Laplace noise of scales (p,), under any plant.
+
+    Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
+    very many moves, only the sum of the shifts counts.
+    """
+    rounding = 1 + 8 * EPS * horizon * len(scale)
+    sizes = np.concatenate(
+        [output_sizes(adjacency, plant, horizon, 1)[0] for plant in plants]
+    )
+    grid = shift_of_resolution(resolution, scale, horizon, 1)
+    largest = sizes.max() / scale.min() * rounding
+    bound = float_above(largest + grid, 4)
+    if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
+        return one_coordinate(bound)
+    responses = all_responses(adjacency, plants, horizon)
+    if responses.balls or responses.apart or responses.windows:
+        return one_coordinate(bound)
+    outputs = len(scale)
+    moved = np.abs(responses.points).reshape(horizon, outputs, -1)
+    if resolution is not None:
+        moved += resolution[:, None]
+    shifts = moved / scale[:, None] * rounding
+    shifts = round_up(shifts).reshape(horizon * outputs, -1)
+    exact = resolution is None and len(plants) == 1 and responses.exact
+    return PrivacyLoss.laplace(shifts, exact=exact)
+
+
+def tells_entries(part: NoisePart, plant: Plant, horizon: int) -> bool:
+    """Return whether outputs determine each standard entry of structured noise."""
+    if not isinstance(part, Structured) or part.plant != plant:
+        return False
+    if rational_matrix(part.factor).rank() < part.factor.shape[1]:
+        return False
+    noisy = np.flatnonzero(part.factor.any(axis=1))
+    return tell_apart(plant, noisy, horizon)
