@@ -413,7 +413,7 @@ def test_plots_say_what_axes_and_units_are():
 
 
 def test_seconds_where_samples_are_counted_name_the_step():
-    """Infinity is no time in seconds, so it has no such cure."""
+    """Infinity is no time in seconds, so it has no such cure, nor has what counts others."""
     for refused in (
         lambda: pc.DisturbanceAdjacency(1.0, duration=2.5),
         lambda: design(horizon=20.5),
@@ -426,6 +426,9 @@ def test_seconds_where_samples_are_counted_name_the_step():
     with pytest.raises(TypeError) as endless:
         pc.DisturbanceAdjacency(1.0, duration=np.inf)
     assert "seconds" not in str(endless.value)
+    with pytest.raises(TypeError, match="events: expected an integer") as counted:
+        pc.DisturbanceAdjacency(1.0, duration=1, events=2.5, separation=4)
+    assert "seconds" not in str(counted.value)
 
 
 def test_a_list_of_another_length_than_the_run_names_both_cures():

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..noise.shift import certified_shift
 from ..noise.within import Bound, walls_of
-from ..numerics.checks import positive_integer, real_array
+from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
 from ..privacy.budget import PrivacyBudget, kappa_upper
 from ..privacy.walls import Wall
@@ -45,7 +45,7 @@ def checked_bound(
 ) -> Bound | None:
     """Return limits of each output, and the samples that are drawn ahead as one."""
     if life is not None:
-        life = positive_integer(life, "life")
+        life = sample_count(life, "life")
     if bound is None:
         if life is not None:
             raise ValueError(

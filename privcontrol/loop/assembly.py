@@ -16,10 +16,10 @@ from ..designs.problem import DesignProblem
 from ..numerics.checks import (
     instance_of,
     one_of,
-    positive_integer,
     positive_number,
     quoted,
     real_array,
+    sample_count,
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
@@ -589,7 +589,7 @@ def private_lqg(
     instance_of(codesign, bool, "codesign")
     plant = fitting_plant(sys, noise)
     if isinstance(plant, VaryingPlant) and noise is None and horizon is not None:
-        plant = plant.over(positive_integer(horizon, "horizon"))
+        plant = plant.over(sample_count(horizon, "horizon"))
     _check_states(plant)
     side = driven_side(plant, controls, noise)
     weights = Weights.of(
@@ -686,7 +686,7 @@ def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> 
     """The samples of a run of an LQG loop, infinity where they are not known."""
     if horizon is None:
         return NO_HORIZON if noise is None else noise.horizon
-    samples = Run(positive_integer(horizon, "horizon"))
+    samples = Run(sample_count(horizon, "horizon"))
     if noise is not None and samples != noise.horizon:
         raise ValueError(
             f"horizon: the noise has {noise.horizon:g} samples, got {samples}; leave it "

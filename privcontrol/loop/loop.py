@@ -36,6 +36,7 @@ from ..numerics.checks import (
     positive_integer,
     positive_number,
     real_array,
+    sample_count,
 )
 from ..numerics.labels import html_table, time_axis, with_units
 from ..numerics.saved import as_path, content_of, finished_file, write
@@ -63,6 +64,8 @@ from .simulation import OnlineController
 
 #: Probability of one run below which no margin is computed: parts of it underflow.
 _LEAST_TAIL = 1e-280
+#: How the name of a page ends.
+_PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -479,7 +482,7 @@ class PrivateLoop(LoopData):
             horizon = self.horizon.count(
                 "horizon: expected the number of samples of a run"
             )
-        samples = Run(positive_integer(horizon, "horizon"))
+        samples = Run(sample_count(horizon, "horizon"))
         if samples > longest:
             raise ValueError(
                 f"horizon: expected at most the {longest} samples of the noise, got "
@@ -566,7 +569,7 @@ class PrivateLoop(LoopData):
         Parameters
         ----------
         path : str or Path
-            An existing file is replaced.
+            Its name ends in ``.html``. An existing file is replaced.
         time_unit : str, optional
             Unit in which dt is counted, such as ``"h"``; seconds by default.
         units : mapping of str to str, optional
@@ -582,7 +585,8 @@ class PrivateLoop(LoopData):
         Raises
         ------
         ValueError
-            If the loop has no noise, or is not linear, or the date is none.
+            If the name does not end in .html or .htm, the loop has no noise or is not
+            linear, or the date is none.
         OSError
             If the path cannot be written.
 
@@ -599,6 +603,11 @@ class PrivateLoop(LoopData):
         """
         if not isinstance(path, str | Path):
             raise TypeError(f"path: expected a str or Path, got {type(path).__name__}")
+        if Path(path).suffix.lower() not in _PAGES:
+            raise ValueError(
+                f"path: the report is an HTML page, expected a name that ends in .html, got "
+                f"{Path(path).name!r}"
+            )
         refuse_moments(self, "report")
         day = day_of(datetime.date.today() if date is None else date)
         return write_report(self, path, time_unit, units, day)

@@ -6,16 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 #: Numbers that one result holds at most, 32 GB.
 _MOST_NUMBERS = 1 << 32
-
-#: Arguments that count samples, where a user may think of seconds.
-_IN_SAMPLES = ("horizon", "duration", "moved", "separation")
 
 
 def check_memory(numbers: int, name: str) -> None:
@@ -164,15 +161,25 @@ def checked_norm(norm: float, name: str = "norm") -> float:
     return int(p) if float(p).is_integer() else float(p)
 
 
+def sample_count(value: object, name: str, *, zero: bool = False) -> int:
+    """Return a number of samples, a `positive_integer` that a user may give in seconds."""
+    if not _is_integer(value):
+        in_seconds = isinstance(value, float) and math.isfinite(value)
+        cure = "; it counts samples, pass round(seconds / dt)" if in_seconds else ""
+        raise TypeError(
+            f"{name}: expected a whole number of samples, got {type(value).__name__}{cure}"
+        )
+    return positive_integer(value, name, zero=zero)
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def positive_integer(value: object, name: str, *, zero: bool = False) -> int:
     """Return an integer of at least one (or, with `zero`, not negative)."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        kind = "a whole number of samples" if name == "horizon" else "an integer"
-        counts = (
-            name in _IN_SAMPLES and isinstance(value, float) and math.isfinite(value)
-        )
-        cure = "; it counts samples, pass round(seconds / dt)" if counts else ""
-        raise TypeError(f"{name}: expected {kind}, got {type(value).__name__}{cure}")
+    if not _is_integer(value):
+        raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     if abs(int(value)) > 2**53:
         raise ValueError(f"{name}: expected an integer from 1 to 2^53")
     least = 0 if zero else 1

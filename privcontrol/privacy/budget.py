@@ -21,7 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr, ndtri
 
 from ..numerics.arguments import helpful_arguments
-from ..numerics.checks import one_of, positive_integer, positive_number, real_array
+from ..numerics.checks import (
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+    sample_count,
+)
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import EPS, float_above, round_up
 from ..numerics.saved import Saved
@@ -648,7 +654,7 @@ class PrivacyBudget(Saved):
         events = positive_integer(events, "events")
         if separation is None:
             return cls(gdp=gdp / events * (1 - EPS))
-        separation = positive_integer(separation, "separation")
+        separation = sample_count(separation, "separation")
         if events == 1:
             raise ValueError(
                 "separation: expected events with it, the number of changes that are so "

@@ -28,6 +28,7 @@ from ..numerics.checks import (
     instance_of,
     positive_integer,
     positive_number,
+    sample_count,
 )
 from ..numerics.labels import html_table
 from ..numerics.linalg import float_above
@@ -666,7 +667,7 @@ class PrivacyGuarantee(Accounted, Saved):
         count = positive_integer(count, "count")
         distance = separation
         if separation is not None:
-            distance = positive_integer(separation, "separation")
+            distance = sample_count(separation, "separation")
         change = self.scope.change
         if change is None:
             raise ValueError(

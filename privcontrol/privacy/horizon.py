@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..numerics.checks import positive_integer
+from ..numerics.checks import sample_count
 
 _NO_SAMPLES = "horizon: expected a number of samples, got noise without a horizon"
 
@@ -79,7 +79,7 @@ class Run(int):
         ValueError
             If the run has fewer.
         """
-        samples = positive_integer(count, "horizon")
+        samples = sample_count(count, "horizon")
         if samples > self:
             raise ValueError(
                 f"horizon: expected at most the {self} samples that the guarantee "
@@ -138,7 +138,7 @@ class Endless(float):
         return other
 
     def first(self, count: int) -> Run:
-        return Run(positive_integer(count, "horizon"))
+        return Run(sample_count(count, "horizon"))
 
     def room(self, distance: int) -> float:
         return math.inf
@@ -173,4 +173,4 @@ def horizon_of(samples: float) -> Horizon:
         return samples
     if isinstance(samples, float | np.floating) and samples == math.inf:
         return NO_HORIZON
-    return Run(positive_integer(samples, "horizon"))
+    return Run(sample_count(samples, "horizon"))

@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date as Date
+from datetime import date as Date, datetime as DateTime
 from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar
 
 from ..numerics.arguments import helpful_arguments
@@ -115,6 +115,8 @@ def record(
 
 def day_of(date: Date | str) -> str:
     """Return a day as "2026-12-31"."""
+    if isinstance(date, DateTime):
+        return date.date().isoformat()
     if not isinstance(date, Date | str):
         raise TypeError(
             f"date: expected a datetime.date or text such as '2026-12-31', got a "

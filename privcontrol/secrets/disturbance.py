@@ -28,6 +28,7 @@ from ..numerics.checks import (
     positive_integer,
     positive_number,
     real_array,
+    sample_count,
     sequence_of,
 )
 from ..numerics.objects import Frozen
@@ -188,12 +189,12 @@ class DisturbanceAdjacency(PlantAdjacency):
         one_of(self.shape, "shape", ("any", "level"))
         instance_of(self.together, bool, "together")
         self._set(
-            duration=positive_integer(self.duration, "duration"),
+            duration=sample_count(self.duration, "duration"),
             events=positive_integer(self.events, "events"),
-            separation=positive_integer(self.separation, "separation", zero=True),
+            separation=sample_count(self.separation, "separation", zero=True),
         )
         if self.window is not None:
-            self._set(window=positive_integer(self.window, "window"))
+            self._set(window=sample_count(self.window, "window"))
         self._check_fields()
         if self.profiles is not None:
             self._set(profiles=_checked_profiles(self.profiles))
@@ -254,7 +255,7 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def _check_moving(self) -> None:
         """Refuse what does not go with events whose time or signal is secret."""
-        self._set(moved=positive_integer(self.moved, "moved", zero=True))
+        self._set(moved=sample_count(self.moved, "moved", zero=True))
         instance_of(self.which, bool, "which")
         if not self.is_moving:
             return
@@ -343,7 +344,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         power = positive_number(power, "power")
         energy = positive_number(energy, "energy")
         radius = math.sqrt(min(power, energy) * energy)
-        window = positive_integer(window, "window")
+        window = sample_count(window, "window")
         return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property

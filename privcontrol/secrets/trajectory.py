@@ -46,7 +46,7 @@ from ..numerics.balls import (
     rational_matrix,
     working_bits,
 )
-from ..numerics.checks import positive_integer, real_array
+from ..numerics.checks import real_array, sample_count
 from ..numerics.linalg import EPS
 from ..numerics.objects import array_identity
 from ..privacy.horizon import Run
@@ -289,7 +289,7 @@ def trajectory_manifold(
     >>> pc.trajectory_manifold(vehicle, 3).labels
     ('position(0)', 'velocity(0)', 'position(1)', 'velocity(1)', 'position(2)', 'velocity(2)')
     """
-    horizon = positive_integer(horizon, "horizon")
+    horizon = sample_count(horizon, "horizon")
     plant = plant_of(sys, horizon, period)
     shape = (plant.input_count, horizon)
     if inputs is None:
@@ -331,7 +331,7 @@ def observability_stack(
            [1., 1.],
            [1., 2.]])
     """
-    horizon = positive_integer(horizon, "horizon")
+    horizon = sample_count(horizon, "horizon")
     plant = plant_of(sys, horizon, period)
     return plant.free_response(np.eye(plant.order), horizon)
 

@@ -150,7 +150,9 @@ def test_what_nobody_filled_in_is_refused():
 
 def test_the_date_of_a_record_is_a_day():
     guarantee = GUARANTEES["a state"]
-    for date in (datetime.date(2026, 12, 31), "2026-12-31", "20261231"):
+    day = datetime.date(2026, 12, 31)
+    noon = datetime.datetime(2026, 12, 31, 12, tzinfo=datetime.UTC)
+    for date in (day, noon, "2026-12-31", "20261231"):
         assert (
             guarantee.record(date=date)["deployment"]["basic"]["publication_date"]
             == "2026-12-31"

@@ -645,6 +645,10 @@ def test_a_report_is_one_page_with_guarantee_noise_cost_and_eavesdropper(tmp_pat
         assert text in page
     with pytest.raises(ValueError, match="the loop has no noise"):
         loop.with_noise(None).report(tmp_path / "none.html")
+    for name in ("loop.md", "loop.pdf", "loop"):
+        with pytest.raises(ValueError, match=rf"path: .*HTML page.*got '{name}'"):
+            loop.report(tmp_path / name)
+        assert not (tmp_path / name).exists()
 
 
 def test_a_report_on_a_hidden_disturbance_says_how_often_it_is_detected(tmp_path):

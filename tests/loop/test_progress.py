@@ -72,7 +72,7 @@ def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkey
     loop = pc.private_lqg(
         pc.plants.vehicle(), **TUNING, noise=cases.vehicle_noise(horizon=10)
     )
-    target = tmp_path / "loop"
+    target = tmp_path / "loop.html"
     getattr(loop, kind)(target)
     complete = target.read_bytes()
     write = Path.write_text
