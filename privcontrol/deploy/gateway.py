@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..designs.output_noise import OutputNoise, guarantee_on_grid
+from ..designs.guarantees import guarantee_on_grid
+from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
 from ..numerics.checks import (
     instance_of,

@@ -29,7 +29,7 @@ from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
 from ..systems.transitions import reached_of_run
 from ..systems.varying import VaryingPlant
-from .output_noise import model_clause, with_miss
+from .guarantees import model_clause, with_miss
 from .request import Request
 
 NOT_FREE = "what enters the plant during the run, such as a disturbance"
