@@ -22,11 +22,11 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, UNSEEN
 from ..numerics.progress import piece, search_round
 from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
-from ..secrets.hiding import structured_factor
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 from .problem import DesignProblem, Proposal, white_cost
+from .state_factor import structured_factor
 
 #: Relative rounding of responses beside which what is left of them is not known.
 _ROUNDED = 1e-9

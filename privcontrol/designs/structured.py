@@ -35,11 +35,11 @@ from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
 from ..privacy.loss import PrivacyLoss
-from ..secrets.hiding import structured_factor
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
+from .state_factor import structured_factor
 
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.

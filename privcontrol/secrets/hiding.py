@@ -1,9 +1,4 @@
-"""Noise that hides moves of a state, designed and certified in ball arithmetic.
-
-The moves of a trajectory differ in size by hundreds of decades. Their coordinates are
-taken in ball arithmetic, in a basis of the moves themselves, so the design problem
-is well scaled. The finished factor S is then checked against every move in balls. What
-the check does not prove is not returned.
+"""Certify in ball arithmetic how far noise hides moves of a state.
 
 What noise Gamma = O S S^T O^T + F^2 leaves of the outputs s = O' z of a plant with another
 A' and C' is a quadratic form in z, by Woodbury's identity. Its Gramians are sums over time
@@ -12,7 +7,6 @@ of n x n matrices, formed by doubling, so no T x T matrix appears.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +15,6 @@ from functools import partial, reduce
 from itertools import cycle
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
@@ -31,7 +24,6 @@ from ..numerics.balls import (
     BallMatrix,
     RationalMatrix,
     ball_matrix,
-    block_balls,
     diagonal_balls,
     enclosure,
     identity_balls,
@@ -45,11 +37,8 @@ from ..numerics.balls import (
     upper_float,
     working_bits,
 )
-from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
-from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS, column_norms, float_above
-from ..numerics.progress import piece
-from ..privacy.budget import LARGEST_EXCESS
+from ..numerics.errors import NotRealizableError
+from ..numerics.linalg import EPS
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
 from ..systems.powers import (
     distinguishes_all,
@@ -62,242 +51,12 @@ from ..systems.powers import (
 )
 from ..systems.transitions import ACCURATE_BITS, gramian_of_run
 from ..systems.varying import VaryingPlant
-from .modes import growing_mode
-from .run_moves import RunMoves
 from .secret import Secret, as_secret
 from .states import StateAdjacency, StateMoves
 from .trajectory import TrajectoryManifold, trajectory_manifold
 
-#: Moves of this relative size along each coordinate are hidden as well where the hidden
-#: moves alone do not carry a factor in double precision. Noise next to a nearly thin
-#: ellipsoid costs nothing, and a bare direction would be a leak.
-_PADDING = 1e-9
-
-#: An excess that is not worth a second design.
-_SMALL_EXCESS = 1e-10
-
-#: Share of the budget that may be left unused to spare a second evaluation.
-_WASTE = 4e-10
-
-#: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
-_LARGEST_COORDINATE = 1e3
-
-#: The square of the largest response is still a double.
-_LARGEST_RESPONSE = 1e150
-
-#: Bits that mostly suffice to check a factor, and the relative width at which they do.
-_CHECK_BITS = 128
-_SHARP = 1e-20
-
 #: Speed: up to so many times n rows C A^t Gramians are sums over these.
 _FEW_ROWS = 8
-
-#: Enlargements of a factor.
-_MOST_ENLARGEMENTS = 40
-
-
-def structured_factor(
-    plant: Plant,
-    moves: Moves,
-    horizon: int,
-    weight_root: Callable[[NDArray], NDArray],
-    allowed: float,
-    *,
-    shape: Callable[..., Shape] = gaussian_shape,
-    norm: float = 2,
-) -> Shape:
-    """The least costly S for finitely many moves whose shifts do not exceed ``allowed``.
-
-    ``weight_root`` maps output columns B (T p, r) to H B with H^T H = W. ``shape`` and
-    ``norm`` are those of the noise's family, 2 for Gaussian and 1 for Laplace noise.
-
-    Raises
-    ------
-    PrivacyError
-        If no protected move reaches an output.
-    UncertifiableError
-        If no factor in double precision has the promised guarantee.
-    """
-    # what no hidden move changes, or no output sees, needs no noise, exactly
-    rows = np.flatnonzero(moves.moved & seen_states(plant, horizon))
-    if not len(rows):
-        raise PrivacyError(
-            "no output depends on the protected states within the horizon: nothing of "
-            "them is published, and no noise is needed"
-        )
-    designs = []
-    lower_bounds = [0.0]
-    largest_response = 0.0
-    for padding in (0.0, _PADDING):
-        with piece(0, 3):
-            problem = _Problem(plant, moves, rows, padding)
-            basis = problem.move_basis(horizon)
-        if basis is None:
-            continue
-        response = float(np.abs(basis.responses).max())
-        largest_response = max(largest_response, response)
-        if response > _LARGEST_RESPONSE:
-            continue
-        weighted = weight_root(basis.responses)
-        counted = moves.vectors.shape[1] if padding else None
-        with piece(1, 3):
-            found = shape(basis, weighted, counted=counted)
-        lower_bounds.append(found.lower_bound)
-        factor = basis.moves @ found.factor * float_above(1 / allowed, 2)
-        with piece(2, 3):
-            shifts = problem.shifts(factor)
-        excess = moves.worst_shift(shifts, norm) / allowed
-        if excess < 1 + LARGEST_EXCESS:
-            cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
-            designs.append((cost, problem, factor, shifts))
-        if excess < 1 + _SMALL_EXCESS:
-            break
-    if not designs:
-        raise _uncertified(plant, moves, horizon, largest_response)
-    _, problem, factor, shifts = min(designs, key=lambda design: design[0])
-    factor = problem.enlarged(factor, shifts, allowed, norm)
-    full = np.zeros((plant.order, len(rows)))
-    full[rows] = factor
-    lower_bound = max(lower_bounds) / allowed**2
-    return Shape(full, lower_bound)
-
-
-def coordinates_in(factor: NDArray, moves: Moves) -> NDArray:
-    """Return S^-1 z (r, M) of every hidden move, S a factor of `structured_factor`."""
-    rows = np.flatnonzero(factor.any(axis=1))
-    with working_bits(moves.bits):
-        return midpoints(
-            ball_matrix(factor[rows]).solve(ball_matrix(moves.balls(rows)))
-        )
-
-
-def _uncertified(
-    plant: Plant, moves: Moves, horizon: int, largest_response: float
-) -> UncertifiableError:
-    """The error of a design without a certified factor, with its cause."""
-    vectors = moves.vectors
-    if plant.varies:
-        return UncertifiableError(
-            f"over {horizon} samples this plant, which varies, makes hidden moves and their "
-            "responses so different in size that double precision cannot certify noise for "
-            "all of them. Shorten the horizon, or protect fewer states or fewer times "
-            "(StateAdjacency(times=...))"
-        )
-    moderate = np.abs(vectors).max() < math.sqrt(_LARGEST_RESPONSE)
-    if largest_response > _LARGEST_RESPONSE and moderate:
-        return UncertifiableError(
-            f"over {horizon} samples the outputs' response to a hidden move grows to "
-            f"{largest_response:.1e}, because of the unstable mode "
-            f"{growing_mode(plant)}: double precision cannot certify noise of that size. "
-            "Shorten the horizon, or protect other states"
-        )
-    sizes = np.linalg.norm(vectors, axis=0)
-    return UncertifiableError(
-        f"the hidden moves of the initial state span sizes from {sizes.min():.1e} to "
-        f"{sizes.max():.1e} over the horizon of {horizon} samples: double precision "
-        "cannot certify noise for both. Shorten the horizon, protect fewer states, or "
-        "fewer times (StateAdjacency(times=...))"
-    )
-
-
-class _Problem:
-    """The hidden moves and the padding, as balls (r, M), for the states with noise."""
-
-    def __init__(
-        self, plant: Plant, moves: Moves, rows: NDArray, padding: float
-    ) -> None:
-        self.plant = plant
-        self.moves = moves
-        self.rows = rows
-        self.columns = moves.vectors[rows]
-        with working_bits(moves.bits):
-            self.hidden = ball_matrix(moves.balls(rows))
-            self.balls = self.hidden
-            if padding:
-                extra = np.diag(padding * np.abs(self.columns).max(axis=1))
-                self.columns = np.hstack([self.columns, extra])
-                self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
-
-    def move_basis(self, horizon: int) -> MoveBasis | None:
-        """A `MoveBasis` of large volume, with coordinates from balls.
-
-        Returns None if the moves do not span the rows, or nearly so.
-        """
-        scale = np.abs(self.columns).max(axis=1)
-        if self.columns.shape[1] < len(self.rows) or not scale.all():
-            return None
-        scaled = self.columns / scale[:, None]
-        order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
-        basis = order[: len(self.rows)]
-        if not scaled[:, basis].any(axis=0).all():
-            return None
-        unit = scaled[:, basis] / column_norms(scaled[:, basis])
-        if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
-            return None
-        square = submatrix(self.balls, range(len(self.rows)), basis.tolist())
-        solved = self._solved(square, self.balls)
-        if solved is None:
-            return None
-        coordinates = midpoints(solved)
-        if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
-            return None
-        responses = self._responses(basis, horizon)
-        return MoveBasis(self.columns[:, basis], responses, coordinates)
-
-    def _responses(self, basis: NDArray, horizon: int) -> NDArray:
-        """O_T z of the basis columns (T p, r), from the plant's free response if known."""
-        states = np.zeros((self.plant.order, len(basis)))
-        states[self.rows] = self.columns[:, basis]
-        if not isinstance(self.moves, RunMoves):
-            return self.plant.free_response(states, horizon)
-        is_move = basis < self.hidden.ncols()  # or padding
-        responses = self.plant.free_response(states * ~is_move, horizon)
-        responses[:, is_move] = self.moves.responses(self.plant, basis[is_move])
-        return responses
-
-    def shifts(self, factor: NDArray) -> NDArray:
-        """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
-        solved = self._solved(ball_matrix(factor), self.hidden)
-        if solved is None:
-            return np.full((len(self.rows), self.hidden.ncols()), np.inf)
-        return upper_bounds(solved)
-
-    def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
-        """The moves in the columns of a matrix, or None if these may be dependent."""
-        for bits in (min(_CHECK_BITS, self.moves.bits), self.moves.bits):
-            with working_bits(bits):
-                try:
-                    solved = matrix.solve(moves)
-                except ZeroDivisionError:
-                    continue
-            widest = max(entry.rad() for entry in solved.entries())
-            is_sharp = widest <= _SHARP * np.abs(midpoints(solved)).max()
-            if bits == self.moves.bits or is_sharp:
-                return solved
-        return None
-
-    def enlarged(
-        self, factor: NDArray, shifts: NDArray, allowed: float, norm: float
-    ) -> NDArray:
-        """The factor scaled until its shifts are certified.
-
-        Rounding the factor changes the shifts of thin directions in either direction. So
-        each pass adds what the last one missed, and a few units of rounding more.
-        """
-        for step in range(_MOST_ENLARGEMENTS):
-            ratio = self.moves.worst_shift(shifts, norm) / allowed
-            is_wasteful = step == 0 and ratio < 1 - _WASTE
-            if ratio <= 1 and not is_wasteful:
-                return factor
-            margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)
-            factor = factor * float_above(ratio, 4) * (1 + margin)
-            shifts = self.shifts(factor)
-        raise UncertifiableError(
-            "the noise does not meet its budget when evaluated back: the hidden moves are "
-            "too far apart in size for double precision; protect fewer times, or shorten "
-            "the horizon"
-        )
-
 
 _BITS = 320
 _MOST_BITS = 1 << 12
@@ -321,6 +80,15 @@ LEAVES = (
     "exactly. Add a white floor (design_output_noise(..., floor=...)), which covers every "
     "direction"
 )
+
+
+def coordinates_in(factor: NDArray, moves: Moves) -> NDArray:
+    """Return S^-1 z (r, M) of every hidden move, S a structured factor."""
+    rows = np.flatnonzero(factor.any(axis=1))
+    with working_bits(moves.bits):
+        return midpoints(
+            ball_matrix(factor[rows]).solve(ball_matrix(moves.balls(rows)))
+        )
 
 
 def gramian(system: LinearSystem, weights: Sequence[Ball], horizon: int) -> BallMatrix:
