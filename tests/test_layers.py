@@ -31,8 +31,8 @@ LAYERS = [
     ["privcontrol.numerics"],
 ]
 CORE = [
-    "_audit", "adaptive", "inference", "lipschitz", "query_design", "mechanism", "ball_noise", "noise", "adjacency",
-    "manifold",
+    "_audit", "adaptive", "inference", "lipschitz", "query_design", "constraints", "mechanism", "query", "ball_noise",
+    "noise", "adjacency", "manifold",
 ]  # fmt: skip
 PRIVACY = [
     "ledger", "store", "guarantee", "record", "loss", "joint", "hidden", "radial", "release", "budget", "repetition",

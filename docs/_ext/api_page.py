@@ -13,8 +13,9 @@ import privcontrol.plants
 import privcontrol.regions
 import privcontrol.response
 import privcontrol.studies
-from privcontrol.core.mechanism import LinearQuery, Mechanism
+from privcontrol.core.mechanism import Mechanism
 from privcontrol.core.noise import Noise
+from privcontrol.core.query import LinearQuery
 from privcontrol.noise.parts import SummedNoise
 from privcontrol.privacy.hidden import Hidden
 from privcontrol.regions.region import PlantRegion

@@ -21,7 +21,6 @@ from scipy.optimize import brentq
 from .._figures import COLORS as OKABE_ITO, finished_plot, own_axes
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.noise import FAMILIES, LaplaceNoise, Noise, delta_to_quote, family_of
-from ..core.query_design import truncation_of
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import (
     instance_of,
@@ -37,6 +36,7 @@ from ..privacy.guarantee import shown
 from ..privacy.law import BallLaw
 from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
+from ..privacy.radial_design import truncation_of
 from .message_noise import (
     MOVES,
     READOUTS,

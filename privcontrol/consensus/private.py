@@ -20,8 +20,9 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.ball_noise import RADIAL_LAWS, BallNoise
-from ..core.mechanism import LinearQuery, Mechanism
+from ..core.mechanism import Mechanism
 from ..core.noise import FAMILIES, Noise, family_of
+from ..core.query import LinearQuery
 from ..numerics.checks import (
     Seed,
     instance_of,

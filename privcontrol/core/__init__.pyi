@@ -43,11 +43,12 @@ from .lipschitz import (
     induced_norm as induced_norm,
 )
 from .manifold import AffineManifold as AffineManifold
-from .mechanism import LinearQuery as LinearQuery, Mechanism as Mechanism
+from .mechanism import Mechanism as Mechanism
 from .noise import (
     GaussianNoise as GaussianNoise,
     LaplaceNoise as LaplaceNoise,
 )
+from .query import LinearQuery as LinearQuery
 from .query_design import (
     NoiseDesign as NoiseDesign,
     design_gaussian as design_gaussian,

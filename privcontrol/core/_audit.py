@@ -33,8 +33,9 @@ from ..privacy.loss import PrivacyLoss, checked_delta
 from .adjacency import Adjacency, checked_adjacency
 from .inference import Released
 from .manifold import AffineManifold
-from .mechanism import LinearQuery, Mechanism
+from .mechanism import Mechanism
 from .noise import Noise, times, whiten
+from .query import LinearQuery
 
 #: Part of the trials on which the region is chosen, or scores are fitted.
 _CHOOSING = 0.2

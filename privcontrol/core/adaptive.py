@@ -47,8 +47,9 @@ from ..privacy.store import (
 )
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .manifold import AffineManifold
-from .mechanism import FRESH, LinearQuery, Mechanism, beside, padding_of
+from .mechanism import FRESH, Mechanism, beside, padding_of
 from .noise import Noise, family_of
+from .query import LinearQuery
 
 _PUBLIC_ANSWERS = (
     "the offsets, the queries and the noise of each step were computed from what was "

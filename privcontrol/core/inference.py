@@ -37,6 +37,7 @@ from ..numerics.linalg import EPS, float_above, round_up
 from ..privacy.budget import PrivacyBudget, checked_budget, scale_to_budget
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.hidden import rounded_down
+from ..privacy.radial_design import truncation_of
 from ..privacy.release import (
     StandardEntry,
     Step,
@@ -50,9 +51,9 @@ from .adjacency import Adjacency, BallAdjacency, checked_adjacency, checked_mani
 from .ball_noise import RADIAL_LAWS, RADIAL_STEP, BallNoise
 from .lipschitz import LipschitzBound
 from .manifold import AffineManifold
-from .mechanism import FRESH, LinearQuery
+from .mechanism import FRESH
 from .noise import FAMILIES, Noise, family_of
-from .query_design import truncation_of
+from .query import LinearQuery
 
 _SEVERAL = "several inputs of one person"
 _DOMAIN = (

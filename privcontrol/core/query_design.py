@@ -16,62 +16,43 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
 from ..numerics.balls import rational_matrix
 from ..numerics.checks import one_of, positive_integer, positive_number, real_array
 from ..numerics.ellipsoid import weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import ALIKE, column_norms, float_above, rank_tolerance, smallest
-from ..numerics.progress import search_round
 from ..privacy.budget import (
     LARGEST_EXCESS,
     PrivacyBudget,
     checked_budget,
-    kappa_upper,
     scale_to_budget,
 )
 from ..privacy.guarantee import FALSE_ALARM, PrivacyGuarantee, shown
-from ..privacy.law import BallLaw
 from ..privacy.least_variance import least_law_variance
 from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss, detection, scaled, worst_moves
-from ..privacy.radial import ball_rate, truncated_radius
+from ..privacy.radial_design import ball_rate_of, truncated_variance, truncation_of
 from ..privacy.release import Step, exact_product
 from .adjacency import Adjacency, checked_adjacency
 from .ball_noise import RADIAL_STEP, BallNoise
+from .constraints import cheapest_factor
 from .manifold import Moves
-from .mechanism import NO_NOISE, LinearQuery, Mechanism, checked_query, guarantee_of
+from .mechanism import Mechanism, guarantee_of
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
+from .query import NO_NOISE, LinearQuery, checked_query
 
 if TYPE_CHECKING:
-    from cvxpy import Expression, Problem
-    from cvxpy.constraints.constraint import Constraint
+    pass
 
-#: Relative precision of the rate of radial noise for several releases.
-_RATE_PRECISION = 1e-5
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
-#: Rates of truncated noise for several releases that are tried, and the relative precision
-#: of the radius at which they are compared.
-_RATES_TRIED = 8
-_ROUGH_RADIUS = 1e-3
-#: Share of a budget that truncated noise with a floor leaves, above all roundings.
-_SPARED = 1e-6
 #: Part of the cost that another law has to save to be named.
 _WORTH_A_LINE = 0.1
-#: Relative amount by which a returned covariance may miss a constraint.
-_TOLERANCE = 1e-6
-#: Relative variance added to all entries, so the factor is not singular.
-_PADDING = 1e-9
-#: Solutions, each with the moves that the last one left bare.
-_ROUNDS = 50
 
 
 @dataclass(frozen=True)
@@ -153,10 +134,13 @@ def _turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | Non
             shares = PrivacyBudget(
                 epsilon=budget.laplace_epsilon(count), delta=budget.pair[1] / count
             )
-            if _variance(dimension, *truncation_of(shares, dimension)) <= gaussian:
+            if (
+                truncated_variance(dimension, *truncation_of(shares, dimension))
+                <= gaussian
+            ):
                 return False
             pair = truncation_of(budget, dimension, count)
-            return _variance(dimension, *pair) > gaussian
+            return truncated_variance(dimension, *pair) > gaussian
         rate = math.sqrt((dimension + 1) / gaussian)
         loss = PrivacyLoss.radial(rate, dimension).released(count)
         return not loss.satisfies(budget)
@@ -1037,128 +1021,6 @@ def _of_law(request: _Request, law: str) -> NoiseDesign:
     return request.ball(shape, rate, bound, least)
 
 
-def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int) -> float:
-    """Return the largest rate of radial noise that meets a budget for moves of one."""
-    if budget.pure:
-        return budget.laplace_epsilon(releases)
-    if budget.epsilon is not None and releases == 1:
-        return ball_rate(*budget.pair, dimension)
-
-    def meets(scale: float) -> bool:
-        loss = PrivacyLoss.radial(1 / scale, dimension).released(releases)
-        return loss.satisfies(budget)
-
-    start = max(budget.laplace_epsilon(releases), budget.delta or 0.0)
-    found = smallest(meets, 0.0, 1 / start, tolerance=_RATE_PRECISION, limit=2e300)
-    return math.nextafter(1 / found, 0.0)
-
-
-def truncation_of(
-    budget: PrivacyBudget, dimension: int, releases: int = 1
-) -> tuple[float, float]:
-    """Return rate and radius of truncated noise that meets a budget for moves of one.
-
-    Several releases of one number compose by convolution. Of the rates between the
-    budget's share and that of the law without a radius the one of least variance is taken.
-    In two dimensions each release has its share of epsilon and delta: there the law
-    without a radius is within 1 % of the best one.
-    """
-    if budget.epsilon is None or not budget.delta:
-        raise ValueError(
-            'family: "truncated" needs a budget of epsilon and a delta above 0, got '
-            f"{budget!r}"
-        )
-    if dimension > MOST_TRUNCATED:
-        raise ValueError(
-            f'family: "truncated" is for moves in at most {MOST_TRUNCATED} directions, got '
-            f'{dimension}; take "ball"'
-        )
-    return _truncation(budget, dimension, releases)
-
-
-@lru_cache(maxsize=64)
-def _truncation(
-    budget: PrivacyBudget, dimension: int, releases: int
-) -> tuple[float, float]:
-    """Return `truncation_of` a checked budget."""
-    least = budget.laplace_epsilon(releases)
-    share = math.nextafter(budget.pair[1] / releases, 0.0)
-    basic = least, truncated_radius(least, share, dimension)
-    if releases == 1 or dimension > 1:
-        return basic
-
-    def radius(rate: float, precision: float) -> float:
-        def meets(bound: float) -> bool:
-            loss = PrivacyLoss.radial(rate, dimension, rate * bound).released(releases)
-            return loss.satisfies(budget)
-
-        # the leaks of all releases leave no smaller one
-        low = 0.5 * truncated_radius(rate, share, dimension)
-        return smallest(meets, low, 2.2 * low, tolerance=precision, limit=40 * low)
-
-    most = ball_rate_of(budget, dimension, releases)
-    found = minimize_scalar(
-        lambda rate: _variance(dimension, rate, radius(rate, _ROUGH_RADIUS)),
-        bounds=(least, most),
-        method="bounded",
-        options={"maxiter": _RATES_TRIED, "xatol": 1e-3 * most},
-    )
-    rate = float(found.x)
-    own = rate, radius(rate, _RATE_PRECISION)
-    return min(own, basic, key=lambda pair: _variance(dimension, *pair))
-
-
-def truncation_beside(
-    budget: PrivacyBudget, dimension: int, left: float, releases: int = 1
-) -> tuple[float, float]:
-    """Return rate and radius of truncated noise next to a shift ``left`` of Gaussian noise.
-
-    The loss within both laws is at most the rate, and delta is the Gaussian's own at the
-    rest of epsilon, and the leak. Of all shares of epsilon the one of least variance is
-    taken.
-    """
-    alone = truncation_of(budget, dimension, releases)
-    if not left:
-        return alone
-    epsilon, delta = budget.pair
-    shift = left * math.sqrt(releases) * (1 + 1e-12)
-
-    def leaks(rest: float) -> float:
-        return delta * (1 - _SPARED) - float(kappa_upper(rest, shift))
-
-    def law(rest: float) -> tuple[float, float]:
-        rate = (epsilon - rest) / releases * (1 - _SPARED)
-        return rate, truncated_radius(rate, leaks(rest) / releases, dimension)
-
-    limit = epsilon * (1 - _SPARED)
-    least = smallest(
-        lambda rest: leaks(rest) > _SPARED * delta,
-        0.0,
-        limit,
-        tolerance=_ROUGH_RADIUS,
-        limit=limit,
-    )
-    if not least < limit:
-        raise PrivacyError(
-            "floor: it leaves truncated noise nearly nothing of the budget; raise the "
-            'floor, or pass family="ball"'
-        )
-    found = minimize_scalar(
-        lambda log: _variance(dimension, *law(math.exp(log))),
-        bounds=(math.log(least), math.log(limit)),
-        method="bounded",
-        options={"xatol": _ROUGH_RADIUS},
-    )
-    return law(math.exp(found.x))
-
-
-def _variance(dimension: int, rate: float, bound: float) -> float:
-    """Return the variance of a number of truncated noise of a rate and a radius."""
-    if bound == math.inf:
-        return math.inf
-    return BallLaw(dimension, rate * bound).unit_variance / rate**2
-
-
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:
     """Return the structured mechanism of the same guarantee and no larger covariance.
 
@@ -1226,124 +1088,3 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
     projected = times(noise.factor, U[:, :rank])
     return Mechanism(mechanism.query, GaussianNoise(projected))
-
-
-# -- a user's own constraints --------------------------------------------------------
-
-
-def cheapest_factor(
-    points: NDArray,
-    balls: Sequence[NDArray],
-    weight: NDArray,
-    constraints: Callable[[Any], Any],
-) -> tuple[NDArray, Callable[[NDArray], None]]:
-    """Find the cheapest factor (m, m) of noise that hides moves with a shift of one.
-
-    ``points`` (m, M) are what single moves change, ``balls`` (m, q) the axes of what balls
-    of moves change. ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
-    to a list of constraints; a function that checks a covariance (m, m) comes second.
-    """
-    cp = import_module("cvxpy")  # takes seconds
-    size = len(points)
-    largest = np.abs(np.hstack([points, *balls])).max(axis=1)
-    units = np.where(largest > 0, largest, largest.max())
-    scale = np.outer(units, units)
-    points = points / units[:, None]
-    X = cp.Variable((size, size), PSD=True)
-    own = _constraints(constraints, cp.multiply(scale, X), cp)
-
-    def hides(block: NDArray, squares: Any) -> Any:
-        # the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares
-        return cp.bmat([[X, block], [block.T, squares]]) >> 0
-
-    whole = [hides(ball / units[:, None], np.eye(ball.shape[1])) for ball in balls]
-    price = weight * scale
-    cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
-    chosen: list[int] = []
-    if points.size:  # those that span, to start from
-        _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
-        chosen = order[:size].tolist()
-    for number in range(_ROUNDS):
-        single = []
-        if chosen:
-            squares = cp.Variable((len(chosen),) * 2, symmetric=True)
-            single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
-        with search_round(number):
-            _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
-        covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
-        lower = np.linalg.cholesky((covariance + covariance.T) / 2)
-        sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
-        sizes[chosen] = 0.0
-        worst = np.argsort(-sizes, kind="stable")[: max(4, size)]
-        worst = worst[sizes[worst] > 1 + 1e-7]
-        if not len(worst):
-            break
-        chosen = [*chosen, *worst.tolist()]
-
-    def check(covariance: NDArray) -> None:
-        deviations = np.sqrt(np.diag(covariance))
-        X.save_value(np.outer(deviations, deviations) / scale)  # what may cancel
-        sizes = [_largest(constraint) for constraint in own]
-        X.save_value(covariance / scale)
-        for constraint, size in zip(own, sizes, strict=True):
-            missed = float(np.max(constraint.violation()))
-            if not missed <= _TOLERANCE * max(size, _largest(constraint)):
-                raise UncertifiableError(
-                    f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
-                    "data, or relax the constraints"
-                )
-
-    return units[:, None] * lower, check
-
-
-def _largest(constraint: Constraint) -> float:
-    """Return the largest number on either side of a constraint."""
-    sides = [np.abs(side.value).max() for side in constraint.args if side.size]
-    return float(max(sides, default=1.0))
-
-
-def _constraints(
-    constraints: Callable, covariance: Expression, cp: ModuleType
-) -> list[Any]:
-    """Return the user's constraints, checked."""
-    if not callable(constraints):
-        raise TypeError(
-            "constraints: expected a function of the covariance, got "
-            f"{type(constraints).__name__}; write lambda Gamma: [Gamma[0, 0] <= 1]"
-        )
-    try:
-        own = constraints(covariance)
-    except Exception as error:
-        raise ValueError(
-            f"constraints: the function raised {type(error).__name__}: {error}"
-        ) from error
-    kind = cp.constraints.constraint.Constraint
-    if isinstance(own, kind):
-        own = [own]
-    if not isinstance(own, list | tuple) or not all(isinstance(c, kind) for c in own):
-        raise TypeError(
-            "constraints: expected the function to return a list of CVXPY constraints, "
-            f"got {own!r}"
-        )
-    for constraint in own:
-        if not constraint.is_dcp():
-            raise ValueError(f"constraints: expected convex ones, got {constraint}")
-    return list(own)
-
-
-def _solve(problem: Problem, cp: ModuleType) -> None:
-    try:
-        problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
-        status = problem.status
-    except (cp.SolverError, ValueError) as error:
-        status = type(error).__name__
-    if status.startswith("infeasible"):
-        raise PrivacyError(
-            "constraints: no Gaussian noise of this budget satisfies them; relax a "
-            "ceiling, protect less, or allow a larger budget"
-        )
-    if not status.startswith("optimal"):
-        raise UncertifiableError(
-            f"constraints: CVXPY reports {status}; rescale the data, or relax the "
-            "constraints"
-        )

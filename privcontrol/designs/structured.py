@@ -17,14 +17,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core.constraints import cheapest_factor
 from ..core.mechanism import padding_of
 from ..core.noise import LaplaceNoise
-from ..core.query_design import (
-    ball_rate_of,
-    cheapest_factor,
-    truncation_beside,
-    truncation_of,
-)
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import DrawnOnce, Radial, Structured, White
@@ -35,6 +30,7 @@ from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
 from ..privacy.loss import PrivacyLoss
+from ..privacy.radial_design import ball_rate_of, truncation_beside, truncation_of
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal, white_cost

@@ -27,7 +27,7 @@ from ..core.noise import enclosing_cross_polytope
 #: largest norm and to the value.
 _SMOOTHINGS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 _BARRIERS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
-#: Random turns of the Gaussian optimum that are tried, beside fixed ones.
+#: Random turns of the Gaussian optimum that are tried, in addition to fixed ones.
 _TURNS = 4
 #: Part of the way from the least information, at which a start begins.
 _INSIDE = 0.05

@@ -37,7 +37,7 @@ from ..core.manifold import (
     rounded,
     stretched,
 )
-from ..core.mechanism import LinearQuery
+from ..core.query import LinearQuery
 from ..numerics.balls import (
     Ball,
     Integer,

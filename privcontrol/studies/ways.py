@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
-from ..core.mechanism import NO_NOISE
+from ..core.query import NO_NOISE
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
 from ..designs.request import effects_of, joined

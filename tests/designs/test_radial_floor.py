@@ -10,10 +10,10 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.core import audit, kappa, truncated_radius
-from privcontrol.core.query_design import truncation_beside
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
 from privcontrol.privacy.law import BallLaw
+from privcontrol.privacy.radial_design import truncation_beside
 
 TIGHT = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
 LOOSE = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)

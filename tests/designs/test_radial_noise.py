@@ -10,7 +10,6 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
-from privcontrol.core.query_design import truncation_of
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
 from privcontrol.noise.drawn import DrawnNoise
@@ -20,6 +19,7 @@ from privcontrol.noise.shift import certify
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance
 from privcontrol.privacy.loss import PrivacyLoss
+from privcontrol.privacy.radial_design import truncation_of
 from privcontrol.verify import main as verify
 
 VEHICLE = pc.plants.vehicle()

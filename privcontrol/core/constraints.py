@@ -1,0 +1,144 @@
+"""The cheapest covariance under a user's own convex constraints, by CVXPY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.progress import search_round
+
+if TYPE_CHECKING:
+    from cvxpy import Expression, Problem
+    from cvxpy.constraints.constraint import Constraint
+
+#: Relative amount by which a returned covariance may miss a constraint.
+_TOLERANCE = 1e-6
+#: Relative variance added to all entries, so the factor is not singular.
+_PADDING = 1e-9
+#: Solutions, each with the moves that the last one left bare.
+_ROUNDS = 50
+
+
+def cheapest_factor(
+    points: NDArray,
+    balls: Sequence[NDArray],
+    weight: NDArray,
+    constraints: Callable[[Any], Any],
+) -> tuple[NDArray, Callable[[NDArray], None]]:
+    """Find the cheapest factor (m, m) of noise that hides moves with a shift of one.
+
+    ``points`` (m, M) are what single moves change, ``balls`` (m, q) the axes of what balls
+    of moves change. ``weight`` is (m, m). ``constraints`` maps a CVXPY expression (m, m) for the covariance
+    to a list of constraints; a function that checks a covariance (m, m) comes second.
+    """
+    cp = import_module("cvxpy")  # takes seconds
+    size = len(points)
+    largest = np.abs(np.hstack([points, *balls])).max(axis=1)
+    units = np.where(largest > 0, largest, largest.max())
+    scale = np.outer(units, units)
+    points = points / units[:, None]
+    X = cp.Variable((size, size), PSD=True)
+    own = _constraints(constraints, cp.multiply(scale, X), cp)
+
+    def hides(block: NDArray, squares: Any) -> Any:
+        # the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares
+        return cp.bmat([[X, block], [block.T, squares]]) >> 0
+
+    whole = [hides(ball / units[:, None], np.eye(ball.shape[1])) for ball in balls]
+    price = weight * scale
+    cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
+    chosen: list[int] = []
+    if points.size:  # those that span, to start from
+        _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
+        chosen = order[:size].tolist()
+    for number in range(_ROUNDS):
+        single = []
+        if chosen:
+            squares = cp.Variable((len(chosen),) * 2, symmetric=True)
+            single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
+        with search_round(number):
+            _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
+        covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
+        lower = np.linalg.cholesky((covariance + covariance.T) / 2)
+        sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
+        sizes[chosen] = 0.0
+        worst = np.argsort(-sizes, kind="stable")[: max(4, size)]
+        worst = worst[sizes[worst] > 1 + 1e-7]
+        if not len(worst):
+            break
+        chosen = [*chosen, *worst.tolist()]
+
+    def check(covariance: NDArray) -> None:
+        deviations = np.sqrt(np.diag(covariance))
+        X.save_value(np.outer(deviations, deviations) / scale)  # what may cancel
+        sizes = [_largest(constraint) for constraint in own]
+        X.save_value(covariance / scale)
+        for constraint, size in zip(own, sizes, strict=True):
+            missed = float(np.max(constraint.violation()))
+            if not missed <= _TOLERANCE * max(size, _largest(constraint)):
+                raise UncertifiableError(
+                    f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
+                    "data, or relax the constraints"
+                )
+
+    return units[:, None] * lower, check
+
+
+def _largest(constraint: Constraint) -> float:
+    """Return the largest number on either side of a constraint."""
+    sides = [np.abs(side.value).max() for side in constraint.args if side.size]
+    return float(max(sides, default=1.0))
+
+
+def _constraints(
+    constraints: Callable, covariance: Expression, cp: ModuleType
+) -> list[Any]:
+    """Return the user's constraints, checked."""
+    if not callable(constraints):
+        raise TypeError(
+            "constraints: expected a function of the covariance, got "
+            f"{type(constraints).__name__}; write lambda Gamma: [Gamma[0, 0] <= 1]"
+        )
+    try:
+        own = constraints(covariance)
+    except Exception as error:
+        raise ValueError(
+            f"constraints: the function raised {type(error).__name__}: {error}"
+        ) from error
+    kind = cp.constraints.constraint.Constraint
+    if isinstance(own, kind):
+        own = [own]
+    if not isinstance(own, list | tuple) or not all(isinstance(c, kind) for c in own):
+        raise TypeError(
+            "constraints: expected the function to return a list of CVXPY constraints, "
+            f"got {own!r}"
+        )
+    for constraint in own:
+        if not constraint.is_dcp():
+            raise ValueError(f"constraints: expected convex ones, got {constraint}")
+    return list(own)
+
+
+def _solve(problem: Problem, cp: ModuleType) -> None:
+    try:
+        problem.solve(solver=cp.CLARABEL)  # type: ignore[no-untyped-call]
+        status = problem.status
+    except (cp.SolverError, ValueError) as error:
+        status = type(error).__name__
+    if status.startswith("infeasible"):
+        raise PrivacyError(
+            "constraints: no Gaussian noise of this budget satisfies them; relax a "
+            "ceiling, protect less, or allow a larger budget"
+        )
+    if not status.startswith("optimal"):
+        raise UncertifiableError(
+            f"constraints: CVXPY reports {status}; rescale the data, or relax the "
+            "constraints"
+        )
