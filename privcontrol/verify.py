@@ -139,29 +139,30 @@ def square_of_states(design, plant, data):
 
 
 def compared(design, plant):
-    """Return A, C, E and S such that O z - O S c is the response C A^t (E z - S c).
+    """Return steps (A, C), E and S: O z - O S c is their response to the state E z - S c.
 
     It is the response of the noise's plant, or of that and another one side by side.
     """
     own, S = design.plant, design.factor
-    n, m = len(plant.A.rows), len(own.A.rows)
+    n, m = len(plant.states), len(own.states)
     if plant.is_like(own):
-        return own.A, own.C, unit(n), S
-    A = below(beside(plant.A, zeros(n, m)), beside(zeros(m, n), own.A))
-    C = beside(plant.C, own.C)
-    return A, C, below(unit(n), zeros(m, n)), below(zeros(n, S.width), S)
+        return [(step.A, step.C) for step in own.along], unit(n), S
+    steps = []
+    for t in range(max(len(plant.along), len(own.along))):
+        one, other = plant.at(t), own.at(t)
+        A = below(beside(one.A, zeros(n, m)), beside(zeros(m, n), other.A))
+        steps.append((A, beside(one.C, other.C)))
+    return steps, below(unit(n), zeros(m, n)), below(zeros(n, S.width), S)
 
 
 def coordinates(design, plant, spanning, of_states=False):
     """Return the matrix that maps a move z to the shortest c with O S c = O z.
 
-    Rows C A^t are added until no new one comes. With ``of_states`` S c = z is asked for.
+    With ``of_states`` S c = z is asked for as well.
     """
-    A, C, E, S = compared(design, plant)
-    n = len(A.rows)
-    known = unit(n).rows if of_states else ()
-    seen = seen_rows(C, A, min(n, design.horizon), known)
-    O = Matrix([row for _, row in seen])
+    steps, E, S = compared(design, plant)
+    known = unit(len(E.rows)).rows if of_states else ()
+    O = Matrix([row for _, row in seen_rows(steps, design.horizon, known)])
     X, demands = least_solution(O @ S, O @ E)
     if any(map(any, (demands @ spanning).rows)):
         raise Broken("a hidden move leaves what the noise covers, and is published")
@@ -175,10 +176,17 @@ def form_beside_floor(design, plant):
     has the energy r'H r, in units of the floor. K = (I + S'H S)^-1 S'H E is the best
     share, and any will do.
     """
-    A, C, E, S = (one.balls() for one in compared(design, plant))
-    loudness = diagonal([1 / f for f in design.white]).balls()
-    C = loudness @ C
-    H = gramian(A, C.T @ C, design.horizon)
+    steps, E, S = compared(design, plant)
+    E, S, loudness = E.balls(), S.balls(), diagonal([1 / f for f in design.white])
+    each = [(A.balls(), (loudness @ C).balls()) for A, C in steps]
+    H = zeros(len(E.rows), len(E.rows)).balls()
+    if len(each) == 1:
+        ((A, C),) = each
+        H = gramian(A, C.T @ C, design.horizon)
+    else:
+        for t in reversed(range(design.horizon)):
+            A, C = each[t % len(each)]
+            H = C.T @ C + A.T @ H @ A
     noisy = S.T @ H @ S + unit(S.width).balls()
     K = (near_inverse(noisy) @ S.T @ H @ E).exact()
     rest = E - S @ K
@@ -260,7 +268,7 @@ def largest_of_several(secret, product, left, square):
             largest = max(largest, shared(lag))
         return square
 
-    first = (max(m * secret.apart, m // secret.B.width) for m in range(1, k))
+    first = (max(m * secret.apart, m // secret.columns[0].B.width) for m in range(1, k))
     apart = [shared_from(lag) for lag in first]
     together = sum((k - m) * c for m, c in enumerate(apart, 1))
     return min(k * square + 2 * together, k**2 * square)
@@ -280,7 +288,7 @@ def impulses_of(places, sizes):
 def square_over_run(design, plant, data):
     """Return a bound of y^2 for what a secret changes over a run."""
     secret = entering(plant, data, design.horizon)
-    if secret.events == 1 and not design.root:
+    if secret.events == 1 and not (design.root or plant.is_varying):
         secret = secret._replace(starts=secret.starts[:1])  # later ones are cut off
     explained = explained_over_run(design, plant, secret)
 
@@ -304,18 +312,21 @@ def explained_over_run(design, plant, secret):
     The output s is the response to what enters by column k at sample t. R is triangular,
     so v is found sample by sample. What rounding leaves unexplained is at most ``missed``.
     """
-    rows, T, outputs = rows_of_noise(design), design.horizon, len(plant.C.rows)
+    rows, T, outputs = rows_of_noise(design), design.horizon, len(plant.outputs)
     if len(rows) != T * outputs:
         raise Broken("the root of the noise has another size than the run")
-    response, err = responses(plant, secret, T)
-    peak = max(max(map(abs, row)) for _, row in rows)
-    missed = (peak >> Matrix.bits) + err + 1
-    wrong = (largest_gain(rows) * missed >> Matrix.bits) + 1
+    peak, gain = max(max(map(abs, row)) for _, row in rows), largest_gain(rows)
+    steps = [(whole(step.A), whole(step.C)) for step in plant.along]
+
+    @cache
+    def response(t):
+        return response_from(t, steps, secret.columns_at(t), T)
 
     @cache
     def explained(t, k):
         begin = min(max(t, 0), T)
-        changed = chain(*response[begin - t : T - t])
+        response_at, err = response(t if plant.is_varying else -1)
+        changed = chain(*response_at[begin - t : T - t])
         found = [0] * begin * outputs
         its = rows[len(found) :]
         for (s, is_moved), (first, row) in zip(changed, its, strict=True):
@@ -325,27 +336,10 @@ def explained_over_run(design, plant, secret):
             taken = sum(map(mul, row[at - first :], found[at:]))
             left = (s[k] << Matrix.bits) - taken
             found.append(left // row[-1] if row[-1] else 0)
-        return found, max(map(abs, found)), wrong
+        missed = (peak >> Matrix.bits) + err + 1
+        return found, max(map(abs, found)), (gain * missed >> Matrix.bits) + 1
 
     return explained
-
-
-def responses(plant, secret, T):
-    """Return the response to impulses by each column, and a bound of its error.
-
-    For each sample after the impulse and each output it is the row of numbers, and whether
-    one of them differs from zero. C A^t is exact, of integers over 2^shift.
-    """
-    (A, more), (O, shift), (columns, _) = map(whole, (plant.A, plant.C, secret.rows))
-    numbers, is_moved = [secret.D], [secret.through]
-    for _ in range(T):
-        numbers.append(O.over(shift) @ secret.B)
-        is_moved.append(O @ columns)
-        O, shift = O @ A, shift + more
-    found = []
-    for one, moved in zip(numbers, is_moved):
-        found.append(list(zip(one.rows, map(any, moved.rows), strict=True)))
-    return found, max(one.err for one in numbers)
 
 
 def rows_of_noise(design):
@@ -388,8 +382,11 @@ def square_for_ever(design, plant, data):
     A floor beside the noise takes a share of the explanation: for y_1 and y_2 of each alone
     the best shares leave 1 / y^2 = 1 / y_1^2 + 1 / y_2^2.
     """
+    if plant.is_varying:
+        raise NotCovered("driven or filtered noise for a plant that varies")
     secret = entering(plant, data, inf)
-    G = entered = trimmed(System(plant.A, secret.rows, plant.C, secret.through))
+    columns, step = secret.columns_at(0), plant.at(0)
+    G = entered = trimmed(System(step.A, columns.rows, step.C, columns.through))
     M, taps = shaping_of(design)
     if design.response:
         entered = static(entering_noise(G, system_of(design.response), M.D))
@@ -453,26 +450,36 @@ def square_of_response(G, secret, taps=(1,), enough=0):
 # -- secrets ---------------------------------------------------------------------------
 
 
-class Secret(NamedTuple):
-    """A secret as columns by which it enters a plant from rest, and its changes.
+class Columns(NamedTuple):
+    """How a secret enters a plant from rest, for signals as B and D times their radii.
 
-    Columns are those of signals times their radii, or moves of a state, which enter before
-    sample 0. ``rows`` and ``through`` are B and D of rational numbers, of which those of
-    moves only span the same; ``B`` and ``D`` are balls. A change that starts at one of the
-    ``starts`` is a sum of impulses: ``changes`` are pairs of their places (samples after the
-    start, column) and of their sizes, as ``largest_square`` takes them, or "energy".
+    ``rows`` and ``through`` are rational, and as balls ``B`` and ``D``. Moves of a state
+    enter before sample 0. They are known as balls, and ``rows`` span the same.
     """
 
     rows: Matrix
     through: Matrix
     B: Matrix
     D: Matrix
+
+
+class Secret(NamedTuple):
+    """The columns by which a secret enters at each sample, and its changes.
+
+    A change that starts at one of the ``starts`` is a sum of impulses: ``changes`` are pairs of their places (samples after the
+    start, column) and of their sizes, as ``largest_square`` takes them, or "energy".
+    """
+
+    columns: list
     starts: range
     changes: list
     events: int = 1
     apart: int = 0
     is_endless: bool = False
     is_alone: bool = True  # at most one change starts at a sample and column
+
+    def columns_at(self, t):
+        return self.columns[t % len(self.columns)]
 
     def may_start(self, sample):
         return self.is_endless or sample in self.starts
@@ -487,17 +494,19 @@ def entering(plant, data, horizon):
 
 def secret_of_states(plant, data, horizon):
     moves, spanning, is_ball = moves_of_states(plant, data, horizon)
-    through = zeros(len(plant.C.rows), moves.width)
+    through = zeros(len(plant.outputs), moves.width)
+    columns = Columns(spanning, through, moves, through.balls())
     places = [(0, k) for k in range(moves.width)]
     one = unit(1).balls()
     changes = [(places, "ball")] if is_ball else [([place], one) for place in places]
-    return Secret(spanning, through, moves, through.balls(), range(-1, 0), changes)
+    return Secret([columns], range(-1, 0), changes)
 
 
 def secret_of_signals(plant, data, horizon):
-    radii = chosen(data, plant)
-    columns = zip(*(plant.entry(name, radius) for name, radius in radii.items()))
-    rows, through = (Matrix(list(column)).T for column in columns)
+    radii, columns = chosen(data, plant), []
+    for t in range(len(plant.along)):
+        rows, through = plant.entries(radii, t)
+        columns.append(Columns(rows, through, rows.balls(), through.balls()))
     is_endless = horizon == inf
     starts = range(1) if is_endless else sample_times(data, horizon)
     is_any = bool(data.get("shape") == "any" or data.get("together"))
@@ -530,10 +539,8 @@ def secret_of_signals(plant, data, horizon):
     else:
         levels = [[1] * n for n in range(1, longest + 1)]
         changes = in_forms(signals, profiles or levels)
-    balls = rows.balls(), through.balls()
     is_alone = not (is_any or moved or which)
-    how_often = events, apart, is_endless, is_alone
-    return Secret(rows, through, *balls, starts, changes, *how_often)
+    return Secret(columns, starts, changes, events, apart, is_endless, is_alone)
 
 
 def in_forms(signals, forms):
@@ -550,7 +557,7 @@ def moves_of_states(plant, data, horizon):
     "State k at time j moves by mu, the others held" is the move mu A^-j e_k of x(0).
     """
     radii = chosen(data, plant)
-    axes = Matrix([plant.entry(name, mu)[0] for name, mu in radii.items()]).T
+    axes, _ = plant.entries(radii)
     if data["kind"] == "initialstateadjacency":
         if data["norm"] == inf:
             corners = [(1, *rest) for rest in pairs((1, -1), repeat=len(radii) - 1)]
@@ -565,6 +572,8 @@ def moves_of_states(plant, data, horizon):
     samples = sample_times(data, horizon)
     if samples[-1] == 0:
         return axes.balls(), axes, False
+    if plant.is_varying:
+        return moves_back(plant, axes, samples)
     step, follow, fixed = backward(plant)
     if any(plant.states.index(name) in fixed for name in radii):
         raise Broken("a delayed signal is not moved on its own at a later time")
@@ -578,6 +587,24 @@ def moves_of_states(plant, data, horizon):
     return beside(*moves), beside(*held, *spanning[samples[0] :]), False
 
 
+def moves_back(plant, axes, samples):
+    """Return the same for a plant that varies, A_0^-1 ... A_(j-1)^-1 mu e_k."""
+    n = len(plant.states)
+    exact, near, seen = unit(n), unit(n).balls(), []
+    spanning, moves = [], []
+    for j in range(samples[-1] + 1):
+        if j:
+            back = rational_inverse(plant.at(j - 1).A)
+            near = near @ back.balls()
+            exact = exact @ back if len(seen) < n else exact
+        if j in samples:
+            moves.append(near @ axes.balls())
+        if j in samples and len(seen) < n:
+            spanning.append(exact @ axes)
+            seen, _ = reduced(beside(*spanning).T.rows, n)
+    return beside(*moves), beside(*spanning), False
+
+
 def backward(plant):
     """Return a step back in time, what delayed readings follow from, and fixed states.
 
@@ -585,15 +612,16 @@ def backward(plant):
     delayed readings, which follow from what the other states were before. Among the others
     A has an inverse.
     """
-    n = range(len(plant.A.rows))
-    inputs = only_driven(plant.A)
-    readings = only_driven(plant.A.T) - inputs
+    A = plant.at(0).A
+    n = range(len(A.rows))
+    inputs = only_driven(A)
+    readings = only_driven(A.T) - inputs
     free = [k for k in n if k not in inputs | readings]
     into_free = Matrix([[Fraction(k == j) for j in n] for k in free])
     from_free = into_free.T
-    inner = rational_inverse(into_free @ plant.A @ from_free)
+    inner = rational_inverse(into_free @ A @ from_free)
     step = from_free @ inner @ into_free
-    rows = [[x * (i in readings) for x in row] for i, row in enumerate(plant.A.rows)]
+    rows = [[x * (i in readings) for x in row] for i, row in enumerate(A.rows)]
     into_readings = Matrix(rows)
     keep = follow = from_free @ into_free
     for _ in readings:
@@ -855,7 +883,7 @@ def independent_shifts(design, plant, data):
     secret = entering(plant, data, design.horizon)
     if secret.events > 1 or any(sizes == "ball" for _, sizes in secret.changes):
         raise NotCovered("independent Laplace noise for a ball or several changes")
-    grid = design.request["resolution"] or [0] * len(plant.C.rows)
+    grid = design.request["resolution"] or [0] * len(plant.outputs)
     steps = [int(h / f * (1 << Matrix.bits)) + 1 for h, f in zip(grid, design.white)]
     explained = explained_over_run(design, plant, secret)
     found = []
@@ -1077,8 +1105,10 @@ class Matrix:
         if self.err is None:
             return Matrix(rows)
         rows = [[x >> Matrix.bits for x in row] for row in rows]
-        wrong = self.largest() * other.err + other.largest() * self.err
-        return Matrix(rows, (self.width * wrong >> Matrix.bits) + 2)
+        most = max(sum(map(abs, row)) for row in self.rows) + self.width * self.err
+        its = max(sum(map(abs, column)) for column in columns)
+        wrong = most * other.err + its * self.err
+        return Matrix(rows, (wrong >> Matrix.bits) + 2)
 
     def balls(self):
         """Return rational numbers as balls, rounded where the bits do not suffice."""
@@ -1171,15 +1201,21 @@ def reduced(rows, width):
     return found, [row for row in rest if any(row)]
 
 
-def seen_rows(C, A, count, seen=()):
-    """Return the reduced echelon form of some rows and C, C A, ..., C A^(count - 1)."""
-    found = []
-    for _ in range(count):
-        known = [row for _, row in found]
-        longer, _ = reduced([*seen, *known, *C.rows], len(A.rows))
-        if len(longer) == len(found):
+def seen_rows(steps, count, known=()):
+    """Return the reduced echelon form of known rows and C_0, C_1 A_0, C_2 A_1 A_0, ...
+
+    Steps (A, C) come again and again. Of a single one no rows follow when none is new.
+    """
+    found, power = [], unit(len(steps[0][0].rows))
+    for t in range(count):
+        A, C = steps[t % len(steps)]
+        rows = [*known, *(row for _, row in found), *(C @ power).rows]
+        longer, _ = reduced(rows, power.width)
+        if len(longer) == len(found) and len(steps) == 1:
             break
-        found, C = longer, C @ A
+        found, power = longer, A @ power
+        if len(found) == power.width:
+            break
     return found
 
 
@@ -1375,7 +1411,7 @@ def storage(A, B, C, D, level):
     return P.symmetric()
 
 
-# -- systems without an end ------------------------------------------------------------
+# -- systems ---------------------------------------------------------------------------
 
 
 class System(NamedTuple):
@@ -1385,6 +1421,27 @@ class System(NamedTuple):
     B: Matrix
     C: Matrix
     D: Matrix
+
+
+def response_from(t, steps, columns, T):
+    """Return the response to impulses at sample t by each column, and a bound of its error.
+
+    For each sample from t on and each output it is the row of numbers, and whether one of
+    them differs from zero. C_s A_(s-1) ... A_(t+1) is exact, of integers over 2^shift.
+    """
+    power, shift = unit(len(columns.B.rows)), 0
+    entering, _ = whole(columns.rows)
+    numbers, is_moved = [columns.D], [columns.through]
+    for s in range(t + 1, T):
+        (A, more), (C, its) = steps[s % len(steps)]
+        O = C @ power
+        numbers.append(O.over(shift + its) @ columns.B)
+        is_moved.append(O @ entering)
+        power, shift = A @ power, shift + more
+    found = []
+    for one, moved in zip(numbers, is_moved):
+        found.append(list(zip(one.rows, map(any, moved.rows), strict=True)))
+    return found, max(one.err for one in numbers)
 
 
 def static(D):
@@ -1416,7 +1473,7 @@ def inverse(M):
 
 def observed(G):
     """Return a system in coordinates that its outputs see, without the other states."""
-    seen = dict(seen_rows(G.C, G.A, len(G.A.rows)))
+    seen = dict(seen_rows([(G.A, G.C)], len(G.A.rows)))
     if not seen:
         return static(G.D)
 
@@ -1571,40 +1628,57 @@ def value(item):
 
 
 def array(shape, numbers):
-    """Return numbers as a list, or as a list of rows."""
+    """Return numbers as a list, or as a list of rows, or as one of such lists."""
     if len(numbers) != math.prod(shape):
         raise NotADesign("an array does not have the shape that it names")
     if len(shape) == 1:
         return numbers
-    width = math.prod(shape[1:])
-    return [numbers[k * width : (k + 1) * width] for k in range(shape[0])]
+    size = math.prod(shape[1:])
+    parts = [numbers[k * size : (k + 1) * size] for k in range(shape[0])]
+    return [array(shape[1:], part) for part in parts]
 
 
 class Plant:
-    """x+ = A x + B u, y = C x + D u, with the names of its states, inputs and outputs."""
+    """x+ = A x + B u, y = C x + D u, with the names of its states, inputs and outputs.
+
+    ``along`` has the matrices of each sample, or those of all.
+    """
 
     def __init__(self, data):
-        if data.get("kind") == "varyingplant":
-            raise NotCovered("a plant that varies from sample to sample")
-        rows = [data[name] for name in "ABCD"]
-        self.A, self.B, self.C, self.D = map(Matrix, rows)
+        steps = (
+            [[data[name] for name in "ABCD"]] if "A" in data else zip(*data["along"])
+        )
+        self.along = [System(*map(Matrix, step)) for step in steps]
+        self.is_varying = len(self.along) > 1
         self.names = data["states"], data["inputs"], data["outputs"]
         self.states, self.inputs, self.outputs = self.names
         self.dt = data["dt"] if data["dt"] is True else float(data["dt"])
         n, m, p = map(len, self.names)
-        for M, height, columns in zip(rows, (n, n, p, p), (n, m, n, m)):
-            if [columns] * height != list(map(len, M)) or not n * p:
+        for M, height, width in zip(zip(*self.along), (n, n, p, p), (n, m, n, m)):
+            sizes = {len(row) for one in M for row in one.rows}
+            if {len(one.rows) for one in M} != {height} or sizes != {width}:
                 raise NotADesign("matrices of a plant do not fit its names")
 
-    def is_like(self, other):
-        return (self.A.rows, self.C.rows) == (other.A.rows, other.C.rows)
+    def at(self, t):
+        return self.along[t % len(self.along)]
 
-    def entry(self, name, size):
-        """Return how an input or a state of a size enters the next states, and outputs."""
-        if name in self.inputs:
-            k = self.inputs.index(name)
-            return [[row[k] * size for row in M.rows] for M in (self.B, self.D)]
-        return [size * (one == name) for one in self.states], [0] * len(self.outputs)
+    def is_like(self, other):
+        return [(step.A.rows, step.C.rows) for step in self.along] == [
+            (step.A.rows, step.C.rows) for step in other.along
+        ]
+
+    def entries(self, radii, t=0):
+        """Return how signals or states of these sizes enter the next state, and outputs."""
+        step, into, through = self.at(t), [], []
+        for name, size in radii.items():
+            if name in self.inputs:
+                k = self.inputs.index(name)
+                into.append([row[k] * size for row in step.B.rows])
+                through.append([row[k] * size for row in step.D.rows])
+            else:
+                into.append([size * (one == name) for one in self.states])
+                through.append([0] * len(self.outputs))
+        return Matrix(into).T, Matrix(through).T
 
 
 class Design:
@@ -1633,12 +1707,14 @@ class Design:
         for secret in self.secrets:
             counts += [secret.get("duration", 1), secret.get("events", 1)]
             counts += [secret.get("moved", 0) + 1]
+        lengths = {len(plant.along) for plant in self.plants} - {1}
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
         demands = {
             "horizon": self.horizon == self.request["horizon"],
             "counts": all(n == inf or (type(n) is int and n > 0) for n in counts),
             "outputs of the models": len(shown) == 1,
+            "samples": lengths <= {self.horizon},
             "one release": data["guarantee"]["releases"] == 1,
             "one part of a kind": len(self.kinds) == len(data["parts"]) > 0,
             "plant of the noise": held.get("plant", data["plant"]) == data["plant"],
@@ -1657,9 +1733,9 @@ def is_in_scope(data, plants):
 
     def fingerprint(plant):
         digest = hashlib.sha256()
-        for M in (plant.A, plant.B, plant.C, plant.D):
-            columns = plant.names[M in (plant.B, plant.D)]
-            digest.update(repr((len(M.rows), len(columns))).encode())
+        for M, columns in zip(plant.at(0), (0, 1, 0, 1)):
+            size = len(M.rows), len(plant.names[columns])
+            digest.update(repr(size).encode())
             for row in M.rows:
                 digest.update(struct.pack(f"<{len(row)}d", *map(float, row)))
         digest.update(repr((plant.dt, *map(tuple, plant.names))).encode())

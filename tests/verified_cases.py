@@ -242,6 +242,43 @@ def local(rng, kind):
     return closed, {"horizon": horizon, "adjacency": secret}
 
 
+def varying(rng, kind):
+    """A list of plants, one a sample, which are not alike."""
+    first = plant_of(rng)
+    run = {"horizon": int(rng.integers(3, 20))}
+    plants = []
+    for _ in range(run["horizon"]):
+        plant = plant_of(rng, outputs=first.noutputs, inputs=first.ninputs)
+        while plant.nstates != first.nstates:
+            plant = plant_of(rng, outputs=first.noutputs, inputs=first.ninputs)
+        plants.append(plant)
+    secret = signal(rng, first) if "run" in kind else state(rng, first)
+    if "ball" in kind:
+        secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1))
+    if "any" in kind:
+        secret = signal(rng, first, duration=3)
+    if "several" in kind:
+        secret = signal(rng, first, events=2, separation=2)
+    if "energy" in kind:
+        secret = signal(rng, first, norm="l2")
+    if "floor" in kind or "models" in kind:
+        run["floor"] = rng.uniform(0.1, 1, first.noutputs)
+    if "models" in kind:
+        near = [ct.ss(x.A * 1.001, x.B, x.C, x.D, x.dt) for x in plants]
+        run["models"] = [[named(x, first) for x in near]]
+    if "independent" in kind:
+        run["family"] = "iid-laplace" if "laplace" in kind else "iid-gaussian"
+    return plants, run | {"adjacency": secret}
+
+
+def named(plant, other):
+    """Give a plant the labels of another one."""
+    plant.set_states(other.state_labels)
+    plant.set_inputs(other.input_labels)
+    plant.set_outputs(other.output_labels)
+    return plant
+
+
 KINDS = dict.fromkeys(
     (
         "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
@@ -286,6 +323,15 @@ KINDS |= dict.fromkeys(
     endless,
 )  # fmt: skip
 KINDS["local loop"] = local
+KINDS |= dict.fromkeys(
+    (
+        "varying", "varying floor", "varying ball", "varying models", "varying run",
+        "varying run floor", "varying run any", "varying run several",
+        "varying run energy floor", "varying run independent",
+        "varying run independent laplace",
+    ),
+    varying,
+)  # fmt: skip
 
 
 def design(kind, seed):
