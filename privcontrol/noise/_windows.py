@@ -6,14 +6,9 @@ largest shift is that of some signs: the largest w^T R w over w in {-1, 1}^k. Si
 change together are more entries of w.
 
 Over a horizon R belongs to the window's first sample. Without one R is a Toeplitz matrix of
-the products rho(m) of responses that begin m samples apart. Up to 24 entries all signs are
-gone through. Of more, any d with diag(d) >= R bounds them by sum d. With the plant's
-Gramian Q that is shown along the window, backwards from P_k = Q,
-
-    S_j = diag(d_j) - B^T P_{j+1} B - D^T D > 0,
-    P_j = A^T P_{j+1} A + C^T C + N S_j^{-1} N^T,   N = A^T P_{j+1} B + C^T D,
-
-since x^T P_j x is then the most by which the energy from sample j on exceeds sum d w^2.
+the products rho(m) of responses that begin m samples apart, known from the plant's
+Gramian. Up to 24 entries all signs are gone through. Of more, any d with diag(d) >= R bounds
+them by sum d. A Cholesky factor in doubles of a slightly smaller matrix proves that.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from ..numerics.balls import (
     BallMatrix,
     diagonal_balls,
     enclosure,
-    is_positive_definite,
+    is_definite_around,
     upper_float,
 )
 from ..numerics.errors import UncertifiableError
@@ -48,8 +43,6 @@ from ._patterns import (
 
 #: By what part the weights d exceed those of the search, one after the other.
 _INFLATED = (1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
-#: What a matrix has to spare when its balls are rounded to numbers, relative to its trace.
-_PADDING = Ball((1, -120))
 #: Part of the largest product that the error of another one may be.
 _PRECISE = 1e-13
 
@@ -81,7 +74,7 @@ def square_of_window(
     weights += max(float(scipy.linalg.eigvalsh(gram - np.diag(weights))[-1]), 0.0)
     for excess in _INFLATED:
         d = weights * (1 + excess)
-        if _is_shown(entered, gramian, d.reshape(window.longest, -1)):
+        if _is_above(d, gram, error):
             return Ball(float_above(math.fsum(d), 2))
     raise UncertifiableError(
         "duration: the weights of a change of any shape are not shown to bound it; take a "
@@ -136,39 +129,11 @@ def _sum_of_sizes(values: NDArray, error: float) -> float:
     return float_above(float(times @ sizes) * (1 + 8 * count * EPS), 2)
 
 
-def _is_shown(system: LinearSystem, gramian: BallMatrix, weights: NDArray) -> bool:
-    """Return whether diag(d) >= R is certain, by the recursion of the module's head."""
-    A, B, C, D = system.matrices
-    constant = C.transpose() * C
-    through = D.transpose() * D
-    mixed = C.transpose() * D
-    P = _above(gramian)
-    for d in weights[::-1]:
-        later = A.transpose() * P
-        spare = diagonal_balls(d.tolist()) - B.transpose() * P * B - through
-        if not is_positive_definite(spare):
-            return False
-        N = later * B + mixed
-        P = _above(later * A + constant + N * spare.inv() * N.transpose())
-    return True
-
-
-def _above(matrix: BallMatrix) -> BallMatrix:
-    """Return numbers whose symmetric matrix is at least one in balls.
-
-    Without that the balls of a recursion grow until they say nothing.
-    """
-    size = matrix.nrows()
-    half = Ball((1, -1))
-    even = (matrix + matrix.transpose()) * half
-    middle = BallMatrix(size, size, [entry.mid() for entry in even.entries()])
-    radii = [entry.rad() for entry in even.entries()]
-    spread = (
-        sum(radii, Ball(0))
-        + sum((abs(middle[k, k]) for k in range(size)), Ball(0)) * _PADDING
-    )
-    spare = spread.abs_upper()
-    return middle + diagonal_balls([1.0] * size) * spare
+def _is_above(weights: NDArray, gram: NDArray, error: float) -> bool:
+    """Return whether diag(d) >= R is proven, with entries of R as wrong as ``error``."""
+    spare = np.diag(weights) - gram
+    rounding = EPS * float(np.linalg.norm(spare))
+    return is_definite_around(spare, len(gram) * error + rounding)
 
 
 def square_of_windows(

@@ -302,20 +302,19 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
         return arb(frobenius_norm(exact).upper(), rest)
 
 
-def _has_cholesky_factor(matrix: BallMatrix) -> bool:
-    """Return whether doubles prove it (Rump, BIT 46, 2006, Theorem 2.3).
+def is_definite_around(middle: NDArray, distance: float) -> bool:
+    """Return whether doubles prove definite all symmetric matrices near a symmetric one.
 
-    M is definite if floating point factorises M - c I with c at least (n + 1) units of
-    rounding times the trace. What lies within the balls is counted twice, for symmetry.
+    They are those whose difference has at most the Frobenius norm ``distance``. M is
+    definite if floating point factorises M - c I with c at least (n + 1) units of rounding
+    times the trace (Rump, BIT 46, 2006, Theorem 2.3).
     """
-    middle = midpoints(matrix)
     size = len(middle)
-    trace = middle.trace()
+    trace = float(middle.trace())
     # of a larger trace no product matters that underflows
     if not np.isfinite(middle).all() or not trace > 1e-200:
         return False
-    rest = np.linalg.norm(upper_bounds(matrix - ball_matrix(middle)))
-    margin = 2 * (size + 8) * np.finfo(float).eps * trace + 2 * rest
+    margin = 2 * (size + 8) * np.finfo(float).eps * trace + 2 * distance
     if not margin < trace:
         return False
     try:
@@ -323,6 +322,15 @@ def _has_cholesky_factor(matrix: BallMatrix) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+def _has_cholesky_factor(matrix: BallMatrix) -> bool:
+    """Return whether doubles prove it. What lies within the balls counts twice, for symmetry."""
+    middle = midpoints(matrix)
+    if not np.isfinite(middle).all():
+        return False
+    rest = np.linalg.norm(upper_bounds(matrix - ball_matrix(middle)))
+    return is_definite_around(middle, float(rest))
 
 
 def _dominates_after_scaling(matrix: BallMatrix) -> bool:

@@ -144,6 +144,18 @@ def test_what_doubles_cannot_factor_is_proven_by_elimination():
         assert not balls.is_positive_definite(below)
 
 
+def test_what_is_near_a_definite_matrix_is_definite_up_to_its_least_eigenvalue():
+    """Of 3 I - ones (3, 3) + 2^-10 I the least eigenvalue is 2^-10."""
+    middle = (3 + 2.0**-10) * np.eye(3) - np.ones((3, 3))
+    assert balls.is_definite_around(middle, 0.0)
+    assert balls.is_definite_around(middle, 2.0**-12)
+    away = 1.01 * 2.0**-10 * np.ones((3, 3)) / 3  # of norm 1.01 2^-10, along ones
+    assert np.linalg.eigvalsh(middle - away)[0] < 0
+    assert not balls.is_definite_around(middle, 1.01 * 2.0**-10)
+    assert not balls.is_definite_around(middle - 2.0**-9 * np.eye(3), 0.0)
+    assert not balls.is_definite_around(np.full((2, 2), np.nan), 0.0)
+
+
 def test_the_largest_eigenvalue_is_bounded_and_close():
     rng = np.random.default_rng(2)
     for rank in (1, 3, 8):

@@ -10,12 +10,13 @@ import scipy.linalg
 
 import privcontrol as pc
 from privcontrol import verify
+from privcontrol.noise import _windows as windows
 from privcontrol.noise._endless import shift_behind
 from privcontrol.noise._patterns import bound_of, largest_pattern, relaxation
 from privcontrol.noise.parts import Correlated, Filtered
 from privcontrol.noise.shift import certified_shift
 from privcontrol.secrets.secret import secret_inputs
-from privcontrol.systems.linear import LinearSystem, Plant
+from privcontrol.systems.linear import LinearSystem, Plant, frequency_response
 
 ONE = pc.PrivacyBudget(gdp=1.0)
 
@@ -105,8 +106,8 @@ def test_no_signs_of_a_run_of_any_length_show_more(duration):
     assert attained * (1 - 1e-12) <= found <= attained * (1 + 1e-9)
 
 
-def test_the_dual_is_shown_along_the_window_where_signs_are_too_many():
-    """At 30 samples the recursion proves sum d, which is above what some signs attain."""
+def test_the_dual_is_proven_where_signs_are_too_many():
+    """At 30 samples a factor proves sum d, which is above what some signs attain."""
     shaping = LinearSystem(*map(np.array, ([[0.2]], [[1.0]], [[-0.6]], [[1.0]])))
     plant = Plant.of(ct.ss(-0.7, 1, 1, 0.4, 1, inputs=["w"], outputs=["y"]))
     secret = secret_inputs(change(30), plant)
@@ -119,6 +120,14 @@ def test_the_dual_is_shown_along_the_window_where_signs_are_too_many():
     _, signs = largest_pattern(gram)
     attained = signs @ gram @ signs
     assert attained <= found <= attained * np.pi / 2
+
+
+def test_weights_bound_only_what_they_exceed_by_more_than_its_errors():
+    gram = scipy.linalg.toeplitz(0.9 ** np.arange(30))
+    least = gram.sum(axis=1)  # diag(least) - gram is semidefinite
+    assert not windows._is_above(least * (1 - 1e-9), gram, 0.0)
+    assert windows._is_above(least * (1 + 1e-9), gram, 0.0)
+    assert not windows._is_above(least * (1 + 1e-9), gram, 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -141,6 +150,20 @@ def test_the_variance_for_a_lag_is_that_of_the_theory(duration, low, high):
     assert low * 0.9999 <= noise.std[0] ** 2 <= high * 1.003
     assert noise.design.gap <= 0.003
     assert noise.guarantee.gdp <= 1.0
+
+
+@pytest.mark.parametrize("order", [5, 20, 45])
+def test_responses_behind_a_schur_form_are_those_of_a_solve_at_each_point(order):
+    rng = np.random.default_rng(order)
+    A = rng.normal(size=(order, order))
+    A *= 0.99 / np.abs(np.linalg.eigvals(A)).max()
+    B, C = rng.normal(size=(order, 3)), rng.normal(size=(2, order))
+    D = rng.normal(size=(2, 3))
+    points = np.exp(1j * np.linspace(0, np.pi, 60))
+    found = frequency_response(LinearSystem(A, B, C, D), points)
+    for z, response in zip(points, found, strict=True):
+        exact = C @ np.linalg.solve(z * np.eye(order) - A, B) + D
+        assert response == pytest.approx(exact, rel=1e-10, abs=1e-10)
 
 
 @pytest.mark.parametrize("pole", [0.99, 0.999])

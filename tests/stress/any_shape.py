@@ -133,7 +133,8 @@ def main(count):
     print(
         f"{count} plants, least of the largest changes {least:.6f} of what is promised"
     )
-    for pole in (0.5, 0.9, 0.99):
+    slowest = 0.0
+    for pole in (0.5, 0.9, 0.99, 0.999):
         plant = ct.ss(pole, 1, 1, 0, 1.0, inputs=["w"], outputs=["y"])
         begin = time.process_time()
         noise = pc.design_output_noise(
@@ -142,7 +143,8 @@ def main(count):
         )  # fmt: skip
         took = time.process_time() - begin
         print(f"96 samples, pole {pole}: {took:.2f} s, gap {noise.design.gap:.4f}")
-    return max(worst.values()) > 1 + 1e-9  # in double precision
+        slowest = max(slowest, took)
+    return max(worst.values()) > 1 + 1e-9 or slowest > 3  # in double precision; s
 
 
 if __name__ == "__main__":
