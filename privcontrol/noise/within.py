@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
+from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.walls import Wall, kept_share
@@ -29,6 +30,7 @@ from ..secrets.secret import SecretInputs, all_responses
 from ..systems.linear import (
     LinearSystem,
     Plant,
+    orbit,
     response_from_rest,
     root,
     to_states,
@@ -48,6 +50,10 @@ _ALONE = 48
 #: Numbers of responses that are held at once, and samples that they are followed for.
 _MOST_NUMBERS = 40_000_000
 _LONGEST = 1 << 15
+#: Samples for which runs of any length follow a change, of which the first ones are followed
+#: at each wall.
+_LATEST = 1 << 18
+_FOLLOWED = 40 * BLOCK
 #: Samples and outputs of a run up to which all moves are compared.
 _SHORT = 1000
 #: Part of its largest value below which the end of a response is negligible.
@@ -577,6 +583,16 @@ class Blocks:
             return np.zeros((0, 0))
         return np.linalg.pinv(self.state_root, rcond=1e-10)
 
+    @cached_property
+    def _onward(self) -> NDArray:
+        """Powers of A (BLOCK + 1, n, n)."""
+        return orbit(self.system, np.eye(self.system.order), BLOCK + 1)
+
+    @cached_property
+    def _free(self) -> NDArray:
+        """Outputs (BLOCK, views, n) that each state leads to."""
+        return self.system.C @ self._onward[:BLOCK]
+
     def _whitened(self, states: NDArray) -> NDArray:
         return self._whitening @ states
 
@@ -601,7 +617,7 @@ class Blocks:
                 "bound: noise that enters the plant with the secret is kept within a "
                 "bound over a life only; pass life="
             )
-        shown, states = self._lifted(secret)
+        lift, shown, states = self._lifted(secret)
         slabs = np.zeros(0)
         balls = np.zeros(0)
         for offset in range(BLOCK):
@@ -609,48 +625,86 @@ class Blocks:
             slabs = _joined(slabs, _envelope(own))
             balls = _joined(balls, _envelope(ends))
         found = _walls(self.multiple, slabs)
+        late = _norms_before(lift[_FOLLOWED - BLOCK :])[BLOCK:]
+        if late.size:
+            found += _walls(
+                self.multiple, _envelope(np.tile(late, (len(self.stds.T), 1)))
+            )
         if self.system.order:
             found += _walls(self.multiple, balls, self.system.order)
+            if late.size:
+                ends = np.maximum.reduceat(late, np.arange(0, len(late), BLOCK))
+                found += _walls(self.multiple, _envelope(ends), self.system.order)
         return found
 
-    def _lifted(self, secret: SecretInputs) -> tuple[NDArray, NDArray]:
-        """Return what changes add to the outputs (T, views, M) and the states (T, n, M).
+    def _lifted(self, secret: SecretInputs) -> tuple[NDArray, NDArray, NDArray]:
+        """Return what changes add to the entries, the outputs and the states (T, ., M).
 
         They are those of the noise whose entries make up for a change.
         """
         lifted = self.part.shaping.inverse().after(secret.system)
+        changes = _changes(secret, secret.longest)
         samples = max(secret.longest + 64, 2 * BLOCK)
         while True:
-            lift = response_from_rest(lifted, _changes(secret, samples))
+            lift = _followed(lifted, changes, samples)
             last = np.abs(lift[-samples // 8 :]).max()
-            if last <= _NEGLIGIBLE * np.abs(lift).max() or samples >= _LONGEST:
+            if last <= _NEGLIGIBLE * np.abs(lift).max():
                 break
+            if samples >= _LATEST:
+                raise PrivacyError(
+                    "bound: what noise makes up for a change lasts for more than "
+                    f"{_LATEST} samples; pass life=, or a lower order="
+                )
             samples *= 2
-        shown = response_from_rest(self.system, lift)
-        return shown, response_from_rest(to_states(self.system), lift)
+        early = min(samples, _FOLLOWED)
+        shown = _followed(self.system.after(lifted), changes, early)
+        of_states = to_states(self.system).after(lifted)
+        return lift, shown, _followed(of_states, changes, early)
 
     def _own(
         self, shown: NDArray, states: NDArray, offset: int
     ) -> tuple[NDArray, NDArray]:
-        """Return what changes at an offset of their block add to its walls (N, M)."""
+        """Return what changes at an offset of their block add to its walls (N, M).
+
+        The first samples are followed. Later on no wall is come nearer to by more than the
+        entries of its block, by Cauchy and Schwarz.
+        """
         samples, views, moves = shown.shape
-        sizes = []
-        ends = [np.zeros((1, moves))]
-        start = 0
-        while start < samples:
-            first = offset if start == 0 else 0
-            count = min(BLOCK - first, samples - start)
-            handed = states[start]  # zero at the first sample
-            free = self.system.free_response(handed, count).reshape(count, views, moves)
-            own = shown[start : start + count] - free
-            stds = self._safe_stds[first : first + count]
-            sizes.append((np.abs(own) / stds[:, :, None]).reshape(-1, moves))
-            start += count
-            if start < samples and self.system.order:
-                onward = np.linalg.matrix_power(self.system.A, count)
-                left = self._whitened(states[start] - onward @ handed)
-                ends.append(np.linalg.norm(left, axis=0)[None])
-        return np.concatenate(sizes), np.concatenate(ends)
+        starts = np.arange(BLOCK - offset, samples, BLOCK)
+        # blocks that are whole, the last one with nothing behind the end
+        whole = np.zeros((len(starts) * BLOCK, views, moves))
+        whole[: samples - starts[0]] = shown[starts[0] :]
+        handed = states[starts]
+        free = np.einsum("tvn,bnm->btvm", self._free, handed)
+        later = whole.reshape(len(starts), BLOCK, views, moves) - free
+        sizes = np.abs(later) / self._safe_stds[:, :, None]
+        first = np.abs(shown[: starts[0]]) / self._safe_stds[offset:, :, None]
+        own = np.concatenate([first.reshape(-1, moves), sizes.reshape(-1, moves)])
+        ends = np.zeros((1, moves))
+        if self.system.order:
+            left = handed.copy()
+            left[1:] -= self._onward[BLOCK] @ handed[:-1]
+            ends = np.linalg.norm(self._whitened(left), axis=1)
+        return own, ends
+
+
+def _followed(system: LinearSystem, changes: NDArray, samples: int) -> NDArray:
+    """Return outputs (T, p, M) of changes (L, q, M) from rest, and after they are over."""
+    length, _, moves = changes.shape
+    rest = np.zeros((moves, system.order))
+    during, states = system.run(rest, changes.transpose(2, 0, 1))
+    later = system.free_response(states.T, samples - length)
+    later = later.reshape(samples - length, len(system.C), moves)
+    return np.concatenate([during.transpose(1, 2, 0), later])
+
+
+def _norms_before(lift: NDArray) -> NDArray:
+    """Return norms (T, M) of the entries (T, r, M) of a block's length up to each sample."""
+    squares = np.sum(lift**2, axis=1)
+    total = np.cumsum(squares, axis=0)
+    total[BLOCK:] -= total[:-BLOCK].copy()
+    rounding = len(lift) * EPS * squares.sum(axis=0)
+    return np.sqrt(np.maximum(total, 0.0) + rounding)
 
 
 def _joined(first: NDArray, second: NDArray) -> NDArray:

@@ -17,6 +17,8 @@ import scipy.stats
 from scipy.special import erfinv
 
 import privcontrol as pc
+from privcontrol.noise import within
+from privcontrol.noise._endless import secrets_of
 from privcontrol.noise.within import Bound, Room, leak_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
@@ -234,6 +236,42 @@ def test_blocks_of_innovations():
     assert room.blocks.multiple == pytest.approx(5.0, rel=1e-4)
     assert leak == pytest.approx(1.2e-5, rel=0.15)
     assert room.acceptance > 0.999
+
+
+def test_what_a_change_adds_to_its_blocks_is_what_their_entries_add(monkeypatch):
+    """By convolution, block by block; and later on by the entries alone, which is no less."""
+    when = pc.DisturbanceAdjacency({"u": 1.0}, moved=2)
+    noise = designed(adjacency=when, order=4)
+    bound = Bound(noise.std * 16.0, np.array([np.inf]), np.inf)
+    blocks = Room.of(noise.parts, bound).blocks
+    (secret,) = secrets_of(when, [noise.plant_data])
+    lift, shown, states = blocks._lifted(secret)
+    response = blocks.system.impulse_response(within.BLOCK)[:, 0, 0]
+    for offset in (0, 7, 299):
+        own, ends = blocks._own(shown, states, offset)
+        edges = [0, *range(within.BLOCK - offset, len(shown), within.BLOCK)]
+        found = []
+        for first, last in itertools.pairwise(edges):
+            entries = lift[first:last, 0]
+            place = offset if first == 0 else 0
+            for move in entries.T:
+                added = np.convolve(move, response)[: last - first]
+                found.append(np.abs(added) / blocks.stds[place:, 0][: last - first])
+        count = edges[-1]
+        np.testing.assert_allclose(
+            np.sort(own[:count].ravel())[-200:],
+            np.sort(np.concatenate(found))[-200:],
+            rtol=1e-6,
+        )
+        assert len(ends) == len(edges) - 1
+    followed = leak_of(blocks.walls(secret))
+    monkeypatch.setattr(within, "_FOLLOWED", 2 * within.BLOCK)
+    bounded = leak_of(blocks.walls(secret))
+    assert followed <= bounded * (1 + 1e-9)
+    assert bounded <= 3 * followed
+    monkeypatch.setattr(within, "_LATEST", 2 * within.BLOCK)
+    with pytest.raises(pc.PrivacyError, match="lasts for more than"):
+        blocks.walls(secret)
 
 
 # -- designs --------------------------------------------------------------------------------
