@@ -18,7 +18,7 @@ from ..core.manifold import AffineManifold
 from ..core.query_design import quoted
 from ..noise.fleet import SeparateUnits
 from ..noise.parts import Filtered, NoisePart, Structured, White
-from ..noise.repetition import further_changes
+from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
@@ -96,9 +96,13 @@ def promised(
     )
     designed_for = request.budget_left
     changes = None
-    if request.region is None and request.family.endswith("gaussian"):
+    is_gaussian = request.family.endswith("gaussian")
+    if request.region is None and is_gaussian:
         plants = request.plants(plant)
         changes = further_changes(parts, request.adjacency, plants, request.horizon)
+    elif request.region is not None and is_gaussian and not request.horizon.ends:
+        vertices = request.region.plants(request.adjacency)
+        changes = changes_of_region(parts, request.adjacency, vertices)
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
     guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)

@@ -1,8 +1,10 @@
 """Changes beyond the promised one: several in one run, and changes of any shape.
 
-Over a horizon the whitened responses to all changes are compared as they are. Noise without a horizon leaves of a change what V = M^-1 G makes of it. The same certified
-responses that give the shift of one change give that of several (see ``_apart``), and of a
-change of any shape within the radius r over at most k samples. With R (k, k) the Gram matrix
+Over a horizon the whitened responses to all changes are compared as they are. Noise without
+a horizon leaves of a change what V = M^-1 G makes of it. The same certified responses that
+give the shift of one change give that of several (see ``_apart``), and of a change of any
+shape within the radius r over at most k samples. Where a plant varies only the energies are
+known that are left of a change some samples later (see ``_varying``). With R (k, k) the Gram matrix
 of the responses to unit changes at k samples in a row, times r^2, that is the root of the
 largest w^T R w over signs w, since the value is convex in the change.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -45,7 +48,7 @@ from ._endless import (
     secrets_of,
 )
 from ._patterns import largest_pattern
-from ._varying import Inverted, inverted
+from ._varying import Fading, Inverted, inverted
 from ._windows import (
     WindowBounds,
     product_error,
@@ -96,6 +99,28 @@ def further_changes(
     if entries > _MOST_ENTRIES or entries * (lengths or 1) > _MOST_COLUMNS:
         return None
     return _RunOfChanges(tuple(parts), adjacency, tuple(plants), int(horizon))
+
+
+def changes_of_region(
+    parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
+) -> Correlations | None:
+    """Return what Gaussian noise leaves of several changes where a plant varies, endlessly.
+
+    ``plants`` are the vertices of what it varies between. None where no more is known than
+    of one change, as where the promise itself is about several.
+    """
+    change = adjacency.change
+    if change is None or change.energy or change.events > 1:
+        return None
+    if len({part.is_varying for part in disturbances(adjacency)}) > 1:
+        return None
+    secrets = secrets_of(adjacency, plants)
+    if count_changes(secrets[0].signals) > _MOST_CHANGES:
+        return None
+    noises = [each for each in inverted(parts, secrets) if each is not None]
+    if all(len(noise.secrets) == 1 for noise in noises):  # all plants answer as one
+        return _endless_changes(parts, adjacency, plants[:1])
+    return _RegionOfChanges(tuple(noises))
 
 
 def _endless_changes(
@@ -450,3 +475,68 @@ def _one_by_one(part: DisturbanceAdjacency, plant: Plant, horizon: int) -> Apart
     """Return the responses to single changes, with their starts."""
     (apart,) = replace(part, events=2, separation=1).responses(plant, horizon).apart
     return apart
+
+
+# -- where a plant varies ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ChangesOfRegion(ByContent, Correlations):
+    """Hold how what is left of a change fades, however a plant varies within a region.
+
+    Attributes
+    ----------
+    noises : tuple of Fading
+        Behind each of the independent noises.
+    """
+
+    noises: tuple[Fading, ...]
+
+    @property
+    def _shift(self) -> float:
+        return _together([noise.shift for noise in self.noises])
+
+    def growth(self, count: int, separation: int) -> float:
+        shifts = []
+        for noise in self.noises:
+
+            def correlation(lag: int, noise: Fading = noise) -> float:
+                return noise.after(lag) / noise.shift
+
+            shifts.append(noise.shift * growth_apart(count, separation, correlation))
+        return _together(shifts) / self._shift
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        shift = _together([noise.of_any_shape for noise in self.noises])
+        return max(shift / self._shift, 1.0), np.ones(len(self.noises[0].values))
+
+
+@dataclass(frozen=True, eq=False)
+class _RegionOfChanges(ByContent, Correlations):
+    """Hold how the noises of a region are undone, until it is asked for."""
+
+    noises: tuple[Inverted, ...]
+
+    def growth(self, count: int, separation: int) -> float:
+        return self.settled().growth(count, separation)
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.settled().any_shape()
+
+    def settled(self) -> ChangesOfRegion:
+        return self._settled
+
+    @cached_property
+    def _settled(self) -> ChangesOfRegion:
+        return ChangesOfRegion(tuple(_fading_of(self.noises)))
+
+
+def _fading_of(noises: Sequence[Inverted]) -> Iterator[Fading]:
+    """Yield how a change fades behind each noise, as far as the shift counts them."""
+    first, *others = noises
+    yield first.fading()
+    if first.response is not None:  # the floor is in it already
+        return
+    for other in others:
+        with suppress(UncertifiableError):
+            yield other.fading()

@@ -283,7 +283,7 @@ def test_a_person_in_several_windows():
 def test_where_no_correlation_is_known_changes_add_up():
     secret = pc.DisturbanceAdjacency({"w": 1.0})
     box = pc.PlantBox(lag(0.9), A=[[0.01]])
-    region = designed(lag(0.9), secret, models=box, floor=1.0).guarantee
+    region = designed(lag(0.9), secret, horizon=12, models=box, floor=1.0).guarantee
     known = PrivacyGuarantee.black_box(BUDGET, secret)
     for g in (region, known):
         assert g.repeated(3, separation=50).loss == g.repeated(3).loss
@@ -292,6 +292,103 @@ def test_where_no_correlation_is_known_changes_add_up():
     assert region.repeated(3).gdp == pytest.approx(3 * region.gdp, rel=1e-12)
     # a path of three moves, each hidden by the pair
     assert known.repeated(3).epsilon(0.5) <= 3.0
+
+
+# -- where a plant varies ------------------------------------------------------------
+
+SWITCHING = (0.88, 0.92)
+
+
+def varying_impulses(poles, samples):
+    """Responses (T, T) of a lag whose pole changes, to an impulse at each sample."""
+    found = np.zeros((samples, samples))
+    for start in range(samples):
+        state = 1.0
+        for t in range(start + 1, samples):
+            found[t, start] = state
+            state *= poles[t]
+    return found
+
+
+def dense_root(noise, samples):
+    covariance = scipy.linalg.toeplitz(
+        [noise.covariance(lag)[0, 0] for lag in range(samples)]
+    )
+    return scipy.linalg.cholesky(covariance, lower=True)
+
+
+@pytest.mark.parametrize("white", [{}, {"floor": 1.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"duration": 3, "shape": "level"}, {"duration": 3}]
+)
+def test_changes_of_a_plant_that_varies_stay_below_the_bound(options, white, tmp_path):
+    """Chains of changes of all patterns under sequences of both vertices, densely."""
+    samples, apart = 70, 8
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, **options)
+    region = pc.PlantPolytope(list(map(lag, SWITCHING)))
+    noise = designed(lag(0.9), secret, models=region, **white)
+    g = noise.guarantee
+    bounds = [g.repeated(n, separation=apart).gdp for n in (1, 2, 4)]
+    is_level = options.get("shape") == "level"  # it leaves a slow mode of the noise
+    assert bounds[2] <= (4 if is_level else 2.7) * g.gdp
+    root = dense_root(noise, samples)
+    length = options.get("duration", 1)
+    shapes = [np.ones(k) for k in range(1, length + 1)]
+    if not is_level:
+        shapes = [
+            np.array([1.0, *signs])
+            for signs in itertools.product((-1.0, 1.0), repeat=length - 1)
+        ]
+    rng = np.random.default_rng(0)
+    sequences = [np.full(samples, pole) for pole in SWITCHING]
+    sequences += [np.array(SWITCHING)[np.arange(samples) // k % 2] for k in (1, 5)]
+    sequences += [rng.choice(SWITCHING, samples) for _ in range(6)]
+    largest = np.zeros(3)
+    for poles in sequences:
+        left = scipy.linalg.solve_triangular(
+            root, varying_impulses(poles, samples), lower=True
+        )
+        for shape in shapes:
+            changes = [
+                left[:, start : start + len(shape)] @ shape
+                for start in range(5, 5 + 4 * apart, apart)
+            ]
+            for k, count in enumerate((1, 2, 4)):
+                for signs in itertools.product((-1.0, 1.0), repeat=count - 1):
+                    total = np.transpose(changes[:count]) @ np.array([1.0, *signs])
+                    largest[k] = max(largest[k], np.linalg.norm(total))
+    assert (largest <= np.array(bounds) * (1 + 1e-9)).all()
+    assert (largest >= (0.6 if is_level else 0.9) * np.array(bounds)).all()
+    if is_level:
+        assert g.any_shape().gdp <= 3 * g.gdp
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json").guarantee
+    assert again == g
+    assert again.repeated(4, separation=apart).gdp == bounds[2]
+
+
+def test_what_is_left_of_a_change_falls_by_the_proven_factor():
+    """A lag behind white noise: s(t) = pole^(t-1), so its energy from m samples on is known."""
+    region = pc.PlantPolytope(list(map(lag, SWITCHING)))
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    noise = designed(lag(0.9), secret, models=region, family="iid-gaussian")
+    (fading,) = noise.guarantee.correlations.settled().noises
+    slow = max(SWITCHING)
+    for lag_of_two in (1, 2, 30, 64, 65, 100, 400):
+        known = slow ** (lag_of_two - 1) * fading.shift
+        assert known * (1 - 1e-6) <= fading.after(lag_of_two) <= known * (1 + 1e-4)
+    assert fading.factor == pytest.approx(slow**64, rel=1e-4)
+
+
+def test_a_region_that_is_one_plant_to_the_secret_counts_as_that():
+    plants = [ct.ss(np.diag([0.9, pole]), [[1.0], [0.0]], [[1.0, 0.0]], 0, 1,
+                    states=["a", "b"], inputs=["w"], outputs=["y"])
+              for pole in (0.5, 0.6)]  # fmt: skip
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    region = designed(plants[0], secret, models=pc.PlantPolytope(plants))
+    alone = designed(lag(0.9), secret)
+    for g in (region.guarantee, alone.guarantee):
+        assert g.repeated(7, separation=96).gdp <= 2.65
 
 
 # -- any shape -----------------------------------------------------------------------
