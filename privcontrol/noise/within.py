@@ -50,9 +50,9 @@ _ALONE = 48
 #: Numbers of responses that are held at once, and samples that they are followed for.
 _MOST_NUMBERS = 40_000_000
 _LONGEST = 1 << 15
-#: Samples for which runs of any length follow a change, of which the first ones are followed
-#: at each wall.
+#: Samples for which what noise makes up for a change may last in runs of any length.
 _LATEST = 1 << 18
+#: Speed: of these are followed at each wall; the others are bounded together.
 _FOLLOWED = 40 * BLOCK
 #: Samples and outputs of a run up to which all moves are compared.
 _SHORT = 1000
