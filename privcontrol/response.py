@@ -892,7 +892,8 @@ def run_trials(
     ``data`` as a keyword.
 
     A task with ``shapes`` (of arrays of one trial, by name) is also given ``out``, their
-    places in the answer, where the blocks follow each other in this process.
+    places in the answer, where the blocks follow each other in this process. They lie in
+    memory with the trials last if the task is ``time_first``.
 
     Other sizes of ``block`` are other numbers, so it must depend on the problem, never
     on ``trials`` or the workers.
@@ -914,7 +915,10 @@ def run_trials(
     if executor is None:
         for name, shape in getattr(task, "shapes", {}).items():
             check_memory(trials * math.prod(shape), "trials")
-            output[name] = np.empty((trials, *shape))
+            if getattr(task, "time_first", False):
+                output[name] = np.empty((*shape[::-1], trials)).T
+            else:
+                output[name] = np.empty((trials, *shape))
     placed = list(output)
 
     def made() -> Iterator[tuple]:

@@ -43,6 +43,24 @@ UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
 _SETTLING = 20_000
 
 
+class Form(NamedTuple):
+    """A linear controller of states z at some samples, with the innovation i = s - C z.
+
+        z+ = A z + B u + advance i + F r,    u = G z + D i + H r
+
+    Gains that may vary have a leading axis of samples, one where they do not.
+    """
+
+    A: NDArray  # (k, k)
+    B: NDArray  # (k, m)
+    C: NDArray  # (p, k)
+    F: NDArray  # (k, r)
+    advance: NDArray  # (T or 1, k, p)
+    G: NDArray  # (T or 1, m, k)
+    D: NDArray  # (T or 1, m, p)
+    H: NDArray  # (T or 1, m, r)
+
+
 class Law(ByContent, Saved, ABC):
     """A controller as the loop asks it, in deviations from its operating point.
 
@@ -56,9 +74,8 @@ class Law(ByContent, Saved, ABC):
         Whether its first n states are an estimate of the plant's.
     recalls : bool
         Whether it holds all that was published, so it has no finite state.
-    samples : int or None
-        Number T of samples for which it has matrices. Then t may also be a slice of them,
-        and signals are stacks (T or 1, size, q).
+    has_form : bool
+        Whether it is a `Form` at all samples.
     """
 
     states: tuple[str, ...]
@@ -66,7 +83,7 @@ class Law(ByContent, Saved, ABC):
     is_function = False
     estimates = False
     recalls = False
-    samples: int | None = None
+    has_form = False
 
     @property
     def order(self) -> int:
@@ -109,6 +126,12 @@ class Law(ByContent, Saved, ABC):
         """Return the controller with a label for each reference of a run."""
         return self
 
+    def form(self, samples: slice) -> Form:
+        """Return its matrices at some samples. `ValueError` if it has no form."""
+        raise ValueError(
+            "this controller is no form of matrices, and is asked at each t"
+        )
+
     def check_linear(self) -> None:
         """Raise a `ValueError` where it is a function."""
 
@@ -133,6 +156,8 @@ class Controller(Law):
     states: tuple[str, ...]
     references: tuple[str, ...]
 
+    has_form = True
+
     @property
     def followed(self) -> tuple[int, ...]:
         """All outputs, where it takes yhat and references only as r - yhat."""
@@ -156,6 +181,18 @@ class Controller(Law):
     ) -> NDArray:
         moved = product(self.A, memory) + product(self.B, sensed)
         return moved + product(self.E, acting) + self.F @ reference
+
+    def form(self, samples: slice) -> Form:
+        return Form(
+            A=self.A,
+            B=self.E,
+            C=np.zeros_like(self.B.T),
+            F=self.F,
+            advance=self.B[None],
+            G=self.C[None],
+            D=self.D[None],
+            H=self.H[None],
+        )
 
 
 class Gains(NamedTuple):
@@ -259,14 +296,10 @@ class ObserverFeedback(Law):
         """Return whether earlier innovations are part of its memory."""
         return self.recall is not None
 
-    @cached_property
-    def samples(self) -> int | None:  # type: ignore[override]
-        """Number of samples for which its gains are known, if they vary."""
-        if self.recall is not None:
-            return None
-        varying = (self.K, self.advance, self.A, self.B)
-        known = [len(gain) for gain in varying if gain.ndim == 3]
-        return min(known, default=None)
+    @property
+    def has_form(self) -> bool:  # type: ignore[override]
+        """Return whether nothing is recalled, and the plant does not vary."""
+        return self.recall is None and 3 not in (self.A.ndim, self.B.ndim, self.C.ndim)
 
     @property
     def order(self) -> int:
@@ -296,7 +329,7 @@ class ObserverFeedback(Law):
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
-        seen = product(gain_at(self.C, t), memory[..., : self.observed, :])
+        seen = product(gain_at(self.C, t), memory[: self.observed])
         if self.recall is None:
             return seen
         return seen + product(self.recall[t], memory[len(self.states) :])
@@ -305,8 +338,7 @@ class ObserverFeedback(Law):
         """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
         innovation = sensed - self.expected(t, memory)
-        correct = gain_at(self.correct, t)[..., :n, :]
-        return memory[..., :n, :] + product(correct, innovation)
+        return memory[:n] + product(gain_at(self.correct, t)[:n], innovation)
 
     def feedback(
         self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
@@ -314,12 +346,10 @@ class ObserverFeedback(Law):
         """Return the inputs (m, q) that it asks for at an estimate."""
         K = gain_at(self.K, t)
         if self.tracked:
-            sums = memory[..., self.observed : len(self.states), :]
-            sums = np.broadcast_to(sums, (*estimate.shape[:-2], *sums.shape[-2:]))
-            return -product(K, np.concatenate([estimate, sums], axis=-2))
+            sums = memory[self.observed : len(self.states)]
+            return -product(K, np.concatenate([estimate, sums]))
         n = self.order_of_plant
-        followed, ahead = reference[..., :n, :], reference[..., n:, :]
-        return product(K, followed - estimate) + ahead
+        return product(K, reference[:n] - estimate) + reference[n:]
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
@@ -336,24 +366,59 @@ class ObserverFeedback(Law):
     ) -> NDArray:
         p, N = self.C.shape[-2:]
         end = len(self.states)
-        onto = product(gain_at(self._onto, t), memory[..., :N, :])
-        innovation = sensed - onto[..., :p, :]
+        onto = product(gain_at(self._onto, t), memory[:N])
+        innovation = sensed - onto[:p]
         if self.recall is not None:
             innovation = innovation - product(self.recall[t], memory[end:])
-        moved = onto[..., p:, :] + product(gain_at(self.B, t), acting)
-        moved = moved + product(gain_at(self.advance, t), innovation)
-        if memory.shape[-2] == N:
+        moved = onto[p:] + product(gain_at(self.B, t), acting)
+        moved += product(gain_at(self.advance, t), innovation)
+        if len(memory) == N:
             return moved
-        after = np.empty((*moved.shape[:-2], memory.shape[-2], moved.shape[-1]))
-        after[...] = memory
-        after[..., :N, :] = moved
+        after = memory.copy()
+        after[:N] = moved
         if self.tracked:
             picked = list(self.tracked)
-            read = sensed[..., picked, :] + product(self.through[picked], acting)
-            after[..., N:end, :] += reference - read
+            read = sensed[picked] + product(self.through[picked], acting)
+            after[N:end] += reference - read
         if self.recall is not None:
             after[end + t * p : end + (t + 1) * p] = innovation
         return after
+
+    def form(self, samples: slice) -> Form:
+        n = self.order_of_plant
+        N = self.observed
+        picked = list(self.tracked)
+        sums = len(picked)
+        K = _stack(self.K, samples)
+        correct = _stack(self.correct, samples)
+        advance = _stack(self.advance, samples)
+        A = np.eye(N + sums)
+        A[:N, :N] = self.A
+        A[N:, :N] -= self.C[picked]  # sums lose what is read, C z + i + through u
+        C = np.pad(self.C, ((0, 0), (0, sums)))
+        entering = np.zeros((len(advance), N + sums, len(C)))
+        entering[:, :N] = advance
+        entering[:, N:] = -np.eye(len(C))[picked]
+        G = np.zeros((len(K), K.shape[1], N + sums))
+        G[..., :n] = -K[..., :n]
+        G[..., N:] = -K[..., n:]
+        F = np.zeros((N + sums, len(self.references)))
+        H = np.zeros((len(K), K.shape[1], len(self.references)))
+        if sums:
+            F[N:] = np.eye(sums)
+        else:
+            H[..., :n] = K
+            H[..., n:] = np.eye(K.shape[1])
+        return Form(
+            A=A,
+            B=np.vstack([self.B, -self.through[picked]]),
+            C=C,
+            F=F,
+            advance=entering,
+            G=G,
+            D=-K[..., :n] @ correct[:, :n],
+            H=H,
+        )
 
 
 def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
@@ -365,9 +430,14 @@ def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
     return np.stack([np.vstack([side.driven_at(t), still]) for t in range(count)])
 
 
-def gain_at(gain: NDArray, t: int | slice) -> NDArray:
-    """Return the gain of sample t, or those of a slice, from one for all or for each."""
+def gain_at(gain: NDArray, t: int) -> NDArray:
+    """Return the gain of sample t, from one for all of them or from one for each."""
     return gain if gain.ndim == 2 else gain[t]
+
+
+def _stack(gain: NDArray, samples: slice) -> NDArray:
+    """Return the gains of some samples, or the one for all of them, as a stack."""
+    return gain[None] if gain.ndim == 2 else gain[samples]
 
 
 def answered(
@@ -566,7 +636,7 @@ class BlockLaw(ObserverFeedback):
     step: float
 
     varies = True
-    samples = None
+    has_form = False
 
     def decide(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,11 @@ from ..numerics.linalg import product
 from ..systems.linear import LinearSystem, narrowed, spectral_radius
 from .controller import Law
 from .side import LinearSide, NonlinearSide, at_sample
+from .stepping import Filler, LinearRun, drive_sizes, has_form
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
 _DOUBLED = 1000
-#: Multiplications of a sample from which a few runs take less time than the matrices of
-#: the loop, which answer to all its signals.
-_STEPPED = 100_000
-#: Numbers of a loop's matrices that are held for all samples, about 32 MB.
-_HELD = 4_000_000
 #: Columns of a root, relative to its rows, up to which no time is spent on fewer.
 _WIDEST = 3
 #: A loop that starts at zero.
@@ -93,15 +89,9 @@ class LoopDynamics:
     @cached_property
     def places(self) -> dict[str, slice]:
         """Places of the drives among the inputs of `at`."""
-        widths = {
-            "reference": len(self.law.references),
-            "exogenous": len(self.side.free),
-            "noise": self.outputs,
-            "disturbance": self.side.order,
-        }
         places = {}
         start = 0
-        for name, width in widths.items():
+        for name, width in drive_sizes(self.side, self.law).items():
             places[name] = slice(start, start + width)
             start += width
         return places
@@ -182,8 +172,6 @@ class LoopDynamics:
         samples: int,
         limits: NDArray | None = None,
         first: int = 0,
-        *,
-        again: bool = False,
     ) -> tuple[NDArray, NDArray]:
         """Run side by side from sample ``first`` on.
 
@@ -197,8 +185,6 @@ class LoopDynamics:
         limits : ndarray, shape (m, 2), optional
             Least and largest values of the inputs.
         first : int, optional
-        again : bool, optional
-            Runs of the same samples follow, and may use the same matrices.
 
         Returns
         -------
@@ -207,71 +193,43 @@ class LoopDynamics:
         widths = [drive.shape[2] for drive in drives.values()]
         start = np.zeros((self.size, max(initial.shape[1], *widths, 1)))
         start[: len(initial)] = initial
-        runs = start.shape[1]
-        few = not again and runs < self.size and runs * self.size**2 > _STEPPED
-        system = None if limits is not None else self._over(first, samples, few)
-        if system is None:
+        if limits is not None or not has_form(self.side, self.law):
             return self._stepped(start, drives, samples, limits, first)
-        A, B, C, D = system
+        if not self.varies and self.size**2 * start.shape[1] <= _DOUBLED:
+            return self._together(start, drives, samples)
+        fills: dict[str, Filler] = {}
+        shared = {}
+        for name, drive in drives.items():
+            if drive.shape[2] == 1:
+                shared[name] = drive[:samples]
+            else:
+                fills[name] = partial(_write, drive)
+        taken = LinearRun(self.side, self.law, tuple(fills), shared, samples, first)
+        states = np.empty((samples + 1, *start.shape))
+        count = self.outputs + len(self.side.inputs)
+        published = np.empty((samples, count, start.shape[1]))
+        for t, (state, told) in enumerate(taken.steps(start, fills)):
+            states[t] = state
+            if t < samples:
+                published[t] = told
+        return states, published
+
+    def _together(
+        self, start: NDArray, drives: Drives, samples: int
+    ) -> tuple[NDArray, NDArray]:
+        """Run a few runs of a small loop that does not vary, all samples at a time."""
+        system = self.fixed
         states = np.zeros((samples + 1, *start.shape))
-        published = np.zeros((samples, C.shape[-2], start.shape[1]))
+        published = np.zeros((samples, len(system.C), start.shape[1]))
         states[0] = start
         for name, drive in drives.items():
             place = self.places[name]
             acting = drive[:samples]
-            if name == "disturbance":  # which is added to x+, and to nothing else
-                states[1:, : self.side.order] += acting
-                continue
-            states[1:] += product(B[..., place], acting)
-            published += product(D[..., place], acting)
-        march(A, states)
-        published += product(C, states[:-1])
+            states[1:] += product(system.B[:, place], acting)
+            published += product(system.D[:, place], acting)
+        march(system.A, states)
+        published += product(system.C, states[:-1])
         return states, published
-
-    def _over(self, first: int, samples: int, few: bool) -> tuple[NDArray, ...] | None:
-        """Return A, B, C, D of `at`, or stacks of them, if one product steps a sample.
-
-        It does for loops of matrices. Where gains vary, stacks take memory, so not for
-        long runs of large loops, nor for a ``few`` runs that cost less by themselves.
-        """
-        if not isinstance(self.side, LinearSide) or self.law.is_function:
-            return None
-        if not self.varies:
-            return self._parts
-        if few or self.side.varies or self._parts is None:
-            return None
-        part = slice(first, first + samples)
-        return tuple(each[part] for each in self._parts)
-
-    @cached_property
-    def _parts(self) -> tuple[NDArray, ...] | None:
-        """A, B, C, D of `at`, with an axis of samples where a gain varies."""
-        if not self.varies:
-            system = self._settled
-            return system.A, system.B, system.C, system.D
-        count = self.law.samples
-        if count is None:
-            return None
-        size = self.size
-        width = size + self.places["disturbance"].stop
-        height = size + self.outputs + len(self.side.inputs)
-        if count * height * width > _HELD:
-            return None
-        units = np.eye(width)[None]
-        signals = {}
-        for name, place in self.places.items():
-            signals[name] = units[:, size:][:, place]
-        parts = self._moved(slice(0, count), units[:, :size], signals, None)
-        every = np.empty((count, height, width))
-        start = 0
-        for part in parts:
-            stop = start + part.shape[-2]
-            every[:, start:stop] = part
-            start = stop
-        onto_states, onto_published = np.split(every, [size], axis=1)
-        A, B = np.split(onto_states, [size], axis=2)
-        C, D = np.split(onto_published, [size], axis=2)
-        return A.copy(), B.copy(), C.copy(), D.copy()
 
     def _stepped(
         self,
@@ -281,53 +239,38 @@ class LoopDynamics:
         limits: NDArray | None,
         first: int,
     ) -> tuple[NDArray, NDArray]:
-        """Step one sample after the other."""
-        n = self.side.order
+        """Read the plant, let the controller decide, and move both on."""
+        side = self.side
+        law = self.law
+        n = side.order
         p = self.outputs
         runs = initial.shape[1]
         states = np.empty((samples + 1, len(initial), runs))
-        published = np.empty((samples, p + len(self.side.inputs), runs))
+        published = np.empty((samples, p + len(side.inputs), runs))
         states[0] = initial
         acting_on = {}
         for name, place in self.places.items():
             still = np.zeros((samples, place.stop - place.start, 1))
             acting_on[name] = drives.get(name, still)
         for k in range(samples):
-            signals = {name: signal[k] for name, signal in acting_on.items()}
-            parts = self._moved(first + k, states[k], signals, limits)
-            states[k + 1, :n], states[k + 1, n:] = parts[:2]
-            published[k, :p], published[k, p:] = parts[2:]
+            t = first + k
+            state = states[k, :n]
+            memory = states[k, n:]
+            free = acting_on["exogenous"][k]
+            reference = acting_on["reference"][k]
+            reading = side.read(t, state, free) + acting_on["noise"][k]
+            sensed = reading - side.outputs
+            acting = law.decide(t, memory, sensed, reference) + side.inputs
+            if limits is not None:
+                acting = np.clip(acting, limits[:, :1], limits[:, 1:])
+            published[k, p:] = acting
+            acting = published[k, p:]
+            published[k, :p] = reading + product(side.through, acting)
+            change = acting - side.inputs
+            states[k + 1, n:] = law.follow(t, memory, sensed, change, reference)
+            moved = side.move(t, state, acting, free)
+            states[k + 1, :n] = moved + acting_on["disturbance"][k]
         return states, published
-
-    def _moved(
-        self,
-        t: Any,  # an int, or a slice
-        states: NDArray,
-        signals: Drives,
-        limits: NDArray | None,
-    ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Read the plant, let the controller decide, and move both on.
-
-        Next states of plant and controller, yhat and u are returned. With a slice of
-        samples arrays are stacks.
-        """
-        side = self.side
-        law = self.law
-        n = side.order
-        state = states[..., :n, :]
-        memory = states[..., n:, :]
-        free = signals["exogenous"]
-        reference = signals["reference"]
-        reading = side.read(t, state, free) + signals["noise"]
-        sensed = reading - side.outputs
-        acting = law.decide(t, memory, sensed, reference) + side.inputs
-        if limits is not None:
-            acting = np.clip(acting, limits[:, :1], limits[:, 1:])
-        acting = np.broadcast_to(acting, (*acting.shape[:-1], states.shape[-1]))
-        yhat = reading + product(side.through, acting)
-        after = law.follow(t, memory, sensed, acting - side.inputs, reference)
-        moved = side.move(t, state, acting, free) + signals["disturbance"]
-        return moved, after, yhat, acting
 
     def errors(
         self, rows: Rows, drives: Drives, samples: int, initial: NDArray = AT_REST
@@ -376,13 +319,12 @@ class LoopDynamics:
 def march(A: NDArray, states: NDArray) -> None:
     """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
-    ``A`` is a matrix, or a stack with one for each sample.
     ``states`` (T, N, q) holds the initial state, then what the drives add at each
     sample. Small ones march all samples together: after a turn, each holds what the
     last 2, 4, 8, ... samples brought.
     """
     samples, order, runs = states.shape
-    if A.ndim == 2 and order * order * runs <= _DOUBLED:
+    if order * order * runs <= _DOUBLED:
         powers = [A]
         with np.errstate(over="ignore", invalid="ignore"):
             while 2 ** len(powers) < samples:
@@ -393,6 +335,10 @@ def march(A: NDArray, states: NDArray) -> None:
                 states[step:] += power @ states[:-step]
             return
     moved = np.empty((order, runs))
-    each = np.broadcast_to(A, (samples - 1, order, order))
     for t in range(samples - 1):
-        states[t + 1] += product(each[t], states[t], out=moved)
+        states[t + 1] += product(A, states[t], out=moved)
+
+
+def _write(drive: NDArray, t: int, place: NDArray) -> None:
+    """Write a sample of a drive (T, size, q) into its place."""
+    place[...] = drive[t]

@@ -43,7 +43,8 @@ from .data import LoopData, LoopSignals, prior_mean, start_of
 from .dynamics import Drives, LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, Step
 from .moments import knowledge
-from .side import LinearSide, NonlinearSide, secret_inputs
+from .side import LinearSide, NonlinearSide, at_sample, secret_inputs
+from .stepping import Filler, LinearRun, has_form
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
@@ -114,7 +115,7 @@ def simulate(
 
 def _task(
     loop: LoopData, law: Law, signals: LoopSignals, limits: NDArray | None
-) -> SuperposedTrials | SteppedTrials:
+) -> SuperposedTrials | StreamedTrials | SteppedTrials:
     """Return what computes a block of trials."""
     noise = loop.private_noise
     is_linear = loop.truth is None and law is loop.law and not law.is_function
@@ -122,7 +123,10 @@ def _task(
     has_few_entries = noise.total.once <= max(loop.side.order, _SMALL)
     if is_linear and is_shared and not noise.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
-    return SteppedTrials(LoopDynamics(loop.simulated, law), noise, signals, limits)
+    side = loop.simulated
+    if limits is None and has_form(side, law):
+        return StreamedTrials.of(side, law, noise, signals)
+    return SteppedTrials(LoopDynamics(side, law), noise, signals, limits)
 
 
 def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
@@ -297,6 +301,128 @@ class SuperposedTrials:
 
 
 @dataclass(frozen=True, eq=False)
+class StreamedTrials:
+    """Trials of a loop of matrices, whose signals are drawn and used sample by sample.
+
+    A block is stepped at its full width, so a trial has the same bits however many are
+    kept. Only the kept ones are stored.
+    """
+
+    run: LinearRun
+    noise: OutputNoise
+    signals: LoopSignals
+
+    #: Whether the memory of the answers has samples first and trials last.
+    time_first = True
+
+    @classmethod
+    def of(
+        cls, side: LinearSide, law: Law, noise: OutputNoise, signals: LoopSignals
+    ) -> StreamedTrials:
+        """The trials of a plant and a controller that `has_form`."""
+        entering = {**signals.each, **signals.roots, "noise": None}
+        given = (tuple(entering), signals.shared, signals.samples)
+        return cls(LinearRun(side, law, *given), noise, signals)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of one trial, by name."""
+        samples = self.signals.samples
+        side = self.run.side
+        shown = side.order + len(self.run.law.states)
+        count = len(side.outputs) + len(side.inputs)
+        return {"states": (shown, samples), "published": (count, samples)}
+
+    def __call__(
+        self,
+        generator: np.random.Generator,
+        block: int,
+        keep: int,
+        out: dict[str, NDArray] | None = None,
+        **data: NDArray,
+    ) -> dict[str, NDArray]:
+        signals = self.signals
+        eta = self.noise.draw(generator, keep)
+        start = np.repeat(signals.initial, block, axis=1)
+        begun = signals.start @ _drawn_start(generator, signals, block).T
+        start[: len(begun)] += begun
+        found = dict(out or {})
+        for name, shape in self.shapes.items():
+            if name not in found:
+                found[name] = np.empty((*shape[::-1], keep)).T
+        states, published = found["states"].T, found["published"].T
+        shown = states.shape[1]
+        fills = self._fills(generator, eta, block, data)
+        taken = self.run.steps(start, fills)
+        for t, (state, told) in zip(range(signals.samples), taken, strict=False):
+            states[t] = state[:shown, :keep]
+            published[t] = told[:, :keep]
+        return {**found, "eta": eta}
+
+    def _fills(
+        self,
+        generator: np.random.Generator,
+        eta: NDArray,
+        block: int,
+        data: dict[str, NDArray],
+    ) -> dict[str, Filler]:
+        """Return what writes the drives of a block that differ between trials.
+
+        Disturbances are drawn in time order for the whole block. Of noise and given
+        signals only those of the kept trials are known.
+        """
+        known = {name: given.transpose(1, 2, 0) for name, given in data.items()}
+        private = _noise_of(self.noise, eta, self.signals.samples)
+        known["noise"] = known["noise"] + private if "noise" in known else private
+        found: dict[str, Filler] = {}
+        for name, given in known.items():
+            found[name] = partial(_write_known, given)
+        sources = _sources(generator)
+        for name, factor in self.signals.roots.items():
+            given = known.get(name, np.zeros((0, 1, 0)))
+            found[name] = _drawing(sources[name], factor, given, block)
+        return found
+
+
+def _sources(generator: np.random.Generator) -> dict[str, np.random.Generator]:
+    """Return a generator for each kind of signals that is drawn."""
+    names = ("gamma", "disturbance", "noise")
+    return dict(zip(names, generator.spawn(3), strict=True))
+
+
+def _write_known(given: NDArray, t: int, place: NDArray) -> None:
+    """Write a sample of signals (T, size, keep) that the first trials have."""
+    place[:, : given.shape[2]] = given[t]
+
+
+def _drawing(
+    source: np.random.Generator, factor: NDArray, given: NDArray, block: int
+) -> Filler:
+    """Return what draws signals of a root, and adds given ones of the first trials."""
+    keep = given.shape[2]
+    if factor.ndim == 2 and _is_diagonal(factor):
+        entries = np.diag(factor)
+        scale = entries[0] if (entries == entries[0]).all() else entries[:, None]
+
+        def draw(t: int, place: NDArray) -> None:
+            source.standard_normal(out=place)
+            np.multiply(place, scale, out=place)
+            if keep:
+                place[:, :keep] += given[t]
+
+        return draw
+    drawn = np.empty((factor.shape[-1], block))
+
+    def mix(t: int, place: NDArray) -> None:
+        source.standard_normal(out=drawn)
+        product(at_sample(factor, t), drawn, out=place)
+        if keep:
+            place[:, :keep] += given[t]
+
+    return mix
+
+
+@dataclass(frozen=True, eq=False)
 class SteppedTrials:
     """Trials of a loop, step by step.
 
@@ -359,9 +485,7 @@ class SteppedTrials:
         known, and the others repeat the last of them.
         """
         signals = self.signals
-        sources = dict(
-            zip(("gamma", "disturbance", "noise"), generator.spawn(3), strict=True)
-        )
+        sources = _sources(generator)
         gamma = _noise_of(self.noise, eta, signals.samples)
         for start in range(0, signals.samples, length):
             part = slice(start, min(start + length, signals.samples))
@@ -396,7 +520,7 @@ class SteppedTrials:
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, trials]
             given = (now[:, trials], own, samples, self.limits, part.start)
-            return dynamics.run(*given, again=True)
+            return dynamics.run(*given)
 
         if not dynamics.law.is_function:
             if isinstance(dynamics.side, LinearSide):

@@ -40,8 +40,10 @@ def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArra
             return left @ right
         stacked = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         out = np.empty((*stacked, height, columns))
-    row = max(1, inner * columns)
-    step = max(1, ONE_THREAD // row)
+    if height * inner * columns <= ONE_THREAD:
+        return np.matmul(left, right, out=out)
+    most = max(1, ONE_THREAD // max(1, inner * columns))
+    step = -(-height // -(-height // most))  # parts of about the same size
     for start in range(0, height, step):
         rows = slice(start, start + step)
         np.matmul(left[..., rows, :], right, out=out[..., rows, :])

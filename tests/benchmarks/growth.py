@@ -177,6 +177,13 @@ def simulation(states):
     return lambda: loop.simulate(0.1 * np.arange(100), trials=1000, rng=0)
 
 
+def gusts(states):
+    plant, noise = noise_of_start(states, 100)
+    loop = pc.private_lqg(plant, 1.0, 1.0, 0.01, 0.01, noise=noise, P0=np.eye(states))
+    gusty = {"disturbance": "design", "measurement_noise": "design"}
+    return lambda: loop.simulate(0.1 * np.arange(100), trials=1000, rng=0, **gusty)
+
+
 def device(lines):
     """A line of JSON in, one out, by the command, whose file `begin` has made."""
     folder = Path(tempfile.mkdtemp())
@@ -224,6 +231,7 @@ JOBS: dict[str, tuple[tuple[int, ...], str, Callable]] = {
     "drone's axis": ((150, 300, 600, 1500), "samples", axis),
     "drone": ((150, 300, 600, 1500), "samples", drone),
     "simulation": ((2, 10, 40), "states", simulation),
+    "simulation with gusts": ((2, 10, 40), "states", gusts),
     "device": ((2_000, 10_000, 20_000), "lines", device),
     "ring": ((10_000, 100_000, 1_000_000), "nodes", ring),
     "endless": ((24, 48, 96), "samples", endless),

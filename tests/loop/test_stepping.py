@@ -1,11 +1,16 @@
 """Steps by the matrices of a loop against the plant and the controller in turns."""
 
+from functools import partial
+
 import cases
+import control as ct
 import numpy as np
 import pytest
 from cases import BUDGET
 
 import privcontrol as pc
+from privcontrol.loop import stepping
+from privcontrol.loop.stepping import diagonal_blocks
 from privcontrol.numerics.linalg import product
 
 SAMPLES = 12
@@ -38,11 +43,79 @@ def test_matrices_of_all_samples_step_as_plant_and_controller(options, runs, fir
     for name, place in dynamics.places.items():
         drives[name] = rng.normal(size=(samples, place.stop - place.start, runs))
     initial = rng.normal(size=(dynamics.size, runs))
-    assert dynamics._parts is not None
-    found = dynamics.run(initial, drives, samples, None, first, again=True)
+    found = dynamics.run(initial, drives, samples, None, first)
     expected = dynamics._stepped(initial, drives, samples, None, first)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def own_controller(order):
+    """A loop with a controller of its own, of a reference, for a plant of so many states."""
+    plant = cases.random_plant(3, states=order, inputs=2, outputs=2, radius=0.9)
+    secret = pc.StateAdjacency(1.0, times=0)
+    noise = pc.design_output_noise(
+        plant, horizon=SAMPLES, budget=BUDGET, adjacency=secret, models="exact"
+    )
+    rng = np.random.default_rng(order)
+    shapes = ((3, 3), (3, 4), (2, 3), (2, 4))
+    matrices = [0.01 * rng.normal(size=shape) for shape in shapes]
+    controller = ct.ss(*matrices, plant.dt)
+    return pc.private_loop(plant, controller=controller, noise=noise)
+
+
+@pytest.mark.parametrize("held", [10**7, 10**4])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        partial(loop_with, 40),
+        partial(loop_with, 40, integral=["y[0]"]),
+        partial(loop_with, 40, controls=["u[1]"]),
+        partial(own_controller, 2),
+        partial(own_controller, 45),
+    ],
+    ids=["filter", "integral", "free input", "own", "own of 45"],
+)
+def test_large_loops_step_block_by_block_as_plant_and_controller(
+    loop, held, monkeypatch
+):
+    monkeypatch.setattr(stepping, "_HELD", held)
+    dynamics = loop().dynamics
+    rng = np.random.default_rng(1)
+    runs = 64
+    drives = {}
+    for name, place in dynamics.places.items():
+        wide = 1 if name in ("reference", "exogenous") else runs
+        drives[name] = rng.normal(size=(SAMPLES, place.stop - place.start, wide))
+    initial = rng.normal(size=(dynamics.size, runs))
+    found = dynamics.run(initial, drives, SAMPLES)
+    expected = dynamics._stepped(initial, drives, SAMPLES, None, 0)
+    for ours, theirs in zip(found, expected, strict=True):
+        size = 1e-11 * np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=size)
+
+
+def test_diagonal_blocks_leave_nothing_but_zeros_and_join_small_neighbours():
+    rng = np.random.default_rng(0)
+    matrix = np.zeros((100, 100))
+    for start, stop in ((0, 40), (40, 50), (50, 65), (65, 99)):
+        matrix[start:stop, start:stop] = rng.normal(size=(stop - start, stop - start))
+    assert diagonal_blocks(matrix) == [
+        slice(0, 40),
+        slice(40, 65),
+        slice(65, 99),
+        slice(99, 100),
+    ]
+    matrix[99, 0] = 1.0
+    assert diagonal_blocks(matrix) == [slice(0, 100)]
+
+
+def test_a_controller_that_is_a_function_has_no_form():
+    loop = loop_with(3)
+    plant, noise = loop.plant, loop.private_noise
+    asked = pc.private_loop(plant, controller=lambda *known: [0.0, 0.0], noise=noise)
+    assert not asked.law.has_form
+    with pytest.raises(ValueError, match="no form of matrices"):
+        asked.law.form(slice(0, 1))
 
 
 @pytest.mark.parametrize("states", [2, 40])
