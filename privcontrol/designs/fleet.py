@@ -77,8 +77,9 @@ _NOTHING = 1e-9
 #: Share of the gap for the spectrum, and for each of two filters.
 _OF_SPECTRUM = 0.05
 _OF_FILTER = 0.3
-#: That for filters which several waves share, and modes up to which none is shared.
+#: That for filters which several waves share.
 _OF_SHARING = 0.1
+#: Speed: modes up to which none share a filter.
 _FEW_MODES = 8
 #: Largest order of a filter, and shares of white noise that are tried.
 _MOST_STATES = 48

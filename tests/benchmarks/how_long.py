@@ -91,6 +91,12 @@ def dense_beside_floor(horizon):
     return designed(plant, horizon, pc.DisturbanceAdjacency(0.1), floor=0.1)
 
 
+def slow_lag(horizon):
+    """A dense design: the plant forgets too slowly for noise of low order."""
+    plant = ct.ss(0.999, 1.0, 1.0, 0, 1.0)
+    return designed(plant, horizon, pc.DisturbanceAdjacency(0.1))
+
+
 def independent(horizon):
     return designed(pc.plants.vehicle(), horizon, POSITION, family="iid-gaussian")
 
@@ -181,6 +187,7 @@ JOBS = {
     "state and disturbance, T = 1,000": ("15 s", lambda: jointly(1000)),
     "wind on a ship, T = 300": ("", lambda: wind(300)),
     "wind on a ship, T = 600": ("15 s", lambda: wind(600)),
+    "disturbance of a slow lag, T = 1,000": ("", lambda: slow_lag(1000)),
     "disturbance beside a floor, T = 100": ("", lambda: dense_beside_floor(100)),
     "disturbance beside a floor, T = 400": ("15 s", lambda: dense_beside_floor(400)),
     "identified plant, T = 50": ("5 s", lambda: of_recorded(50)),

@@ -291,3 +291,35 @@ def test_noise_of_a_ring_has_a_filter_for_each_wave():
     with pytest.raises(ValueError, match="one input to one output"):
         RingUnits((LinearSystem.gain(np.eye(2)),), np.zeros(3, int), 4)
     assert isinstance(RingUnits((unit,), np.zeros(3, int), 4).waves, SeparateUnits)
+
+
+def test_waves_whose_errors_are_large_are_refused():
+    """Filters with a zero near the circle are certified to 0.05 %, or not at all."""
+    plant, secret = Plant.of(rooms(4)), stay(duration=1)
+    near = symmetric_plant(secret, plant)
+    excesses, refused = [], 0
+    for zero in 1 - np.logspace(-1, -12, 67):
+        noise = LinearSystem(*map(np.array, ([[0.0]], [[1.0]], [[-zero]], [[1.0]])))
+        unit = RingUnits((noise,), np.zeros(3, int), 4)
+        inverse = noise.inverse()
+        exact = [(matrix, np.zeros_like(matrix)) for matrix in inverse.matrices]
+        values, _ = _Waves.behind(exact, near.stacks).products(1)
+        try:
+            shift = shift_behind_waves(unit, secret, plant)
+        except pc.UncertifiableError as error:
+            assert "not proven to be stable" in str(error)
+            refused += 1
+            continue
+        expected = np.sqrt(near.sizes @ values[:, 0] / 4)
+        excesses.append(shift / expected - 1)
+    assert refused > 5
+    assert 3e-4 < max(excesses) < 1e-3
+
+
+def test_a_plant_counts_as_a_ring_up_to_rounding():
+    plant = rooms(6)
+    for size, is_ring in ((3e-7, True), (3e-6, False)):
+        other = ct.ss(plant.A, plant.B, plant.C, 0, 0.25)
+        other.A[0, 0] += size
+        near = symmetric_plant(stay(), Plant.of(other))
+        assert isinstance(near, Ring) == is_ring
