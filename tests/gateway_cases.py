@@ -24,6 +24,11 @@ REQUESTS = {
     "independent laplace": {"adjacency": POSITION, "family": "iid-laplace"},
     "ball": {"adjacency": pc.InitialStateAdjacency(1.0)},
 }
+#: Noise of one number whose law is radial, whole and cut off.
+RADIAL = {
+    "radial": {"adjacency": POSITION, "family": "ball"},
+    "truncated": {"adjacency": POSITION, "family": "truncated"},
+}
 
 
 def endless(kind):
@@ -48,5 +53,5 @@ def noise(kind, horizon=HORIZON, plant=None):
             pc.plants.vehicle() if plant is None else plant,
             horizon=horizon,
             budget=BUDGET,
-            **REQUESTS[kind],
+            **(REQUESTS | RADIAL)[kind],
         )

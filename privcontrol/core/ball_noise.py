@@ -106,7 +106,7 @@ class BallNoise(Noise):
                 )
         family = BallLaw(array.shape[1], bound).name
         self._set(factor=array, rate=rate, bound=bound, family=family)
-        if self.law.kept < _LEAST_KEPT:
+        if bound < math.inf and self.law.kept < _LEAST_KEPT:
             raise ValueError(
                 f"bound: expected a radius that leaves {_LEAST_KEPT:g} of the law, got "
                 f"{bound}; choose a larger one"
@@ -198,6 +198,11 @@ class BallNoise(Noise):
     def reciprocal(self) -> Rational:
         """1 / rate, exactly, the size of the `entries` in units of the factor."""
         return 1 / rational(self.rate)
+
+    @property
+    def units(self) -> list[Rational]:
+        """What each of the `entries` is multiplied with, in units of the factor."""
+        return [self.reciprocal] * self.dimension
 
     def entries(self, source: BitSource = SYSTEM_BITS) -> list[StandardEntry]:
         """Draw rate eta, entries whose joint density is exp(-|eta|) within the bound.

@@ -211,7 +211,7 @@ class Mechanism:
             gamma = self.noise.sample(size, rng)
             if self.padding is not None:
                 family = type(self.noise)
-                if family is BallNoise:
+                if isinstance(self.noise, BallNoise):
                     family = LaplaceNoise
                 gamma = gamma + family(self.padding).sample(size, rng)
             return on_grid(answers + gamma, grid)
@@ -510,8 +510,8 @@ def diagonal_of(noise: BallNoise) -> RationalMatrix:
     """Return the matrix (r, r) that makes entries of radial noise of its `entries`."""
     size = noise.dimension
     table = [[Rational(0)] * size for _ in range(size)]
-    for place, row in enumerate(table):
-        row[place] = noise.reciprocal
+    for place, unit in enumerate(noise.units):
+        table[place][place] = unit
     return RationalMatrix(table)
 
 

@@ -88,11 +88,13 @@ class Request(Saved, CheckedFields):
     gap: float = 0.01
     scale: bool = False  # whether a factor is scaled to the budget exactly
     bound: Bound | None = None  # what the noise never leaves
+    blocks: tuple[int, ...] = ()  # independent radial ones of a factor's columns
 
     def _saved_fields(self) -> dict[str, object]:
         saved = super()._saved_fields()
-        if self.bound is None:  # so a file says nothing of what it does not have
-            del saved["bound"]
+        for name in ("bound", "blocks"):
+            if not saved[name]:  # so a file says nothing of what it does not have
+                del saved[name]
         return saved
 
     def __post_init__(self) -> None:

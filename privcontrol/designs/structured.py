@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from ..core.constraints import cheapest_factor
 from ..core.mechanism import padding_of
 from ..core.noise import LaplaceNoise
+from ..core.query_design import laplace_size
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
-from ..noise.parts import DrawnOnce, Radial, Structured, White
+from ..noise.parts import Blocks, DrawnOnce, Radial, Structured, White
 from ..noise.shift import beside_radial, certified_shift, shifts_apart
 from ..noise.whitened import output_sizes
 from ..numerics.ellipsoid import Shape
@@ -78,6 +79,8 @@ def radial(problem: DesignProblem) -> Proposal:
 
     A shape of the request, such as that of a loop's optimum, is scaled to the budget.
     """
+    if problem.request.blocks:
+        return _in_blocks(problem)
     shape = problem.request.factor
     unit_bound = math.nan
     if shape is None:
@@ -95,6 +98,25 @@ def radial(problem: DesignProblem) -> Proposal:
     if bound > cost:
         bound = math.nan
     return Proposal((part,), cost, bound, unit_bound=unit_bound)
+
+
+def _in_blocks(problem: DesignProblem) -> Proposal:
+    """Return independent blocks of radial noise of the request's shape.
+
+    One Laplace number that moves by what all blocks lose together bounds one release.
+    """
+    request = problem.request
+    if request.factor is None:
+        raise ValueError("blocks: expected a factor whose columns they are")
+    unit = Blocks(problem.plant, request.factor, request.blocks)
+    loss = problem.certify((unit,))
+    if request.releases == 1:
+        gain = loss.pure / ball_rate_of(problem.budget, 1, 1)
+    else:
+        gain = laplace_size(loss, problem.budget, request.releases)
+    part = unit.scaled(float_above(gain, 4))
+    factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
+    return Proposal((part,), problem.cost(factor))
 
 
 def radial_beside_floor(problem: DesignProblem) -> Proposal:

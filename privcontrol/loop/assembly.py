@@ -528,7 +528,9 @@ def private_lqg(
         Law of the noise that ``codesign=True`` chooses, by default that of ``noise``; "auto"
         is the law with which the loop costs least. Laplace noise has independent numbers,
         whose directions are chosen for the loop by a local search: where the loop reads few
-        directions of the secret, it costs less than noise of one radial law.
+        directions of the secret, it costs less than noise of one radial law. "ball" is the
+        cheaper of one radial law and of independent blocks of such noise, which are
+        searched for in the same way for secrets with listed moves.
     P0 : array_like, shape (n, n) or (n,), or float, optional
         Public covariance of x(0), its diagonal, or a multiple of I.
     initial_state : array_like, shape (n,), optional

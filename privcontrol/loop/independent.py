@@ -1,10 +1,10 @@
-"""The independent numbers of Laplace noise that cost a loop least.
+"""The independent blocks of radial noise that cost a loop least.
 
 A loop often reads one direction of a secret only. Noise of one radial law hides all of them
-with one length, and pays for the number of directions. Laplace noise in a basis is
-independent blocks of one number each: with
+with one length, and pays for the number of directions. Independent blocks b of r_b rows L_b,
+such as those of one number of Laplace noise, pay for their own number only: with
 
-    eta = L c,    max_i |L c_i|_1 <= 1,
+    eta = L c,    max_i sum_b sqrt((r_b + 1) / 2) |L_b c_i| <= 1,
 
 for moves U c_i, the variance of the noise is 2 U (L'L)^-1 U' / epsilon^2. Rows of L that the
 loop does not read may be small, and then cost next to nothing. The rows are searched for, by
@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,8 @@ from ..core.noise import enclosing_cross_polytope
 #: largest norm and to the value.
 _SMOOTHINGS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 _BARRIERS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
+#: Speed: times the least cost beyond which a descent is left after each smoothing.
+_HOPEFUL = (math.inf, math.inf, 1.3, 1.1, 1.03, 1.01, 1.0)
 #: Random turns of the Gaussian optimum that are tried, in addition to fixed ones.
 _TURNS = 4
 #: Part of the way from the least information, at which a start begins.
@@ -35,108 +39,176 @@ _INSIDE = 0.05
 _NEAR = 400
 _STEPS = 200
 
+#: Directions up to which all ways to part them into blocks are tried.
+_MOST_PARTED = 4
+
 #: From X = L'L to the cost, and to minus its gradient.
 Priced = Callable[[NDArray], tuple[float, NDArray]]
 
 
-def cheapest_rows(
-    priced: Priced, moves: NDArray, shape: NDArray, least: float
-) -> NDArray:
-    """Return L (r, r) with |L c_i|_1 <= 1 for all moves (r, M) and L'L >= least I.
+@dataclass(frozen=True)
+class _Norm:
+    """The sum of the lengths of blocks of rows times a move, weighed by their sizes."""
 
-    ``shape`` (r, r) is the Gaussian optimum X, with c_i' X c_i <= 1.
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def _starts(self) -> NDArray:
+        return np.cumsum([0, *self.sizes[:-1]])
+
+    @cached_property
+    def _weights(self) -> NDArray:
+        return np.sqrt((np.array(self.sizes) + 1) / 2)
+
+    def of(self, images: NDArray, smoothing: float = 0.0) -> NDArray:
+        """Return norms (M,) of images (r, M) of moves, a little larger if smooth."""
+        return self._weights @ self._lengths(images, smoothing)
+
+    def with_slope(self, images: NDArray, smoothing: float) -> tuple[NDArray, NDArray]:
+        """Return smooth norms, and their slopes (r, M) in the images."""
+        lengths = self._lengths(images, smoothing)
+        steep = np.repeat(self._weights[:, None] / lengths, self.sizes, axis=0)
+        return self._weights @ lengths, images * steep
+
+    def _lengths(self, images: NDArray, smoothing: float) -> NDArray:
+        squares = np.add.reduceat(images**2, self._starts, axis=0)
+        return np.sqrt(squares + (smoothing / len(self.sizes)) ** 2)
+
+    def normed(self, rows: NDArray, moves: NDArray) -> NDArray:
+        """Return rows whose largest norm of a move is one."""
+        return rows / self.of(rows @ moves).max()
+
+
+def partitions(count: int, rank: int) -> list[tuple[int, ...]]:
+    """Return the sizes of two or more blocks in which ``count`` rows are tried.
+
+    They are all there are in few directions. In more of them blocks have the ``rank`` of
+    what is read and the rest, or one row each.
     """
-    best, cheapest = np.zeros_like(shape), math.inf
+    if count <= _MOST_PARTED:
+        return [sizes for sizes in _parted(count, count) if len(sizes) > 1]
+    found = [(1,) * count]
+    if rank < count:
+        found += [(rank, count - rank), (rank, *(1,) * (count - rank))]
+    return list(dict.fromkeys(found))
+
+
+def _parted(count: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to part a number into numbers that do not grow."""
+    if not count:
+        yield ()
+    for first in range(min(count, largest), 0, -1):
+        for rest in _parted(count - first, first):
+            yield first, *rest
+
+
+def cheapest_rows(
+    priced: Priced,
+    moves: NDArray,
+    shape: NDArray,
+    least: float,
+    sizes: tuple[int, ...] | None = None,
+) -> tuple[NDArray, float]:
+    """Return L (r, r) of norm 1 at most for all moves (r, M), L'L >= least I, and its cost.
+
+    ``shape`` (r, r) is the Gaussian optimum X, with c_i' X c_i <= 1. Blocks have so many
+    rows each, by default one.
+    """
+    norm = _Norm((1,) * len(shape) if sizes is None else sizes)
+    search = _Search(norm, priced, moves, least)
     with np.errstate(all="ignore"):
-        for start in _starts(moves, shape, least):
-            found = _normed(_descended(start, priced, moves, least), moves)
-            if not np.linalg.eigvalsh(found.T @ found)[0] >= least:
-                continue
-            cost, _ = priced(found.T @ found)
-            if cost < cheapest:
-                best, cheapest = found, cost
-    return best
+        tried = list(_starts(norm, moves, shape, least))
+        for stage in range(len(_SMOOTHINGS)):
+            tried = [search.descended(rows, stage) for rows in tried]
+            costs = np.array([search.cost(rows) for rows in tried])
+            near = costs <= _HOPEFUL[stage] * costs.min(initial=math.inf)
+            tried = [rows for rows, kept in zip(tried, near, strict=True) if kept]
+    if not tried:
+        return np.zeros_like(shape), math.inf
+    best = min(tried, key=search.cost)
+    return norm.normed(best, moves), search.cost(best)
 
 
-def _normed(rows: NDArray, moves: NDArray) -> NDArray:
-    """Return rows whose largest 1-norm of a move is one."""
-    return rows / np.abs(rows @ moves).sum(axis=0).max()
-
-
-def _starts(moves: NDArray, shape: NDArray, least: float) -> Iterator[NDArray]:
+def _starts(
+    norm: _Norm, moves: NDArray, shape: NDArray, least: float
+) -> Iterator[NDArray]:
     """Yield rows to start from, far enough above the least information."""
     count = len(shape)
     values, vectors = np.linalg.eigh(shape)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     rng = np.random.default_rng(0)
     turns = [np.eye(count), vectors]
+    if len(norm.sizes) < count:
+        turns.append(np.eye(count)[::-1])  # other blocks have the largest rows
     for _ in range(_TURNS):
         turns.append(np.linalg.qr(rng.standard_normal((count, count)))[0])
     inverse = np.linalg.inv(enclosing_cross_polytope(moves, np.eye(count)).factor)
     for rows in (*(turn @ root for turn in turns), inverse):
-        left, sizes, right = np.linalg.svd(_normed(rows, moves))
+        left, sizes, right = np.linalg.svd(norm.normed(rows, moves))
         smallest = math.sqrt(least) + _INSIDE * (sizes[0] - math.sqrt(least))
         # what makes small rows larger makes the norm larger too
         for _ in range(20):
-            rows = _normed(left * np.maximum(sizes, smallest) @ right, moves)
+            rows = norm.normed(left * np.maximum(sizes, smallest) @ right, moves)
             left, sizes, right = np.linalg.svd(rows)
             if sizes[-1] ** 2 > least * (1 + 1e-3):
                 yield rows
                 break
 
 
-def _descended(rows: NDArray, priced: Priced, moves: NDArray, least: float) -> NDArray:
-    """Return rows of less cost, by descent with less and less smoothing."""
-    unit, _ = priced(rows.T @ rows)
-    for smoothing, barrier in zip(_SMOOTHINGS, _BARRIERS, strict=True):
-        rows = _normed(rows, moves)
-        norms = np.abs(rows @ moves).sum(axis=0)
-        near = moves[:, np.argsort(-norms, kind="stable")[:_NEAR]]
+@dataclass(frozen=True)
+class _Search:
+    """Descents to rows of little cost, with less and less smoothing."""
+
+    norm: _Norm
+    priced: Priced
+    moves: NDArray
+    least: float
+
+    def cost(self, rows: NDArray) -> float:
+        """Return the cost of rows of norm 1, infinite where noise exceeds its cap."""
+        rows = self.norm.normed(rows, self.moves)
+        X = rows.T @ rows
+        if not np.linalg.eigvalsh(X)[0] >= self.least:
+            return math.inf
+        return self.priced(X)[0]
+
+    def descended(self, rows: NDArray, stage: int) -> NDArray:
+        """Return rows of less cost, with the smoothing of a stage."""
+        unit, _ = self.priced(rows.T @ rows)
+        rows = self.norm.normed(rows, self.moves)
+        norms = self.norm.of(rows @ self.moves)
+        near = self.moves[:, np.argsort(-norms, kind="stable")[:_NEAR]]
         found = minimize(
-            _objective,
+            replace(self, moves=near).objective,
             rows.ravel(),
-            (priced, near, least, smoothing, barrier, unit),
+            (_SMOOTHINGS[stage], _BARRIERS[stage], unit),
             jac=True,
             options={"maxiter": _STEPS},
         )
-        if math.isfinite(found.fun):
-            rows = found.x.reshape(rows.shape)
-    return rows
+        return found.x.reshape(rows.shape) if math.isfinite(found.fun) else rows
 
+    def objective(
+        self, entries: NDArray, smoothing: float, barrier: float, unit: float
+    ) -> tuple[float, NDArray]:
+        """Return the cost in a ``unit`` with its barrier, and the gradient in L."""
+        rows = entries.reshape(-1, len(self.moves))
+        size, turned = self._size(rows, smoothing)
+        X = rows.T @ rows / size**2
+        inside = X - self.least * np.eye(len(X))
+        values = np.linalg.eigvalsh(inside)
+        if not values[0] > 0:
+            return math.inf, np.zeros(entries.size)
+        cost, steep = self.priced(X)
+        total = cost / unit - barrier * float(np.log(values).sum())
+        steep = steep / unit + barrier * np.linalg.inv(inside)
+        slope = -2 * rows @ steep / size**2
+        slope += 2 * float(np.sum(steep * X)) / size * turned
+        return total, slope.ravel()
 
-def _objective(
-    entries: NDArray,
-    priced: Priced,
-    moves: NDArray,
-    least: float,
-    smoothing: float,
-    barrier: float,
-    unit: float,
-) -> tuple[float, NDArray]:
-    """Return the cost in a ``unit`` with its barrier, and the gradient in L."""
-    rows = entries.reshape(-1, len(moves))
-    size, turned = _smooth_norm(rows, moves, smoothing)
-    X = rows.T @ rows / size**2
-    inside = X - least * np.eye(len(X))
-    values = np.linalg.eigvalsh(inside)
-    if not values[0] > 0:
-        return math.inf, np.zeros(entries.size)
-    cost, steep = priced(X)
-    total = cost / unit - barrier * float(np.log(values).sum())
-    steep = steep / unit + barrier * np.linalg.inv(inside)
-    slope = -2 * rows @ steep / size**2
-    slope += 2 * float(np.sum(steep * X)) / size * turned
-    return total, slope.ravel()
-
-
-def _smooth_norm(
-    rows: NDArray, moves: NDArray, smoothing: float
-) -> tuple[float, NDArray]:
-    """Return a smooth size above the largest 1-norm of L c_i, and its gradient in L."""
-    images = rows @ moves
-    smooth = np.hypot(images, smoothing / len(rows))
-    norms = smooth.sum(axis=0)
-    shares = np.exp((norms - norms.max()) / smoothing)
-    total = float(shares.sum())
-    top = float(norms.max()) + smoothing * math.log(total)
-    return top, (images / smooth * (shares / total)) @ moves.T
+    def _size(self, rows: NDArray, smoothing: float) -> tuple[float, NDArray]:
+        """Return a smooth size above the largest norm of L c_i, and its gradient in L."""
+        norms, slopes = self.norm.with_slope(rows @ self.moves, smoothing)
+        shares = np.exp((norms - norms.max()) / smoothing)
+        total = float(shares.sum())
+        top = float(norms.max()) + smoothing * math.log(total)
+        return top, (slopes * (shares / total)) @ self.moves.T

@@ -45,6 +45,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.progress import progress_bar
 from ..privacy.least_variance import least_law_variance
+from ..privacy.radial_design import ball_rate_of
 from ..secrets.disturbance import disturbances
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
@@ -52,7 +53,7 @@ from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
-from .independent import cheapest_rows
+from .independent import cheapest_rows, partitions
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 
@@ -90,6 +91,10 @@ _INSIDE = 0.5
 #: Turns at most, and the part of the cost below which a turn is the last one.
 _TURNS = 40
 _SMALL_TURN = 1e-7
+#: Speed: kinds of blocks of radial noise that are certified, those of least cost.
+_CERTIFIED = 2
+#: Information of a direction, over that of noise at its cap, from which it counts as read.
+_BARE = 4.0
 #: Frequencies at which the bound without a horizon is evaluated.
 _FREQUENCIES = 4096
 
@@ -107,7 +112,8 @@ class Optimality:
         Expected cost of the loop.
     lower_bound : float
         Least cost of any noise of at most ``cap`` times the std, in every direction, of
-        the request's noise of least variance. It is at most the loop's own.
+        the request's noise of least variance. It is at most the loop's own. Of Laplace
+        noise and of independent blocks of radial noise it is ``universal_bound``.
     excess : float
         The relative distance to any noise at all of the same law is at most this.
     universal_bound : float
@@ -189,9 +195,12 @@ def optimal_loop(
         return _of_independent_numbers(loop, cap)
     program = NoiseProgram.of(loop)
     factor = program.factor(program.solved(cap).information)
-    noise = designed(request, loop.side.plant, factor=factor, scale=True)
-    best = loop.with_noise(noise)
-    return min(best, loop, key=expected_total)  # the noise given may exceed the cap
+    single = replace(request, factor=factor, scale=True, blocks=())
+    noise = designed(single, loop.side.plant)
+    tried = [loop.with_noise(noise), loop]  # the noise given may exceed the cap
+    if request.family == "ball":
+        tried += _in_blocks(loop, cap)
+    return min(tried, key=expected_total)
 
 
 def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
@@ -204,7 +213,8 @@ def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
     best = None
     for law in laws:
         try:
-            noise = designed(replace(request, family=law, factor=None), plant)
+            asked = replace(request, family=law, factor=None, blocks=())
+            noise = designed(asked, plant)
         except ValueError:
             if family != "auto":
                 raise
@@ -227,18 +237,66 @@ def _of_independent_numbers(loop: LoopT, cap: float) -> LoopT:
     request = noise.request
     plant = loop.side.plant
     allowed = DesignProblem(plant, request).allowed
-    # the variance of a number that hides a move of one is 2 / epsilon^2
-    program = NoiseProgram.of(loop, allowed / math.sqrt(2))
-    if program.is_ball or program.rest.size or not program.spread.any():
+    program = _of_pure_blocks(loop, allowed)
+    if program is None:
         return loop
     try:
         shape = program.solved(cap).information
-        rows = cheapest_rows(program.priced, program.moves, shape, cap**-2)
+        rows, _ = cheapest_rows(program.priced, program.moves, shape, cap**-2)
         factor = program.basis @ np.linalg.inv(rows) / allowed
         best = designed(request, plant, factor=factor, scale=True)
     except (np.linalg.LinAlgError, UncertifiableError):
         return loop  # whose noise is that of least variance
     return min(loop.with_noise(best), loop, key=expected_total)
+
+
+def _in_blocks(loop: LoopT, cap: float) -> list[LoopT]:
+    """Return loops with radial noise in independent blocks, where there are any.
+
+    Blocks of each kind are searched for, and those of the cheapest kinds are certified.
+    """
+    if _shift_of_any_law(loop.private_noise) is None:
+        return []  # nothing would be known of how good they are
+    request = loop.private_noise.request
+    plant = loop.side.plant
+    allowed = ball_rate_of(request.budget, 1, request.releases)
+    program = _of_pure_blocks(loop, allowed)
+    if program is None:
+        return []
+    found = []
+    with suppress(np.linalg.LinAlgError, UncertifiableError):
+        shape = program.solved(cap).information
+        rank = _rank_read(shape, cap)
+        for sizes in partitions(len(shape), rank):
+            rows, cost = cheapest_rows(
+                program.priced, program.moves, shape, cap**-2, sizes
+            )
+            if cost < math.inf:
+                found.append((cost, sizes, rows))
+    loops = []
+    for _, sizes, rows in sorted(found, key=lambda each: each[0])[:_CERTIFIED]:
+        factor = program.basis @ np.linalg.inv(rows) / allowed
+        asked = replace(request, factor=factor, scale=True, blocks=sizes)
+        with suppress(UncertifiableError):
+            loops.append(loop.with_noise(designed(asked, plant)))
+    return loops
+
+
+def _rank_read(information: NDArray, cap: float) -> int:
+    """Return in how many directions noise is well below its cap."""
+    values = np.linalg.eigvalsh(information)
+    return max(1, int(np.count_nonzero(values > _BARE * cap**-2)))
+
+
+def _of_pure_blocks(loop: LoopData, allowed: float) -> NoiseProgram | None:
+    """Return the program of blocks of noise, None where there is nothing to choose.
+
+    It is in units of one number, whose variance is 2 where the rate is one.
+    """
+    program = NoiseProgram.of(loop, allowed / math.sqrt(2))
+    if program.is_ball or program.rest.size or not program.spread.any():
+        return None
+    return program if len(program.moves) > 1 else None
 
 
 def _check_covered(noise: OutputNoise) -> None:
@@ -664,7 +722,7 @@ def optimality(loop: LoopData) -> Optimality:
     if any_law is not None:
         program = NoiseProgram.of(loop, any_law)
         universal = least + max(program.solved(design.cap).uncapped, 0.0)
-    if noise.family == "laplace":  # of which nothing else is known
+    if noise.family == "laplace" or noise.request.blocks:  # nothing else is known
         return Optimality.between(cost, universal, universal, universal)
     found = NoiseProgram.of(loop).solved(design.cap)
     capped = least + max(found.capped, 0.0)

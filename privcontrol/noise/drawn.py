@@ -33,6 +33,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import UncertifiableError
 from ..numerics.saved import decode, encode
+from ..privacy.law import BlockLaw
 from ..privacy.release import (
     ENTRIES,
     FIRST_BITS,
@@ -328,6 +329,46 @@ class RadialPart(_Written):
         self._frames.forget_before(t)
 
 
+class BlockPart(_Written):
+    """C A^t S eta of independent blocks of radial entries, each of variance one.
+
+    A block is Gaussian numbers times one length, that of one more of them, over the root of
+    their count. ``sizes`` are those of the blocks, in the order of the columns of S.
+    """
+
+    name = "blocks"
+    width = 0
+
+    def __init__(self, A: NDArray, C: NDArray, S: NDArray, sizes: NDArray) -> None:
+        super().__init__(A=A, C=C, S=S, sizes=sizes)
+        self._law = BlockLaw(tuple(map(int, sizes)))
+        rank = S.shape[1]
+        self.once = 2 * rank + len(self._law.sizes)
+        self._frames = _Responses(A, C, ball_matrix(S))
+
+    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
+        yield self.first, self._frames.at(t, bits).tolist()
+
+    def row(self, values: Sequence[Factor], start: int, entries: Entries) -> Row:
+        row: Row = {}
+        lengths = start + len(values)
+        for block, unit in zip(self._law.blocks, self._law.units, strict=True):
+            numbers = range(lengths, lengths + block.stop - block.start + 1)
+            lengths = numbers.stop
+            own = _numbered(values[block], start + block.start)
+            if not own:
+                continue
+            with working_bits(2 * max(entries[number].count for number in numbers)):
+                length = _length_of(entries, numbers) * Ball(rational(unit))
+                row |= {number: Ball(factor) * length for number, factor in own.items()}
+            # so whoever asks for more bits of the row draws more of the length as well
+            row |= dict.fromkeys(numbers, Rational(0))
+        return row
+
+    def forget_before(self, t: int) -> None:
+        self._frames.forget_before(t)
+
+
 def _length_of(entries: Entries, numbers: Iterable[int]) -> Ball:
     """Return an interval of the root of the sum of squares of entries."""
     total = Ball(0)
@@ -485,7 +526,14 @@ class StatePart(_Written):
 
 _KINDS: Mapping[str, Any] = {
     kind.name: kind
-    for kind in (StructuredPart, RadialPart, DrivenPart, WhitePart, StatePart)
+    for kind in (
+        StructuredPart,
+        RadialPart,
+        BlockPart,
+        DrivenPart,
+        WhitePart,
+        StatePart,
+    )
 }
 
 

@@ -19,6 +19,7 @@ from ..systems.powers import largest_gain
 from .drawn import (
     COARSE_BITS,
     FINE_BITS,
+    BlockPart,
     CorrelatedPart,
     DrawnNoise,
     DrivenPart,
@@ -31,6 +32,7 @@ from .drawn import (
 )
 from .fleet import CoupledUnits, SeparateUnits
 from .parts import (
+    Blocks,
     Correlated,
     DrawnOnce,
     Driven,
@@ -60,7 +62,7 @@ class ExactNoise(DrawnNoise):
                 parts.append(_hidden_state(part, noise.total.white))
             else:
                 parts.append(exact_part(part))
-        is_radial = any(isinstance(part, Radial) for part in noise.parts)
+        is_radial = any(isinstance(part, Radial | Blocks) for part in noise.parts)
         family = "gaussian" if is_radial else noise.family
         super().__init__(family, noise.outputs, parts)
         if noise.kept is not None:
@@ -134,6 +136,11 @@ def _(part: Structured) -> ExactPart:
 def _(part: Radial) -> ExactPart:
     bound = part.bound if part.law.is_cut else 0.0
     return RadialPart(*_free(part), part.factor, bound)
+
+
+@exact_part.register
+def _(part: Blocks) -> ExactPart:
+    return BlockPart(*_free(part), part.factor, np.array(part.sizes, float))
 
 
 def _free(part: Structured) -> tuple[NDArray, NDArray]:

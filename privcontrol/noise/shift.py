@@ -24,11 +24,11 @@ from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.manifold import attaining
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import float_above, one_thread
+from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import disturbances
-from ..secrets.hiding import LEAVES, NoiseForm, Split, window_squares
+from ..secrets.hiding import LEAVES, NoiseForm, Split, laplace_shifts, window_squares
 from ..secrets.secret import SecretInputs, all_responses, as_secret, secret_inputs
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
@@ -38,7 +38,7 @@ from ._patterns import MOST_EXACT
 from ._varying import inverted_at_entry, shift_between
 from .fleet import shift_of_fleet
 from .grid import grid_shift
-from .parts import Driven, Filtered, NoisePart, PartSum, Radial, White
+from .parts import Blocks, Driven, Filtered, NoisePart, PartSum, Radial, White
 from .whitened import dense_root, shift_sizes
 from .within import Bound, walls_of
 
@@ -180,7 +180,9 @@ def certify(
             )
         run = int(world.horizon)
         return laplace_loss(parts, secret, world.plants, run, world.resolution)
-    if family in RADIAL_LAWS or PartSum(parts).part(Radial) is not None:
+    total = PartSum(parts)
+    is_radial = total.part(Radial) is not None or total.part(Blocks) is not None
+    if family in RADIAL_LAWS or is_radial:
         return _radial_loss(parts, secret, world, family)
     if world.region is None:
         shift = certified_shift(parts, secret, world.plants, world.horizon)
@@ -328,8 +330,10 @@ def _radial_loss(
     hides what the entries leave of a move, and its loss composes with theirs.
     """
     total = PartSum(parts)
-    part, floor = total.part(Radial), total.part(White)
-    count = 1 if floor is None else 2
+    blocks = total.part(Blocks)
+    part = blocks if blocks is not None else total.part(Radial)
+    floor = total.part(White)
+    count = 1 if floor is None or blocks is not None else 2
     if part is None or len(parts) != count:
         raise ValueError(
             f"family: {family!r} is about one part of structured noise, and a floor"
@@ -340,19 +344,39 @@ def _radial_loss(
         raise ValueError(
             f"family: {family!r} hides states over a finite horizon, of plants in a list"
         )
-    if floor is not None:
+    if isinstance(part, Radial) and floor is not None:
         size, left = shifts_apart(part, floor, secret, world)
         return beside_radial(part, size, left)
     if world.resolution is not None:
         raise PrivacyError(
             "resolution: readings on a grid leave the column space of structured noise"
         )
+    if isinstance(part, Blocks):
+        return _loss_of_blocks(part, secret, world)
     shift = certified_shift(parts, secret, world.plants, world.horizon)
     exact = shift.exact and len(world.plants) == 1
     exact = exact and tells_entries(part, world.plants[0], int(world.horizon))
     return PrivacyLoss.radial(
         shift.value, part.once, part.bound, shift.moves if exact else (), exact
     )
+
+
+def _loss_of_blocks(part: Blocks, secret: Adjacency, world: World) -> PrivacyLoss:
+    """Return the loss of independent blocks of radial noise, for listed moves."""
+    form = NoiseForm(part.plant, int(world.horizon), part.factor, None)
+    every = []
+    for plant in world.plants:
+        manifold = trajectory_manifold(plant, int(world.horizon))
+        for one in secret.parts:
+            if one.moves(manifold).is_ball:
+                raise ValueError(
+                    "adjacency: blocks of radial noise hide listed moves, got a ball; one "
+                    "radial law hides it"
+                )
+            every.append(laplace_shifts(form, one, manifold))
+    shifts = np.hstack(every)
+    rounding = 1 + EPS * (8 + len(shifts))
+    return PrivacyLoss.blocks(part.law.lengths(shifts) * rounding, part.sizes)
 
 
 def beside_radial(part: Radial, size: float, left: float) -> PrivacyLoss:

@@ -1,4 +1,4 @@
-"""Laws of the standard entries of noise: Gaussian, Laplace, ball and truncated.
+"""Laws of the standard entries of noise: Gaussian, Laplace, ball, blocks and truncated.
 
 A law is apart from the shape that the entries are multiplied with. All of these are
 Gaussian given some random sizes, a share of the variance for each entry, so tails of sums
@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +210,47 @@ class BallLaw(Law):
         largest = self.bound / math.sqrt(self.unit_variance)
         rest = 0.0 if alone else np.sqrt(chdtri(count, tails))
         return np.minimum(found, largest + rest)
+
+
+@dataclass(frozen=True)
+class BlockLaw(Law):
+    """Independent blocks of entries, each of a `BallLaw` of so many, of variance one."""
+
+    sizes: tuple[int, ...]
+
+    name = "ball"
+    unit_variance = 1.0
+
+    @cached_property
+    def units(self) -> tuple[float, ...]:
+        """What the entries of each block of density exp(-|eta|) are multiplied with."""
+        return tuple(1 / math.sqrt(size + 1) for size in self.sizes)
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """Which entries each block has."""
+        ends = list(accumulate(self.sizes))
+        return tuple(map(slice, [0, *ends[:-1]], ends))
+
+    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+        """Draw entries of a ``shape`` from the generator ``rng``."""
+        drawn = []
+        for size, unit in zip(self.sizes, self.units, strict=True):
+            drawn.append(unit * BallLaw(size).standard(rng, (*shape[:-1], size)))
+        return np.concatenate(drawn, axis=-1)
+
+    def lengths(self, entries: NDArray) -> NDArray:
+        """Return the lengths (blocks, M) of blocks of entries (r, M), before their unit."""
+        found = []
+        for block, unit in zip(self.blocks, self.units, strict=True):
+            found.append(column_norms(entries[block]) / unit)
+        return np.array(found)
+
+    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+        # one of the blocks exceeds its share with at most the sum of their tails
+        each = tails / len(self.sizes)
+        found = [chdtri(size + 1, each) / (size + 1) for size in set(self.sizes)]
+        return np.max(found, axis=0), 1.0
 
 
 def _least_sizes(chance: Callable[[NDArray], NDArray], tails: NDArray) -> NDArray:

@@ -16,7 +16,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -69,6 +69,8 @@ _POWER = 8 * EPS
 _CONVOLVED = 10**7
 #: The tail of a discretised loss that is counted as failure.
 _TAIL = 1e-15
+#: Hidden moves by blocks of radial noise that are looked at one by one.
+_MOST_OF_BLOCKS = 64
 #: Most dimensions of radial noise that ends at a radius, and sizes of moves for which its
 #: curve is evaluated.
 MOST_TRUNCATED = 2
@@ -549,7 +551,11 @@ class Product(Saved):
         """mu given that no black box fails, by the root of the sum of squares."""
         if not self.bounded:
             return self._gaussian
-        sizes = [math.sqrt(n) * one.gdp for one, n in self.coordinates]
+        coordinates = self.coordinates
+        if len(self.radial) > 1:  # of which each takes long
+            blocks = [(one._above, n) for one, n in self._radial]
+            coordinates = (*blocks, *(c for c in coordinates if c not in self._radial))
+        sizes = [math.sqrt(n) * one.gdp for one, n in coordinates]
         return math.hypot(*sizes) * (1 + 16 * EPS)
 
     @cached_property
@@ -842,6 +848,34 @@ class PrivacyLoss(Saved):
         return replace(known, rows=(row,), attained=exact and sharp)
 
     @classmethod
+    def blocks(cls, sizes: ArrayLike, dimensions: Sequence[int]) -> PrivacyLoss:
+        """Return the loss of independent blocks of radial noise, a bound.
+
+        ``sizes`` (blocks, M) are the shifts over scale of each block, a column for each
+        hidden move. Their density is log-concave, so these hide the hull of the moves
+        too, as those of Laplace noise do.
+        """
+        columns = real_array(sizes, "sizes", ndim=2).T
+        left = np.unique(columns, axis=0)[::-1]
+        kept: list[NDArray] = []
+        # a block that moves less is a post-processing of one that moves more
+        while left.size and len(kept) < _MOST_OF_BLOCKS:
+            worst = left[left.sum(axis=1).argmax()]
+            kept.append(worst)
+            left = left[(left > worst).any(axis=1)]
+        if left.size:
+            one = cls.radial(
+                float_above(columns.sum(axis=1).max(), columns.shape[1]), 1
+            )
+            return replace(one, attained=False, aligned=False)
+        rows = []
+        for column in kept:
+            laws = zip(column.tolist(), dimensions, strict=True)
+            moved = [((size, int(r), math.inf), 1) for size, r in laws if size]
+            rows.append(Product(radial=tuple(moved)))
+        return cls(tuple(rows), ((),) * len(rows), (RADIAL,), False, False)
+
+    @classmethod
     def black_box(cls, pairs: Iterable[tuple[float, float, int]]) -> PrivacyLoss:
         """Return the loss of releases known by (epsilon, delta), with their counts."""
         boxes = []
@@ -867,6 +901,8 @@ class PrivacyLoss(Saved):
         length = max(sum(n for _, n in row.shifts) for row in rows)
         if len(rows) < 3 or len(rows) * length > _EXPANDED:
             return rows
+        if any(row.radial != rows[0].radial for row in rows):
+            return rows  # only shifts are compared
         columns = np.zeros((len(rows), length))
         for column, row in zip(columns, rows, strict=True):
             shifts = [shift for shift, n in row.shifts for _ in range(n)]

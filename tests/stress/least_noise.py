@@ -3,11 +3,12 @@
 python tests/stress/least_noise.py table            std of the ball law over Gaussian, closed form and draws
 python tests/stress/least_noise.py budgets [1e4]    delta of ball_rate by mpmath, never above delta
 python tests/stress/least_noise.py plants [100]     "auto" against Gaussian and Laplace, median ratio by r and budget
-python tests/stress/least_noise.py moves [200]      all moves of random plants by draws of the hockey stick
+python tests/stress/least_noise.py moves [200 1e7]  all moves of random plants by draws of the hockey stick
 python tests/stress/least_noise.py divergences [200] the same by quadrature of densities, up to 3 numbers
 python tests/stress/least_noise.py draws [1e7]      the ball law of 1 to 10 numbers by draws
 python tests/stress/least_noise.py releases         1 to 16 releases against a convolution by another code
 python tests/stress/least_noise.py loops            the price of each law in loops of 1, 2 and 4 numbers
+python tests/stress/least_noise.py blocks           the price of one law and of blocks, for a loop that reads one direction
 python tests/stress/least_noise.py consensus        limit errors of one number an agent
 python tests/stress/least_noise.py floors [40]      radial noise beside a floor for random models, by draws
 python tests/stress/least_noise.py exact [1e5]      rounded values of exact samples against mpmath
@@ -142,8 +143,8 @@ def budgets(count=10_000):
     )
 
 
-def random_plant(rng):
-    states, outputs = int(rng.integers(1, 6)), int(rng.integers(1, 3))
+def random_plant(rng, most=5):
+    states, outputs = int(rng.integers(1, most + 1)), int(rng.integers(1, 3))
     A = rng.standard_normal((states, states))
     A *= rng.uniform(0.5, 1.0) / np.abs(np.linalg.eigvals(A)).max()
     names = [f"x{k}" for k in range(states)]
@@ -184,23 +185,27 @@ def plants(count=100):
         )
 
 
-def moves(count=200, draws=1_000_000):
+def moves(count=200, draws=10_000_000):
+    """All moves of random plants of up to ten numbers, and their halves, by draws.
+
+    The draws of a number of directions are those of all of its plants.
+    """
     rng = np.random.default_rng(3)
-    worst = 0.0
+    asked = {}
     for _ in range(int(count)):
-        plant, adjacency = random_plant(rng)
+        plant, adjacency = random_plant(rng, most=10)
         epsilon, delta = BUDGETS[rng.integers(2)]
         budget = pc.PrivacyBudget(epsilon=float(epsilon), delta=delta)
-        options = dict(horizon=10, budget=budget, adjacency=adjacency, max_std=np.inf)
+        options = dict(horizon=12, budget=budget, adjacency=adjacency, max_std=np.inf)
         for family in ("ball", "truncated"):
             try:
                 noise = pc.design_output_noise(
                     plant, family=family, models="exact", **options
                 )
-            except ValueError:
+            except (ValueError, pc.UncertifiableError):
                 continue
             (part,) = noise.parts
-            responses = part.responses(10).reshape(-1, part.once)
+            responses = part.responses(12).reshape(-1, part.once)
             query = noise.design.mechanism.query
             hidden = adjacency.moves(query.manifold)
             shifts = np.linalg.lstsq(
@@ -208,18 +213,39 @@ def moves(count=200, draws=1_000_000):
             )[0]
             if hidden.is_ball:
                 shifts = shifts @ np.linalg.svd(shifts)[2].T
-            eta = part.law.standard(rng, (draws, part.once))
-            lengths = np.linalg.norm(eta, axis=1)
-            for shift in shifts.T:
-                for scale in (1.0, 0.5):
-                    moved = np.linalg.norm(eta - scale * shift, axis=1)
-                    losses = np.where(moved > part.bound, np.inf, moved - lengths)
+            asked.setdefault(part.once, []).append((part.bound, epsilon, delta, shifts))
+    worst, looked = -math.inf, 0
+    for r, cases in sorted(asked.items()):
+        sums = [np.zeros((2, 2 * case[-1].shape[1])) for case in cases]
+        inside = [0] * len(cases)
+        parts = math.ceil(draws / 250_000)
+        for _ in range(parts):
+            eta = BallLaw(r).standard(rng, (250_000, r))
+            squares = np.sum(eta**2, axis=1)
+            lengths = np.sqrt(squares)
+            for place, (bound, epsilon, _, shifts) in enumerate(cases):
+                kept = lengths <= bound
+                inside[place] += int(kept.sum())
+                every = np.hstack([shifts, shifts / 2])
+                for k, shift in enumerate(every.T):
+                    away = squares[kept] - 2 * (eta[kept] @ shift) + shift @ shift
+                    moved = np.sqrt(np.maximum(away, 0.0))
+                    losses = np.where(moved > bound, np.inf, moved - lengths[kept])
                     excess = np.maximum(-np.expm1(epsilon - losses), 0.0)
-                    error = excess.std() / math.sqrt(draws)
-                    assert excess.mean() <= delta + 5 * error + 1e-15, (family, shift)
-                    worst = max(worst, (excess.mean() - delta) / max(error, 1e-300))
+                    sums[place][:, k] += excess.sum(), (excess**2).sum()
+        most = -math.inf
+        for (_, _, delta, _), (total, square), runs in zip(cases, sums, inside):
+            mean = total / runs
+            error = np.sqrt(np.maximum(square / runs - mean**2, 0.0) / runs)
+            above = (mean - delta) / np.maximum(error, 1e-300)
+            assert (mean <= delta + 5 * error + 1e-15).all(), (r, delta, mean)
+            most = max(most, float(above.max()))
+            looked += len(total)
+        worst = max(worst, most)
+        print(f"r {r}: {len(cases)} designs, at most {most:.2f} standard errors above")
     print(
-        f"{int(count)} plants: no move above delta; the largest is {worst:.2f} standard errors above"
+        f"{int(count)} plants, {looked} moves by {draws} draws: none above delta; the "
+        f"largest is {worst:.2f} standard errors above"
     )
 
 
@@ -472,6 +498,37 @@ def loops():
         assert prices["auto"] <= least * (1 + 1e-6)
 
 
+def blocks():
+    """Two lags, of which the loop reads the sum (18.9, 8.11 and 5.95 without a cap)."""
+    plant = ct.ss(0.9 * np.eye(2), [[0.5], [0.5]], np.eye(2), 0, 1.0, states=["a", "b"])
+    weights = dict(Q=np.ones((2, 2)), R=1.0, QN=0.01, RN=0.01, P0=4.0)
+    secret = pc.StateAdjacency({"a": 1.0, "b": 1.0}, times=[0])
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    noise = pc.design_output_noise(
+        plant, horizon=20, budget=budget, adjacency=secret, models="exact", max_std=1e9
+    )
+    still = expected_total(pc.private_lqg(plant, noise=noise.with_std(1e-6), **weights))
+    prices = {}
+    for family in ("gaussian", "truncated", "laplace", "ball", "auto"):
+        loop = pc.private_lqg(
+            plant, noise=noise, codesign=True, family=family, cap=1e3, **weights
+        )
+        prices[family] = expected_total(loop) - still
+        print(f"{family}, {loop.noise.parts[0]}: {prices[family]:.2f}")
+    ratio = 3 / ball_rate(1.0, 1e-5, 2) ** 2 * budget.shift() ** 2
+    shape = pc.private_lqg(plant, noise=noise, codesign=True, cap=1e3, **weights).noise
+    one_law = pc.private_lqg(
+        plant,
+        noise=shape.with_std(math.sqrt(ratio) * float(shape.std.max())),
+        **weights,
+    )
+    print(
+        f"one radial law in the Gaussian shape: {expected_total(one_law) - still:.2f}"
+    )
+    assert prices["ball"] < 1.003 * 5.951
+    assert prices["auto"] <= min(prices.values()) * (1 + 1e-6)
+
+
 def consensus():
     """Mean square errors of the limit, one number an agent, a ring of six."""
     for delta in (1e-5, 1e-2):
@@ -621,6 +678,7 @@ PARTS = {
         draws,
         releases,
         loops,
+        blocks,
         consensus,
         floors,
         exact,
