@@ -76,3 +76,37 @@ GLUCOSE_REGION = {
     "infusion": (11.0, 25.0, "mU/min"),
     "meal": (0.0, 4.0, "mg/dL/min"),
 }
+
+
+def crane_rates(t, x, u, params):
+    """A load on a rope below a trolley: force on the trolley [N], push of the load."""
+    _, speed, angle, turning = x
+    mass, load, rope, g = 4.0, 1.0, 1.0, 9.81
+    sine, cosine = np.sin(angle), np.cos(angle)
+    pull = u[0] + load * sine * (rope * turning**2 + g * cosine)
+    faster = (pull - 5.0 * speed) / (mass + load * sine**2)
+    swing = -(faster * cosine + g * sine) / rope - 0.5 * turning + u[1]
+    return [speed, faster, turning, swing]
+
+
+def crane(step=0.05):
+    """The crane, whose place is measured, by the default sampler."""
+    continuous = ct.nlsys(
+        crane_rates,
+        lambda t, x, u, params: [x[0]],
+        states=["place", "speed", "angle", "turning"],
+        inputs=["force", "push"],
+        outputs=["place"],
+        name="crane",
+    )
+    return pc.sample_nonlinear(continuous, step)
+
+
+CRANE_REGION = {
+    "place": (-1.0, 1.0),
+    "speed": (-0.1, 0.1),
+    "angle": (-0.02, 0.02),
+    "turning": (-0.02, 0.02),
+    "force": (-0.5, 0.5),
+    "push": (-0.1, 0.1),
+}

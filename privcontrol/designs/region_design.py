@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.grid import grid_shift
 from ..noise.parts import Filtered, NoisePart, White
-from ..noise.shift import certified_shift
+from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
@@ -55,6 +55,8 @@ from .request import Request
 
 #: Rounds of designs for smaller and smaller budgets.
 _MOST_ROUNDS = 12
+#: Speed: rounds for noise that is designed for one plant and covers those near it.
+_NEAR_ROUNDS = 5
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
 #: Share of the shift that the next round leaves where designs end at such a gap, since
@@ -65,6 +67,8 @@ _ROUGH = 1e-4
 _HOPELESS = 10.0
 #: Relative size by which noise is scaled further, so its bound meets the budget at once.
 _ROUNDED = 1e-9
+#: Cost relative to its bound up to which noise for one of the plants is good enough.
+_CLOSE = 1.25
 #: Vertices for which the shape of filtered noise is optimised.
 _MOST_SHAPED = 6
 #: Steps in which a floor is raised until there is noise, in logarithms.
@@ -84,10 +88,13 @@ _REMEMBERED = (
     "Narrow the models, for identified plants by more samples or known entries, or "
     "protect over a finite horizon with a white floor"
 )
+_FAR = "models: the plants are too far from one for noise that is designed for that"
 _DEARER = "models: noise of this kind costs more than another kind"
 
 #: Sizes noise for a problem, whose floor is given.
 Size = Callable[[DesignProblem], Proposal]
+#: Certifies the shift of noise for a region.
+ShiftOf = Callable[[Request, Sequence[NoisePart]], float]
 #: Parts of noise, each with its least and largest size.
 Candidate = tuple[tuple[NoisePart, float, float], ...]
 #: Parts of one size, and the shift that they leave.
@@ -97,9 +104,7 @@ PartsAndShift = tuple[tuple[NoisePart, ...], float]
 # -- plants that stay the same -----------------------------------------------------------
 
 
-def of_region(
-    problem: DesignProblem, size: Callable[[DesignProblem], Proposal]
-) -> Proposal:
+def of_region(problem: DesignProblem, size: Size) -> Proposal:
     """Noise for any one plant of a region.
 
     ``size`` sizes noise for a problem with a list of plants.
@@ -109,14 +114,25 @@ def of_region(
     UncertifiableError
         If no smaller budget makes the certified shift small enough.
     """
+    standing = problem.request.standing
+    return _meeting_budget(problem, size, standing, shift_in_region, _MOST_ROUNDS)
+
+
+def _meeting_budget(
+    problem: DesignProblem,
+    size: Size,
+    standing: Request,
+    shift_of: ShiftOf,
+    most_rounds: int,
+) -> Proposal:
+    """Noise for a request that stands for a region, until the region's shift is allowed."""
     request = problem.request
-    standing = request.standing
     allowed = request.allowed_shift
     target = allowed
     slope = 1.0
     lower_bound = math.nan
     tried: list[tuple[float, float]] = []
-    for rounds in range(_MOST_ROUNDS):
+    for rounds in range(most_rounds):
         budget = PrivacyBudget(gdp=target)
         is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
         asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
@@ -129,7 +145,7 @@ def of_region(
             lower_bound = min(sized.lower_bound, sized.cost)
             is_rough = sized.cost > lower_bound * (1 + _ROUGH)
         with search_round(2 * rounds + 1):
-            shift = shift_in_region(request, sized.parts)
+            shift = shift_of(request, sized.parts)
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
         tried.append((math.log(target), math.log(shift)))
@@ -188,16 +204,22 @@ def scaled_to_region(
 # -- plants that vary --------------------------------------------------------------------
 
 
-def of_varying_plant(problem: DesignProblem) -> Proposal:
-    """Noise that is drawn again at every sample, for every sequence of vertices.
+def of_varying_plant(problem: DesignProblem, size: Size) -> Proposal:
+    """Noise for every sequence of vertices.
+
+    It is drawn again at every sample, or it is the noise for one plant, made larger until
+    it covers the others. That is cheaper where they are close to that one, and nothing
+    else is tried then. ``size`` sizes noise for one plant.
 
     Raises
     ------
     UncertifiableError
         If no noise is certified, with the cause that the last one named.
     """
+    best = _near_one(problem, size)
+    if best is not None and best.cost <= best.lower_bound * _CLOSE:
+        return best
     task = _Task.of(problem)
-    best = None
     refusal: Exception | None = None
     with search_round(0):
         candidates = list(task.candidates())
@@ -215,6 +237,65 @@ def of_varying_plant(problem: DesignProblem) -> Proposal:
     if best is None:
         raise refusal or UncertifiableError("models: no noise is certified")
     return best
+
+
+def _near_one(problem: DesignProblem, size: Size) -> Proposal | None:
+    """Noise for one plant that covers all over a run, None where it does not."""
+    request = problem.request
+    if request.region is None or not request.horizon.ends or problem.is_radial:
+        return None
+    if request.family != "gaussian":
+        return None
+    alone = replace(request, region=None, models=(), budget=request.budget_left)
+    try:
+        if request.floor is not None:
+            return _meeting_budget(problem, size, alone, _near_shift, _NEAR_ROUNDS)
+        return _beside_some_floor(problem, size, alone)
+    except (ValueError, PrivacyError, UncertifiableError):
+        return None
+
+
+def _beside_some_floor(problem: DesignProblem, size: Size, alone: Request) -> Proposal:
+    """Noise for plants that are close to one, with the floor at which it is cheapest."""
+    request = problem.request
+    allowed = request.allowed_shift
+
+    def excess(sized: Proposal) -> float:
+        return _near_shift(request, sized.parts) / allowed
+
+    nominal = replace(problem, request=alone)
+    largest = np.log(_independent(nominal, size))
+    search = _Search(nominal, size, largest + _FIRST, excess)
+    highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
+    search.along_all(_BELOW, highest, _COARSE)
+    sized = search.best
+
+    def evaluated(gain: float) -> tuple[Proposal, float]:
+        larger = sized.scaled(gain)
+        return larger, excess(larger)
+
+    found, _, left = scale_to_budget(evaluated, excess(sized) * (1 + _ROUNDED))
+    if not left <= 1:
+        raise UncertifiableError(_FAR)
+    floor = found.parts[-1].white
+    least = size(replace(problem, request=replace(alone, floor=floor)))
+    return replace(found, lower_bound=min(least.lower_bound, least.cost))
+
+
+def _near_shift(request: Request, parts: Sequence[NoisePart]) -> float:
+    """The shift of noise for plants that are close to one, and the sensor's grid.
+
+    Raises
+    ------
+    UncertifiableError
+        If they are not.
+    """
+    region: Any = request.region
+    near = region.near_shift(parts, request.adjacency, request.horizon)
+    if near == math.inf:
+        raise UncertifiableError(_FAR)
+    grid = grid_shift(parts, request.resolution, request.horizon)
+    return float(Shift(near).beside_grid(grid).gdp)
 
 
 @dataclass(frozen=True, eq=False)

@@ -249,7 +249,7 @@ DESIGNS = (
     Design(lambda problem: problem.is_radial, radial, OF_RADIAL, 0),
     Design(
         lambda problem: problem.request.has_models and problem.request.drawn_afresh,
-        of_varying_plant,
+        lambda problem: of_varying_plant(problem, sized),
         _OF_VARYING,
     ),
     Design(

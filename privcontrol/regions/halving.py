@@ -46,9 +46,10 @@ def signs(count: int) -> NDArray:
     return np.array(list(product((-1.0, 1.0), repeat=count)))
 
 
+@lru_cache(maxsize=4)  # what a design has certified is certified again at its end
 def largest_shift(
-    every: Sequence[UncertainMoves],
-    parts: Sequence[NoisePart],
+    every: tuple[UncertainMoves, ...],
+    parts: tuple[NoisePart, ...],
     horizon: int,
 ) -> tuple[float, float]:
     """Return a certified upper bound of y under every plant, and one that is attained.
@@ -68,7 +69,7 @@ def largest_shift(
         raise ValueError(
             "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
         )
-    whitening = _Whitening.of(parts, horizon)
+    whitening = Whitening.of(parts, horizon)
     whole = []
     for moves in every:
         start = np.full(1 if moves.is_ball else moves.count, np.inf)
@@ -113,7 +114,7 @@ class _Box:
 
 def _halved(
     moves: UncertainMoves,
-    whitening: _Whitening,
+    whitening: Whitening,
     whole: _Box,
     lower: float,
 ) -> tuple[float, float]:
@@ -147,7 +148,7 @@ def _halved(
 
 
 @dataclass(frozen=True)
-class _Whitening:
+class Whitening:
     """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
 
     With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
@@ -159,7 +160,7 @@ class _Whitening:
     shrink: NDArray
 
     @classmethod
-    def of(cls, parts: Sequence[NoisePart], horizon: int) -> _Whitening:
+    def of(cls, parts: Sequence[NoisePart], horizon: int) -> Whitening:
         floor = np.tile(PartSum(parts).white, horizon)
         columns = PartSum(parts).responses(horizon).reshape(len(floor), -1)
         white = columns / floor[:, None]
@@ -193,7 +194,7 @@ class _Whitening:
 
 def _bounded(
     moves: UncertainMoves,
-    whitening: _Whitening,
+    whitening: Whitening,
     middle: NDArray,
     widths: NDArray,
     before: NDArray,
@@ -207,9 +208,9 @@ def _bounded(
     left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
     deciding = before >= least
     counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(deciding)
-    responses = whitening.in_units(_outputs(moves, linear, counted))
+    responses = whitening.in_units(outputs_of(moves, linear, counted))
     sizes = np.linalg.norm(responses, axis=-2)
-    unknown = whitening.in_units(_outputs(moves, left_out, counted))
+    unknown = whitening.in_units(outputs_of(moves, left_out, counted))
     beyond = np.linalg.norm(unknown, axis=-2)
     rest = beyond + whitening.rounding * sizes.sum(axis=0)
     if moves.is_ball:
@@ -267,7 +268,7 @@ def _places(moves: UncertainMoves) -> NDArray:
     return places.reshape(-1, moves.count)
 
 
-def _outputs(moves: UncertainMoves, long: NDArray, counted: NDArray) -> NDArray:
+def outputs_of(moves: UncertainMoves, long: NDArray, counted: NDArray) -> NDArray:
     """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
     flat = long.reshape(*long.shape[:-3], -1)
     none = np.zeros((*flat.shape[:-1], 1))

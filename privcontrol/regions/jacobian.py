@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from itertools import pairwise, product
 
 import control as ct
@@ -31,7 +32,14 @@ from ..systems.nonlinear import (
     differentiate,
     entries_of,
 )
-from .region import PlantPolytope, checked_miss, exception_of, matrix_of
+from .region import (
+    PlantBox,
+    PlantPolytope,
+    box_between,
+    checked_miss,
+    exception_of,
+    matrix_of,
+)
 
 CERTIFIED, GIVEN = "certified", "given"
 
@@ -243,6 +251,11 @@ class JacobianPolytope(PlantPolytope):
     def high(self) -> NDArray:
         """Largest entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
         return self.parts[1].max(axis=0)
+
+    @cached_property
+    def _hull(self) -> PlantBox:
+        """The box of the Jacobians, which is smaller than that of the vertices."""
+        return box_between(self.plant_data, self.low, self.high)
 
     def plants(self, adjacency: Adjacency) -> tuple[Plant, ...]:
         """Plants between which two runs differ that may differ by a given secret.

@@ -22,7 +22,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
-from ..noise.parts import NoisePart
+from ..noise.parts import Correlated, NoisePart, Structured
 from ..noise.shift import Shift, certified_shift
 from ..numerics.checks import (
     Seed,
@@ -33,6 +33,7 @@ from ..numerics.checks import (
     real_array,
     sequence_of,
 )
+from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..numerics.objects import ByContent, CheckedFields
 from ..numerics.saved import Saved
@@ -42,6 +43,7 @@ from ..secrets.disturbance import disturbances
 from ..secrets.secret import UncertainMoves, as_secret
 from ..systems.linear import LinearSystem, Plant
 from .halving import MOST_ENTRIES, largest_shift, signs
+from .near import shift_nearby
 
 #: Distance of a plant to the polytope, relative to the size of the matrices, up to which
 #: it counts as inside.
@@ -187,6 +189,12 @@ class PlantRegion(CheckedFields, Saved, ABC):
         return certified_shift(
             parts, adjacency, plants, horizon, varying=several, largest=largest
         )
+
+    def near_shift(
+        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: Horizon
+    ) -> float:
+        """Bound the shift of noise for one plant that is close to all, or return inf."""
+        return math.inf
 
 
 def region_of(models: object) -> PlantRegion | None:
@@ -371,11 +379,37 @@ class PlantPolytope(ByContent, PlantRegion):
         largest: float = math.inf,
     ) -> Shift:
         horizon = _checked(parts, adjacency, horizon)
+        if self.varying and not self.is_one(adjacency):
+            near = self.near_shift(parts, adjacency, horizon)
+            if near < math.inf:
+                return Shift(near)
         if self.varying or not horizon.ends or len(self.vertices) == 1:
             return super().shift(parts, adjacency, horizon, largest)
         # a plant that stays the same is also one of the smallest box around the polytope
-        box = box_around(self.vertices)
-        return halved(box, parts, adjacency, int(horizon))
+        return halved(self._hull, parts, adjacency, int(horizon))
+
+    @cached_property
+    def _hull(self) -> PlantBox:
+        """The smallest box that contains all plants."""
+        return box_around(self.vertices)
+
+    def near_shift(
+        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: Horizon
+    ) -> float:
+        """Bound the shift of noise that is drawn for a run, beside a floor.
+
+        It is infinite where the floor alone has a closer bound, and for noise that is drawn
+        again at every sample, for which semidefinite programs find bounds.
+        """
+        is_of_run = any(isinstance(part, Structured | Correlated) for part in parts)
+        if not (horizon.ends and is_of_run):
+            return math.inf
+        run = int(horizon)
+        try:
+            moves = [_moves_of(part, self._hull, run) for part in adjacency.parts]
+            return shift_nearby(moves, parts, run)
+        except (ValueError, UncertifiableError):  # moves that depend on the plant
+            return math.inf
 
     def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
@@ -799,12 +833,15 @@ def _checked(parts: object, adjacency: object, horizon: float) -> Horizon:
 def box_around(plants: Sequence[Plant]) -> PlantBox:
     """The smallest box that contains some plants, its half-widths rounded up."""
     every = np.array([matrix_of(plant) for plant in plants])
-    low = every.min(axis=0)
-    high = every.max(axis=0)
+    return box_between(plants[0], every.min(axis=0), every.max(axis=0))
+
+
+def box_between(plant: Plant, low: NDArray, high: NDArray) -> PlantBox:
+    """The box of all [A B; C D] between two, with the names of a plant."""
     middle = (low + high) / 2
     widths = np.maximum(high - middle, middle - low)
     widths = np.where(widths > 0, round_up(widths), 0.0)
-    return PlantBox._of(with_matrix(plants[0], middle), widths)
+    return PlantBox._of(with_matrix(plant, middle), widths)
 
 
 def halved(
@@ -815,7 +852,7 @@ def halved(
 ) -> Shift:
     """Certify the shift for every plant of a box, by halving it."""
     moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
-    bound, _ = largest_shift(moves, parts, horizon)
+    bound, _ = largest_shift(tuple(moves), tuple(parts), horizon)
     return Shift(bound)
 
 

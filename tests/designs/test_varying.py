@@ -143,16 +143,22 @@ def test_stable_vertices_that_grow_by_turns_do_not_pass():
 def test_a_finite_run_of_a_plant_that_never_forgets_has_a_bound(duration):
     polytope = between(0.95, 1.05)
     secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=duration, shape="level")
-    noise = design(lag(1.0), secret, horizon=11, models=polytope)
-    assert noise.guarantee.gdp <= ALLOWED
+    options = dict(horizon=11, models=polytope)
     vertices = [lag(0.95), lag(1.05)]
-    size = float(noise.std[0])
-    worst = max(
-        np.linalg.norm(forced(vertices, sequence, 0, start, np.ones(duration))) / size
+    every = [
+        np.ravel(forced(vertices, sequence, 0, start, np.ones(duration)))
         for sequence in itertools.product(range(2), repeat=11)
         for start in (0, 5)
-    )
-    assert 0.96 * ALLOWED <= worst <= noise.guarantee.gdp
+    ]
+    costs = []
+    for family, least in (("iid-gaussian", 0.96), ("gaussian", 0.7)):
+        noise = design(lag(1.0), secret, family=family, **options)
+        assert noise.guarantee.gdp <= ALLOWED
+        root = np.linalg.cholesky(noise.design.noise.covariance)
+        worst = np.linalg.norm(np.linalg.solve(root, np.transpose(every)), axis=0).max()
+        assert least * ALLOWED <= worst <= noise.guarantee.gdp
+        costs.append(noise.design.cost)
+    assert costs[1] < costs[0]
 
 
 def test_the_vehicle_is_hidden_at_its_start_while_its_time_step_varies():
@@ -167,7 +173,8 @@ def test_the_vehicle_is_hidden_at_its_start_while_its_time_step_varies():
         for step in (0.08, 0.12)
     ]
     secret = pc.StateAdjacency({"position": 1.0, "velocity": 1.0}, times=0)
-    noise = design(vehicle, secret, horizon=30, models=pc.PlantPolytope(vertices))
+    models = pc.PlantPolytope(vertices)
+    noise = design(vehicle, secret, horizon=30, models=models, family="iid-gaussian")
     # the worst velocity: the longest step at every sample
     worst = np.linalg.norm(0.12 * np.arange(30)) / noise.std[0]
     assert worst <= noise.guarantee.gdp <= worst * 1.02
