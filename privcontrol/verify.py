@@ -814,9 +814,13 @@ def difference(G):
     its outputs see.
     """
     n, q = len(G.A.rows), G.B.width
-    A = below(zeros(q, q + n), beside(G.B, G.A))
-    C = beside(G.C @ G.B - G.D, G.C @ (G.A - unit(n)))
-    return System(A, below(unit(q), zeros(n, q)), C, G.D)
+    driven = beside(G.B, G.A)
+    by_input = G.C @ G.B - G.D
+    by_state = G.C @ G.A - G.C
+    A = below(zeros(q, q + n), driven)
+    B = below(unit(q), zeros(n, q))
+    C = beside(by_input, by_state)
+    return System(A, B, C, G.D)
 
 
 # -- Laplace noise ---------------------------------------------------------------------
