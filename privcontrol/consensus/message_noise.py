@@ -44,7 +44,7 @@ from ..core.manifold import MOST_ATTAINING, AffineManifold, FiniteMoves, attaini
 from ..core.noise import GaussianNoise, Noise
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import EPS, round_up
+from ..numerics.linalg import BLOCK, EPS, round_up
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
 from .network import Network, core_of, unit_graph
@@ -56,10 +56,6 @@ LISTED_NODES = 200
 
 #: What each agent uses: its message y_i or its state x_i.
 READOUTS = ("message", "state")
-
-#: Speed: shared draws are made for so many edges at a time that a part has this many
-#: numbers.
-_PART_NUMBERS = 1 << 21
 
 #: Multiplications that an exact evaluation may take, some seconds.
 EXACT_WORK = 6e9
@@ -458,7 +454,7 @@ class AgentNoise:
         noise *= self.scales[:, None]
         if self.pairwise_std:
             first, second = self.links
-            step = max(1, _PART_NUMBERS // count)
+            step = max(1, BLOCK // count)
             for start in range(0, len(first), step):
                 part = slice(start, start + step)
                 incidence = self._incidence(first[part], second[part])

@@ -25,7 +25,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 from ..numerics.checks import Seed, generator, positive_integer, real_array
 from ..numerics.errors import NotRealizableError, answer
-from ..numerics.linalg import column_norms
+from ..numerics.linalg import BLOCK, column_norms
 from ..privacy.budget import PrivacyBudget, checked_rate
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.hidden import rounded_down
@@ -47,8 +47,6 @@ _MOST = 10**8
 _DELTA = 1e-2
 #: Moves that are tried out before one is audited.
 _MOVES = 3
-#: Entries of one block of releases, 16 MB.
-_BLOCK = 1 << 21
 #: Most entries of the sample that scores are fitted to.
 _SAMPLE = 1 << 24
 
@@ -306,7 +304,7 @@ class _Test:
         self, which: int, size: int, rng: np.random.Generator
     ) -> Iterator[NDArray]:
         """Draw releases, or their scores, in blocks that fit in memory."""
-        step = max(1, _BLOCK // self.entries)
+        step = max(1, BLOCK // self.entries)
         for start in range(0, size, step):
             released = self.draw(which, min(step, size - start), rng)
             yield released if self.score is None else self.score(released)

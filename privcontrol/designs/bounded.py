@@ -18,7 +18,7 @@ from ..noise.within import Bound, walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
 from ..privacy.budget import PrivacyBudget, kappa_upper
-from ..privacy.walls import Wall
+from ..privacy.walls import ROUNDING, Wall
 from ..systems.linear import Plant
 from .problem import DesignProblem, Proposal
 from .request import Request
@@ -31,8 +31,6 @@ _STEP = 0.98
 _SIZES = 150
 #: Bisections of the size, and of the least bound.
 _HALVINGS = 40
-#: Part of a size that rounding may take.
-_ROUNDING = 1e-9
 #: Largest factor of a bound that is looked for.
 _LARGEST = 1e6
 
@@ -131,7 +129,7 @@ def gain_within(problem: DesignProblem, found: Proposal, request: Request) -> fl
     keeps = _Keeping(request.budget_left, request.releases, shift)
     gain = keeps.largest(walls)
     if gain is not None:
-        return (1 + _ROUNDING) / gain
+        return (1 + ROUNDING) / gain
     least = _least_factor(keeps, walls)
     names = []
     if least is not None:
@@ -165,18 +163,18 @@ class _Keeping:
             leak += wall.beside(gain).leak
             if leak >= most:
                 return False
-        leak = min(leak * (1 + _ROUNDING), 1.0)
+        leak = min(leak * (1 + ROUNDING), 1.0)
         leak = -math.expm1(self._releases * math.log1p(-min(leak, 1 - 1e-15)))
-        y = self._shift * gain * math.sqrt(self._releases) * (1 + _ROUNDING)
+        y = self._shift * gain * math.sqrt(self._releases) * (1 + ROUNDING)
         if budget.gdp is not None:
-            return leak * (1 + _ROUNDING) <= budget.leak and y <= budget.gdp * (
-                1 + 2 * _ROUNDING
+            return leak * (1 + ROUNDING) <= budget.leak and y <= budget.gdp * (
+                1 + 2 * ROUNDING
             )
         epsilon, delta = budget.pair
         if leak >= delta:
             return False
         total = leak + (1 - leak) * float(kappa_upper(epsilon, y))
-        return total * (1 + _ROUNDING) <= delta
+        return total * (1 + ROUNDING) <= delta
 
     def largest(self, walls: Sequence[Wall]) -> float | None:
         """Return the largest gain that keeps it, at most one, None if there is none."""

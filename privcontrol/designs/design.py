@@ -26,7 +26,7 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import ALIKE, one_thread
 from ..numerics.progress import timed_bar
-from ..privacy.budget import PrivacyBudget, RepeatedBudget
+from ..privacy.budget import ROUNDED, PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import as_secret
@@ -52,10 +52,8 @@ from .table import OF_RADIAL, check_covered, faster, sized
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2
 
-#: Sizes of noise that are tried for a budget of several changes, and what of a size is
-#: taken off for rounding.
+#: Sizes of noise that are tried for a budget of several changes.
 _MOST_SIZES = 8
-_COUNTED = 1e-9
 #: Arguments of a design.
 P = ParamSpec("P")
 
@@ -82,7 +80,7 @@ def _counting_changes(design: Callable[P, OutputNoise]) -> Callable[P, OutputNoi
             )
             if together.gdp <= budget.together:
                 return noise
-            one *= budget.together / together.gdp * (1 - _COUNTED)
+            one *= budget.together / together.gdp * (1 - ROUNDED)
         raise UncertifiableError(
             f"budget: no noise was found that keeps {budget!r}; ask for fewer events or "
             "a higher detection"

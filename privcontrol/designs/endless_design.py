@@ -59,7 +59,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
-from .windowed import WindowProblem, WindowResponse
+from .windowed import NOTHING, WindowProblem, WindowResponse
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -119,8 +119,6 @@ _LARGEST_GRID = 2**16
 #: Points for each oscillation of a shape's spectrum, and how many they may make.
 _POINTS_OF_A_WAVE = 8
 _MOST_FOR_SHAPES = 2**13
-#: Relative size below which an eigenvalue of a spectrum counts as zero.
-_NOTHING = 1e-13
 #: Relative root of a price below which noise is not made cheaper still.
 _SMALLEST_PRICE = 1e-6
 #: Relative residual at which Wilson's iteration ends.
@@ -1021,7 +1019,7 @@ def best_spectrum(
         else:
             bound = reached
             bounding = (kernel, multipliers)
-        roots = np.maximum(roots, _NOTHING * roots.max())
+        roots = np.maximum(roots, NOTHING * roots.max())
         whitening = _adjoint(_scaled(vectors, 1 / np.sqrt(roots)))
         left = responses._replace(columns=whitening @ responses.columns)
         squares, forms = left.forms(grid)

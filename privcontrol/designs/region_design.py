@@ -33,7 +33,7 @@ from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
-from ..privacy.budget import PrivacyBudget, scale_to_budget
+from ..privacy.budget import ROUNDED, PrivacyBudget, scale_to_budget
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs, is_dense
 from ..systems.linear import (
@@ -65,8 +65,6 @@ _SPARED = 2e-4
 _ROUGH = 1e-4
 #: Excess of scaled noise over its budget from which on it is given up.
 _HOPELESS = 10.0
-#: Relative size by which noise is scaled further, so its bound meets the budget at once.
-_ROUNDED = 1e-9
 #: Cost relative to its bound up to which noise for one of the plants is good enough.
 _CLOSE = 1.25
 #: Vertices for which the shape of filtered noise is optimised.
@@ -152,7 +150,7 @@ def _meeting_budget(
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        spared = _SPARED if is_rough else 1e-9
+        spared = _SPARED if is_rough else ROUNDED
         target *= (allowed / shift * (1 - spared)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
@@ -186,7 +184,7 @@ def scaled_to_region(
         return (parts, shift), shift / allowed
 
     _, start = evaluated(1.0)
-    start *= 1 + _ROUNDED
+    start *= 1 + ROUNDED
     if request.factor is not None and not request.scale:
         start = max(start, 1.0)
     (parts, _), gain, excess = scale_to_budget(evaluated, start)
@@ -274,7 +272,7 @@ def _beside_some_floor(problem: DesignProblem, size: Size, alone: Request) -> Pr
         larger = sized.scaled(gain)
         return larger, excess(larger)
 
-    found, _, left = scale_to_budget(evaluated, excess(sized) * (1 + _ROUNDED))
+    found, _, left = scale_to_budget(evaluated, excess(sized) * (1 + ROUNDED))
     if not left <= 1:
         raise UncertifiableError(_FAR)
     floor = found.parts[-1].white

@@ -35,7 +35,7 @@ _DRAWN = 2
 _NEW = 1e-3
 _LEAST = 1e-9
 #: Eigenvalues of a kernel below this part of the largest one count as that.
-_NOTHING = 1e-13
+NOTHING = 1e-13
 #: Exponents of updates, the fast one first, and the safe one.
 _FAST = 0.95
 _SAFE = 0.5
@@ -294,7 +294,7 @@ class WindowProblem:
         values, vectors = np.linalg.eigh(self._kernel(weights))
         sizes = np.sqrt(np.maximum(values, 0.0))
         cost = float(self.circle.mean(sizes.sum(axis=1)))
-        sizes = np.maximum(sizes, _NOTHING * sizes.max())
+        sizes = np.maximum(sizes, NOTHING * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
         whitening = _adjoint(vectors / np.sqrt(sizes)[:, None, :])
         left = whitening @ self.columns

@@ -26,8 +26,9 @@ from ..systems.linear import LinearSystem
 #: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
 #: below that of doubles.
 _BITS = 1024
-#: Standard deviations of the data's rounding below which a reading reveals nothing.
-_ROUNDINGS = 64
+#: Roundings of its terms below which a number is zero, and of the data below which a reading
+#: reveals nothing.
+ROUNDINGS = 64
 #: The largest part of a state's variance that rounding of the data may be.
 _MOST = 1e-10
 
@@ -177,7 +178,7 @@ def _independent(
     while left:
         clear = [_ratio(float(table[i][i]), errors[i, i]) for i in left]
         best = max(clear)
-        if best <= _ROUNDINGS**2:
+        if best <= ROUNDINGS**2:
             break
         k = left.pop(clear.index(best))
         variance = table[k][k]

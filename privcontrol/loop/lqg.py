@@ -42,12 +42,10 @@ from ..systems.linear import (
     sum_of,
 )
 from ..systems.varying import VaryingPlant
-from ._exact_readings import ExactReading, exact_readings, seen_exactly
+from ._exact_readings import ROUNDINGS, ExactReading, exact_readings, seen_exactly
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .side import LinearSide, Weights, at_sample, present
 
-#: A part of a sum below this many roundings of its terms is zero.
-_ROUNDINGS = 64
 #: Readings of a run up to which a filter of noise without a finite state is computed.
 _DENSE = 6000
 #: Noise drawn once that a filter knows, relative to what is uncertain at the outputs
@@ -509,7 +507,7 @@ def _is_singular(F: NDArray) -> bool:
     """Return whether some reading carries no fresh noise."""
     scaled = F / _sizes(np.linalg.norm(F, axis=1))[:, None]
     values = np.linalg.svd(scaled, compute_uv=False)
-    return bool(np.count_nonzero(values > _ROUNDINGS * EPS) < len(F))
+    return bool(np.count_nonzero(values > ROUNDINGS * EPS) < len(F))
 
 
 def _riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -576,7 +574,7 @@ class Told:
     def exactly(self, rows: NDArray) -> Told:
         """Return what is known after readings rows @ eta, relative to their rounding."""
         _, values, right = np.linalg.svd(rows @ self.open)
-        rank = np.count_nonzero(values > _ROUNDINGS)
+        rank = np.count_nonzero(values > ROUNDINGS)
         return replace(self, open=self.open @ right[rank:].T)
 
     def halves(self) -> tuple[NDArray, NDArray]:
@@ -603,9 +601,9 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
     sizes = _sizes(terms)
     scaled = rows / sizes[:, None]
     energy = float(np.sum(scaled**2))
-    if len(rows) == 1 and energy > (_ROUNDINGS * EPS) ** 2:
+    if len(rows) == 1 and energy > (ROUNDINGS * EPS) ** 2:
         return rows.T / (energy * sizes**2)  # a third of the time of a design
-    return scipy.linalg.pinv(scaled, atol=_ROUNDINGS * EPS, rtol=0) / sizes
+    return scipy.linalg.pinv(scaled, atol=ROUNDINGS * EPS, rtol=0) / sizes
 
 
 def _inverse_of(matrix: NDArray) -> NDArray:
@@ -617,7 +615,7 @@ def _inverse_of(matrix: NDArray) -> NDArray:
 
 def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
     """A root with at most as many columns as rows, in which rounding is zero."""
-    small = np.linalg.norm(columns, axis=1) <= _ROUNDINGS * EPS * terms
+    small = np.linalg.norm(columns, axis=1) <= ROUNDINGS * EPS * terms
     return narrowed(np.where(small[:, None], 0.0, columns))
 
 

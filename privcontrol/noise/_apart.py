@@ -44,8 +44,8 @@ _NEXT = 1.05
 _SOON = 2
 _NOTHING = 1e-13
 _MOST_STATIONS = 200
-#: Shapes of a change, above which nothing is made of their distance.
-_MOST_SHAPES = 200
+#: Shapes and lengths of changes above which nothing is made of their distance.
+_MOST_CHANGES = 200
 
 
 def several_together(
@@ -123,19 +123,19 @@ def square_of_several(
         samples = math.ceil((m + 1) / inputs)
         lags.append(max(m * separation, samples - 1))
     square = upper_float(largest)
-    if count_changes(members) > _MOST_SHAPES:
+    if are_many(members):
         return Ball(several_together(square, lambda lag: square, lags))
     bounds = bounds_apart(system, gramian, members, lags[0], square)
     return Ball(several_together(square, bounds.at, lags))
 
 
-def count_changes(members: Sequence[SignalMoves]) -> int:
-    """Return how many changes there are, of all shapes and lengths."""
+def are_many(members: Sequence[SignalMoves]) -> bool:
+    """Return whether there are too many shapes and lengths to compare each with each."""
     count = 0
     for moves in members:
         for shape in moves.shapes:
             count += len(shape) if moves.lasting else 1
-    return count
+    return count > _MOST_CHANGES
 
 
 def bounds_apart(

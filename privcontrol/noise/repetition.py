@@ -38,7 +38,7 @@ from ..privacy.repetition import Correlations, growth_apart, growth_of_run
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import Apart, SignalMoves, WindowMoves
 from ..systems.linear import Plant, spectral_radius
-from ._apart import LagBounds, Powers, bounds_apart, count_changes, products_by_lag
+from ._apart import LagBounds, Powers, are_many, bounds_apart, products_by_lag
 from ._endless import (
     WhitenedResponse,
     in_enough_digits,
@@ -64,8 +64,6 @@ from .whitened import dense_root, whitened_by
 #: What takes responses to whitened ones and bounds of their errors.
 Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]
 
-#: Changes of all lengths and signals above which nothing is made of their distance.
-_MOST_CHANGES = 200
 #: States of the noise above which only one change is bounded.
 _MOST_STATES = 64
 #: Entries of a run, and those times the lengths of a change, above which nothing is either.
@@ -115,7 +113,7 @@ def changes_of_region(
     if len({part.is_varying for part in disturbances(adjacency)}) > 1:
         return None
     secrets = secrets_of(adjacency, plants)
-    if count_changes(secrets[0].signals) > _MOST_CHANGES:
+    if are_many(secrets[0].signals):
         return None
     noises = [each for each in inverted(parts, secrets) if each is not None]
     if all(len(noise.secrets) == 1 for noise in noises):  # all plants answer as one
@@ -132,7 +130,7 @@ def _endless_changes(
     noises = []
     for plant in plants:
         (secret,) = secrets_of(adjacency, [plant])
-        if count_changes(secret.signals) > _MOST_CHANGES:
+        if are_many(secret.signals):
             return None
         found = [each for each in inverted(parts, [secret]) if each is not None]
         for each in found:

@@ -25,7 +25,7 @@ from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..privacy.walls import Wall, kept_share
+from ..privacy.walls import ROUNDING, Wall, kept_share
 from ..secrets.secret import SecretInputs, all_responses
 from ..systems.linear import (
     LinearSystem,
@@ -58,8 +58,6 @@ _FOLLOWED = 40 * BLOCK
 _SHORT = 1000
 #: Part of its largest value below which the end of a response is negligible.
 _NEGLIGIBLE = 1e-12
-#: Rounding of responses and standard deviations, relative to them.
-_ROUNDING = 1e-9
 #: Draws after which no life within the bound is looked for any more.
 MOST_DRAWS = 10_000
 
@@ -306,7 +304,7 @@ def _ball_radius(total: PartSum, bound: Bound, horizon: int) -> float:
     for sizes, limits in ((lengths, bound.limits), (steps, bound.changes)):
         for size, limit in zip(sizes.tolist(), limits.tolist(), strict=True):
             if size > 0:
-                radius = min(radius, limit / size / (1 + _ROUNDING))
+                radius = min(radius, limit / size / (1 + ROUNDING))
     return radius
 
 
@@ -316,18 +314,18 @@ def deviations(total: PartSum, horizon: float) -> tuple[NDArray, NDArray]:
         now = np.diag(total.covariance(0, 0))
         shared = np.diag(total.covariance(1, 0))
         steps = 2 * np.maximum(now - shared, 0.0)
-        return np.sqrt(now) * (1 + _ROUNDING), np.sqrt(steps) * (1 + _ROUNDING)
+        return np.sqrt(now) * (1 + ROUNDING), np.sqrt(steps) * (1 + ROUNDING)
     run = int(horizon)
-    stds = np.sqrt(total.variances(run).max(axis=0)) * (1 + _ROUNDING)
+    stds = np.sqrt(total.variances(run).max(axis=0)) * (1 + ROUNDING)
     if total.model is not None:
         once, fresh = total._impulses(run)
         steps = np.diff(fresh, axis=0, prepend=0.0)
         arrived = np.cumsum(np.sum(steps**2, axis=2), axis=0)
         begun = np.sum(np.diff(once, axis=0, prepend=once[:1]) ** 2, axis=2)
-        return stds, np.sqrt((arrived + begun).max(axis=0)) * (1 + _ROUNDING)
+        return stds, np.sqrt((arrived + begun).max(axis=0)) * (1 + ROUNDING)
     every = np.diff(total.responses(run), axis=0)
     changes = np.sum(every**2, axis=2).max(axis=0, initial=0.0) + 2 * total.white**2
-    return stds, np.sqrt(changes) * (1 + _ROUNDING)
+    return stds, np.sqrt(changes) * (1 + ROUNDING)
 
 
 def _is_stationary(total: PartSum) -> bool:
@@ -395,7 +393,7 @@ def _walls_for(
 
 def leak_of(walls: Sequence[Wall]) -> float:
     """Return the leak of walls together, rounded up."""
-    return min(math.fsum(wall.leak for wall in walls) * (1 + _ROUNDING), 1.0)
+    return min(math.fsum(wall.leak for wall in walls) * (1 + ROUNDING), 1.0)
 
 
 def _secrets(secret: Adjacency, plants: Sequence[Plant]) -> list[SecretInputs]:
@@ -409,7 +407,7 @@ def _envelope(sizes: NDArray) -> NDArray:
     A wall's leak is convex and grows with the move, so theirs dominate too.
     """
     ordered = -np.sort(-sizes, axis=0)
-    return ordered.max(axis=1) * (1 + _ROUNDING)
+    return ordered.max(axis=1) * (1 + ROUNDING)
 
 
 def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
@@ -422,7 +420,7 @@ def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
     rest = moves[_ALONE:]
     if rest.size and rest[0] > 0:
         count = float(rest.sum() / rest[0])
-        walls.append(Wall(radius, float(rest[0]), count * (1 + _ROUNDING), dimension))
+        walls.append(Wall(radius, float(rest[0]), count * (1 + ROUNDING), dimension))
     return [wall for wall in walls if wall.move > 0]
 
 

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 EPS = np.finfo(float).eps
+#: Speed: numbers that are held at once, 16 MB.
+BLOCK = 1 << 21
 #: Relative difference of costs that are alike: rounding must not choose between them.
 ALIKE = 1e-6
 #: Relative size below which a direction counts as one that outputs do not see, and a mode

@@ -49,7 +49,7 @@ from ..systems.powers import (
     seen_states,
     tell_apart,
 )
-from ..systems.transitions import ACCURATE_BITS, gramian_of_run
+from ..systems.transitions import ACCURATE_BITS, FIRST_BITS, gramian_of_run
 from ..systems.varying import VaryingPlant
 from .secret import Secret, as_secret
 from .states import StateAdjacency, StateMoves
@@ -58,7 +58,6 @@ from .trajectory import TrajectoryManifold, trajectory_manifold
 #: Speed: up to so many times n rows C A^t Gramians are sums over these.
 _FEW_ROWS = 8
 
-_BITS = 320
 _MOST_BITS = 1 << 12
 #: Moves of which all are evaluated in balls.
 _FEW_MOVES = 256
@@ -409,7 +408,7 @@ def window_squares(
     secret = as_secret(part)
     forms = []
     moved = []
-    most = _BITS
+    most = FIRST_BITS
     for window in windows:
         blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
         forms.append(window.pairing_under(secret, manifold))
@@ -558,7 +557,7 @@ def laplace_shifts(
 
 
 def certified(
-    evaluate: Callable[[], Iterable[Ball]], bits: int = _BITS, tol: float = 1e-9
+    evaluate: Callable[[], Iterable[Ball]], bits: int = FIRST_BITS, tol: float = 1e-9
 ) -> NDArray:
     """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:

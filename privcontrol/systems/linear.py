@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, block_balls, submatrix
 from ..numerics.checks import real_array
-from ..numerics.linalg import EPS
+from ..numerics.linalg import BLOCK, EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved, digest_of, encode
 
@@ -31,9 +31,6 @@ Matrix: TypeAlias = Any
 #: A, B, C and D, with a leading axis of samples.
 Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
 
-#: Speed: entries of the stacks of matrices that are solved at once, 32 MB of complex
-#: numbers.
-_STACK = 2**21
 #: Speed: states from which on a frequency response at many points takes a Schur form.
 _FEW_STATES = 12
 
@@ -476,7 +473,7 @@ def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
         return _triangular_response(system, points)
     identity = np.eye(system.order)
     entering = system.B.astype(complex)
-    block = max(1, _STACK // max(1, system.order) ** 2)
+    block = max(1, BLOCK // max(1, system.order) ** 2)
     responses = []
     for start in range(0, len(points), block):
         z = points[start : start + block, None, None]
