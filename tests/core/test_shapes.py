@@ -14,7 +14,7 @@ import pytest
 import scipy.linalg
 from flint import fmpq, fmpq_mat
 
-from privcontrol.core import UncertifiableError
+from privcontrol.core import UncertifiableError, noise as families
 from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 from privcontrol.numerics.ellipsoid import (
     cost_above,
@@ -639,3 +639,10 @@ def test_signs_order_and_copies_of_the_points_do_not_matter():
 def test_points_that_do_not_span_are_refused():
     with pytest.raises(UncertifiableError):
         laplace_shape(np.array([[1.0, 2.0], [1.0, 2.0]]), np.eye(2))
+
+
+@pytest.mark.parametrize("cheaper, place", [(4e-7, 0), (4e-6, 1)])
+def test_a_factor_has_to_be_cheaper_by_a_millionth_to_be_chosen(cheaper, place):
+    """The least part of a cost that rounding, and nothing else, may not decide."""
+    factors = [np.eye(2), np.eye(2) * np.sqrt(1 - cheaper)]
+    assert families._cheapest(factors, np.eye(2)) == place

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.numerics import progress as bars
 
 TUNING = {"Q": np.diag([20.0, 1.0]), "R": 1.0, "QN": np.diag([1e-4, 1e-3]), "RN": 1e-2}
 
@@ -86,3 +87,37 @@ def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         getattr(loop, kind)(target)
     assert target.read_bytes() == complete
+
+
+def test_a_search_of_unknown_length_has_eight_more_rounds_ahead():
+    """After k rounds it is k / (k + 8) done, and what a round consists of divides its part."""
+    whole = bars._Stretch(0.0, 1.0, [0.0])
+    token = bars._STRETCH.set(whole)
+    try:
+        for k in range(8):
+            with bars.search_round(k):
+                pass
+        assert whole.done[0] == pytest.approx(8 / 16)
+        with bars.search_round(8), bars.piece(0, 2):
+            pass
+        assert whole.done[0] == pytest.approx(9 / 17)
+        with bars.search_round(9):
+            with bars.piece(0, 2):
+                pass
+            halfway = (9 / 17 + 10 / 18) / 2
+            assert whole.done[0] == pytest.approx(halfway)
+    finally:
+        bars._STRETCH.reset(token)
+
+
+def test_pieces_of_a_known_number_share_a_bar_evenly():
+    """Those beyond the number are part of the last one, which is never done before the end."""
+    whole = bars._Stretch(0.0, 1.0, [0.0])
+    token = bars._STRETCH.set(whole)
+    try:
+        for k, done in enumerate((1 / 4, 2 / 4, 3 / 4, 3 / 4, 3 / 4)):
+            with bars.piece(k, 4):
+                pass
+            assert whole.done[0] == pytest.approx(done)
+    finally:
+        bars._STRETCH.reset(token)

@@ -21,7 +21,7 @@ from privcontrol.numerics.balls import (
     upper_bounds,
     working_bits,
 )
-from privcontrol.secrets import hiding
+from privcontrol.secrets import hiding, modes
 from privcontrol.systems import powers
 from privcontrol.systems.linear import Plant
 from privcontrol.systems.powers import FreeResponse
@@ -191,3 +191,11 @@ def test_gramians_are_those_of_a_sum_over_samples(monkeypatch, horizon):
         by_doubling = hiding.gramian(plant, balls, horizon)
     np.testing.assert_allclose(midpoints(by_rows), wanted, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(midpoints(by_rows), midpoints(by_doubling))
+
+
+@pytest.mark.parametrize("ratio, named", [(4e-11, "1 (slow)"), (4e-10, "")])
+def test_a_mode_is_unseen_below_a_ten_billionth_of_the_others(ratio, named):
+    """The columns of [A - I; C] are orthogonal, so their lengths are its singular values."""
+    A = np.diag([1.0, 0.5])
+    C = np.diag([ratio * np.hypot(0.5, 1.0), 1.0])
+    assert modes.unseen_mode(A, C, ["slow", "fast"]) == named
