@@ -440,3 +440,13 @@ def test_blocks_must_be_those_of_the_factor():
         Blocks(plant, np.eye(3), (3, 0))
     part = Blocks(plant, np.eye(3), (2, 1))
     assert str(part.scaled(2.0)) == "structured rank 3, radial in blocks of 2, 1"
+
+
+def test_what_blocks_do_not_hide_is_named():
+    vehicle = pc.plants.vehicle()
+    noise = designed("ball", vehicle, pc.InitialStateAdjacency(1.0))
+    asked = replace(noise.request, blocks=(1, 1))
+    with pytest.raises(ValueError, match="expected a factor whose columns they are"):
+        of_request(asked, noise.plant_data)
+    with pytest.raises(ValueError, match="blocks of radial noise hide listed moves"):
+        of_request(asked, noise.plant_data, factor=np.eye(2))
