@@ -34,6 +34,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
 from ..privacy.budget import ROUNDED, PrivacyBudget, scale_to_budget
+from ..regions.region import PlantPolytope, near_shift
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs, is_dense
 from ..systems.linear import (
@@ -240,7 +241,7 @@ def of_varying_plant(problem: DesignProblem, size: Size) -> Proposal:
 def _near_one(problem: DesignProblem, size: Size) -> Proposal | None:
     """Noise for one plant that covers all over a run, None where it does not."""
     request = problem.request
-    if request.region is None or not request.horizon.ends or problem.is_radial:
+    if not isinstance(request.region, PlantPolytope) or not request.horizon.ends:
         return None
     if request.family != "gaussian":
         return None
@@ -289,7 +290,7 @@ def _near_shift(request: Request, parts: Sequence[NoisePart]) -> float:
         If they are not.
     """
     region: Any = request.region
-    near = region.near_shift(parts, request.adjacency, request.horizon)
+    near = near_shift(region, parts, request.adjacency, request.horizon)
     if near == math.inf:
         raise UncertifiableError(_FAR)
     grid = grid_shift(parts, request.resolution, request.horizon)

@@ -190,12 +190,6 @@ class PlantRegion(CheckedFields, Saved, ABC):
             parts, adjacency, plants, horizon, varying=several, largest=largest
         )
 
-    def near_shift(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: Horizon
-    ) -> float:
-        """Bound the shift of noise for one plant that is close to all, or return inf."""
-        return math.inf
-
 
 def region_of(models: object) -> PlantRegion | None:
     """The region that models are, or were identified with, None for other models."""
@@ -380,7 +374,7 @@ class PlantPolytope(ByContent, PlantRegion):
     ) -> Shift:
         horizon = _checked(parts, adjacency, horizon)
         if self.varying and not self.is_one(adjacency):
-            near = self.near_shift(parts, adjacency, horizon)
+            near = near_shift(self, parts, adjacency, horizon)
             if near < math.inf:
                 return Shift(near)
         if self.varying or not horizon.ends or len(self.vertices) == 1:
@@ -392,24 +386,6 @@ class PlantPolytope(ByContent, PlantRegion):
     def _hull(self) -> PlantBox:
         """The smallest box that contains all plants."""
         return box_around(self.vertices)
-
-    def near_shift(
-        self, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: Horizon
-    ) -> float:
-        """Bound the shift of noise that is drawn for a run, beside a floor.
-
-        It is infinite where the floor alone has a closer bound, and for noise that is drawn
-        again at every sample, for which semidefinite programs find bounds.
-        """
-        is_of_run = any(isinstance(part, Structured | Correlated) for part in parts)
-        if not (horizon.ends and is_of_run):
-            return math.inf
-        run = int(horizon)
-        try:
-            moves = [_moves_of(part, self._hull, run) for part in adjacency.parts]
-            return shift_nearby(moves, parts, run)
-        except (ValueError, UncertifiableError):  # moves that depend on the plant
-            return math.inf
 
     def _holds(self, plant: Plant) -> bool:
         columns = np.column_stack([matrix_of(each).ravel() for each in self.vertices])
@@ -854,6 +830,28 @@ def halved(
     moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
     bound, _ = largest_shift(tuple(moves), tuple(parts), horizon)
     return Shift(bound)
+
+
+def near_shift(
+    region: PlantPolytope,
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    horizon: Horizon,
+) -> float:
+    """Bound the shift of noise that is drawn for a run, beside a floor.
+
+    It is infinite where the floor alone has a closer bound, and for noise that is drawn
+    again at every sample, for which semidefinite programs find bounds.
+    """
+    is_of_run = any(isinstance(part, Structured | Correlated) for part in parts)
+    if not (horizon.ends and is_of_run):
+        return math.inf
+    run = int(horizon)
+    try:
+        moves = [_moves_of(part, region._hull, run) for part in adjacency.parts]
+        return shift_nearby(moves, parts, run)
+    except (ValueError, UncertifiableError):  # moves that depend on the plant
+        return math.inf
 
 
 @lru_cache(maxsize=4)
