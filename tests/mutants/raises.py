@@ -99,8 +99,9 @@ def entered(arguments: list[str]) -> set[str]:
             "PYTHONPATH": os.pathsep.join([*ours, *inherited]),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
+        options = ["-p", "no:cacheprovider"]
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-m", "pytest", "-m", "not pages", *options, *arguments],
             cwd=ROOT,
             env=environment,
             check=False,

@@ -212,8 +212,9 @@ def passes(folder: Path, tests: Sequence[str], seconds: float = 1200) -> bool:
         "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "Agg",
     }
+    options = ["-x", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],
+        [sys.executable, "-m", "pytest", "-m", "not pages", *options, *tests],
         cwd=folder,
         env=environment,
         capture_output=True,
