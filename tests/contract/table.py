@@ -417,5 +417,4 @@ PENDING: dict[str, str] = {}
 
 def is_filtered(name: str) -> bool:
     """Whether the noise is drawn again at every sample, by a filter."""
-    request = noise_requests()[name]
-    return request.varying or request.asked["horizon"] == np.inf
+    return noise_requests()[name].asked["horizon"] == np.inf
