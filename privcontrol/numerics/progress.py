@@ -21,7 +21,7 @@ _PERIOD = 0.2
 #: Share of the work from which on it says how long the rest will take.
 _TELLING = 0.02
 #: Rounds that a search is taken to have before it, however many it has had.
-_EXPECTED = 8
+_EXPECTED = 4
 
 
 class _NoBar:

@@ -475,7 +475,7 @@ def test_trials_are_runs_of_the_state_space_model_and_prefixes_of_each_other():
 def test_the_numbers_of_many_edges_come_in_parts(monkeypatch):
     """Parts of 40 numbers: what each edge draws is added to one end and taken from the other."""
     group = agents(nx.random_regular_graph(4, 50, seed=0), 1e-8, 2.0, 0)
-    monkeypatch.setattr("privcontrol.consensus.message_noise._PART_NUMBERS", 40)
+    monkeypatch.setattr("privcontrol.consensus.message_noise.BLOCK", 40)
     noise, entries = group.noise.draw(np.random.default_rng(0), 7, keep=True)
     assert entries.shape == (7, 50 + 100)
     first, second = group.network.links

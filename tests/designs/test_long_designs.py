@@ -99,17 +99,17 @@ def test_a_bar_tells_what_is_left_from_the_pieces_that_are_done(
 def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
     told = []
 
-    def piece(k, count):
-        told.append(k / count)
+    def search_round(k):
+        told.append(k)
         return nullcontext()
 
-    monkeypatch.setattr(region_design, "piece", piece)
+    monkeypatch.setattr(region_design, "search_round", search_round)
     plant = cases.random_plant(0, outputs=1)
     start = pc.StateAdjacency({"s0": 1.0}, times=0)
     designed(start, plant=plant, floor="auto", models=[plant])
-    assert told[0] == 0
+    assert told[0] <= 1
     assert told == sorted(told)
-    assert 0.4 < told[-1] < 2
+    assert len(set(told)) > 4
 
 
 # -- interruptions -----------------------------------------------------------------------

@@ -89,22 +89,22 @@ def test_an_interrupted_file_keeps_the_one_that_was_there(kind, tmp_path, monkey
     assert target.read_bytes() == complete
 
 
-def test_a_search_of_unknown_length_has_eight_more_rounds_ahead():
-    """After k rounds it is k / (k + 8) done, and what a round consists of divides its part."""
+def test_a_search_of_unknown_length_has_four_more_rounds_ahead():
+    """After k rounds it is k / (k + 4) done, and what a round consists of divides its part."""
     whole = bars._Stretch(0.0, 1.0, [0.0])
     token = bars._STRETCH.set(whole)
     try:
         for k in range(8):
             with bars.search_round(k):
                 pass
-        assert whole.done[0] == pytest.approx(8 / 16)
+        assert whole.done[0] == pytest.approx(8 / 12)
         with bars.search_round(8), bars.piece(0, 2):
             pass
-        assert whole.done[0] == pytest.approx(9 / 17)
+        assert whole.done[0] == pytest.approx(9 / 13)
         with bars.search_round(9):
             with bars.piece(0, 2):
                 pass
-            halfway = (9 / 17 + 10 / 18) / 2
+            halfway = (9 / 13 + 10 / 14) / 2
             assert whole.done[0] == pytest.approx(halfway)
     finally:
         bars._STRETCH.reset(token)

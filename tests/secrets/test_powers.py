@@ -13,6 +13,7 @@ from flint import fmpq, fmpq_mat
 
 import privcontrol as pc
 from privcontrol.core import UncertifiableError
+from privcontrol.designs import state_factor
 from privcontrol.numerics.balls import (
     Ball,
     ball_matrix,
@@ -108,7 +109,7 @@ def test_a_long_horizon_takes_no_more_digits_than_its_modes_differ_by():
 def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
     """A basis that no factor in doubles could carry is given up before it is solved for."""
     solves = []
-    solve = hiding._Problem.move_basis
+    solve = state_factor._Problem.move_basis
 
     def counted(problem, horizon):
         found = solve(problem, horizon)
@@ -116,7 +117,7 @@ def test_all_states_of_fifty_are_hidden_in_one_exact_solve(monkeypatch):
             solves.append(np.abs(found.coordinates).max())
         return found
 
-    monkeypatch.setattr(hiding._Problem, "move_basis", counted)
+    monkeypatch.setattr(state_factor._Problem, "move_basis", counted)
     noise = pc.design_output_noise(
         cases.random_plant(0, states=50),
         horizon=20,
