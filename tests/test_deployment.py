@@ -251,6 +251,7 @@ def test_buttons_of_a_page_elsewhere_do_nothing(folder):
     assert (folder / "visits").read_text() == "west\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gated", [False, True])
 def test_scores_are_those_of_a_matched_filter(folder, gated):
     """Standard normal of an empty house; a visit moves them as the guarantee allows."""

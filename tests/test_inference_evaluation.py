@@ -54,6 +54,7 @@ def test_the_shipped_data_are_small():
     assert sum(sizes.values()) < 2_300_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sll", "convolutional_sll"])
 def test_the_1_lipschitz_networks_are(classifiers, name):
     """Their certificates, and the steepest of random, near and adversarial pairs of images."""

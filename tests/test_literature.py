@@ -544,6 +544,7 @@ def test_parameters_without_a_guarantee_are_refused(attempt):
         attempt()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["side_by_side", "consensus_comparison", "fleet", "gradient_tracking"]
 )

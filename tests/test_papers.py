@@ -288,6 +288,7 @@ def networks(digits):
     return digits.Classifiers()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "epsilon, alpha", [(1.0, 0.1), (0.25, 0.1), (5.0, 0.1), (1.0, 0.2)]
 )

@@ -65,6 +65,7 @@ def test_every_file_that_the_readme_names_is_there():
         assert target.startswith("http") or (ROOT / target).exists(), target
 
 
+@pytest.mark.slow
 def test_the_script_runs_and_prints_the_guarantee_of_the_readme(tmp_path):
     example = ROOT / "examples" / "first_private_loop.py"
     run = subprocess.run(

@@ -160,6 +160,7 @@ def ranked(index, query):
     return [index["docnames"][page] for page in order]
 
 
+@pytest.mark.slow
 def test_every_word_of_users_finds_its_page_first(index):
     assert len(SEARCHES) >= 50
     missed = {}

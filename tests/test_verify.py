@@ -149,6 +149,7 @@ def test_files_of_random_designs_hold(kind, path):
     assert 0.99 < float(report[found]) / float(report["claimed " + found]) < 1 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS, *SOME])
 def test_noise_that_is_smaller_than_it_claims_does_not_hold(kind, path):
     def shrink(data):
@@ -265,6 +266,7 @@ def test_fields_that_it_does_not_know_are_not_covered(change, path):
     assert report["status"] == 2, report
 
 
+@pytest.mark.slow
 def test_files_fit_their_schema(path):
     """design.schema.json of the package describes every file, and refuses others."""
     schema = json.loads(

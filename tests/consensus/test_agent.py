@@ -90,6 +90,7 @@ def test_a_message_is_the_same_however_often_it_is_asked():
     assert agent.message() == pytest.approx(before + 0.25)
 
 
+@pytest.mark.slow
 def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers(monkeypatch):
     """5,000 secrets: their distance to the normal law, and their second moment."""
     network = read_network(nx.path_graph(2), weights="metropolis")

@@ -329,6 +329,7 @@ def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatc
     assert np.median(gains) < 1.2
 
 
+@pytest.mark.slow
 def test_a_large_network_that_no_coalition_cuts_gains_from_all_honest_agents():
     graph = nx.random_regular_graph(5, 300, seed=0)
     assert nx.node_connectivity(graph) == 5
@@ -613,6 +614,7 @@ def weakly_linked(agents_of_core, degree, weak, links, seed=0):
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_of_a_core_hold_against_every_coalition(kind, monkeypatch):
     """Coalitions within the core, outside it and across, by all that they see."""

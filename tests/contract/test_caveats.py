@@ -689,6 +689,7 @@ def unnamed(name: str, clauses: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_detected_is_named(name):
     noise, _ = designed(name)

@@ -118,6 +118,7 @@ def test_a_design_meets_its_budget(name):
     assert not design.lower_bound > design.cost * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_no_sampled_move_exceeds_the_certified_shift(name):
     request = table.noise_requests()[name]

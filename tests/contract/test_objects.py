@@ -53,6 +53,7 @@ def answer(thing, name):
 CURE = re.compile(r"[;:,] ")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("group", objects.GROUPS)
 def test_each_answers_or_says_what_to_do(group):

@@ -89,6 +89,7 @@ def hockey_stick(ratios, epsilon):
     return losses.mean(), losses.std() / math.sqrt(len(losses))
 
 
+@pytest.mark.slow
 def test_an_adversary_who_chooses_noise_and_answers_learns_what_the_budget_says():
     """The privacy loss of 700 attacked runs is that of one Gaussian release.
 

@@ -175,6 +175,7 @@ def test_ellipsoids_are_audited_along_their_worst_axis():
     assert result.epsilon_lower > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "laplace"])
 def test_output_noise_and_loops_are_audited_by_what_they_publish(family):
     budget = PURE if family == "laplace" else cases.BUDGET

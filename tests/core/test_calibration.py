@@ -124,6 +124,7 @@ def test_delta_is_one_where_almost_nothing_is_hidden(epsilon):
     assert all(kappa(epsilon, x) == 1 for x in y.tolist())
 
 
+@pytest.mark.slow
 def test_std_against_mpmath_on_the_grid():
     std = gaussian_std(np.array(EPSILONS)[:, None], np.array(DELTAS))
     with mp.workdps(370):  # at epsilon = 0 the two terms of eq. (7) cancel 300 digits

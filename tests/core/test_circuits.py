@@ -216,6 +216,7 @@ def test_circuits_are_definition_4_on_500_random_manifolds():
         check(rational(N), circuit_moves(N, radius), np.nan_to_num(radius))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_flats_parallel_rows_and_far_radii_leave_every_move(seed):
     """Generic rows next to rows in common planes, radii and rows over many decades, blocks of all sizes."""
@@ -328,6 +329,7 @@ def test_the_chart_of_two_successive_positions_moves_the_velocity_by_the_inverse
     assert abs(Fraction(velocity) - exact) <= error < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon, growth", [(10, 7), (30, 226), (1000, 33174)])
 def test_rotation_worst_circuit_grows_with_the_horizon_while_the_block_charts_stay_at_one(
     horizon, growth
@@ -665,6 +667,7 @@ def test_zeros_of_decimals_and_minors_far_below_double_precision_are_told_apart(
     assert (0, 2) not in found
 
 
+@pytest.mark.slow
 def test_few_constraints_on_many_entries_take_no_more_than_their_moves():
     """The work is two minors for each pair of entries, not 2^149 terms."""
     manifold = AffineManifold(np.ones((1, 150)), [-1.0])

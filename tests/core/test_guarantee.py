@@ -88,6 +88,7 @@ def hockey(epsilon, outcomes):
     return math.fsum(p * max(0.0, 1 - math.exp(epsilon - loss)) for p, loss in outcomes)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(losses, losses)
 def test_two_releases_cost_more_than_one(first, second):
@@ -163,6 +164,7 @@ def test_every_summary_bounds_the_curve(loss):
             assert g.delta(epsilon) <= renyi * (1 + 1e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(losses)
 def test_json_round_trip(loss):
@@ -301,6 +303,7 @@ def test_the_worst_move_of_a_laplace_release_depends_on_epsilon():
     assert single.exact == ("delta", "epsilon", "rdp", "zcdp")
 
 
+@pytest.mark.slow
 def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
     """None of the moves dominates another: the first ones are evaluated, the others bounded in closed form."""
     shifts = np.random.default_rng(5).dirichlet(np.ones(4), 300).T

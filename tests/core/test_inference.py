@@ -413,6 +413,7 @@ def test_noise_has_the_law_that_it_claims(name):
     assert abs(np.corrcoef(rows[:-1].ravel(), rows[1:].ravel())[0, 1]) < 0.016
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_audit_passes_and_refutes_noise_ten_percent_too_small(name):
     """A million releases of 10 entries; a correct mechanism fails with probability 1e-3 at most."""

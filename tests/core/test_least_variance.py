@@ -122,6 +122,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("releases", [1, 3])
 def test_queries_have_the_bound_whatever_their_law(budget, releases):

@@ -592,6 +592,7 @@ def test_two_points_are_covered_by_the_cheapest_parallelogram():
         assert best <= 1.3 * cost
 
 
+@pytest.mark.slow
 def test_never_worse_than_algorithm_2():
     rng = np.random.default_rng(4)
     ratios = []

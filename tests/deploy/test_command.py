@@ -343,6 +343,7 @@ def test_signals_close_together_do_not_hang_a_run_with_a_ledger(design, tmp_path
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signal here")
 def test_a_signal_in_the_first_second_does_not_end_the_command(design, tmp_path):
     """The handler came after a second of imports; until then the default one kills."""
@@ -584,6 +585,7 @@ def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
     assert "is gone" in err
 
 
+@pytest.mark.slow
 def test_a_device_needs_no_solver_and_no_frames(design, tmp_path):
     code = (
         "import sys\n"

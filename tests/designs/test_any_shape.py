@@ -166,6 +166,7 @@ def test_responses_behind_a_schur_form_are_those_of_a_solve_at_each_point(order)
         assert response == pytest.approx(exact, rel=1e-10, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pole", [0.99, 0.999])
 def test_a_day_of_any_shape_comes_within_a_percent_behind_slow_plants(pole, tmp_path):
     """Signs that show much behind the dense covariance show what is promised, no more."""

@@ -144,6 +144,7 @@ STATE = pc.StateAdjacency({"x[0]": 1.0}, times=0)
 GUST = pc.DisturbanceAdjacency({"u[0]": 1.0}, duration=3, shape="level")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [STATE, GUST], ids=["state", "gust"])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_auto_floor_beats_every_floor_of_a_grid_in_a_box(secret, outputs):
@@ -224,6 +225,7 @@ def test_a_start_far_from_the_least_floor_takes_few_designs(monkeypatch):
     assert largest / np.sqrt(60) < noise.std[0] < 2 * largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pole", [0.95, 1.05, 1.1, 1.2])
 def test_models_are_refused_only_where_no_noise_is_small_enough(pole):
     request = dict(models=[runaway(pole)], floor="auto", **RUNAWAY)

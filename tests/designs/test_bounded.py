@@ -238,6 +238,7 @@ def test_blocks_of_innovations():
     assert room.acceptance > 0.999
 
 
+@pytest.mark.slow
 def test_what_a_change_adds_to_its_blocks_is_what_their_entries_add(monkeypatch):
     """By convolution, block by block; and later on by the entries alone, which is no less."""
     when = pc.DisturbanceAdjacency({"u": 1.0}, moved=2)

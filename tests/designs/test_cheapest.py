@@ -77,6 +77,7 @@ def test_singular_values_of_copies_are_all_found(copies):
 # -- a smaller gap, a low order ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_smaller_gap_never_gives_larger_noise():
     """The costs were 2.4e5 for a gap of 0.01, and 4.9e6 for one of 0.001."""
     gaps = (1e-2, 1e-3)

@@ -87,6 +87,7 @@ def whitened(noise, plant, samples):
     return left.reshape(size, samples, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count, std",
     [(1, 0.19573), (2, 0.17144), (3, 0.16336), (10, 0.15206), (1000, 0.14727)],
@@ -429,6 +430,7 @@ def dense_sizes(root, plant, horizon, patterns):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape, duration", [("level", 1), ("level", 3), ("any", 2)])
 def test_axes_apart_are_designed_one_by_one_over_a_horizon(shape, duration):
     horizon, sizes = 50, (1.0, 2.0, 1.0)

@@ -121,6 +121,7 @@ def test_a_small_floor_costs_little_and_a_zero_floor_is_none():
     assert cases.vehicle_noise(floor=0.0).scale is None
 
 
+@pytest.mark.slow
 def test_floored_noise_of_contracting_plants_is_certified_in_many_digits():
     plant = ct.ss(
         [[0.5, 0.2], [0, 0.9]], [[0], [1.0]], [[1.0, 0]], 0, 1, states=["fast", "slow"]

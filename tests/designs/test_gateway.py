@@ -91,6 +91,7 @@ def test_a_run_is_published_on_the_grid_and_ends_with_its_horizon(kind, path):
     assert np.allclose(steps, np.round(steps), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_published_noise_has_the_covariance_of_the_design(kind):
     """800 runs: each variance within 20 %, five standard errors of a Gaussian's.
@@ -580,6 +581,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_publishes_nothing_more(path):
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])

@@ -246,6 +246,7 @@ def hooked(monkeypatch, method, kind):
     monkeypatch.setattr(MemoryStore, method, paused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, block, is_fresh, orders",
     [
@@ -292,6 +293,7 @@ def test_of_a_file_and_its_copy_one_goes_on_whenever_they_are_killed(
     assert schedules(begin, check, orders) == orders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["driven", "correlated and floored", "endless"])
 @pytest.mark.parametrize("is_done", [False, True])
 def test_errors_at_every_step_lose_samples_and_no_more(kind, is_done, monkeypatch):

@@ -12,6 +12,7 @@ import power_loss
 from kill_gateways import run
 
 
+@pytest.mark.slow
 def test_killed_gateways_keep_their_promises():
     """Three kills for each of eleven, over noises of every kind, alone and with a shared ledger."""
     kills, samples = run(33, seed=5, report=lambda line: None, each=3)

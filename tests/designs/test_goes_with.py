@@ -40,6 +40,7 @@ def designed(plant, **options):
     return pc.design_output_noise(plant, **request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

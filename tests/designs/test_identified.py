@@ -308,6 +308,7 @@ def random_walk(rng, count):
     return np.column_stack([y[:-1], np.ones(count)]), y[1:], e
 
 
+@pytest.mark.slow
 def test_weighted_noise_has_the_law_of_constant_weights_in_a_loop():
     """The instruments' ratios against Student's law; those of least squares fail it.
 
@@ -445,6 +446,7 @@ def test_data_that_tell_nothing_are_refused(intervals, regressors, targets, caus
         intervals(regressors, targets, 0.1)
 
 
+@pytest.mark.slow
 def test_parameters_share_the_probability_of_a_miss(monkeypatch):
     """Six intervals that each missed with 20 % would all hold in a quarter of the fits.
 

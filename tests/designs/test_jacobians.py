@@ -35,6 +35,7 @@ def tank_box():
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_sampled_jacobians_lie_in_the_bounds_and_in_the_polytope(tank_box):
     sys = tank()
     region = tank_box.region
@@ -259,6 +260,7 @@ def test_columns_of_inputs_without_a_secret_play_no_role(tank_box):
         assert polytope.contains(plant)
 
 
+@pytest.mark.slow
 def test_entries_that_vary_together_are_told():
     """What leaves an upper tank enters the lower one: two entries on a line."""
     sys = tank()
@@ -271,6 +273,7 @@ def test_entries_that_vary_together_are_told():
     assert np.ptp(steady) < 0.5 * np.ptp(loose)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, tightness",
     [("tank, level 1", 0.95), ("vehicle, heading", 0.95), ("glucose, meal", 0.9)],

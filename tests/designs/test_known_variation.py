@@ -170,6 +170,7 @@ def test_a_period_is_repeated_until_the_horizon():
     np.testing.assert_allclose(stack, kv.observability(whole), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_ten_thousand_samples_take_seconds():
     steps = 0.1 + 0.05 * np.sin(np.arange(10_000) / 7)
     plants = [

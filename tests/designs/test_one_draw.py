@@ -73,6 +73,7 @@ def test_threads_never_share_an_index(kind, path):
         assert len(set(values)) == 4 * calls
 
 
+@pytest.mark.slow
 def test_closing_in_a_fork_ends_and_leaves_the_parent_alone(path):
     """Forty forks while a thread publishes; each child closes and ends within seconds."""
     design = noise("endless")
@@ -167,6 +168,7 @@ nested(parent)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="no namespaces here")
 def test_the_first_process_of_a_nested_namespace_is_another_one():
     tests = str(Path(__file__).parents[1])
@@ -267,6 +269,7 @@ threading.Thread(target=work).start()
 """
 
 
+@pytest.mark.slow
 def test_a_thread_that_outlives_the_main_one_gets_our_error(path):
     """It got "cannot schedule new futures after interpreter shutdown"."""
     done = subprocess.run(
@@ -379,6 +382,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_the_lock_survives_a_look_at_the_file(path):
     Gateway(noise("structured"), path=path, block=4).close()
     holder = subprocess.Popen(
@@ -664,6 +668,7 @@ def test_what_floating_point_means_stands_in_the_guarantee(path):
     assert "not the doubles" in " ".join(scope.assumptions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["structured", "radial", "truncated"])
 def test_low_bits_exclude_no_neighbour_unless_accepted(law):
     """Eight runs of 1,000 readings in millimetres, each against its neighbour.

@@ -202,6 +202,7 @@ def test_a_covariance_of_a_stricter_promise_keeps_it():
     )
 
 
+@pytest.mark.slow
 def test_a_factor_that_meets_the_budget_in_a_region_is_kept():
     plant = pc.plants.vehicle()
     box = pc.PlantBox.around(plant, relative=1e-4)
@@ -320,6 +321,7 @@ def rod(sensors=50):
     return ct.ss(0.5 * A, ends[:1].T, ends[1:], 0).sample(1.0)
 
 
+@pytest.mark.slow
 def test_what_arrives_late_is_an_effect_of_the_secret():
     """Within 51 samples the secret does 1.1e-11 at the far end, and later far more."""
     secret = pc.DisturbanceAdjacency(1.0)

@@ -75,6 +75,7 @@ def test_both_shifts_are_those_of_dense_least_squares(budget):
     assert lefts[0] < 1e-12 < lefts[1]
 
 
+@pytest.mark.slow
 def test_outputs_are_hidden_by_brute_force():
     """The hockey stick of the outputs' own densities, from integrals over one number."""
     lag = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
@@ -111,6 +112,7 @@ def test_outputs_are_hidden_by_brute_force():
     assert noise.guarantee.loss.rows[0].square > 0
 
 
+@pytest.mark.slow
 def test_the_cheaper_of_both_laws_is_taken():
     for budget in (LOOSE, TIGHT):
         for floor in (0.25, 0.5, 1.0):
@@ -204,6 +206,7 @@ def test_truncated_noise_beside_a_floor_takes_the_best_share_of_epsilon():
         truncation_beside(LOOSE, 3, left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [LOOSE, TIGHT])
 def test_the_floor_is_searched_for_beside_radial_noise(budget):
     """No floor of a grid is cheaper by one in a hundred, and "auto" takes the best law."""
@@ -316,6 +319,7 @@ def test_files_gateways_and_audits_take_it(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_exact_samples_have_the_law_of_the_sum(tmp_path):
     """600 first samples of gateways against draws; the threshold is that of 1e-4."""
     noise = designed("ball")

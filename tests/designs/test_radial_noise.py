@@ -475,6 +475,7 @@ def test_margins_of_each_law_hold_jointly_over_the_run(family):
         assert (errors > 0.6 * margins).any(axis=1).mean() > 0.01
 
 
+@pytest.mark.slow
 def test_the_loop_chooses_the_law_that_costs_it_least():
     adjacency = pc.StateAdjacency({"x0": 1.0, "x2": 0.5}, times=[0])
     plant = plant_of(3, 1)

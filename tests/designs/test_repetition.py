@@ -91,6 +91,7 @@ def levels(responses, longest):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "count, bound, attained",
     [

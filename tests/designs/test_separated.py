@@ -487,6 +487,7 @@ def test_events_at_a_distance_that_are_moved_far_have_noise_of_their_own():
     assert 0.9 <= shown <= noise.guarantee.gdp * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "secret",
     [

@@ -48,6 +48,7 @@ def test_the_noise_is_within_its_gap_and_says_so(noise):
     assert repr(noise).endswith("1 output, no horizon)")
 
 
+@pytest.mark.slow
 def test_a_smaller_gap_takes_more_states(noise):
     finer = design(gap=1e-4)
     assert finer.system.nstates > noise.system.nstates

@@ -121,6 +121,7 @@ def test_a_lag_costs_its_closed_form(pole, cost):
     assert found.lower_bound <= found.cost <= found.lower_bound * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_pulses_of_three_lengths_cost_what_the_dense_problem_does():
     shapes = [np.ones(1), np.ones(5), np.ones(20)]
     adjacency = pc.DisturbanceAdjacency(1.0, profiles=shapes)
@@ -380,6 +381,7 @@ def test_a_long_run_costs_at_least_its_bound(duration, share):
 # -- autoregressions for long changes -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_for_a_long_level_of_a_slow_plant_is_within_the_gap():
     """Covariances of long lags by the points of a warped grid gave a std of 8e9."""
     slow = ct.ss(0.999, 1e-3, 1, 0, True, inputs=["w"])

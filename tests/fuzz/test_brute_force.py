@@ -172,6 +172,7 @@ def laplace_shift(design, images):
     return max(mp.norm(mp.lu_solve(root, image), 1) for image in images)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("block", range(4))
 def test_no_sampled_move_exceeds_what_is_certified(block):

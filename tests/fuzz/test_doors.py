@@ -43,6 +43,7 @@ def test_every_public_name_has_a_door():
     assert not functions - called - results - drawings
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_doors_are_open():
     for door in doors():
@@ -237,6 +238,7 @@ def test_what_fuzzing_found_meets_an_error_of_the_library(case):
     assert said in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("area", EVERY)
 def test_wrong_arguments_meet_an_error_of_the_library(area):
     findings = fuzz(400, seed=1, areas=(area,))

@@ -334,6 +334,7 @@ def test_a_lost_sample_is_predicted_and_the_filter_knows_it():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["filter", "predictor"])
 def test_the_cloud_knows_the_errors_of_its_estimates(form):
     """Against 1,500 runs stepped here, with a lost sample: four standard errors."""

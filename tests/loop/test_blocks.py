@@ -115,6 +115,7 @@ def test_a_loop_that_reads_one_direction_takes_two_blocks():
     assert found.universal_bound == found.lower_bound < found.cost
 
 
+@pytest.mark.slow
 def test_a_plane_and_a_line_are_two_blocks():
     """A circle of moves costs 1.5 times a number's variance, and three numbers twice."""
     prices = {}
@@ -148,6 +149,7 @@ def test_one_radial_law_is_kept_where_it_is_cheaper():
     assert not isinstance(loop.noise.parts[0], Blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 1), (1, 2)])
 def test_a_global_search_finds_no_cheaper_blocks(sizes):
     """Differential evolution over all rows; r + 1 is the variance of a block's number."""
@@ -223,6 +225,7 @@ def test_all_ways_to_part_few_directions_are_tried():
 # -- what they hide ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [TIGHT, LOOSE])
 def test_each_move_is_hidden_by_brute_force(budget):
     """Smaller moves too; 400,000 draws see a delta that is 10 % of a hundredth off."""
@@ -247,6 +250,7 @@ def test_each_move_is_hidden_by_brute_force(budget):
     assert epsilon < rows.pure <= (epsilon - 2 * math.log1p(-delta)) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_curve_is_that_of_draws_at_every_epsilon():
     noise = of_budget(LOOSE)
     (part,) = noise.parts
@@ -260,6 +264,7 @@ def test_the_curve_is_that_of_draws_at_every_epsilon():
         assert drawn == pytest.approx(noise.guarantee.loss.delta(epsilon), rel=0.02)
 
 
+@pytest.mark.slow
 def test_several_releases_of_blocks_keep_their_budget():
     noise = designed("gaussian", releases=3)
     loop = private_loop("ball", cap=100.0, noise=noise)

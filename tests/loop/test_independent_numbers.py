@@ -21,6 +21,7 @@ import privcontrol as pc
 from privcontrol.loop.optimum import NoiseProgram, expected_total
 
 
+@pytest.mark.slow
 def test_one_direction_costs_what_one_number_of_each_law_costs():
     """J* = y^2 1 1' of the sum: 18.9 Gaussian, 5.95 independent numbers.
 
@@ -42,6 +43,7 @@ def test_one_direction_costs_what_one_number_of_each_law_costs():
     assert 0.5 < bound / 5.951 < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [3.0, 10.0])
 def test_no_direction_has_noise_beyond_the_cap(cap):
     """In units of one number that hides a move of one, of which the least noise is."""
@@ -70,6 +72,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_a_global_search_finds_nothing_cheaper(case):
     """Differential evolution over all rows, which needs neither slopes nor starts."""

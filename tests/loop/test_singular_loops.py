@@ -187,6 +187,7 @@ def test_no_bound_is_above_the_cost_of_a_loop(seed, claimed):
     assert found.lower_bound <= total(best) * (1 + 1e-9) <= total(loop) * (1 + 2e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [117, 10, 15])
 def test_no_other_noise_costs_less_than_the_bound_of_a_singular_loop(seed):
     loop = loop_of(seed)

@@ -302,6 +302,7 @@ def test_a_loop_that_costs_more_than_no_control_says_so():
         pc.private_lqg(pc.plants.vehicle(), 1, 1, 2, 1, noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed, form", [(7, "predictor"), (10, "filter"), (25, "filter")]
 )

@@ -135,6 +135,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, options", CASES)
 @pytest.mark.parametrize("seed", range(2))
 def test_loops_follow_a_change_of_units(kind, options, seed):

@@ -295,6 +295,7 @@ def test_a_design_for_a_loop_costs_it_least():
     assert added[0] <= added[1] * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["single", "l2"])
 def test_an_audit_passes_and_fails_with_ten_percent_less_noise(norm):
     budget = pc.PrivacyBudget(epsilon=1.0, delta=0.1)

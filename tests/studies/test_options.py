@@ -80,6 +80,7 @@ def test_long_runs_are_answered_at_once_with_a_line():
     assert "take long to design; ask design_output_noise" in found.left_out["shaped"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "duration, shape, horizon, is_short",
     [
