@@ -504,11 +504,13 @@ def _autoregressive(
         if problem.order is not None and order > problem.order:
             break
         try:
-            shaping = autoregression_for(problem.covariances(order))
-            shift = shift_behind_autoregression(shaping, secret)
-            found = problem.certified(shaping.scaled(shift), allowed)  # a shift of one
+            unit = autoregression_for(problem.covariances(order))
+            shift = shift_behind_autoregression(unit, secret)
         except UncertifiableError:
             continue
+        size = shift / allowed * (1 + 1e-12)  # above the roundings of the shift
+        shaping = unit.scaled(size)
+        found = _Certified(shaping, allowed, _mean_cost(problem.price, shaping))
         if least is None or found.cost < least.cost:
             least = found
         if least.cost <= enough:

@@ -75,10 +75,6 @@ class WindowResponse:
         """Number k q of values of a change."""
         return self.powers.shape[1] * self.columns.shape[2]
 
-    def _means(self, circle: Circle) -> NDArray:
-        """Return the map (k, N) from values to their means with z^t."""
-        return self.powers.conj().T * circle.weights
-
     def through(self, stack: NDArray) -> WindowResponse:
         """Return the responses behind matrices (N, r, r)."""
         return replace(self, columns=stack @ self.columns)
@@ -87,9 +83,12 @@ class WindowResponse:
         """Return g Q g^* (N, r, r) of weights X (k q, k q) of changes."""
         count, inputs = self.powers.shape[1], self.columns.shape[2]
         blocks = weights.reshape(count, inputs, count, inputs)
-        sums = np.stack(
-            [np.trace(blocks, t, 2, 0) for t in range(count)]
-        )  # of X[j, l] at l = j - t, as [signal of l, signal of j]
+        lags = np.subtract.outer(np.arange(count), np.arange(count))
+        is_later = lags >= 0
+        sums = np.zeros((count, inputs, inputs))  # of X[j, l] at l = j - t
+        for first, second in np.ndindex(inputs, inputs):  # signals of j and of l
+            of_pair = blocks[:, first, :, second][is_later]
+            sums[:, first, second] = np.bincount(lags[is_later], of_pair, count)
         series = (self.powers @ sums.reshape(count, -1)).reshape(-1, inputs, inputs)
         series = _turned(series)
         Q = series + _adjoint(series) - sums[0].T
@@ -100,7 +99,8 @@ class WindowResponse:
         count, inputs = self.powers.shape[1], self.columns.shape[2]
         energy = _adjoint(self.columns) @ self.columns
         series = energy.reshape(len(energy), -1)
-        values = (self._means(circle) @ series).real.reshape(count, inputs, inputs)
+        weighted = circle.weights[:, None] * series.conj()
+        values = (self.powers.T @ weighted).real.reshape(count, inputs, inputs)
         lag = np.subtract.outer(np.arange(count), np.arange(count))
         earlier = values[np.abs(lag)]
         blocks = np.where((lag >= 0)[:, :, None, None], earlier, _turned(earlier))

@@ -353,4 +353,6 @@ def largest_of(values: Sequence[Ball]) -> Ball:
 
 
 def sum_of_squares(matrix: BallMatrix) -> Ball:
-    return sum((entry * entry for entry in matrix.entries()), Ball(0))
+    entries = matrix.entries()
+    row = BallMatrix(1, len(entries), entries)
+    return (row * row.transpose())[0, 0]

@@ -10,7 +10,9 @@ import scipy.linalg
 
 import privcontrol as pc
 from privcontrol import verify
-from privcontrol.noise import _windows as windows
+from privcontrol.designs import endless_design
+from privcontrol.noise import _varying, _windows as windows
+from privcontrol.noise._autoregression import shift_behind_autoregression
 from privcontrol.noise._endless import shift_behind
 from privcontrol.noise._patterns import bound_of, largest_pattern, relaxation
 from privcontrol.noise.parts import Correlated, Filtered
@@ -164,6 +166,26 @@ def test_responses_behind_a_schur_form_are_those_of_a_solve_at_each_point(order)
     for z, response in zip(points, found, strict=True):
         exact = C @ np.linalg.solve(z * np.eye(order) - A, B) + D
         assert response == pytest.approx(exact, rel=1e-10, abs=1e-10)
+
+
+def test_each_autoregression_is_certified_once_and_then_as_it_is_promised(monkeypatch):
+    """Larger noise has a smaller shift by as much, so its size takes no second search."""
+    seen = []
+
+    def counted(noise, secret):
+        shift = shift_behind_autoregression(noise, secret)
+        seen.append((len(noise.coefficients), noise.std, shift))
+        return shift
+
+    for module in (endless_design, _varying):
+        monkeypatch.setattr(module, "shift_behind_autoregression", counted)
+    noise = designed(lag(0.99), change(48), gap=0.02)
+    *tried, (order, size, claimed) = seen
+    orders = [each[0] for each in tried]
+    assert orders == [96, 192]
+    _, unit, shift = tried[orders.index(order)]
+    assert claimed == noise.guarantee.gdp <= ONE.gdp
+    assert size == pytest.approx(unit * shift, rel=1e-11)
 
 
 @pytest.mark.slow

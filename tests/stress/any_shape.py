@@ -19,8 +19,8 @@ import privcontrol as pc
 BUDGET = pc.PrivacyBudget(gdp=1.0)
 TAIL = 160
 BEAM = 12
-#: Seconds of processor time of a design; a busy machine takes 4.
-LONGEST = 6.0
+#: Seconds of processor time of a design; a busy machine takes 2.
+LONGEST = 3.0
 
 
 def random_plant(rng):
