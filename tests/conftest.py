@@ -7,6 +7,7 @@ of threads that the environment sets are kept: ``.ci/run`` runs numerical tests 
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,3 +59,20 @@ def pytest_collection_modifyitems(items):
         name = item.path.relative_to(TESTS).as_posix() if is_ours else ""
         if name in QUICK and not item.get_closest_marker("slow"):
             item.add_marker("quick")
+
+
+@pytest.fixture
+def repeated_bits(monkeypatch):
+    """The bits that the operating system would give, the same in each run.
+
+    Tests of the law of exact noise compare samples, and would fail by chance now and then.
+    """
+    import numpy as np
+
+    from privcontrol.consensus import agent
+    from privcontrol.privacy.release import SeededBits, SystemBits
+
+    rng = np.random.default_rng(0)
+    source = SeededBits(rng)
+    monkeypatch.setattr(SystemBits, "bits", lambda self, count: source.bits(count))
+    monkeypatch.setattr(agent, "secrets", SimpleNamespace(token_bytes=rng.bytes))

@@ -32,6 +32,7 @@ def test_the_noise_is_smaller_by_the_laws_ratio(size, ratio):
     assert std / gaussian.scale == pytest.approx(ratio, abs=6e-4)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 @pytest.mark.parametrize("family, size", [("ball", 3), ("truncated", 2)])
 def test_rows_have_lengths_of_their_own(family, size):
     """20,000 simulated rows, and 400 exact ones, at 1e-5."""
@@ -98,6 +99,7 @@ def test_answers_have_radial_noise_of_their_entries(outputs, ratio):
     assert "2-Lipschitz from the 2-norm to the 2-norm" in ball.guarantee.explain()
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_answers_of_a_batch_are_drawn_row_by_row():
     """20,000 simulated rows, and 400 exact ones, at 1e-5."""
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)

@@ -66,6 +66,7 @@ def test_agents_compute_what_the_simulation_computes():
     assert len(agents[1].published) == 61
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_shared_noise_cancels_and_own_noise_stays():
     keys = pair_keys(SHARED.network)
     errors = []
@@ -112,6 +113,7 @@ def test_two_holders_of_a_secret_compute_the_same_standard_normal_numbers(monkey
     assert abs(np.mean(np.square(draws)) - 1) < 5 * math.sqrt(2 / 5000) < 0.19
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_the_noise_of_first_messages_is_the_one_that_is_promised():
     """One agent's own noise over 3,000 starts with the same secrets."""
     keys = pair_keys(SHARED.network)[1]
@@ -126,6 +128,7 @@ def test_the_noise_of_first_messages_is_the_one_that_is_promised():
     assert abs(ratio - 1) < 5 * math.sqrt(2 / 3000) < 0.9**-2 - 1  # 10 % less is seen
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_laplace_agents_share_nothing():
     group = private_consensus(
         TEN_AGENTS, PrivacyBudget(epsilon=1), 1.0, family="laplace"
@@ -146,6 +149,7 @@ def test_lost_messages_move_the_average_as_the_docstring_says():
     assert moved == pytest.approx(0.25 * (y[2] - y[1]) / 10, abs=1e-12)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_random_losses_leave_the_average_right_in_the_mean():
     rng = np.random.default_rng(0)
     moved = []
@@ -164,6 +168,7 @@ def test_random_losses_leave_the_average_right_in_the_mean():
     assert np.std(moved) > 0.1  # what one run is off by
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_a_missing_agent_leaves_its_shared_noise_until_it_is_repaired():
     off, repaired = [], []
     for _ in range(60):

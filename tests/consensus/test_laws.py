@@ -62,6 +62,7 @@ def test_vectors_are_hidden_by_brute_force(family, budget, entries):
     assert abs(excess.mean() - budget.delta) <= 6 * error + 1e-9
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_agents_draw_their_vectors_exactly():
     agents = pc.private_consensus(RING, LOOSE, 2.0, family="ball", dimension=2)
     shown = [agents.agent(k % 6, [1.0, -1.0]).message() for k in range(300)]

@@ -126,6 +126,7 @@ def test_the_system_repeats_a_simulated_run():
     assert np.allclose(again.outputs, response.outputs[:, 1], atol=1e-9)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 @pytest.mark.slow
 def test_agents_agree_on_the_mean_of_their_vectors(tmp_path):
     """What neighbours share cancels in every entry; a started agent goes on from its file."""

@@ -95,6 +95,7 @@ def test_a_mechanism_promises_what_its_rate_says(rows):
             assert larger.delta(budget[0]) > budget[1]
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_exact_releases_are_the_data_plus_the_noise():
     matrix = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     for bound in (math.inf, 4.0):

@@ -542,6 +542,7 @@ def test_independent_noise_must_reach_every_entry_that_responds():
             mechanism.guarantee(pc.DirectionAdjacency([[1.0], [tiny]]))
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_an_exact_release_is_padded_too():
     """Numbers off the column space are there, of the padding's size, and not of zero."""
     factor = np.array([[1.0], [2.0]])

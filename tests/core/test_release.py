@@ -384,6 +384,7 @@ def test_exact_releases_of_declared_readings_exclude_nobody(samples, runs, grid)
             assert not is_excluded_exactly(run, readings, width)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_doubles_beside_the_grid_exclude_some_and_a_grid_cures_them():
     """Without a declared resolution a neighbour's doubles are not one metre away exactly."""
     neighbour = (counts(100)[0] + 1000) * MILLIMETRE
@@ -402,6 +403,7 @@ def unlike_sums_with_one(values):
     return np.mean(near * 2.0**53 % 1 != 0)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_scalar_laplace_at_zero_against_one():
     """Simulated: some releases of 0 exclude 1. Exact: both have such releases alike.
 
@@ -432,6 +434,7 @@ def no_double_explains(published, x):
     return ~explained
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_inputs_of_784_entries():
     """An image of zeros against one of 1/16: simulated, one entry excludes the other image.
 
@@ -452,6 +455,7 @@ def test_inputs_of_784_entries():
     assert not np.any(coarse)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_a_design_draws_the_noise_that_its_guarantee_is_of():
     """A direction 1e-10 off the tangents, and a query that magnifies what is off.
 

@@ -91,6 +91,7 @@ def test_a_run_is_published_on_the_grid_and_ends_with_its_horizon(kind, path):
     assert np.allclose(steps, np.round(steps), atol=1e-6)
 
 
+@pytest.mark.usefixtures("repeated_bits")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_published_noise_has_the_covariance_of_the_design(kind):

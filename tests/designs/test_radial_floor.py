@@ -319,9 +319,10 @@ def test_files_gateways_and_audits_take_it(tmp_path):
     )
 
 
+@pytest.mark.usefixtures("repeated_bits")
 @pytest.mark.slow
 def test_exact_samples_have_the_law_of_the_sum(tmp_path):
-    """600 first samples of gateways against draws; the threshold is that of 1e-4."""
+    """600 first samples of gateways against draws, at 1e-4; half more noise is seen."""
     noise = designed("ball")
     found = []
     for k in range(600):
@@ -329,7 +330,7 @@ def test_exact_samples_have_the_law_of_the_sum(tmp_path):
             found.append(gateway.publish([0.0])[0])
     drawn = noise.sample(60_000, rng=4)[0, :, 0]
     assert stats.ks_2samp(found, drawn).pvalue > 1e-4
-    assert stats.ks_2samp(1.2 * np.array(found), drawn).pvalue < 0.2
+    assert stats.ks_2samp(1.5 * np.array(found), drawn).pvalue < 1e-4
 
 
 def test_a_grid_beside_the_floor_is_counted():

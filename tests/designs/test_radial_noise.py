@@ -279,6 +279,7 @@ def test_a_gateway_publishes_one_vector_and_keeps_it(tmp_path, family):
     assert np.ptp([*before, *after]) < 1e-12
 
 
+@pytest.mark.usefixtures("repeated_bits")
 @pytest.mark.parametrize("family, rank", [("ball", 1), ("truncated", 1), ("ball", 2)])
 def test_exact_samples_have_the_law(family, rank):
     """1,500 draws of the first sample, at 1e-5; noise twice as large is seen."""
@@ -346,6 +347,7 @@ def test_a_recipe_makes_the_same_noise_again():
     assert again.sample(5)[0].overlaps(exact.sample(5)[0])
 
 
+@pytest.mark.usefixtures("repeated_bits")
 def test_a_run_is_released_exactly():
     noise = designed("ball")
     zero = np.zeros(noise.design.mechanism.query.manifold.size)
