@@ -37,6 +37,7 @@ _PROFILE = _BUILD / "ipython" / "profile_default"
 )
 
 import api_page  # noqa: E402
+import elsewhere  # noqa: E402
 import gallery_source  # noqa: E402
 
 import privcontrol  # noqa: E402
@@ -49,6 +50,7 @@ version = release = privcontrol.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
@@ -98,6 +100,7 @@ bibtex_reference_style = "author_year"
 # The API, from numpydoc docstrings.
 api_page.write(Path(__file__).parent / "api")
 autosummary_generate = True
+intersphinx_mapping = elsewhere.write(_BUILD / "inventories")
 autodoc_member_order = "bysource"
 default_role = "py:obj"
 autodoc_typehints = "none"

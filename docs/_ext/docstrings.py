@@ -7,6 +7,7 @@ import inspect
 import re
 
 import api_page
+import elsewhere
 from sphinx.ext import autosummary
 
 #: What is left alone: code, formulas and references.
@@ -26,11 +27,17 @@ def escape_bars(app, what, name, obj, options, lines):
 _FULL = {name.rpartition(".")[2]: name for name in api_page.public_names()}
 _TYPED = re.compile(r"^(\s*[\w, ]+ : |\s*)(.*)$")
 _QUOTED = re.compile(rf"(?<![:`])`(({'|'.join(_FULL)})(\.\w+)?)`(?!`)")
-_NAME = re.compile(rf"(?<![\w.`~])({'|'.join(_FULL)})(?![\w.`(])")
+#: Types of the library, and those of other packages.
+_TYPES = elsewhere.FULL | _FULL
+_LONGEST_FIRST = sorted(map(re.escape, _TYPES), key=len, reverse=True)
+_NAME = re.compile(rf"(?<![\w.`~])({'|'.join(_LONGEST_FIRST)})(?![\w.`(])")
 
 
 def link_types(app, what, name, obj, options, lines):
-    """Make links of the library's own names, in sentences and in types."""
+    """Make links of the library's own names, in sentences and in types.
+
+    Types of other packages are links as well.
+    """
     related = False
     for i, line in enumerate(lines):
         if _RULE.match(line):
@@ -42,8 +49,8 @@ def link_types(app, what, name, obj, options, lines):
         line = _ALONE.sub(lambda found: _link_member(found[1], name), line)
         lines[i] = line
         start, text = _TYPED.match(line).groups()
-        if " : " in start or text in _FULL:
-            link = _NAME.sub(lambda found: f":obj:`~{_FULL[found[1]]}`", text)
+        if " : " in start or text in _TYPES:
+            link = _NAME.sub(lambda found: f":obj:`~{_TYPES[found[1]]}`", text)
             lines[i] = start + link
 
 
