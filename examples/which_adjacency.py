@@ -1,7 +1,7 @@
 """Which adjacency do I need?
 
 What each of them hides, and what it costs, for one vehicle over ten seconds. An
-adjacency says which pairs of secrets must look alike. Too narrow a choice publishes
+adjacency says which pairs of secrets must be indistinguishable. Too narrow a choice publishes
 what you forgot; too wide a one drowns the loop in noise. Run it as ``python
 which_adjacency.py [folder]``; the figure is written to the folder.
 """

@@ -7,7 +7,7 @@ curator's. The agents need some more steps, until the shared noise has cancelled
 
 On the right, what two agents who pool what they know learn of each of the others, where
 neighbours share noise of 3 K only. They are the worst pair for this network. More
-shared noise makes the agents more alike.
+shared noise makes the agents more similar.
 
 Run it as ``python central_accuracy.py [folder]``; the figure is written to the folder.
 """

@@ -1,7 +1,7 @@
 """Liu, Kawano, Cao 2025, pointwise maximal leakage under a prior.
 
 The adversary knows that the secret x is Gaussian with covariance P. What one release z
-tells is sup over x of log p(z | x) / p(z). For z = G x + noise of covariance N it is half
+reveals is sup over x of log p(z | x) / p(z). For z = G x + noise of covariance N it is half
 of log det(I + P G'N^-1 G), plus half a chi-square number of rank G degrees of freedom.
 """
 

@@ -3,7 +3,7 @@
 How much noise hides one visit to a room, or one use of a tank that leaks and of one that
 does not, over runs of 10 to 160 samples and, where the plant allows it, over a run of any
 length. The dotted line is what the loop moves by itself: noise above it hides the secret
-and the signal with it. A secret that the plant forgets costs the same at every horizon; one that
+and the signal with it. A secret whose effect decays costs the same at every horizon; one that
 it keeps needs noise that grows with the run.
 
 Run it as ``python noise_over_horizon.py [folder]``; the figure is written to the folder.

@@ -58,7 +58,7 @@ Entry = int | str
 
 
 class Adjacency(Hidden):
-    """State which pairs of private data must look alike.
+    """State which pairs of private data must be indistinguishable.
 
     A subclass says which moves it hides, and states itself in words. Adjacencies do not
     change, and are equal if their descriptions are.

@@ -4,7 +4,7 @@ Everything downstream works in tangent coordinates z, x = origin + N z, so nothi
 the data's own dimension squared is ever formed. Entries that the manifold pins are public
 and are refused by name.
 
-Moves are the differences between data sets that must look alike. A set holds finitely
+Moves are the differences between data sets that must be indistinguishable. A set holds finitely
 many of them, or a ball. Both kinds answer the same questions: how large the worst shift
 is, how a query responds, and which moves attain the worst.
 

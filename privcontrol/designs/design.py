@@ -162,7 +162,7 @@ def design_output_noise(
         keeps its law for Gaussian noise only.
     weight : array_like, shape (p,), (p, p) or (T p, T p), or loop, optional
         Cost of the noise: prices of the outputs' variances or positive semidefinite W for
-        every sample alike, W for all samples, or an object with ``noise_weight(horizon)``
+        each sample, W for all samples, or an object with ``noise_weight(horizon)``
         such as a `PrivateLoop`, which prices noise with the filter that it has. For the
         filter that `PrivateLoop.with_noise` designs next, other noise may cost less;
         ``private_lqg(codesign=True)`` chooses both.

@@ -77,7 +77,7 @@ class OutputNoise(SummedNoise, Saved):
         Limits that the noise never exceeds, see ``bound`` of `design_output_noise`.
     horizon : int or inf
         Number of samples T that the guarantee covers. Noise without a horizon starts in its
-        stationary law. Its `stream` never ends, `sample` takes the number of samples, and
+        stationary law. Its `stream` is endless, `sample` takes the number of samples, and
         ``over(T)`` is the noise of a run of T samples.
     family : {"gaussian", "laplace"}
         Law of the standard entries eta.

@@ -469,8 +469,8 @@ def price_of(weight: Weight, outputs: int) -> LinearSystem:
     prices = real_array(weight, "weight")
     if prices.shape not in ((outputs,), (outputs, outputs)):
         raise ValueError(
-            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for every "
-            "sample alike, a loop, or over a horizon (T p, T p) for all samples; got "
+            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for "
+            "every sample, a loop, or over a horizon (T p, T p) for all samples; got "
             f"{prices.shape}"
         )
     full = np.diag(prices) if prices.ndim == 1 else prices

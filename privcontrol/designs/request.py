@@ -651,15 +651,15 @@ def _way_out(noise: SummedNoise) -> str:
         if worst.growth > _LARGE / 10:
             explanation = worst.explanation(int(noise.horizon))
             return explanation[0].upper() + explanation[1:]
-    forgets, narrower = "never forgets the secret", ""
+    decay, narrower = "does not decay", ""
     if noise.request.region is not None:
-        forgets = "forgets the secret slowly, or never under some of the models"
+        decay = "decays slowly, or under some of the models not at all"
         narrower = ", narrow the models"
     growing = not noise.plant_data.varies
     growing = growing and spectral_radius(noise.plant_data) >= 1
     if growing or narrower:
         return (
-            f"The mode {growing_mode(noise.plant_data)} {forgets}: close a local loop "
+            f"The mode {growing_mode(noise.plant_data)} {decay}: close a local loop "
             f"around it (with_local_loop), shorten the horizon{narrower}, or raise the "
             "budget's epsilon or delta"
         )

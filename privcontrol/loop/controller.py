@@ -651,7 +651,7 @@ class BlockLaw(ObserverFeedback):
         if inputs.shape not in ((m, 1), (m, block)):
             raise ValueError(
                 f"controller: expected an array of shape ({m}, {block}) (inputs, "
-                f"trials), or ({m},) for all trials alike, got {inputs.shape}; it is "
+                f"trials), or ({m},) for every trial, got {inputs.shape}; it is "
                 f"called for blocks of {block} trials at once, with xhat of shape "
                 f"{estimate.shape}, however many trials are asked for"
             )

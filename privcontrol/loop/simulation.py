@@ -139,7 +139,7 @@ def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
             f"{request.region.region.text()}: the guarantee counts such runs "
             f"with a probability of {request.miss:g}. Choose a larger region, limit "
             "the inputs with saturation=, make the region invariant, or state a larger "
-            "probability (leaving=); response.left_region tells the trials"
+            "probability (leaving=); response.left_region names the trials"
         )
 
 
@@ -757,7 +757,7 @@ class OnlineController:
         self._silence = np.zeros((len(loop.law.references), 1))
         self._reference = self._silence
         # samples that were lost, after which gains are others, from the first step of
-        # the filter on; it is in its steady state before where the noise never ends
+        # the filter on; it is in its steady state before where the noise has no horizon
         self._lost: set[int] = set()
         self._is_public = loop.noise is None and loop.knows_noise
         self._first = 0

@@ -3,9 +3,9 @@
 Noise gamma = M nu from white nu hides a change of the secret by what is left of it after M is
 inverted: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
 times come from the observability Gramian of V, summed in ball arithmetic with a bound of the
-tail. That the tail is small proves V stable. Noise of bounded size hides what the plant
-forgets. A secret that the plant never forgets, or that grows in it, is refused with
-the mode by name and with what to do.
+tail. That the tail is small proves V stable. Noise of bounded size hides secrets whose
+effect decays. A secret whose effect lasts or grows is refused with the mode by name and
+with what to do.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ NO_NOISE = (
 UNDAMPED = 1e-9
 
 
-# -- secrets that the plant forgets --------------------------------------------------------
+# -- secrets whose effect decays ---------------------------------------------------------
 
 
 def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
-    """Return the secret of an adjacency, refused if the plant never forgets it."""
+    """Return the secret of an adjacency, refused if its effect does not decay."""
     if any(part.times is not None for part in disturbances(adjacency)):
         raise ValueError(
             "times: without a horizon a disturbance may change at every sample; leave "
@@ -170,7 +170,7 @@ def _check_forgotten(
         raise ValueError(
             f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
             "noise of bounded size hides it in runs of any length. Design for a finite "
-            "horizon; protect an input that the plant forgets, with duration= for a change "
+            "horizon; protect an input whose effect decays, with duration= for a change "
             "that lasts; or stabilise the mode by a local loop and take the closed loop as "
             "the plant"
         )

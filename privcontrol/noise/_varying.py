@@ -1029,7 +1029,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int, largest: float) -> f
     """
     if left.secret.energies is not None:
         raise ValueError(
-            'adjacency: norm="l2" under a plant that varies needs a plant that forgets; '
+            'adjacency: norm="l2" under a time-varying plant needs modes that decay; '
             "protect single changes or a duration, or narrow the models"
         )
     bound = 0.0
