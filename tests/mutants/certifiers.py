@@ -6,11 +6,13 @@ less than what the package as it is certifies, `verify` must accept none.
 
     python tests/mutants/certifiers.py             # 60 mutants
     python tests/mutants/certifiers.py 15 --seed 1
+    python tests/mutants/certifiers.py 20 --only transitions
 """
 
 import argparse
 import ast
 import inspect
+import itertools
 import os
 import random
 import shutil
@@ -43,29 +45,61 @@ FUNCTIONS = (
     "noise._apart:several_together",
     "noise._apart:largest_apart",
     "noise._apart:square_of_several",
+    "noise._autoregression:_correlations",
+    "noise._autoregression:_largest_square",
+    "noise._autoregression:_of_pulses",
     "noise._endless:WhitenedResponse._ball_square",
     "noise._endless:WhitenedResponse._shape_energies",
     "noise._endless:WhitenedResponse.largest_square",
     "noise._endless:joint_shift",
     "noise._endless:shift_behind",
     "noise._endless:shift_of_system",
+    "noise._laplace:_of_every_sample",
+    "noise._laplace:laplace_loss",
+    "noise._patterns:PatternSearch.add",
+    "noise._patterns:_by_halves",
+    "noise._patterns:largest_pattern",
+    "noise._windows:WindowBounds.at",
+    "noise._windows:_products",
+    "noise._windows:largest_of_windows",
+    "noise._windows:square_of_window",
+    "noise._windows:square_of_windows",
+    "noise._windows:windows_by_lag",
+    "noise.shift:_of_run",
+    "noise.shift:_radial_loss",
+    "noise.shift:certified_shift",
     "noise.whitened:floored_root",
     "noise.grid:grid_shift",
     "noise.whitened:output_sizes",
     "noise.grid:shift_of_resolution",
     "noise.whitened:shift_sizes",
     "noise.whitened:triangular_root",
+    "privacy.radial:leak",
     "secrets.states:StateMoves.output_sizes",
     "secrets.states:StateMoves._windows",
     "secrets.disturbance:DisturbanceAdjacency._columns",
     "secrets.disturbance:forced_outputs",
     "secrets.hiding:NoiseForm._beside_scale",
+    "secrets.hiding:NoiseForm._varying_map",
+    "secrets.hiding:NoiseForm.gramians_beside",
+    "secrets.hiding:NoiseForm.map_under",
+    "secrets.hiding:_gramian_of_rows",
     "secrets.hiding:gramian",
+    "secrets.hiding:laplace_shifts",
     "secrets.hiding:window_squares",
+    "secrets.moving:exact_difference",
+    "secrets.moving:moved_columns",
     "secrets.secret:SignalMoves.beginnings",
+    "secrets.varying:VaryingMoves.of",
+    "secrets.varying:VaryingMoves.responses",
     "systems.powers:backward",
     "systems.linear:LinearSystem.inverse",
     "systems.linear:LinearSystem.after",
+    "systems.transitions:forced_responses",
+    "systems.transitions:gramian_of_run",
+    "systems.transitions:moved_back",
+    "systems.transitions:run_responses",
+    "systems.transitions:told_of_run",
     "numerics.ellipsoid:solution_error",
 )
 KINDS = (
@@ -75,10 +109,19 @@ KINDS = (
     "grid",
     "independent",
     "laplace",
+    "independent laplace",
+    "radial",
+    "truncated",
     "run",
     "run lasting floor",
     "run several",
     "run energy floor",
+    "run any",
+    "run any long",
+    "run any several",
+    "run moved",
+    "run which",
+    "delayed outputs",
     "endless",
     "endless floor",
     "endless lasting",
@@ -86,10 +129,22 @@ KINDS = (
     "endless energy floor",
     "endless ball",
     "endless plant",
+    "endless any",
+    "endless any long",
+    "endless any several apart",
     "endless moved far",
-    "run any",
-    "run moved",
-    "delayed outputs",
+    "endless which",
+    "endless lasting far",
+    "varying",
+    "varying ball",
+    "varying floor",
+    "varying models",
+    "varying run",
+    "varying run any",
+    "varying run several",
+    "varying run energy floor",
+    "varying run independent",
+    "varying run independent laplace",
 )
 
 
@@ -108,11 +163,23 @@ def swapped(function, text):
     inspect.unwrap(holder).__code__ = code
 
 
-def write_designs(folder, function=None, text=""):
+def write_reached(file, kind):
+    """Write which of the functions a design of a kind calls, and its saving."""
+    sys.reached = set()
+    for function in FUNCTIONS:
+        tree = ast.parse(module_path(ROOT, function).read_text(encoding="utf8"))
+        mark = ast.parse(f"import sys; sys.reached.add({function!r})").body
+        found(tree, function.partition(":")[2]).body[:0] = mark
+        swapped(function, ast.unparse(tree))
+    write_designs(file.parent, [kind])
+    file.write_text("\n".join(sorted(sys.reached)))
+
+
+def write_designs(folder, kinds, function=None, text=""):
     """Save the designs of a seed, each under its kind, by a mutant if a function is given."""
     if function is not None:
         swapped(function, text)
-    for kind in KINDS:
+    for kind in kinds:
         try:
             noise = design(kind, 0) or design(kind, 1)
             if noise is not None:
@@ -147,14 +214,24 @@ def run_for(seconds, function, *arguments):
     return None
 
 
-def mutants(folder):
-    """Every mutant of the functions that certify."""
+def mutants(operators, part, seed):
+    """Mutants of the functions that certify in random order, of each function in turn."""
+    rng = random.Random(seed)
+    each = []
     for function in FUNCTIONS:
-        text = module_path(folder, function).read_text(encoding="utf8")
+        if part not in function:
+            continue
+        text = module_path(ROOT, function).read_text(encoding="utf8")
         tree = found(ast.parse(text), function.partition(":")[2])
-        for operator in OPERATORS:
-            for place in range(len(places(tree, operator))):
-                yield Mutant(function, operator, place, ())
+        own = [
+            Mutant(function, operator, place, ())
+            for operator in operators
+            for place in range(len(places(tree, operator)))
+        ]
+        each.append(rng.sample(own, len(own)))
+    rng.shuffle(each)
+    turns = itertools.zip_longest(*each)
+    return [mutant for turn in turns for mutant in turn if mutant is not None]
 
 
 def main():
@@ -163,27 +240,30 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--skip", type=int, default=0, help="run from this one on")
     parser.add_argument("--operator", choices=OPERATORS, help="only this one")
+    parser.add_argument("--only", default="", help="part of a function's name")
     parser.add_argument("--seconds", type=float, default=240, help="for each mutant")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     missed = false = files = wrong_mutants = 0
-    every = list(mutants(ROOT))
-    if given.operator:
-        every = [mutant for mutant in every if mutant.operator == given.operator]
-    chosen = random.Random(given.seed).sample(every, min(given.count, len(every)))
-    chosen = chosen[given.skip :]
+    operators = [given.operator] if given.operator else list(OPERATORS)
+    chosen = mutants(operators, given.only, given.seed)[given.skip : given.count]
     with tempfile.TemporaryDirectory() as name:
         right, written = Path(name) / "right", Path(name) / "written"
         right.mkdir()
-        run_for(given.seconds, write_designs, right)
+        reached = {}
+        for kind in KINDS:
+            file = right / f"{kind}.txt"
+            run_for(given.seconds, write_reached, file, kind)
+            reached[kind] = file.read_text().split("\n") if file.exists() else []
         for mutant in chosen:
             shutil.rmtree(written, ignore_errors=True)
             written.mkdir()
             original = module_path(ROOT, mutant.function).read_text(encoding="utf8")
             text, shown = mutant.written(original)
+            kinds = [kind for kind in KINDS if mutant.function in reached[kind]]
             # what was written until the time is up counts
-            run_for(given.seconds, write_designs, written, mutant.function, text)
-            kinds = []
+            run_for(given.seconds, write_designs, written, kinds, mutant.function, text)
+            wrong = []
             for file in sorted(written.glob("*.json")):
                 files += 1
                 known = right / file.name
@@ -192,16 +272,18 @@ def main():
                 verdict = run_for(given.seconds, judged, file)
                 if verdict != 0:
                     false += 1
-                    kinds.append(file.stem + " ACCEPTED" * (verdict != 1))
+                    wrong.append(file.stem + " ACCEPTED" * (verdict != 1))
                     missed += verdict != 1
-            wrong_mutants += bool(kinds)
+            wrong_mutants += bool(wrong)
             print(
                 mutant,
                 shown,
-                ", ".join(kinds) or "no false claim",
+                ", ".join(wrong) or f"no false claim of {len(kinds)} kinds",
                 sep="  ",
                 flush=True,
             )
+    unreached = set(FUNCTIONS).difference(*reached.values())
+    print("of no kind:", ", ".join(sorted(unreached)) or "none")
     print(
         f"{len(chosen)} mutants, {files} files; {wrong_mutants} made {false} false claims, "
         f"of which {missed} were accepted"
