@@ -30,8 +30,8 @@ import struct
 import sys
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
-from functools import cache
-from itertools import chain, product as pairs, repeat
+from functools import cache, partial
+from itertools import accumulate, chain, product as pairs, repeat
 from math import gcd, inf, isqrt, lcm
 from operator import add, mul
 from typing import NamedTuple
@@ -41,25 +41,16 @@ MOST_BITS = 4096
 
 
 class Verdict(Exception):
-    """What ends a check, with a reason."""
+    """What ends a check: a reason, the verdict, and the exit status."""
+
+    def __init__(self, reason, verdict, status):
+        super().__init__(reason)
+        self.verdict, self.status = verdict, status
 
 
-class NotADesign(Verdict):
-    """The file is no design file, or it is damaged."""
-
-    verdict, status = "no design file", 3
-
-
-class NotCovered(Verdict):
-    """The promise is of a kind that is not checked here, or undecided."""
-
-    verdict, status = "not covered", 2
-
-
-class Broken(Verdict):
-    """The promise does not hold."""
-
-    verdict, status = "does not hold", 1
+NotADesign = partial(Verdict, verdict="no design file", status=3)  # or damaged
+NotCovered = partial(Verdict, verdict="not covered", status=2)  # or undecided
+Broken = partial(Verdict, verdict="does not hold", status=1)
 
 
 class TooFewBits(Exception):
@@ -390,8 +381,8 @@ def square_for_ever(design, plant, data):
     M, taps = shaping_of(design)
     if design.response:
         entered = static(entering_noise(G, system_of(design.response), M.D))
-    if is_moved_in_time(data):
-        G, entered = observed(difference(G)), observed(difference(entered))
+    if secret.is_summed:
+        G, entered = trimmed(difference(G)), trimmed(difference(entered))
     undone = behind(entered, inverse(M))
     if not design.white:
         return square_of_response(undone, secret, taps, design.enough)
@@ -477,6 +468,7 @@ class Secret(NamedTuple):
     apart: int = 0
     is_endless: bool = False
     is_alone: bool = True  # at most one change starts at a sample and column
+    is_summed: bool = False  # impulses are of sums over time of what enters
 
     def columns_at(self, t):
         return self.columns[t % len(self.columns)]
@@ -511,6 +503,7 @@ def secret_of_signals(plant, data, horizon):
     starts = range(1) if is_endless else sample_times(data, horizon)
     is_any = bool(data.get("shape") == "any" or data.get("together"))
     moved, which = data.get("moved", 0), data.get("which", False)
+    is_summed = bool(is_endless and moved and not which)
     profiles, is_energy = data["profiles"], data["norm"] == "l2"
     told = [is_energy, profiles is not None, is_any, bool(moved or which)]
     if sum(told) > 1 or (any(told[:2]) and data["duration"] > 1):
@@ -532,15 +525,15 @@ def secret_of_signals(plant, data, horizon):
         changes = [(list(pairs(range(longest), those)), "any") for those in own]
         if data["times"] is None and not is_endless and events == 1:
             starts = range(horizon + 1 - longest)  # later ones are parts of others
-    elif is_endless and is_moved_in_time(data):
-        changes = in_forms(signals, smeared(longest, moved))
     elif moved or which:
-        changes = moved_events(signals, longest, moved, which)
+        changes = moved_events(signals, longest, moved, which, is_summed)
     else:
         levels = [[1] * n for n in range(1, longest + 1)]
         changes = in_forms(signals, profiles or levels)
     is_alone = not (is_any or moved or which)
-    return Secret(columns, starts, changes, events, apart, is_endless, is_alone)
+    return Secret(
+        columns, starts, changes, events, apart, is_endless, is_alone, is_summed
+    )
 
 
 def in_forms(signals, forms):
@@ -775,52 +768,25 @@ def largest_relaxed(R, enough):
 # A change is an event less the same event, moved to another sample or another signal.
 
 
-def is_moved_in_time(data):
-    return bool(data.get("moved") and not data.get("which"))
+def moved_events(signals, longest, moved, which, is_summed):
+    """Return levels that enter by one column less the same, up to so many samples later.
 
-
-def smeared(longest, moved):
-    """Return the forms of moved levels where they enter (1 - z^-1) G instead of G.
-
-    Moved by k they are 1 - z^-k = (1 + ... + z^-(k-1)) (1 - z^-1) times as large: the sum of
-    k levels of n samples, each one sample after the last one.
+    Sums of them over time enter (1 - z^-1) G as they enter G.
     """
-    forms = []
-    for n, k in pairs(range(1, longest + 1), range(1, moved + 1)):
-        last = n + k - 2
-        forms.append([min(t + 1, n, k, last + 1 - t) for t in range(last + 1)])
-    return forms
-
-
-def moved_events(signals, longest, moved, which):
-    """Return levels that enter by one column less the same, up to so many samples later."""
-    places = list(pairs(range(longest + moved), signals))
     found = []
-    for i, j, k in pairs(signals, signals, range(moved + 1)):
-        if (k or i < j) and (which or i == j):
-            for n in range(1, longest + 1):
+    for i, j in pairs(signals, signals):
+        places, rows = list(pairs(range(longest + moved), {i, j})), []
+        for k, n in pairs(range(moved + 1), range(1, longest + 1)):
+            if (k or i < j) and (which or i == j):
                 event = {(t, i) for t in range(n)}
                 its = {(t, j) for t in range(k, k + n)}
-                found.append([(place in event) - (place in its) for place in places])
+                row = [(place in event) - (place in its) for place in places]
+                rows.append(list(accumulate(row)) if is_summed else row)
+        if rows:
+            found.append((places, Matrix(rows).balls()))
     if not found:
         raise Broken("the secret is on which signal an event is, of one signal")
-    return [(places, Matrix(found).balls())]
-
-
-def difference(G):
-    """Return (1 - z^-1) G, whose states are the last input u and those x of G.
-
-    It returns (C B - D) u + (C A - C) x + D u+. A simple pole of G at one is not among what
-    its outputs see.
-    """
-    n, q = len(G.A.rows), G.B.width
-    driven = beside(G.B, G.A)
-    by_input = G.C @ G.B - G.D
-    by_state = G.C @ G.A - G.C
-    A = below(zeros(q, q + n), driven)
-    B = below(unit(q), zeros(n, q))
-    C = beside(by_input, by_state)
-    return System(A, B, C, G.D)
+    return found
 
 
 # -- Laplace noise ---------------------------------------------------------------------
@@ -872,7 +838,7 @@ def structured_shifts(design, plant, data):
     if plant.is_like(design.plant):
         try:  # outputs may not tell the states apart: then c that make the states do as well
             maps.append(coordinates(design, plant, spanning, of_states=True))
-        except Broken:
+        except Verdict:
             pass
     each = zip(*(sizes_of_columns(c @ moves) for c in maps))
     found = [min(shifts, key=sum) for shifts in each]
@@ -1468,6 +1434,12 @@ def behind(first, then):
     return System(A, B, beside(then.D @ first.C, then.C), then.D @ first.D)
 
 
+def difference(G):
+    """Return (1 - z^-1) G. A simple pole of G at one is not among what reaches it."""
+    one = unit(G.B.width)
+    return behind(System(one - one, one, -one, one), G)
+
+
 def inverse(M):
     """Return the system whose response to the outputs of M is what entered M."""
     D = rational_inverse(M.D)
@@ -1475,26 +1447,20 @@ def inverse(M):
     return System(M.A + M.B @ C, B, C, D)
 
 
-def observed(G):
-    """Return a system in coordinates that its outputs see, without the other states."""
-    seen = dict(seen_rows([(G.A, G.C)], len(G.A.rows)))
-    if not seen:
-        return static(G.D)
-
-    def at_pivots(matrix):  # where the echelon form N has a unit matrix
-        return Matrix([[row[k] for k in seen] for row in matrix.rows])
-
-    N = Matrix([[Fraction(x, row[k]) for x in row] for k, row in seen.items()])
-    return System(at_pivots(N @ G.A), N @ G.B, at_pivots(G.C), G.D)
-
-
-def dual(G):
-    return System(G.A.T, G.C.T, G.B.T, G.D.T)
-
-
 def trimmed(G):
     """Return a system with the states alone that are reached and seen."""
-    return dual(observed(dual(observed(G))))
+    for _ in range(2):  # those that are seen, and then those of its dual system
+        seen = dict(seen_rows([(G.A, G.C)], len(G.A.rows)))
+        if (
+            seen
+        ):  # of the echelon form N of what is seen, a unit matrix where it has pivots
+            N = Matrix([[Fraction(x, row[k]) for x in row] for k, row in seen.items()])
+            back = Matrix([[int(i == k) for k in seen] for i in range(len(G.A.rows))])
+            G = System(N @ G.A @ back, N @ G.B, G.C @ back, G.D)
+        else:
+            G = static(G.D)
+        G = System(G.A.T, G.C.T, G.B.T, G.D.T)
+    return G
 
 
 def parameters(G, count):
