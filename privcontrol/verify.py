@@ -93,7 +93,7 @@ def shift_of(design):
     """Return a bound of y. Readings on a grid h add sqrt(T sum (h_i / f_i)^2) to it."""
     kinds, is_run = design.kinds, design.horizon < inf
     told = {one["kind"] for one in design.secrets}
-    is_of_states = is_run and "disturbanceadjacency" not in told
+    is_of_states = is_run and SIGNALS not in told
     if kinds in ({"filtered"}, {"filtered", "white"}, {"driven"}):
         square_of = square_for_ever
     elif is_of_states and (kinds <= {"structured", "white"} or kinds == {"radial"}):
@@ -197,7 +197,7 @@ def largest_of_changes(secret, product, left, enough=0):
     """
     square, events = 0, secret.events
     for start, (places, sizes) in pairs(secret.starts, secret.changes):
-        R = products(product, later(places, start), later(places, start))
+        R = products(product, places, start, places, start)
         needed = max(square, enough if events == 1 else 0)
         square = max(square, largest_square(R, sizes, needed))
     if events == 1:
@@ -207,14 +207,13 @@ def largest_of_changes(secret, product, left, enough=0):
     return largest_of_several(secret, product, left, square)
 
 
-def products(product, places, others):
-    each = [[product(one, other) for other in others] for one in places]
+def products(product, places, start, others, its):
+    """Return the products of what explains impulses at places after two starts."""
+    each = [
+        [product((t + start, k), (s + its, j)) for s, j in others] for t, k in places
+    ]
     rows = [[number for number, _ in row] for row in each]
     return Matrix(rows, max(err for row in each for _, err in row))
-
-
-def later(places, lag):
-    return [(t + lag, k) for t, k in places]
 
 
 def largest_square(R, sizes, enough):
@@ -234,7 +233,10 @@ def largest_of_several(secret, product, left, square):
     """
     k = secret.events
     over = 1 + max(n for places, _ in secret.changes for n, _ in places)
-    total = max(impulses_of(*change) for change in secret.changes)
+    total = max(
+        len(places) * (1 if sizes == "any" else (sizes.largest() >> Matrix.bits) + 1)
+        for places, sizes in secret.changes
+    )
 
     @cache
     def shared(lag):  # at most one change starts at each input and sample
@@ -242,8 +244,7 @@ def largest_of_several(secret, product, left, square):
         for start, one, other in pairs(secret.starts, secret.changes, secret.changes):
             if secret.may_start(start + lag) and (lag or one is not other):
                 (places, sizes), (others, its) = one, other
-                places, others = later(places, start), later(others, start + lag)
-                R = products(product, places, others)
+                R = products(product, places, start, others, start + lag)
                 is_any = its == "any"
                 size = sum_of_sizes(R) if is_any else (sizes @ R @ its.T).largest()
                 largest = max(largest, size)
@@ -259,18 +260,12 @@ def largest_of_several(secret, product, left, square):
             largest = max(largest, shared(lag))
         return square
 
-    first = (max(m * secret.apart, m // secret.columns[0].B.width) for m in range(1, k))
+    first = (
+        max(m * secret.apart, m // secret.columns[0].rows.width) for m in range(1, k)
+    )
     apart = [shared_from(lag) for lag in first]
     together = sum((k - m) * c for m, c in enumerate(apart, 1))
     return min(k * square + 2 * together, k**2 * square)
-
-
-def impulses_of(places, sizes):
-    """Return how many impulses of size one a change consists of at most."""
-    if sizes == "any":
-        return len(places)
-    most = max(sum(map(abs, row)) for row in sizes.rows)
-    return (most >> Matrix.bits) + 1
 
 
 # -- anything, beside other noise over a run -------------------------------------------
@@ -444,14 +439,13 @@ def square_of_response(G, secret, taps=(1,), enough=0):
 class Columns(NamedTuple):
     """How a secret enters a plant from rest, for signals as B and D times their radii.
 
-    ``rows`` and ``through`` are rational, and as balls ``B`` and ``D``. Moves of a state
+    ``rows`` and ``through`` are rational, and ``balls`` those of the rows. Moves of a state
     enter before sample 0. They are known as balls, and ``rows`` span the same.
     """
 
     rows: Matrix
     through: Matrix
-    B: Matrix
-    D: Matrix
+    balls: Matrix
 
 
 class Secret(NamedTuple):
@@ -479,15 +473,10 @@ class Secret(NamedTuple):
 
 def entering(plant, data, horizon):
     """Return a secret of any kind as it enters a plant."""
-    if data["kind"] == "disturbanceadjacency":
+    if data["kind"] == SIGNALS:
         return secret_of_signals(plant, data, horizon)
-    return secret_of_states(plant, data, horizon)
-
-
-def secret_of_states(plant, data, horizon):
     moves, spanning, is_ball = moves_of_states(plant, data, horizon)
-    through = zeros(len(plant.outputs), moves.width)
-    columns = Columns(spanning, through, moves, through.balls())
+    columns = Columns(spanning, zeros(len(plant.outputs), moves.width), moves)
     places = [(0, k) for k in range(moves.width)]
     one = unit(1).balls()
     changes = [(places, "ball")] if is_ball else [([place], one) for place in places]
@@ -498,7 +487,7 @@ def secret_of_signals(plant, data, horizon):
     radii, columns = chosen(data, plant), []
     for t in range(len(plant.along)):
         rows, through = plant.entries(radii, t)
-        columns.append(Columns(rows, through, rows.balls(), through.balls()))
+        columns.append(Columns(rows, through, rows.balls()))
     is_endless = horizon == inf
     starts = range(1) if is_endless else sample_times(data, horizon)
     is_any = bool(data.get("shape") == "any" or data.get("together"))
@@ -650,7 +639,7 @@ def chosen(secret, plant):
 
     By default they are the inputs, or the states. Numbers in the file count those.
     """
-    is_signal = secret["kind"] == "disturbanceadjacency"
+    is_signal = secret["kind"] == SIGNALS
     own = plant.inputs if is_signal else plant.states
     names = plant.inputs + plant.states if is_signal else plant.states
     radius, given = secret["radius"], secret.get("inputs", secret.get("states"))
@@ -1399,13 +1388,13 @@ def response_from(t, steps, columns, T):
     For each sample from t on and each output it is the row of numbers, and whether one of
     them differs from zero. C_s A_(s-1) ... A_(t+1) is exact, of integers over 2^shift.
     """
-    power, shift = unit(len(columns.B.rows)), 0
+    power, shift = unit(len(columns.rows.rows)), 0
     entering, _ = whole(columns.rows)
-    numbers, is_moved = [columns.D], [columns.through]
+    numbers, is_moved = [columns.through.balls()], [columns.through]
     for s in range(t + 1, T):
         (A, more), (C, its) = steps[s % len(steps)]
         O = C @ power
-        numbers.append(O.over(shift + its) @ columns.B)
+        numbers.append(O.over(shift + its) @ columns.balls)
         is_moved.append(O @ entering)
         power, shift = A @ power, shift + more
     found = []
@@ -1512,7 +1501,8 @@ def prove_stable(taps):
         err = (6 * peak * err >> bits) + 2
 
 
-SECRETS = "stateadjacency", "initialstateadjacency", "disturbanceadjacency"
+SIGNALS = "disturbanceadjacency"
+SECRETS = "stateadjacency", "initialstateadjacency", SIGNALS
 
 # -- a file --------------------------------------------------------------------------
 
