@@ -172,6 +172,14 @@ class Moves(ABC):
         """Return chosen rows of `vectors` as a table of balls."""
         return ball_matrix(self.vectors[list(rows)]).tolist()
 
+    def blocks(self) -> Iterable[BallMatrix]:
+        """Yield `vectors` as balls, some columns (k, m) at a time."""
+        yield ball_matrix(self.balls(range(len(self.vectors))))
+
+    def spanning(self) -> RationalMatrix:
+        """Return rational columns whose span holds every move."""
+        return rational_matrix(self.vectors)
+
 
 @dataclass(frozen=True, eq=False)
 class FiniteMoves(Moves):

@@ -62,9 +62,10 @@ def laplace_loss(
             raise ValueError("family: expected structured or independent Laplace noise")
         manifold = trajectory_manifold(plant, run)
         for part in secret.parts:
-            shifts = laplace_shifts(form, part, manifold)
+            moves = part.moves(manifold)
+            shifts = laplace_shifts(form, moves, plant)
             every.append(shifts)
-            if part.moves(manifold).is_ball:
+            if moves.is_ball:
                 # sum |shifts u| is at most the sum of the axes' own sums times |u|
                 largest.append(column_norms(shifts.sum(axis=0)[:, None])[0])
     shifts = np.hstack(every)

@@ -28,7 +28,7 @@ from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import disturbances
-from ..secrets.hiding import LEAVES, NoiseForm, Split, laplace_shifts, window_squares
+from ..secrets.hiding import LEAVES, NoiseForm, Split, laplace_shifts, squares_of
 from ..secrets.secret import SecretInputs, all_responses, as_secret, secret_inputs
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
@@ -282,7 +282,7 @@ def _of_run(
     form = PartSum(parts).form(plant, horizon)
     changes = disturbances(adjacency)
     if form is not None and not changes:
-        return shift_of_windows([form], adjacency, plant, horizon)
+        return _of_form(form, adjacency, plant, horizon)
     is_alone = len(parts) == len(changes) == len(adjacency.parts) == 1
     if is_alone and not plant.varies:
         own = inverted_at_entry(parts[0], secret_inputs(adjacency, plant))
@@ -304,18 +304,14 @@ def _of_run(
     return Shift.of_squares(sizes**2 * (1 + 1e-15), exact, single)
 
 
-def shift_of_windows(
-    windows: Sequence[NoiseForm], adjacency: Adjacency, plant: Plant, horizon: int
+def _of_form(
+    form: NoiseForm, adjacency: Adjacency, plant: Plant, horizon: int
 ) -> Shift:
-    """Certify how far the moves of a run are hidden.
-
-    The run's samples are published in windows, each with noise of its own.
-    """
+    """Certify how far structured noise, a floor, or both hide moves of the state."""
     manifold = trajectory_manifold(plant, horizon)
-    every = [window_squares(windows, part, manifold) for part in adjacency.parts]
     moves = [part.moves(manifold) for part in adjacency.parts]
-    exact = all(each.exact for each in moves)
-    exact = exact and all(window.attains(plant) for window in windows)
+    every = [squares_of(form, each, plant) for each in moves]
+    exact = all(each.exact for each in moves) and form.attains(plant)
     single = not any(each.is_ball for each in moves)
     return Shift.of_squares(np.concatenate(every), exact, single)
 
@@ -368,12 +364,13 @@ def _loss_of_blocks(part: Blocks, secret: Adjacency, world: World) -> PrivacyLos
     for plant in world.plants:
         manifold = trajectory_manifold(plant, int(world.horizon))
         for one in secret.parts:
-            if one.moves(manifold).is_ball:
+            moves = one.moves(manifold)
+            if moves.is_ball:
                 raise ValueError(
                     "adjacency: blocks of radial noise hide listed moves, got a ball; one "
                     "radial law hides it"
                 )
-            every.append(laplace_shifts(form, one, manifold))
+            every.append(laplace_shifts(form, moves, plant))
     shifts = np.hstack(every)
     rounding = 1 + EPS * (8 + len(shifts))
     return PrivacyLoss.blocks(part.law.lengths(shifts) * rounding, part.sizes)
@@ -410,8 +407,9 @@ def shifts_apart(
                 raise
         manifold = trajectory_manifold(plant, run)
         for one in secret.parts:
+            moves = one.moves(manifold)
             for found, is_left in ((sizes, False), (lefts, True)):
-                squares = window_squares([Split(form, is_left)], one, manifold)
+                squares = squares_of(Split(form, is_left), moves, plant)
                 found.append(float_above(math.sqrt(squares.max()), 2))
     grid = grid_shift((floor,), world.resolution, world.horizon)
     left = max(lefts)

@@ -7,17 +7,15 @@ of n x n matrices, formed by doubling, so no T x T matrix appears.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..core.manifold import Moves
 from ..numerics.balls import (
     Ball,
@@ -51,9 +49,7 @@ from ..systems.powers import (
 )
 from ..systems.transitions import ACCURATE_BITS, FIRST_BITS, gramian_of_run
 from ..systems.varying import VaryingPlant
-from .secret import Secret, as_secret
-from .states import StateAdjacency, StateMoves
-from .trajectory import TrajectoryManifold, trajectory_manifold
+from .states import StateMoves
 
 #: Speed: up to so many times n rows C A^t Gramians are sums over these.
 _FEW_ROWS = 8
@@ -132,22 +128,18 @@ Pairing = Callable[[BallMatrix], tuple[BallMatrix, BallMatrix]]
 
 @dataclass(frozen=True)
 class NoiseForm:
-    """The noise C A^t S eta + diag(scale) zeta(t) over a window of a run.
+    """The noise C A^t S eta + diag(scale) zeta(t) over a run.
 
-    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both. The window begins at
-    sample ``start`` of the run.
+    ``factor`` S (n, r) and ``scale`` (p,) may be None, but not both.
     """
 
     plant: Plant
     horizon: int
     factor: NDArray | None
     scale: NDArray | None
-    start: int = 0
 
-    def pairing_under(
-        self, secret: Secret, manifold: TrajectoryManifold
-    ) -> Callable[[], Pairing]:
-        """Return what evaluates a pairing of moves of a model's state, in balls.
+    def pairing_under(self, hidden: Moves, model: Plant) -> Callable[[], Pairing]:
+        """Return what evaluates a pairing of ``hidden`` moves of a model's state, in balls.
 
         It maps moves z to two matrices whose columns have the inner products y^2: to z and
         K z, or to the shifts L z twice, which keep more digits. It computes with balls of
@@ -156,11 +148,11 @@ class NoiseForm:
         if self.scale is not None:
 
             def beside() -> Pairing:
-                form = self._beside_scale(manifold.plant)
+                form = self._beside_scale(model)
                 return lambda moves: (moves, form * moves)
 
             return beside
-        shifts = self.map_under(secret, manifold)
+        shifts = self.map_under(hidden, model)
 
         def evaluate() -> Pairing:
             shift = shifts()
@@ -184,9 +176,7 @@ class NoiseForm:
         noisy = np.flatnonzero(np.asarray(self.factor).any(axis=1))
         return tell_apart(model, noisy, self.horizon)
 
-    def map_under(
-        self, secret: Secret, manifold: TrajectoryManifold
-    ) -> Callable[[], BallMatrix]:
+    def map_under(self, hidden: Moves, model: Plant) -> Callable[[], BallMatrix]:
         """Return what evaluates L (r, n') with the shifts L z of least norm, without a scale.
 
         Two plants of orders n and n' whose outputs agree for n + n' samples agree at all times.
@@ -197,9 +187,8 @@ class NoiseForm:
             If a spanning move leaves the column space of the noise, which is decided in
             rational numbers.
         """
-        model = manifold.plant
         if isinstance(model, VaryingPlant) or isinstance(self.plant, VaryingPlant):
-            return self._varying_map(secret, manifold)
+            return self._varying_map(hidden, model)
         order = model.order
         samples = min(self.plant.order + order, self.horizon)
         if self._is_square_for(model):
@@ -216,8 +205,7 @@ class NoiseForm:
         for line in reduced.table()[:rank]:
             rows.append(next(k for k, entry in enumerate(line) if entry != 0))
         if told != rank:
-            ahead = rational_matrix(model.A) ** self.start
-            spans = rational_response(model, ahead * secret.spanning(manifold), samples)
+            spans = rational_response(model, hidden.spanning(), samples)
             both = own.transpose().table() + spans.transpose().table()
             if RationalMatrix(both).rank() > rank:
                 raise NotRealizableError(LEAVES.format(name=model.name))
@@ -230,16 +218,13 @@ class NoiseForm:
 
         return evaluate
 
-    def _varying_map(
-        self, secret: Secret, manifold: TrajectoryManifold
-    ) -> Callable[[], BallMatrix]:
+    def _varying_map(self, hidden: Moves, model: Plant) -> Callable[[], BallMatrix]:
         """Return `map_under` for the plant of the noise, as it varies.
 
         The shift of z is the least w with S w = z, on the states that outputs see. Two
         plants that vary are not compared: their outputs may agree for any time, and then
         differ.
         """
-        model = manifold.plant
         refused = NotRealizableError(LEAVES.format(name=model.name))
         if model != self.plant:
             raise refused
@@ -247,12 +232,12 @@ class NoiseForm:
         noisy = factor.any(axis=1)
         rows = np.flatnonzero(noisy)
         bare = seen_states(model, self.horizon) & ~noisy
-        if secret.moves(manifold).moved[bare].any():
+        if hidden.moved[bare].any():
             raise refused
         shape = rational_matrix(factor[rows])
         count = len(rows)
         if shape.rank() < count:
-            spans = secret.spanning(manifold)
+            spans = hidden.spanning()
             own = shape.transpose().table()
             moved = [[row[int(k)] for k in rows] for row in spans.transpose().table()]
             if RationalMatrix(own + moved).rank() > shape.rank():
@@ -355,21 +340,11 @@ class Split:
     form: NoiseForm
     left: bool
 
-    @property
-    def start(self) -> int:
-        return self.form.start
-
-    @property
-    def horizon(self) -> int:
-        return self.form.horizon
-
-    def pairing_under(
-        self, secret: Secret, manifold: TrajectoryManifold
-    ) -> Callable[[], Pairing]:
+    def pairing_under(self, hidden: Moves, model: Plant) -> Callable[[], Pairing]:
         """Return what evaluates pairings of moves as `NoiseForm.pairing_under` does."""
 
         def evaluate() -> Pairing:
-            cross, inner, seen = self.form.gramians_beside(manifold.plant)
+            cross, inner, seen = self.form.gramians_beside(model)
             entries = inner.solve(cross)
             if self.left:
                 rest = seen - cross.transpose() * entries
@@ -398,78 +373,43 @@ def _right_inverse(matrix: RationalMatrix) -> RationalMatrix:
     return transposed * (matrix * transposed).inv()
 
 
-def window_squares(
-    windows: Sequence[NoiseForm | Split], part: Adjacency, manifold: TrajectoryManifold
-) -> NDArray:
-    """Return certified y^2 of each move of a run, or of the worst one of a ball.
-
-    The noises of windows are independent, so their squared shifts add up.
-    """
-    secret = as_secret(part)
-    forms = []
-    moved = []
-    most = FIRST_BITS
-    for window in windows:
-        blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-        forms.append(window.pairing_under(secret, manifold))
-        moved.append(blocks)
-        most = max(most, bits)
-    is_ball = part.moves(manifold).is_ball
+def squares_of(form: NoiseForm | Split, hidden: Moves, plant: Plant) -> NDArray:
+    """Return certified y^2 of each move of a run, or of the worst one of a ball."""
+    bits = max(FIRST_BITS, hidden.bits)
+    pairing = form.pairing_under(hidden, plant)
     bounds = near = None
-    if not is_ball:
-        own = _rounded_moves(secret, manifold, windows)
-        found = _below_largest(own, forms, most)
+    blocks = hidden.blocks
+    if isinstance(hidden, StateMoves):
+        found = _below_largest(hidden, pairing, bits)
         if found is not None:
             bounds, near = found
             if not len(near):
                 return bounds
-            moved = [moves.picked(near).blocks for moves in own]
+            blocks = hidden.picked(near).blocks
 
     def evaluate() -> Iterator[Ball]:
-        every = [form() for form in forms]
-        for block in zip(*(blocks() for blocks in moved), strict=True):
-            sides = [
-                pairing(vectors) for vectors, pairing in zip(block, every, strict=True)
-            ]
-            if is_ball:
-                grams = [left.transpose() * right for left, right in sides]
-                yield largest_eigenvalue(reduce(operator.add, grams))
+        sides = pairing()
+        for block in blocks():
+            left, right = sides(block)
+            if hidden.is_ball:
+                yield largest_eigenvalue(left.transpose() * right)
                 continue
-            count = block[0].ncols()
+            count = block.ncols()
             sums = [Ball(0)] * count
-            for left, right in sides:
-                for k, (x, y) in enumerate(
-                    zip(left.entries(), right.entries(), strict=True)
-                ):
-                    sums[k % count] += x * y
+            pairs = zip(left.entries(), right.entries(), strict=True)
+            for k, (x, y) in enumerate(pairs):
+                sums[k % count] += x * y
             yield from sums
 
-    squares = certified(evaluate, most)
+    squares = certified(evaluate, bits)
     if bounds is None:
         return squares
     bounds[near] = squares
     return bounds
 
 
-def _rounded_moves(
-    secret: Secret, manifold: TrajectoryManifold, windows: Sequence[NoiseForm | Split]
-) -> list[StateMoves]:
-    """Return the moves that windows see, none where some of them cannot be picked."""
-    own: list[StateMoves] = []
-    if not isinstance(secret, StateAdjacency) or secret.charts != "times":
-        return own
-    for window in windows:
-        moves = secret.moves_from(manifold, window.start, window.horizon)
-        if not isinstance(moves, StateMoves):
-            return []
-        own.append(moves)
-    return own
-
-
 def _below_largest(
-    own: Sequence[StateMoves],
-    forms: Sequence[Callable[[], Pairing]],
-    bits: int,
+    hidden: StateMoves, form: Callable[[], Pairing], bits: int
 ) -> tuple[NDArray, NDArray] | None:
     """Return bounds of y^2 (M,) in doubles, and the moves of which they are not enough.
 
@@ -477,33 +417,28 @@ def _below_largest(
     Errors of products are bounded as in Higham, "Accuracy and Stability of Numerical
     Algorithms" (2002), section 3.1.
     """
-    if not own or own[0].columns.shape[1] < _FEW_MOVES:
+    columns = hidden.columns
+    if columns.shape[1] < _FEW_MOVES:
         return None
-    lower = upper = np.zeros(own[0].columns.shape[1])
     with np.errstate(all="ignore"):
-        for moves, form in zip(own, forms, strict=True):
-            columns = moves.columns
-            # rounded, from balls that know `ACCURATE_BITS` of the largest entry
-            errors = (
-                EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + _LEAST
-            )
-            try:
-                with working_bits(bits):
-                    sides = form()(identity_balls(len(columns)))
-                    left, right = (
-                        _images(*enclosure(side), columns, errors) for side in sides
-                    )
-            except ZeroDivisionError:  # these are too few bits
-                return None
-            width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
-            width += left[1] * right[1] + _LEAST
-            sizes = np.abs(left[0] * right[0])
-            steps = (len(left[0]) + 8) * EPS
-            error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
-            middle = (left[0] * right[0]).sum(axis=0)
-            margin = (len(forms) + 4) * EPS * (np.abs(middle) + error)  # of these sums
-            lower = lower + (middle - error - margin)
-            upper = upper + (middle + error + margin)
+        # rounded, from balls that know `ACCURATE_BITS` of the largest entry
+        errors = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + _LEAST
+        try:
+            with working_bits(bits):
+                sides = form()(identity_balls(len(columns)))
+                left, right = (
+                    _images(*enclosure(side), columns, errors) for side in sides
+                )
+        except ZeroDivisionError:  # these are too few bits
+            return None
+        width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
+        width += left[1] * right[1] + _LEAST
+        sizes = np.abs(left[0] * right[0])
+        steps = (len(left[0]) + 8) * EPS
+        error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
+        middle = (left[0] * right[0]).sum(axis=0)
+        error += 5 * EPS * (np.abs(middle) + error)  # of these sums
+        lower, upper = middle - error, middle + error
     largest = lower.max()
     if not np.isfinite(upper).all() or not largest > _LEAST_SQUARE:
         return None
@@ -527,29 +462,23 @@ def _images(
     return matrix @ columns, (width + steps * sizes) * (1 + 2 * steps) + _LEAST
 
 
-def laplace_shifts(
-    window: NoiseForm, part: Adjacency, manifold: TrajectoryManifold
-) -> NDArray:
+def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
     """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
 
     They are those of single moves, or of the axes of a ball. Outputs that do not reveal all
     states leave a choice of entries that make a move: those that make its states, or those
     of least energy. The ones of the smaller sum are taken.
     """
-    secret = as_secret(part)
-    blocks, bits = secret.balls_from(manifold, window.start, window.horizon)
-    maps = [window.map_under(secret, manifold)]
-    plant = manifold.plant
-    if window.plant == plant and not plant.varies:
+    maps = [form.map_under(hidden, plant)]
+    if form.plant == plant and not plant.varies:
         still = np.zeros_like(plant.B)
         told = replace(plant, C=np.eye(plant.order), D=still, outputs=plant.states)
-        states = trajectory_manifold(told, manifold.horizon)
         with suppress(NotRealizableError):
-            maps.append(replace(window, plant=told).map_under(secret, states))
+            maps.append(replace(form, plant=told).map_under(hidden, told))
     sizes = []
-    with working_bits(bits):
+    with working_bits(hidden.bits):
         every = [shifts() for shifts in maps]
-        for moves in blocks():
+        for moves in hidden.blocks():
             found = [upper_bounds(shifts * moves) for shifts in every]
             least = np.argmin([each.sum(axis=0) for each in found], axis=0)
             sizes.append(np.choose(least, found))

@@ -52,6 +52,9 @@ class BallMoves(FiniteMoves):
             errors=roundings(columns),
         )
 
+    def blocks(self) -> Iterable[BallMatrix]:
+        yield self.matrix
+
     def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
         """Chosen rows of the moves as a table of balls."""
         table = self.matrix.tolist()

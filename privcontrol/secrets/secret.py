@@ -7,7 +7,7 @@ as inputs of a linear system, for runs of any length and for plants that vary.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold, Moves
 from ..numerics.balls import (
-    BallMatrix,
-    RationalMatrix,
-    ball_matrix,
-    rational_matrix,
     submatrix,
-    working_bits,
 )
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
@@ -43,15 +38,13 @@ from .moving import (
     is_exact,
     still_lasts,
 )
-from .trajectory import TrajectoryManifold, trajectory_manifold
+from .run_moves import RunMoves
+from .trajectory import trajectory_manifold
 
 #: Lengths of a lasting change for which noise of a run may be of low order, and those
 #: among which the shape of the noise is optimised.
 MOST_LENGTHS = 40
 MOST_VARIANTS = 128
-
-#: Makes moves as balls, some columns (n, m) at a time.
-Blocks = Callable[[], Iterable[BallMatrix]]
 
 
 @dataclass(frozen=True)
@@ -559,6 +552,8 @@ class Secret(Adjacency):
     def responses(self, plant: Plant, horizon: int) -> Responses:
         """Return what the hidden moves add to a ``plant``'s outputs, rounded from balls."""
         moves = self.moves(trajectory_manifold(plant, horizon))
+        if isinstance(moves, RunMoves):
+            return Responses(moves.responses(plant, np.arange(len(moves.vectors.T))))
         if isinstance(plant, VaryingSystem):
             starts = np.zeros(moves.vectors.shape[1], int)
             every = run_responses(plant, moves.vectors, starts, horizon)
@@ -593,29 +588,6 @@ class Secret(Adjacency):
             horizon,
             is_ball=moves.is_ball,
         )
-
-    def balls_from(
-        self, manifold: TrajectoryManifold, start: int, length: int
-    ) -> tuple[Blocks, int]:
-        """Return moves of a run as those of its state at ``start`` (n, M), and their bits.
-
-        The run is of the trajectory ``manifold``; ``length`` samples are published from
-        ``start`` on. The moves come in blocks of columns, since many do not fit in memory.
-        """
-        plant = manifold.plant
-        moves = self.moves(manifold)
-        if plant.varies:  # such a run is published in one window
-            return lambda: [ball_matrix(moves.balls(range(plant.order)))], moves.bits
-        free = FreeResponse(plant.A, np.eye(plant.order), 0, start)
-        bits = max(free.bits, moves.bits)
-        with working_bits(bits):
-            initial = ball_matrix(moves.balls(range(plant.order)))
-            vectors = free.at(start) * initial
-        return lambda: [vectors], bits
-
-    def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
-        """Return rational columns (n, k) whose span holds every move of the first state."""
-        return rational_matrix(self.moves(manifold).vectors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,11 +36,10 @@ from ..numerics.progress import piece
 from ..privacy.hidden import rounded_down
 from ..systems.linear import LinearSystem, Plant, stacks_of
 from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
-from ..systems.transitions import spanned_back
 from ..systems.varying import VaryingPlant
 from .run_moves import RunMoves, roundings
-from .secret import Blocks, Responses, Secret, SecretInputs, UncertainMoves
-from .trajectory import OutputQuery, TrajectoryManifold, trajectory_manifold
+from .secret import Secret, SecretInputs, UncertainMoves
+from .trajectory import OutputQuery, TrajectoryManifold
 from .varying import VaryingMoves
 
 #: Speed: moves that are balls at a time.
@@ -419,7 +418,7 @@ class StateAdjacency(_OfStates):
     def moves(self, manifold: AffineManifold) -> Moves:
         trajectory = self._trajectory(manifold)
         if self.charts == "times":
-            return self.moves_from(trajectory, 0, trajectory.horizon)
+            return _state_moves(self, trajectory.plant, trajectory.horizon)
         index, radii = self._index_and_radii(trajectory.plant)
         each = np.zeros((trajectory.horizon, trajectory.plant.order))
         times = self._times_within(trajectory.horizon)
@@ -453,19 +452,13 @@ class StateAdjacency(_OfStates):
     def suits_any_plant(self) -> bool:  # type: ignore[override]
         return self.charts == "times" and self.times == (0,)
 
-    def responses(self, plant: Plant, horizon: int) -> Responses:
-        if self.charts != "times":
-            return super().responses(plant, horizon)
-        moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
-        return Responses(moves.responses(plant, np.arange(len(moves.times))))
-
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
         # without delayed inputs, which the moves leave as they are
         if self.charts != "times":
             return super().uncertain(plant, widths, horizon)
-        moves = self.moves_from(trajectory_manifold(plant, horizon), 0, horizon)
+        moves = _state_moves(self, plant, horizon)
         if isinstance(moves, VaryingMoves):
             raise ValueError("models: a region holds plants around one StateSpace")
         delays = np.zeros(plant.order, bool)
@@ -490,44 +483,6 @@ class StateAdjacency(_OfStates):
             moves.times,
             horizon,
         )
-
-    def balls_from(
-        self, manifold: TrajectoryManifold, start: int, length: int
-    ) -> tuple[Blocks, int]:
-        if self.charts != "times":
-            return super().balls_from(manifold, start, length)
-        moves = self.moves_from(manifold, start, length)
-        if isinstance(moves, VaryingMoves):
-            return super().balls_from(manifold, start, length)
-        return moves.blocks, moves.bits
-
-    def spanning(self, manifold: TrajectoryManifold) -> RationalMatrix:
-        """Return a Krylov space of the inverse of A, which holds the moves at every time."""
-        times = self._times_within(manifold.horizon)
-        if self.charts != "times" or not times[-1]:
-            return super().spanning(manifold)
-        index, _ = self._index_and_radii(manifold.plant)
-        unit = np.eye(manifold.plant.order)[:, index]
-        if isinstance(manifold.plant, VaryingPlant):
-            return spanned_back(manifold.plant, unit, times.tolist())
-        A = manifold.plant.A
-        axes = rational_matrix(unit)
-        inverse, follow = backward(A, exact=True)
-        moves = [] if times[0] else axes.transpose().table()  # delayed outputs are held
-        earlier = inverse ** int(times[0]) * follow * axes
-        for _ in range(min(len(A), times[-1] - times[0] + 1)):
-            moves += earlier.transpose().table()
-            earlier = inverse * earlier
-        return RationalMatrix(moves).transpose()
-
-    def moves_from(
-        self, trajectory: TrajectoryManifold, start: int, length: int
-    ) -> StateMoves | VaryingMoves:
-        """Return the moves of block charts, as moves of the first state of a window.
-
-        The window begins ``start`` samples into the ``trajectory`` and has ``length`` ones.
-        """
-        return _state_moves(self, trajectory.plant, trajectory.horizon, start, length)
 
     def _together(self, plant: Plant, states: int) -> list[str]:
         kinds = []
@@ -557,7 +512,7 @@ def _has_delayed_outputs(plant: Plant) -> bool:
 
 @lru_cache(maxsize=16)  # a design asks again and again, for a few plants
 def _state_moves(
-    adjacency: StateAdjacency, plant: Plant, horizon: int, start: int, length: int
+    adjacency: StateAdjacency, plant: Plant, horizon: int
 ) -> StateMoves | VaryingMoves:
     index, radii = adjacency._index_and_radii(plant)
     times = adjacency._times_within(horizon)
@@ -565,7 +520,7 @@ def _state_moves(
         return VaryingMoves.of(plant, index, radii, times, horizon)
     if times[-1] > 0:
         _check_movable(plant, index)
-    return StateMoves.of(plant, index, radii, times, start, length)
+    return StateMoves.of(plant, index, radii, times, horizon)
 
 
 @helpful_fields(
@@ -644,16 +599,14 @@ class StateMoves(RunMoves):
 
     ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
     that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
-    mu ``scales[i]``, all of shape (M,). A window of the run that starts ``start`` samples
-    later sees it as a move mu_k A^(start - j) e_k of its own first state. At t = 0 delayed
-    outputs may follow or be held; later they can only follow.
+    mu ``scales[i]``, all of shape (M,). At t = 0 delayed outputs may follow or be held;
+    later they can only follow.
     """
 
     free: FreeResponse
     times: NDArray
     sources: NDArray
     scales: NDArray
-    start: int
     horizon: int
     bits: int = field(kw_only=True)  # working precision of the balls
 
@@ -664,12 +617,11 @@ class StateMoves(RunMoves):
         index: Sequence[int],
         radii: NDArray,
         times: NDArray,
-        start: int,
         horizon: int,
     ) -> StateMoves:
-        """The moves of some states at some times, from a window that begins at ``start``."""
-        back = max(int(times.max()) - start, 0)
-        forward = max(start + horizon - 1 - int(times.min()), 0)
+        """The moves of some states at some times of a run."""
+        back = int(times.max())
+        forward = horizon - 1 - int(times.min())
         axes = np.eye(plant.order)[:, index]
         with piece(0, 2):
             free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
@@ -688,7 +640,7 @@ class StateMoves(RunMoves):
         moving = np.zeros(plant.order, dtype=bool)
         with piece(1, 2):
             done = 0
-            for block in _in_blocks(free, start - times, sources, scales):
+            for block in _in_blocks(free, -times, sources, scales):
                 rounded = midpoints(block)
                 columns[:, done : done + block.ncols()] = rounded
                 done += block.ncols()
@@ -715,14 +667,26 @@ class StateMoves(RunMoves):
             times,
             sources,
             scales,
-            start,
             horizon,
             bits=free.bits,
         )
 
     def blocks(self) -> Iterator[BallMatrix]:
-        """The moves as balls, some columns (n, m) at a time."""
-        return _in_blocks(self.free, self.start - self.times, self.sources, self.scales)
+        return _in_blocks(self.free, -self.times, self.sources, self.scales)
+
+    def spanning(self) -> RationalMatrix:
+        """Return a Krylov space of the inverse of A, which holds the moves at every time."""
+        first, last = int(self.times.min()), int(self.times.max())
+        if not last:
+            return super().spanning()
+        axes = rational_matrix(self.axes)
+        inverse, follow = backward(self.free.step, exact=True)
+        moves = [] if first else axes.transpose().table()  # delayed outputs are held
+        earlier = inverse**first * follow * axes
+        for _ in range(min(len(self.columns), last - first + 1)):
+            moves += earlier.transpose().table()
+            earlier = inverse * earlier
+        return RationalMatrix(moves).transpose()
 
     def picked(self, index: NDArray) -> StateMoves:
         """Some of the moves."""
@@ -787,7 +751,7 @@ class StateMoves(RunMoves):
 
     def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
         """The window (T p, M) that each move has in a free response (times, p, q)."""
-        starts = self.free.back + self.start - self.times[columns]
+        starts = self.free.back - self.times[columns]
         index = starts + np.arange(self.horizon)[:, None]
         windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
         return windows.swapaxes(1, 2).reshape(-1, len(columns))
@@ -812,7 +776,7 @@ class StateMoves(RunMoves):
         blocks = padded.reshape(-1, self.horizon, padded.shape[1])
         until = join.accumulate(blocks, axis=1).reshape(padded.shape)
         since = join.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(padded.shape)
-        starts = self.free.back + self.start - self.times
+        starts = self.free.back - self.times
         last = until[starts + self.horizon - 1, self.sources]
         of_next = np.where(starts % self.horizon > 0, last, 0.0)
         sizes = join(since[starts, self.sources], of_next) ** (1 / power)

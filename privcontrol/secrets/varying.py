@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from ..core.manifold import Query
 from ..numerics.balls import (
     Ball,
     BallMatrix,
+    RationalMatrix,
     ball_matrix,
     block_balls,
     midpoints,
@@ -33,12 +33,10 @@ from ..systems.transitions import (
     gramian_of_run,
     moved_back,
     run_responses,
+    spanned_back,
 )
 from ..systems.varying import VaryingPlant
 from .run_moves import BallMoves, RunMoves, roundings
-
-if TYPE_CHECKING:
-    pass
 
 _FASTER = "protect fewer times (StateAdjacency(times=...)), or shorten the horizon"
 
@@ -110,6 +108,13 @@ class VaryingMoves(BallMoves, RunMoves):
             scales=np.tile(radii, len(times)),
             horizon=horizon,
         )
+
+    def spanning(self) -> RationalMatrix:
+        times = np.unique(self.times).tolist()
+        if not times[-1]:
+            return super().spanning()
+        index = self.sources[self.times == times[0]]
+        return spanned_back(self.plant, np.eye(self.plant.order)[:, index], times)
 
     def responses(self, plant: Plant, columns: NDArray) -> NDArray:
         """C_t Phi(t, j) mu_k e_k (T p, M) of chosen moves, rounded from balls."""

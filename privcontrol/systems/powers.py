@@ -231,7 +231,7 @@ class FreeResponse:
                 "A^-t does not exist for moves of delayed inputs; protect the initial "
                 "state, or what enters the plant"
             )
-        self._A = A
+        self.step = A
         self._forward = forward
         self.back = back
         self.bits = FIRST_BITS
@@ -248,12 +248,12 @@ class FreeResponse:
         start = ball_matrix(self.axes)
         if not self.held:
             return start
-        following = ball_matrix(backward(self._A)[1]) * start
+        following = ball_matrix(backward(self.step)[1]) * start
         return block_balls([[following, start]])
 
     def _orbit(self, sign: str, count: int) -> Iterator[BallMatrix]:
         """A^t V for t = 1, 2, .. or t = -1, -2, .., as far as they are accurate."""
-        step = self._A if sign == "+" else backward(self._A)[0]
+        step = self.step if sign == "+" else backward(self.step)[0]
         return _orbit(ball_matrix(step), self._start(), count * self._width)
 
     def _reaching(self, sign: str, want: int) -> list[BallMatrix]:
@@ -358,7 +358,7 @@ class FreeResponse:
         for doublings in range(_MORE_FOR_ROWS + 1):
             with working_bits(self.bits << doublings):
                 matrix = ball_matrix(C)
-                ahead = moved_on(ball_matrix(self._A), matrix, self._forward)
+                ahead = moved_on(ball_matrix(self.step), matrix, self._forward)
                 later = ahead * self._start()
                 if not is_accurate(later):
                     continue

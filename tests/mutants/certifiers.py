@@ -86,7 +86,7 @@ FUNCTIONS = (
     "secrets.hiding:_gramian_of_rows",
     "secrets.hiding:gramian",
     "secrets.hiding:laplace_shifts",
-    "secrets.hiding:window_squares",
+    "secrets.hiding:squares_of",
     "secrets.moving:exact_difference",
     "secrets.moving:moved_columns",
     "secrets.secret:SignalMoves.beginnings",
