@@ -115,9 +115,9 @@ _GROUPS = (
 ENGINE_ROOMS = (
     (
         Hidden,
-        "caveats balls_from first_moves spanning starting uncertain entering responses "
-        "radii starts moves_at_first_sample moves_from move_of of_node with_moves "
-        "loss is_ball is_covered is_plain_change signals suits_any_plant system",
+        "caveats first_moves starting uncertain entering responses "
+        "radii starts move_of of_node with_moves "
+        "loss is_ball signals suits_any_plant system",
         "what a design asks of a secret, in coordinates of its own",
     ),
     (

@@ -30,7 +30,7 @@ from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
 )
-from ..secrets.secret import Responses, all_responses, as_secret
+from ..secrets.secret import Responses, all_responses
 from .endless_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
@@ -68,8 +68,10 @@ Fitted = tuple[NDArray, NDArray]
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
     """Return whether the secret is any signal of bounded energy over the whole horizon."""
-    secret = as_secret(adjacency)
-    return secret.enters_the_run and secret.is_ball
+    changes = disturbances(adjacency)
+    if len(changes) != 1 or len(adjacency.parts) > 1:
+        return False
+    return changes[0].norm == "l2" and changes[0].times is None
 
 
 def correlated(problem: DesignProblem) -> Proposal:

@@ -28,8 +28,7 @@ from ..numerics.linalg import ALIKE, one_thread
 from ..numerics.progress import timed_bar
 from ..privacy.budget import ROUNDED, PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
-from ..secrets.secret import as_secret
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances, is_plain
 from ..systems.linear import Plant
 from ..systems.varying import Plants, VaryingPlant, plant_of
 from .bounded import Limit, checked_bound, gain_within
@@ -583,9 +582,8 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     most = found.cost * (1 - ALIKE)
     if is_own or was_tried or most <= found.bound:
         return None
-    secrets = map(as_secret, request.adjacency.parts)
-    is_plain = all(secret.is_plain_change for secret in secrets)
-    if is_plain and problem.request.horizon.ends and not problem.varies:
+    lasts = request.horizon.ends and is_plain(request.adjacency)
+    if lasts and not problem.varies:
         if least_cost_of_white(problem) >= most:
             return None
     alone = replace(request, family=f"iid-{request.family}")

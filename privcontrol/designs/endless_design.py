@@ -39,7 +39,7 @@ from ..numerics.linalg import ALIKE, EPS, float_above, round_up
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece, search_round
 from ..privacy.budget import scale_to_budget
-from ..secrets.disturbance import causal_map
+from ..secrets.disturbance import causal_map, is_plain
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves, as_secret
 from ..systems.linear import (
     Autoregression,
@@ -277,8 +277,7 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
         return False
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
-    secrets = map(as_secret, request.adjacency.parts)
-    return all(secret.is_plain_change for secret in secrets)
+    return is_plain(request.adjacency)
 
 
 def _bound_of_run(

@@ -35,9 +35,9 @@ from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..privacy.budget import scale_to_budget
+from ..secrets.disturbance import is_dense
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
-from ..secrets.secret import is_dense
 from ..systems.linear import (
     LinearSystem,
     Plant,

@@ -38,8 +38,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.loss import PrivacyLoss, worst_moves
-from ..secrets.disturbance import query_of
-from ..secrets.secret import as_secret, is_covered
+from ..secrets.disturbance import is_covered, query_of
 from ..secrets.trajectory import (
     PlantQuery,
 )
@@ -414,7 +413,7 @@ def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
     """Return tangent moves (k, s) that attain a loss, where they are known."""
     secrets = problem.request.adjacency.parts
     worst = worst_moves(loss)
-    is_ball = loss.attained and len(secrets) == 1 and as_secret(secrets[0]).is_ball
+    is_ball = loss.attained and len(secrets) == 1 and problem.moves.is_ball
     if not worst and not is_ball:
         return None
     return problem.moves.attained(worst)

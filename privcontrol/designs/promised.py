@@ -22,8 +22,7 @@ from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
-from ..secrets.disturbance import query_of
-from ..secrets.secret import as_secret, is_dense
+from ..secrets.disturbance import disturbances, is_dense, query_of
 from ..secrets.trajectory import PUBLIC_LOOP, TrajectoryManifold, trajectory_manifold
 from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
@@ -127,9 +126,7 @@ def _caveats(
     plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
     """Return what such noise does not hide, under the plant that it is designed for."""
-    secrets = [as_secret(part) for part in request.adjacency.parts]
-    enters = any(secret.enters_the_run for secret in secrets)
-    caveats = [] if enters else [NOT_FREE]
+    caveats = [] if disturbances(request.adjacency) else [NOT_FREE]
     has_floor = any(isinstance(part, White) for part in parts)
     covers_several = request.region is not None or bool(request.models)
     if has_floor or (covers_several and request.drawn_afresh):

@@ -35,8 +35,9 @@ from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
 from ..privacy.budget import ROUNDED, PrivacyBudget, scale_to_budget
 from ..regions.region import PlantPolytope, near_shift
+from ..secrets.disturbance import is_dense
 from ..secrets.modes import growing_mode
-from ..secrets.secret import SecretInputs, is_dense
+from ..secrets.secret import SecretInputs
 from ..systems.linear import (
     LinearSystem,
     Plant,

@@ -37,7 +37,7 @@ from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, by_kind
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
-from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency
+from ..secrets.disturbance import DisturbanceAdjacency, JointAdjacency, disturbances
 from ..secrets.fleet import parted, symmetric_plant
 from ..secrets.modes import Mode, growing_mode, modes
 from ..secrets.secret import all_responses, as_secret
@@ -576,7 +576,7 @@ def effects_of(
         found.append(inputs.effects(first))
         held = plant.output_count * sum(len(moves.shapes) for moves in inputs.signals)
         later = min(horizon, samples, _MOST_EFFECTS // max(held, 1)) - inputs.longest
-        if not secret.enters_the_run:  # the impulse comes one sample before
+        if not disturbances(part):  # the impulse comes one sample before
             later += 1
         if later > first:
             system = inputs.system
@@ -609,13 +609,14 @@ def _effects_of_units(
 def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArray:
     """Return the largest effects (p,) of a secret on each output of a plant that varies."""
     secret = as_secret(part)
-    if secret.enters_the_run:
+    if disturbances(part):
         found = all_responses(part, (plant,), horizon)
         return found.effects.reshape(horizon, plant.output_count).max(axis=0)
     times = np.arange(horizon) if secret.move_times is None else secret.move_times
     now = np.asarray(times, dtype=int)
     A, _, C, _ = plant.along
-    states = np.tile(secret.first_moves(plant, horizon), (len(now), 1, 1))
+    moves = secret.first_moves(plant, horizon).vectors
+    states = np.tile(moves, (len(now), 1, 1))
     effects = np.zeros(plant.output_count)
     for _ in range(plant.order + 1):
         states, now = states[now < horizon], now[now < horizon]

@@ -12,8 +12,7 @@ from ..noise._endless import UNDAMPED
 from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError
 from ..numerics.progress import piece
-from ..secrets.disturbance import disturbances
-from ..secrets.secret import is_dense
+from ..secrets.disturbance import disturbances, is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless, long_noise

@@ -27,9 +27,9 @@ from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableErr
 from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed
-from ..secrets.disturbance import disturbances
+from ..secrets.disturbance import disturbances, is_covered
 from ..secrets.hiding import LEAVES, NoiseForm, Split, laplace_shifts, squares_of
-from ..secrets.secret import SecretInputs, all_responses, as_secret, secret_inputs
+from ..secrets.secret import SecretInputs, all_responses, secret_inputs
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ._endless import secrets_of
@@ -261,12 +261,11 @@ def _is_attained(
     A floor hides too, and an l2 gain is a bound. A state at the start is also hidden by
     what the noise was before, which nobody has seen.
     """
-    every = [as_secret(part) for part in adjacency.parts]
-    if len(parts) > 1 or secret.several:
+    if len(parts) > 1 or secret.several or is_covered(adjacency):
         return False
     if any(window.size > MOST_EXACT for window in secret.windows):
         return False
-    if any(part.is_covered or not part.enters_the_run for part in every):
+    if len(disturbances(adjacency)) < len(adjacency.parts):
         return False
     entered, _ = parts[0].drive or (None, None)
     return entered is None or secret.energies is not None
@@ -288,9 +287,7 @@ def _of_run(
         own = inverted_at_entry(parts[0], secret_inputs(adjacency, plant))
         if own is not None:
             square = own.shift(horizon) ** 2
-            exact = (
-                isinstance(parts[0], Driven) and not as_secret(changes[0]).is_covered
-            )
+            exact = isinstance(parts[0], Driven) and not is_covered(adjacency)
             return Shift.of_squares(np.array([square * (1 + 1e-15)]), exact)
     responses = all_responses(adjacency, plant, horizon)
     if not responses.moved.any():

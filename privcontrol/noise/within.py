@@ -26,6 +26,7 @@ from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.walls import ROUNDING, Wall, kept_share
+from ..secrets.disturbance import disturbances
 from ..secrets.secret import SecretInputs, all_responses
 from ..systems.linear import (
     LinearSystem,
@@ -428,7 +429,7 @@ def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
 def _responses(secret: Adjacency, plants: tuple[Plant, ...], horizon: float) -> NDArray:
     """Return responses (T, p, M) of the outputs to hidden moves, or larger ones."""
     outputs = len(plants[0].C)
-    enters = all(getattr(part, "enters_the_run", False) for part in secret.parts)
+    enters = len(disturbances(secret)) == len(secret.parts)
     if horizon * outputs <= _SHORT or not enters:
         found = all_responses(secret, plants, int(horizon))
         columns = [found.points]

@@ -56,7 +56,7 @@ from .secret import (
     WindowMoves,
     Windows,
 )
-from .states import PlantAdjacency
+from .states import InitialStateAdjacency, PlantAdjacency
 from .trajectory import (
     RUN_ASSUMPTIONS,
     OutputQuery,
@@ -180,7 +180,6 @@ class DisturbanceAdjacency(PlantAdjacency):
     moved: int = field(default=0, kw_only=True)
     which: bool = field(default=False, kw_only=True)
 
-    enters_the_run = True
     _field = "inputs"
     _signals = "secret signals"
 
@@ -348,20 +347,6 @@ class DisturbanceAdjacency(PlantAdjacency):
         return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property
-    def is_ball(self) -> bool:  # type: ignore[override]
-        return self.norm == "l2" and self.times is None
-
-    @property
-    def is_covered(self) -> bool:  # type: ignore[override]
-        return self.window is not None
-
-    @property
-    def is_plain_change(self) -> bool:  # type: ignore[override]
-        often = self.times is not None or self.events > 1
-        is_short = self.duration <= MOST_LENGTHS and not self.is_varying
-        return self.norm == "single" and not often and is_short
-
-    @property
     def shapes(self) -> tuple[NDArray, ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
@@ -495,7 +480,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             each = np.tile(starts, len(self.shapes))
             return Responses.several(together, each, self.events, self.separation)
         is_ball = self.norm == "l2"
-        return Responses.of(together, is_ball, exact=not self.is_covered)
+        return Responses.of(together, is_ball, exact=self.window is None)
 
     def _responses_of_any_shape(
         self, system: LinearSystem, radii: NDArray, horizon: int
@@ -637,7 +622,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         changes = self._columns(itself, self.radii(plant), manifold.horizon)
         still = np.zeros((plant.order, changes.shape[1]))
         kind = FiniteMoves if self.norm == "single" else EllipsoidMoves
-        return kind(np.vstack([still, changes]), exact=not self.is_covered)
+        return kind(np.vstack([still, changes]), exact=self.window is None)
 
     @property
     def change(self) -> Change:
@@ -1087,6 +1072,33 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     if adjacency is None:
         return []
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
+
+
+def is_covered(adjacency: Adjacency) -> bool:
+    """Return whether noise is designed for a larger set of moves than is asked for."""
+    return any(part.window is not None for part in disturbances(adjacency))
+
+
+def is_plain(adjacency: Adjacency) -> bool:
+    """Return whether changes of few lengths come once, whenever they start."""
+    changes = disturbances(adjacency)
+    for part in changes:
+        often = part.times is not None or part.events > 1
+        is_long = part.is_varying or part.duration > MOST_LENGTHS
+        if part.norm != "single" or often or is_long:
+            return False
+    return len(changes) == len(adjacency.parts)
+
+
+def is_dense(adjacency: Adjacency) -> bool:
+    """Return whether it takes noise that is correlated over the whole horizon.
+
+    So it does for disturbances, and for balls of states next to other moves.
+    """
+    if disturbances(adjacency):
+        return True
+    starts = [p for p in adjacency.parts if isinstance(p, InitialStateAdjacency)]
+    return len(adjacency.parts) > 1 and any(part.norm == 2 for part in starts)
 
 
 def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:

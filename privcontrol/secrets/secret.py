@@ -521,14 +521,6 @@ class Secret(Adjacency):
     move_times: tuple[int, ...] | None = (0,)
     #: Whether the moves of the initial state are the same under every plant.
     suits_any_plant: bool = True
-    #: Whether it enters during the run, so noise is correlated over the whole horizon.
-    enters_the_run: bool = False
-    #: Whether it is a ball of states, or of signals of bounded energy, whenever they come.
-    is_ball: bool = False
-    #: Whether a larger set of changes represents it, so what is hidden is a bound.
-    is_covered: bool = False
-    #: Whether a change of few lengths comes once, whenever it starts.
-    is_plain_change: bool = False
 
     @abstractmethod
     def entering(self, plant: Plant) -> SecretInputs:
@@ -542,12 +534,12 @@ class Secret(Adjacency):
 
     def starting(self, plant: Plant, horizon: int) -> SecretInputs:
         """Return the hidden moves of the first sample under a ``plant`` as inputs."""
-        moves = self.moves(trajectory_manifold(plant, horizon))
+        moves = self.first_moves(plant, horizon)
         return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
-    def first_moves(self, plant: Plant, horizon: int) -> NDArray:
-        """Return moves (n, q) of a ``plant``'s state over a ``horizon``, at `move_times`."""
-        return self.moves(trajectory_manifold(plant, horizon)).vectors
+    def first_moves(self, plant: Plant, horizon: int) -> Moves:
+        """Return moves of a ``plant``'s state over a ``horizon``, at one of `move_times`."""
+        return self.moves(trajectory_manifold(plant, horizon))
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
         """Return what the hidden moves add to a ``plant``'s outputs, rounded from balls."""
@@ -662,19 +654,3 @@ def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
     entered = np.any([system.B.any(axis=1) for system in systems], axis=0)
     seen = np.any([system.C.any(axis=0) for system in systems], axis=0)
     return reached_states(links, entered) & reached_states(links.T, seen)
-
-
-def is_covered(adjacency: Adjacency) -> bool:
-    """Return whether noise is designed for a larger set of moves than is asked for."""
-    return any(as_secret(part).is_covered for part in adjacency.parts)
-
-
-def is_dense(adjacency: Adjacency) -> bool:
-    """Return whether it takes noise that is correlated over the whole horizon.
-
-    So it does for disturbances, and for balls of states next to other moves.
-    """
-    secrets = [as_secret(part) for part in adjacency.parts]
-    if any(secret.enters_the_run for secret in secrets):
-        return True
-    return len(secrets) > 1 and any(secret.is_ball for secret in secrets)

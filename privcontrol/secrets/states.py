@@ -39,7 +39,7 @@ from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_out
 from ..systems.varying import VaryingPlant
 from .run_moves import RunMoves, roundings
 from .secret import Secret, SecretInputs, UncertainMoves
-from .trajectory import OutputQuery, TrajectoryManifold
+from .trajectory import OutputQuery, TrajectoryManifold, trajectory_manifold
 from .varying import VaryingMoves
 
 #: Speed: moves that are balls at a time.
@@ -335,11 +335,7 @@ class _OfStates(PlantAdjacency):
     def entering(self, plant: Plant) -> SecretInputs:
         return self.starting(plant, 1)
 
-    def first_moves(self, plant: Plant, horizon: int) -> NDArray:
-        """Return moves (n, q) of the state of a ``plant``, for any ``horizon``."""
-        return self.moves_at_first_sample(plant)
-
-    def moves_at_first_sample(self, plant: Plant) -> NDArray:
+    def _moves_at_first_sample(self, plant: Plant) -> NDArray:
         """Return columns mu_k e_k (n, q) by which the protected states move at t = 0."""
         index, radii = self._index_and_radii(plant)
         return np.eye(plant.order)[:, index] * radii
@@ -439,10 +435,11 @@ class StateAdjacency(_OfStates):
                 'charts: the moves of charts="all" depend on the horizon; use '
                 'charts="times", or design for a finite horizon'
             )
-        return super().starting(plant, max(self.times) + 1)
+        moves = self.moves(trajectory_manifold(plant, max(self.times) + 1))
+        return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
-    def starting(self, plant: Plant, horizon: int) -> SecretInputs:
-        return SecretInputs.of_moves(plant, self.moves_at_first_sample(plant), False)
+    def first_moves(self, plant: Plant, horizon: int) -> Moves:
+        return FiniteMoves(self._moves_at_first_sample(plant))
 
     @property
     def move_times(self) -> tuple[int, ...] | None:  # type: ignore[override]
@@ -562,12 +559,8 @@ class InitialStateAdjacency(_OfStates):
         self._set(norm=norm)
         self._check_fields()
 
-    @property
-    def is_ball(self) -> bool:  # type: ignore[override]
-        return self.norm == 2
-
     def moves(self, manifold: AffineManifold) -> Moves:
-        axes = self.moves_at_first_sample(self._trajectory(manifold).plant)
+        axes = self._moves_at_first_sample(self._trajectory(manifold).plant)
         count = axes.shape[1]
         if self.norm == 2:
             return EllipsoidMoves(axes)
