@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.mechanism import Mechanism
 from ..core.query_design import NoiseDesign
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import FleetDesign, StationaryDesign
+from ..designs.problem import StationaryDesign
 from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
@@ -165,12 +165,14 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     guarantee = promised(noise.plant_data, request, noise.parts, loss)
     if not _keeps(noise.guarantee, guarantee, request):
         raise PrivacyError(_ALTERED)
-    design: NoiseDesign | StationaryDesign | FleetDesign
+    design: NoiseDesign | StationaryDesign
     filtered = noise.total.part(Filtered)
     (first, *_) = noise.parts
     if isinstance(first, (CoupledUnits, SeparateUnits)):
         cost = float(first.variances(1).sum())
-        design = FleetDesign(first, loss.shift, cost, math.nan, str(first))
+        design = StationaryDesign(
+            first, loss.shift, cost, math.nan, symmetry=str(first)
+        )
     elif filtered is None:
         design = _design_of_run(noise, guarantee)
     else:
@@ -198,8 +200,8 @@ def _lasting_design(
     else:
         energy = impulse_energies(filtered.system).sum()
         cost = float(energy + (noise.total.white**2).sum())
-    shaped = (filtered.shaping, filtered.response, secret.scaled_system)
-    return StationaryDesign(*shaped, guarantee.loss.shift, cost, math.nan)
+    shift = guarantee.loss.shift
+    return StationaryDesign(filtered, shift, cost, math.nan, secret.scaled_system)
 
 
 # -- what is claimed -----------------------------------------------------------------

@@ -548,8 +548,8 @@ def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
     request = problem.request
     other = _independent(problem, found)
     if other is not None:
-        gap = other.cost / found.bound - 1
-        alike = other.bounded(found.bound)
+        gap = other.cost / found.lower_bound - 1
+        alike = other.bounded(found.lower_bound)
         unit_bound = found.unit_bound
         found = replace(alike, gap=min(found.gap, gap), unit_bound=unit_bound)
     if found.gap > request.gap:
@@ -580,7 +580,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     was_tried = request.has_models and request.drawn_afresh
     was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
     most = found.cost * (1 - ALIKE)
-    if is_own or was_tried or most <= found.bound:
+    if is_own or was_tried or most <= found.lower_bound:
         return None
     lasts = request.horizon.ends and is_plain(request.adjacency)
     if lasts and not problem.varies:

@@ -32,7 +32,7 @@ from ..noise._autoregression import (
 )
 from ..noise._endless import endless_secret, joint_shift, shift_behind
 from ..noise._patterns import MOST_EXACT, MOST_RELAXED, largest_signs
-from ..noise.parts import NoisePart, White
+from ..noise.parts import Filtered, NoisePart, White
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import ALIKE, EPS, float_above, round_up
@@ -156,12 +156,7 @@ def endless(problem: DesignProblem) -> Proposal:
         floor = (White(request.floor),)
     if own <= allowed:
         design = StationaryDesign(
-            white,
-            None,
-            secret.scaled_system,
-            own,
-            own_cost,
-            own_cost,
+            Filtered(white), own, own_cost, own_cost, secret.scaled_system
         )
         floor = ()
     else:
@@ -186,7 +181,7 @@ def endless(problem: DesignProblem) -> Proposal:
             lower_bound=max(bound, own_cost),
         )
     parts = (design.part, *floor)
-    return Proposal(parts, design.cost, filtered=design, gap=gap)
+    return Proposal(parts, design.cost, design.lower_bound, design, gap)
 
 
 def _left_to_hide(allowed: float, own: float) -> float:
@@ -213,8 +208,8 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
     secret, price, design = found
     horizon = problem.horizon
     allowed = request.allowed_shift
-    part = replace(design.part, starts_stationary=False)
-    impulse = price.after(part.system).impulse_response(horizon)
+    part = _from_rest(design)
+    impulse = price.after(design.output).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
     energies = np.sum(impulse**2, axis=(1, 2))
     cost = float(remaining @ energies)
@@ -223,8 +218,7 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
     bound = bound / allowed**2
     if not cost <= bound * (1 + request.gap):
         return None
-    design = replace(design, cost=cost, lower_bound=min(bound, cost))
-    return Proposal((part,), cost, filtered=design)
+    return Proposal((part,), cost, min(bound, cost), design)
 
 
 def least_cost_of_white(problem: DesignProblem) -> float:
@@ -247,7 +241,16 @@ def root_from_rest(problem: DesignProblem) -> NDArray | None:
     if found is None:
         return None
     _, _, design = found
-    return causal_map(design.output.impulse_response(problem.horizon))
+    responses = _from_rest(design).responses(problem.horizon)
+    return responses.reshape(problem.query.size, -1)
+
+
+def _from_rest(design: StationaryDesign) -> NoisePart:
+    """Return the noise of a design, begun at rest."""
+    part = design.part
+    return (
+        replace(part, starts_stationary=False) if isinstance(part, Filtered) else part
+    )
 
 
 def _of_any_length(
@@ -389,12 +392,11 @@ def stationary_design(
     if driven is not None and order is None and driven.cost < found.cost:
         return replace(driven, lower_bound=min(bound, driven.cost))
     return StationaryDesign(
-        found.shaping,
-        response,
-        secret.scaled_system,
+        Filtered(found.shaping, response),
         found.shift,
         found.cost,
         min(bound, found.cost),
+        secret.scaled_system,
         best.multipliers,
     )
 
@@ -542,14 +544,8 @@ def _plant_driven(
     shaping = LinearSystem.gain(np.diag(sizes))
     cost = _mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
-    return StationaryDesign(
-        shaping,
-        secret.system,
-        secret.scaled_system,
-        shift,
-        cost,
-        bound,
-    )
+    part = Filtered(shaping, secret.system)
+    return StationaryDesign(part, shift, cost, bound, secret.scaled_system)
 
 
 def _enters_with(secret: SecretInputs) -> bool:
@@ -590,9 +586,8 @@ def _driven_in_windows(
 
     (shaping, shift), _, _ = scale_to_budget(evaluated, float_above(1 / allowed, 2))
     cost = _mean_cost(weight, secret.system.after(shaping))
-    return StationaryDesign(
-        shaping, secret.system, secret.scaled_system, shift, cost, math.nan
-    )
+    part = Filtered(shaping, secret.system)
+    return StationaryDesign(part, shift, cost, math.nan, secret.scaled_system)
 
 
 def white_design(
@@ -604,14 +599,8 @@ def white_design(
     size = float_above(unit / allowed, 4)
     shaping = LinearSystem.gain(size * np.eye(outputs))
     cost = _mean_cost(weight, shaping)
-    return StationaryDesign(
-        shaping,
-        None,
-        secret.scaled_system,
-        allowed,
-        cost,
-        math.nan,
-    )
+    part = Filtered(shaping)
+    return StationaryDesign(part, allowed, cost, math.nan, secret.scaled_system)
 
 
 def white_shift(secret: SecretInputs, sizes: NDArray) -> float:

@@ -58,7 +58,7 @@ from .endless_design import (
     truncated,
     unwarped,
 )
-from .problem import DesignProblem, FleetDesign, Proposal, StationaryDesign
+from .problem import DesignProblem, Proposal, StationaryDesign
 from .request import Request
 
 #: States of the noise up to which it is one system, which gateways publish and files hold.
@@ -175,7 +175,7 @@ def fleet(problem: DesignProblem) -> Proposal:
     groups = []
     for each, kind in zip(found, kinds, strict=True):
         cost += each.cost * kind.count
-        bound += each.bound * kind.count
+        bound += each.lower_bound * kind.count
         groups.append(UnitNoise(each.parts[0], kind.outputs))
     outputs = problem.plant.output_count
     is_one = sum(counts) == 1 and groups[0].places.size == outputs
@@ -183,15 +183,13 @@ def fleet(problem: DesignProblem) -> Proposal:
     words = _words(kinds, groups)
     shift = problem.request.allowed_shift
     bound = min(bound, cost)
-    design: FleetDesign | StationaryDesign
-    design = FleetDesign(part, shift, cost, bound, words)
+    secret = None
     whole = _as_one(part)
     if whole is not None:
         secret = endless_secret(problem.request.adjacency, problem.plant).scaled_system
-        design = StationaryDesign(
-            whole, None, secret, shift, cost, bound, symmetry=words
-        )
-    return Proposal((design.part,), cost, filtered=design, gap=design.gap)
+        part = Filtered(whole)
+    design = StationaryDesign(part, shift, cost, bound, secret, symmetry=words)
+    return Proposal((part,), cost, bound, design, design.gap)
 
 
 def fleet_of_run(
@@ -288,12 +286,12 @@ def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:
                 raise
     own = _of_unit(problem, kind)
     found = endless(own)
-    if found.cost > found.bound * _LITTLE:
+    if found.cost > found.lower_bound * _LITTLE:
         other = endless(
             replace(own, request=replace(own.request, family="iid-gaussian"))
         )
         if other.cost < found.cost:
-            return other.bounded(found.bound)
+            return other.bounded(found.lower_bound)
     return found
 
 

@@ -23,7 +23,6 @@ from ..core.noise import GaussianNoise, Noise, family_of
 from ..core.query_design import NoiseDesign, PricedByShape
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import (
-    Filtered,
     NoisePart,
     PartSum,
     Pricing,
@@ -187,62 +186,21 @@ class DesignProblem:
 
 @dataclass(frozen=True, eq=False)
 class StationaryDesign(PricedByShape):
-    """Noise without a horizon as it is realised, with its certificate.
-
-    ``response`` is the plant where the shaped noise enters it with the secret, and None
-    where the shaped noise is the output noise.
-    """
-
-    shaping: LinearSystem  # square with a stable inverse, from white noise
-    response: LinearSystem | None
-    secret: LinearSystem  # from secret inputs in units of their radii to the outputs
-    shift: float  # certified
-    cost: float  # of a sample in the stationary law, in the mean
-    lower_bound: float  # of the mean cost of any Gaussian noise of this shift
-    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))  # prove the bound
-    shapes: Callable[[], dict[str, NDArray]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    symmetry: str | None = None  # what was made use of, such as "3 equal units"
-    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is filtered and keeps its law
-
-    @property
-    def part(self) -> Filtered:
-        """The noise as a part of output noise, in its stationary law."""
-        return Filtered(self.shaping, self.response)
-
-    @property
-    def output(self) -> LinearSystem:
-        """From white noise to the output noise gamma."""
-        return self.part.system
-
-    @property
-    def gap(self) -> float:
-        """cost / lower_bound - 1."""
-        return self.cost / self.lower_bound - 1
-
-    def scaled(self, gain: float) -> StationaryDesign:
-        """Return the noise ``gain`` times as large."""
-        return replace(
-            self,
-            shaping=self.shaping.scaled(gain),
-            cost=self.cost * gain**2,
-            lower_bound=self.lower_bound * gain**2,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class FleetDesign(PricedByShape):
-    """Noise of many units as it is realised, with its certificate.
+    """Noise without a horizon, or of low order, as it is realised, with its certificate.
 
     Attributes
     ----------
     part : NoisePart
+        In its stationary law, next to a floor at most.
     shift : float
         Certified.
     cost, lower_bound : float
         The mean cost of a sample, and that of any Gaussian noise of this shift.
-    symmetry : str
+    secret : LinearSystem or None
+        From secret inputs in units of their radii to the outputs, None for many units.
+    multipliers : ndarray
+        They prove the bound.
+    symmetry : str or None
         What the design made use of, such as "1000 equal units".
     """
 
@@ -250,26 +208,23 @@ class FleetDesign(PricedByShape):
     shift: float
     cost: float
     lower_bound: float
-    symmetry: str
-    secret: ClassVar[None] = None  # that of thousands of states is not kept
-    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is for so many units
+    secret: LinearSystem | None = None
+    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))
     shapes: Callable[[], dict[str, NDArray]] | None = field(
         default=None, compare=False, repr=False
     )
+    symmetry: str | None = None
+    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is filtered and keeps its law
+
+    @property
+    def output(self) -> LinearSystem:
+        """From white noise to the output noise gamma."""
+        return self.part.model  # type: ignore[return-value]  # all such parts have one
 
     @property
     def gap(self) -> float:
         """cost / lower_bound - 1."""
         return self.cost / self.lower_bound - 1
-
-    def scaled(self, gain: float) -> FleetDesign:
-        """Return the noise ``gain`` times as large."""
-        return replace(
-            self,
-            part=self.part.scaled(gain),
-            cost=self.cost * gain**2,
-            lower_bound=self.lower_bound * gain**2,
-        )
 
 
 @dataclass(frozen=True)
@@ -277,8 +232,8 @@ class Proposal:
     """Noise that a design proposes, and what is known of its cost. It promises nothing.
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
-    of any such noise, NaN if it is unknown. ``filtered`` says all that of noise that is a
-    linear system. ``gap`` is the relative distance to the bound of the part of the noise
+    of any such noise, NaN if it is unknown. ``filtered`` is the design of the first part
+    where that is a linear system, of a size of its own. ``gap`` is the relative distance to the bound of the part of the noise
     that the ``gap`` of a request is about, zero of other noise. ``unit_bound`` is, of noise
     that is not Gaussian, the least cost of Gaussian noise that hides moves with a shift of
     one.
@@ -287,34 +242,19 @@ class Proposal:
     parts: tuple[NoisePart, ...]
     cost: float
     lower_bound: float = math.nan
-    filtered: StationaryDesign | FleetDesign | None = None
+    filtered: StationaryDesign | None = None
     gap: float = 0.0
     unit_bound: float = math.nan
 
-    @property
-    def bound(self) -> float:
-        """The lower bound of the cost, NaN if it is unknown."""
-        design = self.filtered
-        return self.lower_bound if design is None else design.lower_bound
-
     def bounded(self, bound: float) -> Proposal:
         """Return the same noise with another bound of its cost, if it is below that."""
-        known = bound if bound <= self.cost else math.nan
-        design = self.filtered
-        if design is not None:
-            design = replace(design, lower_bound=known)
-        return replace(self, lower_bound=known, filtered=design)
+        return replace(self, lower_bound=bound if bound <= self.cost else math.nan)
 
     def scaled(self, gain: float) -> Proposal:
         """Return all of the noise ``gain`` times as large, with the bound of its shift."""
         parts = tuple(part.scaled(gain) for part in self.parts)
         cost, bound = self.cost * gain**2, self.lower_bound * gain**2
-        filtered = self.filtered
-        if filtered is not None:
-            filtered = filtered.scaled(gain)
-        return replace(
-            self, parts=parts, cost=cost, lower_bound=bound, filtered=filtered
-        )
+        return replace(self, parts=parts, cost=cost, lower_bound=bound)
 
     def grown(self, gain: float) -> Proposal:
         """Return the noise ``gain`` times as large, with a floor that keeps its size."""
@@ -322,12 +262,7 @@ class Proposal:
         for part in self.parts:
             is_floor = isinstance(part, White) and len(self.parts) > 1
             parts.append(part if is_floor else part.scaled(gain))
-        cost = self.cost * gain**2
-        filtered = self.filtered
-        if filtered is not None:
-            bound = filtered.lower_bound
-            filtered = replace(filtered.scaled(gain), lower_bound=bound)
-        return replace(self, parts=tuple(parts), cost=cost, filtered=filtered)
+        return replace(self, parts=tuple(parts), cost=self.cost * gain**2)
 
 
 def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
@@ -336,14 +271,17 @@ def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
     sized, loss = _within_budget(problem, sized)
     guarantee = promised(plant, request, sized.parts, loss)
     known = math.nan if is_covered(request.adjacency) else sized.lower_bound
-    design: NoiseDesign | StationaryDesign | FleetDesign
+    bound = min(known, sized.cost)  # above by rounding, or NaN
+    design: NoiseDesign | StationaryDesign
     if sized.filtered is not None:
-        bound = (
-            math.nan if is_covered(request.adjacency) else sized.filtered.lower_bound
+        design = replace(
+            sized.filtered,
+            part=sized.parts[0],
+            shift=loss.shift,
+            cost=sized.cost,
+            lower_bound=bound,
         )
-        design = replace(sized.filtered, shift=loss.shift, lower_bound=bound)
     else:
-        bound = min(known, sized.cost)  # above by rounding, or NaN
         noise = noise_of_run(sized.parts, problem.horizon, problem.law)
         structured = PartSum(sized.parts).part(Structured)
         design = NoiseDesign(

@@ -402,8 +402,9 @@ class _Task:
             driven = Filtered(sizes, nominal.system, stationary)
             yield ((driven, 0.0, math.inf), *raised)
         for shaped in self.shapes:
-            if shaped.response is None:
-                filtered = Filtered(shaped.shaping, None, stationary)
+            part = shaped.part
+            if isinstance(part, Filtered) and part.response is None:
+                filtered = replace(part, starts_stationary=stationary)
                 yield ((filtered, 0.0, math.inf), *kept)
 
     def parts(self, candidate: Candidate, size: float) -> tuple[NoisePart, ...]:
@@ -508,10 +509,8 @@ class _Task:
             bounds = [shaped.lower_bound for shaped in self.shapes]
             bound = max(bounds, default=math.nan)
         secret = self.secrets[0].scaled_system
-        design = StationaryDesign(
-            first.shaping, first.response, secret, self.allowed, cost, bound
-        )
-        return Proposal(parts, cost, filtered=design, gap=design.gap)
+        design = StationaryDesign(first, self.allowed, cost, bound, secret)
+        return Proposal(parts, cost, bound, design, design.gap)
 
 
 # -- the cheapest floor ------------------------------------------------------------------

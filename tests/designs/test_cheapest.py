@@ -98,7 +98,7 @@ def test_noise_of_low_order_is_never_dearer_than_independent_noise(order):
     with pytest.warns(pc.PrivacyWarning, match=f"none of order {order} or less"):
         noise = design(chain(), PULSE, order=order)
     assert noise.design.cost <= independent.design.cost
-    assert noise.design.shaping.order <= order
+    assert noise.design.part.shaping.order <= order
     assert noise.guarantee.satisfies(cases.BUDGET)
 
 

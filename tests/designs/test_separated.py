@@ -438,7 +438,7 @@ def test_a_shaping_of_low_order_is_taken_where_it_costs_less():
     for options in ({}, {"order": 8}):
         noise = designed(lag(0.9), secret, **options)
         assert noise.std == pytest.approx(one.std, rel=1e-9)
-        assert noise.design.shaping.order == 1
+        assert noise.design.part.shaping.order == 1
 
 
 @pytest.mark.parametrize("T, floor", [(9, 0.1), (2, 0.006)])

@@ -142,7 +142,7 @@ def test_pulses_of_three_lengths_cost_what_the_dense_problem_does():
 def test_the_gap_falls_with_the_order(pole, gaps):
     for order, gap in enumerate(gaps, 1):
         found = design(lag(pole), pc.DisturbanceAdjacency(1.0), order=order)
-        assert found.shaping.order == order
+        assert found.part.shaping.order == order
         assert 0 <= found.gap < gap
 
 
@@ -182,11 +182,11 @@ def test_fewer_secrets_than_outputs_are_hidden_where_they_enter(zero):
         1,
     )
     noise = design(plant, pc.DisturbanceAdjacency(1.0))
-    assert noise.output.order == plant.nstates + noise.shaping.order
+    assert noise.output.order == plant.nstates + noise.part.shaping.order
     # what is left of an impulse where it enters
     impulse_itself = np.zeros((400, 1, 1))
     impulse_itself[0] = 1.0
-    undone = left_of(noise.shaping, impulse_itself)
+    undone = left_of(noise.part.shaping, impulse_itself)
     assert np.linalg.norm(undone) == pytest.approx(noise.shift, rel=1e-9)
     # and against the dense covariance of both outputs, where it is well conditioned
     gamma = toeplitz(impulse(noise.output, 8))
