@@ -34,7 +34,7 @@ from ..secrets.secret import Responses, all_responses
 from .endless_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
-from .windowed import Run, WindowOfRun, WindowProblem
+from .windowed import Run, SpectrumProblem, WindowOfRun
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
@@ -222,7 +222,7 @@ def _cheapest_in_windows(
     def seen(columns: NDArray) -> NDArray:
         return (into @ columns)[None]
 
-    spectrum = WindowProblem(
+    spectrum = SpectrumProblem(
         Run(),
         seen(points),
         tuple(WindowOfRun(seen(columns)) for columns in windows),

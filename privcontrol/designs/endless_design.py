@@ -59,7 +59,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
-from .windowed import NOTHING, WindowProblem, WindowResponse
+from .windowed import SpectrumProblem, WindowResponse
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -112,8 +112,6 @@ _FLOOR = 0.1
 _COARSER = 10.0
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
 _RESOLVED = 1e-5
-#: Gap of the spectrum before it is realised, as a part of the whole gap.
-_OPTIMAL = 0.02
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
 #: Points for each oscillation of a shape's spectrum, and how many they may make.
@@ -695,9 +693,7 @@ class _Problem(ByContent):
         """The best spectrum."""
         gap = min(self.gap, 1.0)
         weight = _adjoint(self.prices) @ self.prices
-        if self.responses.windows:
-            return best_for_windows(self.grid, weight, self.responses, gap, self.enough)
-        return best_spectrum(self.grid, weight, self.responses, _OPTIMAL * gap)
+        return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
 
     def covariances(self, lags: int) -> NDArray:
         """Covariances (lags + 1,) of the best noise with one output."""
@@ -904,13 +900,13 @@ class BestSpectrum(NamedTuple):
 
 
 class Responses(NamedTuple):
-    """Responses (N/2 + 1, r, K) to single moves, then to the axes of balls.
+    """Responses (N/2 + 1, r, K) to single moves, to the axes of each ball, and in windows.
 
     The columns O of a ball are those of its moves O a, |a| <= 1.
     """
 
     columns: NDArray
-    balls: tuple[slice, ...] = ()
+    balls: tuple[NDArray, ...] = ()
     windows: tuple[WindowResponse, ...] = ()
 
     @classmethod
@@ -926,12 +922,7 @@ class Responses(NamedTuple):
             column = size * response[:, :, [moves.column]]
             transforms = moves.transforms(points)
             columns.append(column * transforms[:, None])
-        balls = []
-        count = sum(column.shape[2] for column in columns)
-        for index in secret.balls:
-            columns.append(response[:, :, list(index)])
-            balls.append(slice(count, count + len(index)))
-            count += len(index)
+        balls = tuple(response[:, :, list(index)] for index in secret.balls)
         windows = []
         for window in secret.windows:
             sizes = np.asarray(window.radii) * np.sqrt(window.events)
@@ -940,136 +931,45 @@ class Responses(NamedTuple):
             windows.append(WindowResponse(own, powers))
         none = np.empty((*response.shape[:2], 0))
         every = np.concatenate([none, *columns], axis=2)
-        return cls(every, tuple(balls), tuple(windows))
+        return cls(every, balls, tuple(windows))
 
     def through(self, change: Callable[[NDArray], NDArray]) -> Responses:
         """Return the responses behind a linear map at each frequency."""
         windows = []
         for window in self.windows:
             windows.append(replace(window, columns=change(window.columns)))
-        return Responses(change(self.columns), self.balls, tuple(windows))
-
-    def forms(self, grid: FrequencyGrid) -> tuple[NDArray, list[NDArray]]:
-        """Return the columns' mean squares (K,), and each ball's mean Gram matrix."""
-        forms = []
-        for ball in self.balls:
-            axes = self.columns[:, :, ball]
-            forms.append(grid.mean(_adjoint(axes) @ axes))
-        energies = np.sum(np.abs(self.columns) ** 2, axis=1)
-        return grid.mean(energies), forms
+        balls = tuple(map(change, self.balls))
+        return Responses(change(self.columns), balls, tuple(windows))
 
     def largest_square(self, grid: FrequencyGrid) -> float:
         """Return the largest mean square of a move."""
-        squares, forms = self.forms(grid)
+        squares = grid.mean(np.sum(np.abs(self.columns) ** 2, axis=1)).tolist()
+        for axes in self.balls:
+            form = grid.mean(_adjoint(axes) @ axes)
+            squares.append(np.linalg.eigvalsh(form)[-1])
         for window in self.windows:
             products = window.products(grid)
             values, _ = largest_signs(products, np.ones((1, len(products))))
-            squares = np.append(squares, values[0])
-        return _largest(squares, forms)
-
-
-def _largest(squares: NDArray, forms: list[NDArray]) -> float:
-    largest = [np.linalg.eigvalsh(form)[-1] for form in forms]
-    return float(max([*squares, *largest]))
+            squares.append(values[0])
+        return float(max(squares))
 
 
 def best_spectrum(
     grid: FrequencyGrid,
     weight: NDArray,
     responses: Responses,
-    tol: float,
-    updates: int = 500,
-) -> BestSpectrum:
-    """Return the spectrum S of least mean tr(W S) that hides moves with responses g.
-
-    For multipliers l_i >= 0 with sum one the cost is at least (mean tr K^1/2)^2,
-    K = W^1/2 (sum l_i g_i g_i^*) W^1/2, and S = W^-1/2 K^1/2 W^-1/2 attains it if its
-    constraints c_i, the means of g_i^* S^-1 g_i, are all alike. So the multipliers are
-    scaled by their constraints until they are, those of a ball as Z^1/2 C Z^1/2, whose
-    axes the ball's columns follow. It ends at the relative gap ``tol``.
-    """
-    root, safe_root, inverse_root = _hermitian_roots(weight)
-    responses = responses._replace(columns=safe_root @ responses.columns)
-    # alike for all moves and balls
-    multipliers = np.ones(responses.columns.shape[2])
-    for ball in responses.balls:
-        multipliers[ball] /= ball.stop - ball.start
-    multipliers /= multipliers.sum()
-    power = 1.9  # two would be a Newton step if the moves shared no frequency
-    bound = 0.0
-    least = np.inf
-    for update in range(updates):
-        kernel = (responses.columns * multipliers) @ _adjoint(responses.columns)
-        with search_round(update):
-            values, vectors = np.linalg.eigh(kernel)
-        roots = np.sqrt(np.maximum(values, 0.0))
-        reached = float(grid.mean(roots.sum(axis=1)))
-        if reached < bound:
-            power = 1.0
-        else:
-            bound = reached
-            bounding = (kernel, multipliers)
-        roots = np.maximum(roots, NOTHING * roots.max())
-        whitening = _adjoint(_scaled(vectors, 1 / np.sqrt(roots)))
-        left = responses._replace(columns=whitening @ responses.columns)
-        squares, forms = left.forms(grid)
-        worst = _largest(squares, forms)
-        cost = float(grid.mean(roots.sum(axis=1))) * worst
-        if cost < least:
-            least = cost
-            middle = _scaled(vectors, worst * roots) @ _adjoint(vectors)
-        if least <= bound**2 * (1 + tol):
-            break
-        scaled = multipliers * (squares / worst) ** power
-        columns = responses.columns.copy()
-        for ball, form in zip(responses.balls, forms, strict=True):
-            sizes = np.sqrt(multipliers[ball])
-            weighted = form / worst * np.outer(sizes, sizes)
-            values, axes = np.linalg.eigh(weighted)
-            scaled[ball] = np.maximum(values, 0.0)
-            columns[:, :, ball] = columns[:, :, ball] @ axes
-        multipliers = scaled / scaled.sum()
-        responses = responses._replace(columns=columns)
-    if least == np.inf:
-        raise UncertifiableError(
-            "weight, adjacency: their sizes leave double precision together; state them "
-            "in units in which they are nearer to one"
-        )
-    spectrum = inverse_root @ middle @ inverse_root
-    # the bound is that of the true price, whose small eigenvalues are not raised
-    kernel, multipliers = bounding
-    lowered = root @ inverse_root
-    values = np.linalg.eigvalsh(lowered @ kernel @ lowered)
-    roots = np.sqrt(np.maximum(values, 0.0))
-    bound = float(grid.mean(roots.sum(axis=1)))
-    if responses.balls:
-        multipliers = multipliers[: responses.balls[0].start]
-    return BestSpectrum(spectrum, min(bound**2, least), multipliers)
-
-
-def best_for_windows(
-    grid: FrequencyGrid,
-    weight: NDArray,
-    responses: Responses,
     gap: float,
     enough: float = np.inf,
 ) -> BestSpectrum:
-    """Return the spectrum of least mean tr(W S) that hides changes of any shape.
+    """Return the spectrum of least mean tr(W S) that hides moves with some responses.
 
-    The search ends at a bound of ``enough``.
+    With changes of any shape the search ends at a bound of ``enough``.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
     priced = responses.through(partial(np.matmul, safe_root))
-    of_balls = np.zeros(priced.columns.shape[2], bool)
-    for ball in priced.balls:
-        of_balls[ball] = True
-    problem = WindowProblem(
-        grid,
-        priced.columns[:, :, ~of_balls],
-        priced.windows,
-        tuple(priced.columns[:, :, ball] for ball in priced.balls),
-    )
+    problem = SpectrumProblem(grid, priced.columns, priced.windows, priced.balls)
     found = problem.solve(gap, enough)
+    # the bound is that of the true price, whose small eigenvalues are not raised
     bound = problem.bound(found.weights, root @ inverse_root)
     spectrum = inverse_root @ found.middle @ inverse_root
     cost = float(grid.mean(np.einsum("kij,kji->k", weight, spectrum)))

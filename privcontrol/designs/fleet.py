@@ -51,7 +51,6 @@ from .endless_design import (
     FrequencyGrid,
     Responses,
     balanced_realisation,
-    best_for_windows,
     best_spectrum,
     endless,
     outer_factors,
@@ -74,8 +73,7 @@ _LITTLE = 1 + 1e-6
 _MOST_WORDS = 3
 #: Relative size below which a response counts as so large, where it vanishes.
 _NOTHING = 1e-9
-#: Share of the gap for the spectrum, and for each of two filters.
-_OF_SPECTRUM = 0.05
+#: Share of the gap for each of two filters.
 _OF_FILTER = 0.3
 #: That for filters which several waves share.
 _OF_SHARING = 0.1
@@ -391,10 +389,7 @@ class _Modes(ByContent):
     @cached_property
     def spectrum(self) -> BestSpectrum:
         ones = np.ones((len(self.grid.points), 1, 1))
-        gap = _OF_SPECTRUM * self.gap
-        if self.responses.windows:
-            return best_for_windows(self.grid, ones, self.responses, self.gap)
-        return best_spectrum(self.grid, ones, self.responses, gap)
+        return best_spectrum(self.grid, ones, self.responses, self.gap)
 
     @cached_property
     def root(self) -> NDArray:

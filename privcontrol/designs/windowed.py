@@ -1,6 +1,11 @@
-"""Spectra of least cost for changes of any shape, over a number of samples in a row.
+"""Spectra of least cost for single moves, balls of moves, and changes of any shape.
 
-With g the response to an impulse of the radius and w the change's values, noise of spectrum S
+For weights l_i >= 0 of single moves with sum one the cost is at least (mean tr K^(1/2))^2,
+K = W^(1/2) (sum of l_i g_i g_i^*) W^(1/2), and S = W^(-1/2) K^(1/2) W^(-1/2) attains it if
+the means of g_i^* S^-1 g_i are all alike. So the weights are scaled by these means until
+they are, those of a ball as C^p Z C^p with its mean Gram matrix C.
+
+A change of any shape lasts for some samples in a row. With g the response to an impulse of the radius and w the change's values, noise of spectrum S
 leaves w^T R w, where R is the Toeplitz matrix of the means of g^* S^-1 g z^t. For a matrix
 X >= 0 of weights of changes, and Q(z) = sum X[j, l] z^(l - j), the cost is at least
 
@@ -21,9 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise._patterns import largest_signs
-from ..numerics.progress import piece
+from ..numerics.errors import UncertifiableError
+from ..numerics.progress import piece, search_round
 
-#: Updates of the weights of a ball, and of those of some signs.
+#: Updates of the weights of moves, of balls around windows, and of some signs.
+_OF_MOVES = 500
 _OF_BALLS = 60
 _OF_SIGNS = 40
 #: Times that signs are added, and how many at once.
@@ -35,12 +42,13 @@ _DRAWN = 2
 _NEW = 1e-3
 _LEAST = 1e-9
 #: Eigenvalues of a kernel below this part of the largest one count as that.
-NOTHING = 1e-13
+_NOTHING = 1e-13
 #: Exponents of updates, the fast one first, and the safe one.
 _FAST = 0.95
 _SAFE = 0.5
-#: Share of the asked gap at which a search ends.
+#: Share of the asked gap at which a search ends, with windows and without.
 _SHARE = 0.3
+_OPTIMAL = 0.02
 
 
 class Circle(Protocol):
@@ -231,8 +239,8 @@ class Spectrum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowProblem:
-    """Single moves and windows that a spectrum must hide with a shift of one.
+class SpectrumProblem:
+    """Single moves, windows and balls that a spectrum must hide with a shift of one.
 
     The responses are in units in which all noise costs the same.
     """
@@ -247,17 +255,18 @@ class WindowProblem:
 
         The search ends as well at a bound of ``enough``.
         """
-        tol = _SHARE * gap
-        ball, weights = self._of_balls(tol)
+        tol = (_SHARE if self.windows else _OPTIMAL) * gap
+        ball, weights, bounding = self._of_balls(tol)
         worst, signs = self._worst(ball)
         best = ball.roots * worst
+        if not self.windows:
+            return Spectrum(best, bounding)
         least = ball.cost * worst
         active = self._drawn(weights, ball, signs)
         own = 1 - weights.singles.sum() - weights.of_balls
         count = sum(map(len, active))
         known = _Shares(weights.singles, np.full(count, own / count), weights.balls)
         bound = 0.0
-        bounding = weights
         for update in range(_ROUNDS):
             with piece(update, _ROUNDS):
                 known, step = self._of_signs(known, active, tol / 4)
@@ -294,7 +303,7 @@ class WindowProblem:
         values, vectors = np.linalg.eigh(self._kernel(weights))
         sizes = np.sqrt(np.maximum(values, 0.0))
         cost = float(self.circle.mean(sizes.sum(axis=1)))
-        sizes = np.maximum(sizes, NOTHING * sizes.max())
+        sizes = np.maximum(sizes, _NOTHING * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
         whitening = _adjoint(vectors / np.sqrt(sizes)[:, None, :])
         left = whitening @ self.columns
@@ -306,8 +315,11 @@ class WindowProblem:
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
 
-    def _of_balls(self, tol: float) -> tuple[_Step, Weighted]:
-        """Return the cheapest spectrum for the balls around the windows, and its weights."""
+    def _of_balls(self, tol: float) -> tuple[_Step, Weighted, Weighted]:
+        """Return the cheapest spectrum for the balls around the windows, and its weights.
+
+        The weights that prove most come third.
+        """
         parts = self.columns.shape[2] + len(self.windows) + len(self.balls)
         even = [np.eye(ball.shape[2]) / ball.shape[2] / parts for ball in self.balls]
         weights = Weighted(
@@ -318,12 +330,15 @@ class WindowProblem:
         power = _FAST
         bound = 0.0
         least = np.inf
-        for update in range(_OF_BALLS):
-            with piece(update, _OF_BALLS):
+        updates = _OF_BALLS if self.windows else _OF_MOVES
+        for update in range(updates):
+            with search_round(update):
                 step = self._step(weights)
             if step.cost < bound:
                 power = _SAFE
-            bound = max(bound, step.cost)
+            else:
+                bound = step.cost
+                bounding = weights
             sizes = [np.linalg.eigvalsh(R)[-1] * len(R) for R in step.products]
             worst = float(max([step.fixed, *sizes]))
             if step.cost * worst < least:
@@ -341,7 +356,12 @@ class WindowProblem:
                 _turned_weights(weights.balls, step.forms, worst, power),
             )
             weights = weights.scaled(weights.total)
-        return best
+        if least == np.inf:
+            raise UncertifiableError(
+                "weight, adjacency: their sizes leave double precision together; state them "
+                "in units in which they are nearer to one"
+            )
+        return *best, bounding
 
     def _of_signs(
         self, known: _Shares, active: Sequence[NDArray], tol: float

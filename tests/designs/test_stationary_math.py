@@ -11,8 +11,15 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
-from privcontrol.designs.endless_design import FrequencyGrid
+from privcontrol.designs.endless_design import (
+    FrequencyGrid,
+    Responses,
+    best_spectrum,
+    poles_of,
+)
 from privcontrol.noise._autoregression import is_stable
+from privcontrol.noise._endless import endless_secret
+from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = float(pc.core.kappa_inverse(1.0, 1e-2))
@@ -410,3 +417,32 @@ def test_an_autoregression_is_stable_where_its_roots_are_within_the_circle(order
         roots = size * np.append(roots, 1.0 if order % 2 else [])
         coefficients = np.poly(roots).real[1:]
         assert is_stable(coefficients) == (size < 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_spectrum_for_a_ball_is_proven_to_a_fiftieth_of_the_gap(seed):
+    """It hides the ball, and random spectra that hide it cost at least the bound."""
+    rng = np.random.default_rng(seed)
+    plant = Plant.of(random_plant(rng, 4, 3, 1, feedthrough=0))
+    secret = endless_secret(pc.InitialStateAdjacency(1.0), plant)
+    grid = FrequencyGrid.fitting(poles_of(secret.system), 1)
+    identity = np.tile(np.eye(3), (len(grid.points), 1, 1))
+    responses = Responses.of(secret, grid.points)
+    found = best_spectrum(grid, identity, responses, 0.01)
+    (axes,) = responses.balls
+
+    def largest(spectrum):
+        form = axes.conj().swapaxes(1, 2) @ np.linalg.solve(spectrum, axes)
+        return np.linalg.eigvalsh(grid.mean(form))[-1]
+
+    def cost(spectrum):
+        return grid.mean(np.trace(spectrum, axis1=1, axis2=2))
+
+    assert largest(found.spectrum) == pytest.approx(1, abs=1e-9)
+    bound = found.lower_bound
+    assert bound <= cost(found.spectrum) <= bound * (1 + 0.02 * 0.01)
+    for _ in range(20):
+        tilt = np.exp(0.3 * rng.normal() * np.cos(np.angle(grid.points)))
+        root = np.eye(3) + 0.2 * rng.normal(size=(3, 3))
+        other = root @ found.spectrum @ root.T * tilt[:, None, None]
+        assert cost(other) * largest(other) >= bound
