@@ -200,7 +200,7 @@ def test_what_is_inherited_is_in_the_reference():
         api_page.members(pc.OutputNoise)
     )
     assert "with_noise" in api_page.members(pc.PrivateLoop)
-    assert "balls_from" not in api_page.members(pc.StateAdjacency)
+    assert "first_moves" not in api_page.members(pc.StateAdjacency)
 
 
 def test_the_page_of_a_class_begins_with_its_methods(tmp_path, monkeypatch):

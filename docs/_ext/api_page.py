@@ -117,7 +117,7 @@ ENGINE_ROOMS = (
         Hidden,
         "caveats first_moves starting uncertain entering responses "
         "radii starts move_of of_node with_moves "
-        "loss is_ball signals suits_any_plant system",
+        "loss signals suits_any_plant system",
         "what a design asks of a secret, in coordinates of its own",
     ),
     (
