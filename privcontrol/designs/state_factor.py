@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -28,10 +30,12 @@ from ..numerics.balls import (
 from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above
+from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
 from ..privacy.budget import LARGEST_EXCESS
 from ..secrets.modes import growing_mode
 from ..secrets.run_moves import RunMoves
+from ..secrets.states import StateMoves
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 
@@ -55,6 +59,10 @@ _LARGEST_RESPONSE = 1e150
 #: Bits that mostly suffice to check a factor, and the relative width at which they do.
 _CHECK_BITS = 128
 _SHARP = 1e-20
+
+#: Speed: rows of which LAPACK takes one at a time. Otherwise it asks for memory of 32
+#: columns.
+_FEW_ROWS = 32
 
 #: Enlargements of a factor.
 _MOST_ENLARGEMENTS = 40
@@ -155,6 +163,13 @@ def _uncertified(
     )
 
 
+def _pivots(columns: NDArray) -> NDArray:
+    """The order in which a pivoted QR factorisation takes columns (r, M)."""
+    if len(columns) > _FEW_ROWS:
+        return scipy.linalg.qr(columns, mode="r", pivoting=True)[1]
+    return scipy.linalg.lapack.dgeqp3(columns)[1] - 1
+
+
 class _Problem:
     """The hidden moves and the padding, as balls (r, M), for the states with noise."""
 
@@ -165,13 +180,36 @@ class _Problem:
         self.moves = moves
         self.rows = rows
         self.columns = moves.vectors[rows]
-        with working_bits(moves.bits):
-            self.hidden = ball_matrix(moves.balls(rows))
-            self.balls = self.hidden
-            if padding:
-                extra = np.diag(padding * np.abs(self.columns).max(axis=1))
-                self.columns = np.hstack([self.columns, extra])
-                self.balls = block_balls([[self.hidden, ball_matrix(extra)]])
+        self.count = self.columns.shape[1]
+        #: The moves where pairs of doubles tell them, without padding.
+        self.pairs = None
+        if isinstance(moves, StateMoves) and not padding:
+            self.pairs = moves.pairs(rows)
+        self.extra = np.zeros((len(rows), 0))
+        if padding:
+            self.extra = np.diag(padding * np.abs(self.columns).max(axis=1))
+            self.columns = np.hstack([self.columns, self.extra])
+
+    @cached_property
+    def hidden(self) -> BallMatrix:
+        """The moves without the padding."""
+        with working_bits(self.moves.bits):
+            return ball_matrix(self.moves.balls(self.rows))
+
+    @cached_property
+    def balls(self) -> BallMatrix:
+        """The moves and the padding."""
+        if not self.extra.size:
+            return self.hidden
+        with working_bits(self.moves.bits):
+            return block_balls([[self.hidden, ball_matrix(self.extra)]])
+
+    def _square(self, basis: NDArray) -> BallMatrix:
+        """Some of the moves and the padding (r, r)."""
+        if self.pairs is None or not isinstance(self.moves, StateMoves):
+            return submatrix(self.balls, range(len(self.rows)), basis.tolist())
+        with working_bits(self.moves.bits):
+            return ball_matrix(self.moves.picked(basis).balls(self.rows))
 
     def move_basis(self, horizon: int) -> MoveBasis | None:
         """A `MoveBasis` of large volume, with coordinates from balls.
@@ -182,18 +220,21 @@ class _Problem:
         if self.columns.shape[1] < len(self.rows) or not scale.all():
             return None
         scaled = self.columns / scale[:, None]
-        order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
-        basis = order[: len(self.rows)]
+        basis = _pivots(scaled)[: len(self.rows)]
         if not scaled[:, basis].any(axis=0).all():
             return None
         unit = scaled[:, basis] / column_norms(scaled[:, basis])
         if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
             return None
-        square = submatrix(self.balls, range(len(self.rows)), basis.tolist())
-        solved = self._solved(square, self.balls)
-        if solved is None:
-            return None
-        coordinates = midpoints(solved)
+        square = self._square(basis)
+        pairs = self._solved_in_pairs(square)
+        if pairs is None:
+            solved = self._solved(square, self.balls)
+            if solved is None:
+                return None
+            coordinates = midpoints(solved)
+        else:
+            coordinates = pairs.high
         if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
         responses = self._responses(basis, horizon)
@@ -205,17 +246,32 @@ class _Problem:
         states[self.rows] = self.columns[:, basis]
         if not isinstance(self.moves, RunMoves):
             return self.plant.free_response(states, horizon)
-        is_move = basis < self.hidden.ncols()  # or padding
+        is_move = basis < self.count  # or padding
+        if is_move.all():
+            return self.moves.responses(self.plant, basis)
         responses = self.plant.free_response(states * ~is_move, horizon)
         responses[:, is_move] = self.moves.responses(self.plant, basis[is_move])
         return responses
 
     def shifts(self, factor: NDArray) -> NDArray:
         """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
+        pairs = self._solved_in_pairs(ball_matrix(factor))
+        if pairs is not None:
+            return pairs.upper()
         solved = self._solved(ball_matrix(factor), self.hidden)
         if solved is None:
-            return np.full((len(self.rows), self.hidden.ncols()), np.inf)
+            return np.full((len(self.rows), self.count), np.inf)
         return upper_bounds(solved)
+
+    def _solved_in_pairs(self, matrix: BallMatrix) -> Pairs | None:
+        """The moves in the columns of a matrix, where pairs of doubles tell them sharply."""
+        if self.pairs is None:
+            return None
+        with working_bits(self.moves.bits), suppress(ZeroDivisionError):
+            solved = Pairs.of_balls(matrix.inv()) @ self.pairs
+            if solved.error.max() <= _SHARP * np.abs(solved.high).max():
+                return solved
+        return None
 
     def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
         """The moves in the columns of a matrix, or None if these may be dependent."""

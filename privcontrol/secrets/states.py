@@ -32,6 +32,7 @@ from ..numerics.checks import one_of, real_array, sequence_of
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..numerics.objects import CheckedFields
+from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
 from ..privacy.hidden import rounded_down
 from ..systems.linear import LinearSystem, Plant, stacks_of
@@ -629,17 +630,13 @@ class StateMoves(RunMoves):
             times = np.append(times, times[first])
             sources = np.append(sources, count + sources[first])
             scales = np.append(scales, scales[first])
-        columns = np.empty((plant.order, len(times)))
-        moving = np.zeros(plant.order, dtype=bool)
         with piece(1, 2):
-            done = 0
-            for block in _in_blocks(free, -times, sources, scales):
-                rounded = midpoints(block)
-                columns[:, done : done + block.ncols()] = rounded
-                done += block.ncols()
-                moving |= rounded.any(axis=1)
-                for row in np.flatnonzero(~moving):
-                    moving[row] = any(entry != 0 for entry in block.tolist()[row])
+            pairs = free.pairs(-times, sources, scales)
+            if pairs is None:
+                columns, moving = _rounded_blocks(free, -times, sources, scales)
+            else:
+                columns = pairs.high
+                moving = np.any(columns, axis=1)
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
@@ -680,6 +677,11 @@ class StateMoves(RunMoves):
             moves += earlier.transpose().table()
             earlier = inverse * earlier
         return RationalMatrix(moves).transpose()
+
+    def pairs(self, rows: NDArray) -> Pairs | None:
+        """Chosen rows of the moves as pairs of doubles, of a long run that they tell."""
+        found = self.free.pairs(-self.times, self.sources, self.scales)
+        return None if found is None else found.rows(rows)
 
     def picked(self, index: NDArray) -> StateMoves:
         """Some of the moves."""
@@ -776,6 +778,23 @@ class StateMoves(RunMoves):
         rounding = 4 * EPS * (self.horizon + 1) * len(C)
         sizes *= top[self.sources] * self.scales * (1 + rounding)
         return np.where(sizes > 0, round_up(sizes), 0.0)
+
+
+def _rounded_blocks(
+    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return scaled columns (n, M) as doubles, and a mask (n,) of the rows that move."""
+    columns = np.empty((len(free.axes), len(times)))
+    moving = np.zeros(len(columns), dtype=bool)
+    done = 0
+    for block in _in_blocks(free, times, sources, scales):
+        rounded = midpoints(block)
+        columns[:, done : done + block.ncols()] = rounded
+        done += block.ncols()
+        moving |= rounded.any(axis=1)
+        for row in np.flatnonzero(~moving):
+            moving[row] = any(entry != 0 for entry in block.tolist()[row])
+    return columns, moving
 
 
 def _in_blocks(

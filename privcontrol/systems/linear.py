@@ -162,6 +162,8 @@ class LinearSystem(ByContent, Saved):
             seen = turned.free_response(self.C.T, samples)
             seen = seen.reshape(samples, self.order, -1).swapaxes(1, 2)
             return seen.reshape(-1, self.order) @ states
+        if not states.shape[1]:
+            return np.empty((samples * len(self.C), 0))
         block = [states]
         for _ in range(min(samples, _LEAP) - 1):
             block.append(self.A @ block[-1])

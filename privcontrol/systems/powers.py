@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +48,7 @@ from ..numerics.balls import (
 from ..numerics.checks import one_of, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
+from ..numerics.pairs import Pairs
 from .linear import (
     LinearSystem,
     Matrix,
@@ -82,6 +84,9 @@ _ROW_BLOCKS = 16
 
 #: Speed: states that are moved on at once.
 _BLOCK = 64
+
+#: Speed: vectors A^t V from which on they are first computed as pairs of doubles.
+_LONG = 1 << 12
 
 #: From here on the digits that a sample costs are known: transients of doubles are over.
 _TELLING_BITS = 1 << 13
@@ -238,11 +243,37 @@ class FreeResponse:
         self.axes = V
         self.held = followed and bool(delayed_outputs(A).any())
         self._width = V.shape[1] * (1 + self.held)
-        past = self._reaching("-", back)
+        self._behind = None
+        if max(back, forward) * self._width >= _LONG:
+            self._behind = self._long("-", back)
+        is_narrow = self._width <= _NARROW
+        if self._behind is None or (is_narrow and self._ahead is None):
+            self._known = self._reached()
+
+    @cached_property
+    def _known(self) -> list[BallMatrix]:
+        """The past, its latest time first, and the states at t = 0."""
+        return self._reached()
+
+    def _reached(self) -> list[BallMatrix]:
+        """Take as many bits as all samples need, and return those that are known."""
+        past = self._reaching("-", self.back)
         if self._width <= _NARROW:
-            self._reaching("+", forward)
+            self._reaching("+", self._forward)
         with working_bits(self.bits):
-            self._known = [*past, self._start()]
+            return [*past, self._start()]
+
+    def _long(self, sign: str, count: int) -> LongOrbit | None:
+        """A^t V for t = 0, 1, .. or t = 0, -1, .. where pairs of doubles tell them."""
+        with working_bits(self.bits), suppress(ZeroDivisionError):
+            step = backward(self.step)[0] if sign == "-" and count else self.step
+            found = LongOrbit.of(ball_matrix(step), self._start(), count + 1)
+            return found if found.pairs.is_sharp else None
+        return None
+
+    @cached_property
+    def _ahead(self) -> LongOrbit | None:
+        return self._long("+", self._forward)
 
     def _start(self) -> BallMatrix:
         start = ball_matrix(self.axes)
@@ -310,6 +341,11 @@ class FreeResponse:
 
     def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
         """Columns (n, M) of A^t V, each of its own time and source, times its own number."""
+        if self._behind is not None and (times <= 0).all():
+            with working_bits(self.bits):
+                found = self._behind.columns(-times, sources, scales)
+            if accurate_columns(found) == len(times):
+                return found
         places = self._places(times) * self._width + sources
         every = self._blocks if (times > 0).any() else self._known
         ends = np.cumsum([block.ncols() for block in every])
@@ -329,11 +365,20 @@ class FreeResponse:
         """Return A^t V for t = 0, -1, .. as blocks, if these are all columns asked for."""
         width = self._width
         run = np.arange(-self.back, 1)[::-1]
-        if len(times) != len(run) * width or not self.back:
+        is_long = self._behind is not None
+        if is_long or len(times) != len(run) * width or not self.back:
             return None
         is_run = np.array_equal(times, run.repeat(width))
         is_run = is_run and np.array_equal(sources, np.tile(np.arange(width), len(run)))
         return [self._known[-1], *self._known[:-1]] if is_run else None
+
+    def pairs(self, times: NDArray, sources: NDArray, scales: NDArray) -> Pairs | None:
+        """Return `columns` as pairs of doubles that tell the nearest ones, if that is quick."""
+        if self._behind is None or (times > 0).any():
+            return None
+        chosen = self._behind.pairs.columns(sources - times * self._width)
+        found = chosen.scaled(scales)
+        return found if found.is_sharp else None
 
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
@@ -341,6 +386,9 @@ class FreeResponse:
 
     def outputs(self, C: NDArray) -> NDArray:
         """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
+        found = self._by_pairs(C)
+        if found is not None:
+            return found
         if self._width > max(_NARROW, len(C)) and self._forward:
             found = self._by_rows(C)
             if found is not None:
@@ -348,6 +396,21 @@ class FreeResponse:
         with working_bits(self.bits):
             matrix = ball_matrix(C)
             return self._in_time([matrix * block for block in self._blocks])
+
+    def _by_pairs(self, C: NDArray) -> NDArray | None:
+        """Return `outputs` of a long run, None where pairs of doubles do not tell them."""
+        if self._behind is None or self._ahead is None:
+            return None
+        matrix = Pairs.exact(C)
+        frames = []
+        for orbit in (self._behind, self._ahead):
+            outputs = matrix @ orbit.pairs
+            if not outputs.is_sharp:
+                return None
+            of_time = outputs.high.reshape(len(C), -1, self._width)
+            frames.append(of_time.swapaxes(0, 1))
+        past, future = frames
+        return np.concatenate([past[:0:-1], future])
 
     def _by_rows(self, C: NDArray) -> NDArray | None:
         """Return `outputs` from the rows C A^t, None where they are not accurate.
@@ -413,6 +476,68 @@ def moved_on(A: BallMatrix, rows: BallMatrix, samples: int) -> BallMatrix:
     return BallMatrix(table[:count])
 
 
+@dataclass(frozen=True)
+class LongOrbit:
+    """step^t V (n, w) for t = 0 .. T-1, each a power step^(k L) of one of the first L.
+
+    ``pairs`` (n, T w) enclose them all, and balls are made of those that are asked for.
+    """
+
+    first: BallMatrix
+    powers: list[BallMatrix]
+    width: int
+    pairs: Pairs
+
+    @classmethod
+    def of(cls, step: BallMatrix, start: BallMatrix, samples: int) -> LongOrbit:
+        """Compute it with balls of the working bits."""
+        width = start.ncols()
+        first, leap = _first_block(step, start, math.isqrt(samples) * width)
+        powers = [leap**0]
+        blocks = -(-samples * width // first.ncols())
+        while len(powers) < blocks:
+            powers += [leap * power for power in powers[: blocks - len(powers)]]
+            leap = leap * leap
+        stack = block_balls([[power] for power in powers])
+        found = Pairs.of_balls(stack) @ Pairs.of_balls(first)
+        sides = [_side_by_side(x, blocks) for x in (found.high, found.low, found.error)]
+        pairs = Pairs(*sides).columns(slice(samples * width))
+        return cls(first, powers, width, pairs)
+
+    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+        """Return columns (n, M) as `FreeResponse.columns` does, for t >= 0."""
+        places = times * self.width + sources
+        homes, within = np.divmod(places, self.first.ncols())
+        table = self.first.transpose().tolist()
+        found: list[list[Ball]] = [[]] * len(places)
+        for home in np.unique(homes).tolist():
+            some = np.flatnonzero(homes == home)
+            those = BallMatrix([table[k] for k in within[some].tolist()]).transpose()
+            moved = (self.powers[home] * those).transpose().tolist()
+            for place, column in zip(some.tolist(), moved, strict=True):
+                scale = Ball(float(scales[place]))
+                found[place] = [entry * scale for entry in column]
+        return BallMatrix(found).transpose()
+
+
+def _side_by_side(stack: NDArray, count: int) -> NDArray:
+    """Return matrices that stand one on top of the other (count n, m) as (n, count m)."""
+    blocks = stack.reshape(count, -1, stack.shape[1])
+    return blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1)
+
+
+def _first_block(
+    step: BallMatrix, start: BallMatrix, most: int
+) -> tuple[BallMatrix, BallMatrix]:
+    """Return start, step start, .. side by side, at least so many columns, and the next power."""
+    block = start
+    leap = step
+    while block.ncols() < most:
+        block = block_balls([[block, leap * block]])
+        leap = leap * leap
+    return block, leap
+
+
 def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatrix]:
     """step start, step^2 start, .. side by side, up to the last accurate state.
 
@@ -421,11 +546,7 @@ def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatr
     """
     rows = range(start.nrows())
     width = start.ncols()
-    block = step * start
-    leap = step
-    while block.ncols() < min(_BLOCK * width, count):
-        block = block_balls([[block, leap * block]])
-        leap = leap * leap
+    block, leap = _first_block(step, step * start, min(_BLOCK * width, count))
     powers = [leap**0]
     for k, first in enumerate(range(0, count, block.ncols())):
         if k == len(powers):

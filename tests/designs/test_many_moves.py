@@ -7,9 +7,11 @@ import scipy.linalg
 from cases import BUDGET
 
 import privcontrol as pc
+from privcontrol.designs import state_factor
 from privcontrol.noise.parts import Structured
 from privcontrol.noise.shift import certified_shift
-from privcontrol.secrets import hiding
+from privcontrol.secrets import hiding, states
+from privcontrol.systems import powers
 from privcontrol.systems.linear import Plant
 
 HORIZON = 400
@@ -71,3 +73,35 @@ def test_moves_that_all_stay_alike_have_the_bound_of_one():
     every = pc.design_output_noise(plant, adjacency=secret, **request)
     first = pc.design_output_noise(plant, adjacency=once, **request)
     np.testing.assert_allclose(every.std, first.std, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_noise_for_long_runs_in_pairs_of_doubles_is_that_in_balls(seed, monkeypatch):
+    plant, _ = turning(seed)
+    secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})
+    request = {"horizon": HORIZON, "budget": BUDGET, "adjacency": secret}
+
+    def designed():
+        states._state_moves.cache_clear()
+        return pc.design_output_noise(
+            plant.statespace(), models="exact", max_std=np.inf, **request
+        )
+
+    slow = designed()
+    counted = []
+    true = state_factor._Problem._solved_in_pairs
+
+    def counting(problem, matrix):
+        counted.append(true(problem, matrix))
+        return counted[-1]
+
+    monkeypatch.setattr(powers, "_LONG", 1)
+    monkeypatch.setattr(state_factor._Problem, "_solved_in_pairs", counting)
+    quick = designed()
+    assert any(found is not None for found in counted)
+    assert quick.guarantee.satisfies(BUDGET)
+    np.testing.assert_allclose(
+        quick.guarantee.loss.shift, slow.guarantee.loss.shift, rtol=1e-14
+    )
+    np.testing.assert_allclose(quick.factor, slow.factor, rtol=1e-9, atol=1e-12)
+    assert quick.design.cost <= slow.design.cost * (1 + 1e-12)

@@ -26,6 +26,7 @@ from privcontrol.secrets import hiding, modes
 from privcontrol.systems import powers
 from privcontrol.systems.linear import Plant
 from privcontrol.systems.powers import FreeResponse
+from privcontrol.systems.transitions import accurate_columns
 
 
 @pytest.mark.parametrize("states, samples", [(3, 400), (30, 120)])
@@ -59,6 +60,51 @@ def test_outputs_of_a_large_plant_end_and_are_those_of_floating_point():
         )
         state = plant.A @ state
     assert np.isfinite(outputs).all()
+
+
+@pytest.mark.parametrize("states, width", [(1, 1), (3, 1), (4, 3)])
+def test_long_runs_in_pairs_of_doubles_are_those_in_balls(states, width, monkeypatch):
+    A = np.asarray(cases.random_plant(states, states=states, radius=0.99).A)
+    V = np.eye(states)[:, :width]
+    C = np.random.default_rng(0).normal(size=(2, states))
+    times, sources = np.divmod(np.arange(31 * width), width)
+    scales = 0.1 + np.arange(31 * width)
+    chosen = np.array([30, 2, 1, 7, 2]), sources[[0, -1, 1, 0, 0]], scales[:5]
+
+    def found():
+        free = FreeResponse(A, V, 30, 50)
+        picked = free.columns(-chosen[0], *chosen[1:])
+        every = free.pairs(-times, sources, scales)
+        return free.outputs(C), picked, every, free
+
+    outputs, picked, none, balls = found()
+    assert none is None
+    monkeypatch.setattr(powers, "_LONG", 1)
+    long_outputs, long_picked, every, long_free = found()
+    assert long_free._behind is not None
+    assert (long_outputs == outputs).all()
+    assert (midpoints(long_picked) == midpoints(picked)).all()
+    assert accurate_columns(long_picked) == accurate_columns(picked) == 5
+    with working_bits(balls.bits):
+        columns = balls.columns(-times, sources, scales)
+        assert (every.high == midpoints(columns)).all()
+        rest = columns - ball_matrix(every.high) - ball_matrix(every.low)
+        assert (upper_bounds(rest) <= every.error).all()
+    assert long_free.pairs(times + 1, sources, scales) is None
+    assert "_known" not in vars(long_free)  # no ball for each sample
+
+
+def test_balls_are_taken_where_pairs_do_not_tell_the_powers(monkeypatch):
+    """A mode that shrinks out of the doubles, and rows that cancel in the outputs."""
+    monkeypatch.setattr(powers, "_LONG", 1)
+    stiff = np.diag([1e-3, 0.5])
+    free = FreeResponse(stiff, np.ones((2, 1)), 40, 1)
+    assert free._behind is None
+    assert free.at(-40).ncols() == 1
+    free = FreeResponse(HIDDEN, SLOW, 0, 30)
+    outputs = free.outputs(np.array([[2.0, -1.0], [1.0, 0.0]]))
+    assert (outputs[:, 0] == 0).all()
+    assert (outputs[:, 1] == 1).all()
 
 
 #: Modes 2 and 1 that no zero tells apart, and a state of the slow one alone.
