@@ -710,7 +710,8 @@ class PrivateConsensus(Frozen):
     def limit_mean_square_error(self, *, readout: str = "message") -> float:
         """Return the limit of `mean_square_error` for many steps.
 
-        For messages it is the mean of the variances v_i of the agents' own noise.
+        It is the sum over the n agents; one agent's is 1/n of it for messages. For
+        messages the sum is the mean of the variances v_i of the agents' own noise.
         States keep the rest of the variance of all noise, (1 - 1/n) sum v_i if none is
         shared.
 
@@ -721,7 +722,7 @@ class PrivateConsensus(Frozen):
         Returns
         -------
         float
-            Total over the nodes, in squared units of the values.
+            Sum over the nodes, in squared units of the values.
 
         Raises
         ------
