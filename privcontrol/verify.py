@@ -871,6 +871,8 @@ def sizes_of_columns(matrix):
 
 def radial_promise(design):
     """Return the same of radial noise."""
+    if design.kinds == {"blocks"}:
+        raise NotCovered("radial noise in independent blocks")
     (row,), budget = design.loss["rows"], design.request["budget"]
     ((size, r, bound), copies), *others = row["radial"]
     if others or (r, bound, copies) != (design.factor.width, design.bound, 1):

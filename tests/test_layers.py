@@ -32,7 +32,7 @@ LAYERS = [
 ]
 CORE = [
     "_audit", "adaptive", "inference", "lipschitz", "query_design", "constraints", "mechanism", "query", "ball_noise",
-    "noise", "adjacency", "manifold",
+    "blocks", "noise", "adjacency", "manifold",
 ]  # fmt: skip
 PRIVACY = [
     "ledger", "store", "guarantee", "record", "loss", "joint", "hidden", "radial", "release", "budget", "repetition",

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from ..numerics.balls import Ball, Rational, rational, working_bits
 from ..numerics.checks import instance_of, positive_number, real_array
 from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
-from ..numerics.linalg import column_norms, float_above, smallest
+from ..numerics.linalg import EPS, column_norms, float_above, smallest
 from ..numerics.objects import array_identity
 from ..privacy.budget import PrivacyBudget
-from ..privacy.law import BallLaw
+from ..privacy.law import BallLaw, BlockLaw
 from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss
 from ..privacy.release import (
     MORE_BITS,
@@ -230,6 +230,79 @@ class BallNoise(Noise):
             length.refine()
             for number in numbers:
                 number.refine()
+
+
+class BlockNoise(BallNoise):
+    """gamma = factor eta of independent blocks of radial entries, of variance one."""
+
+    sizes: tuple[int, ...]
+
+    def __init__(self, factor: NDArray, sizes: tuple[int, ...]) -> None:
+        self._set(sizes=sizes)
+        super().__init__(factor, rate=1.0)
+
+    def __reduce__(self) -> tuple:
+        return BlockNoise, (self.factor, self.sizes)
+
+    def _identity(self) -> tuple:
+        return (*super()._identity(), self.sizes)
+
+    @property
+    def law(self) -> BlockLaw:  # type: ignore[override]
+        return BlockLaw(self.sizes)
+
+    @property
+    def unit_variance(self) -> float:  # type: ignore[override]
+        return 1.0
+
+    def scaled(self, gain: float) -> Self:
+        return type(self)(self.factor * gain, self.sizes)
+
+    def log_likelihood_ratio(  # type: ignore[override]
+        self, eta: NDArray, shift: NDArray
+    ) -> NDArray:
+        moved = self.law.lengths(eta - np.reshape(shift, (len(shift), -1)))
+        return (moved - self.law.lengths(eta)).sum(axis=0)
+
+    def loss(  # type: ignore[override]
+        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
+        if not moves.is_ball:
+            return self.loss_of_columns(shifts)
+        # each block of a combination of axes moves by no more than all of them in squares
+        lengths = self.law.lengths(shifts)
+        return self._loss_of(np.linalg.norm(lengths, axis=1, keepdims=True))
+
+    def loss_of_columns(  # type: ignore[override]
+        self,
+        shifts: NDArray,
+        moves: object = None,
+        attained: tuple[int, ...] = (),
+    ) -> PrivacyLoss:
+        return self._loss_of(self.law.lengths(shifts))
+
+    def loss_of_size(  # type: ignore[override]
+        self, size: float, attained: tuple[int, ...] = (), exact: bool = False
+    ) -> PrivacyLoss:
+        lengths = size / np.array(self.law.units)
+        most = float(np.linalg.norm(lengths))  # of the sum, by Cauchy and Schwarz
+        return PrivacyLoss.radial(float_above(most, 4 + len(lengths)), 1, exact=False)
+
+    def _loss_of(self, lengths: NDArray) -> PrivacyLoss:
+        """Return the loss of blocks that move by so much, rounded up."""
+        slack = 1 + EPS * (8 + sum(self.sizes))
+        return PrivacyLoss.blocks(lengths * slack, self.sizes)
+
+    @property
+    def units(self) -> list[Rational]:
+        each = zip(self.sizes, self.law.units, strict=True)
+        return [rational(unit) for size, unit in each for _ in range(size)]
+
+    def entries(self, source: BitSource = SYSTEM_BITS) -> list[StandardEntry]:
+        drawn: list[StandardEntry] = []
+        for size in self.sizes:
+            drawn += BallNoise(np.eye(size), rate=1.0).entries(source)
+        return drawn
 
 
 def _made(factor: NDArray, rate: float, bound: float) -> BallNoise:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import rational_matrix
 from ..numerics.checks import one_of, positive_integer, positive_number, real_array
-from ..numerics.ellipsoid import weight_root
+from ..numerics.ellipsoid import gaussian_shape, weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import ALIKE, column_norms, float_above, rank_tolerance, smallest
 from ..privacy.budget import (
@@ -39,7 +40,8 @@ from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss, detection, scaled, worst
 from ..privacy.radial_design import ball_rate_of, truncated_variance, truncation_of
 from ..privacy.release import Step, exact_product
 from .adjacency import Adjacency, checked_adjacency
-from .ball_noise import RADIAL_STEP, BallNoise
+from .ball_noise import RADIAL_STEP, BallNoise, BlockNoise
+from .blocks import blocks_under_weight
 from .constraints import cheapest_factor
 from .manifold import Moves
 from .mechanism import Mechanism, guarantee_of
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
+#: Relative precision of the size of blocks, each trial of which takes a convolution.
+_SIZED_WELL = 1e-3
 #: Part of the cost that another law has to save to be named.
 _WORTH_A_LINE = 0.1
 
@@ -75,6 +79,9 @@ class LawOption:
         How many numbers r the noise has.
     budget : PrivacyBudget or None
         Over all releases.
+    blocks : tuple of int
+        How many numbers each independent block of radial noise has, where there are
+        several.
     """
 
     law: str
@@ -84,6 +91,7 @@ class LawOption:
     power: float
     dimension: int = 1
     budget: PrivacyBudget | None = None
+    blocks: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, law: str, design: NoiseDesign, releases: int) -> LawOption:
@@ -97,6 +105,7 @@ class LawOption:
             float(detection(loss, FALSE_ALARM)),
             design.noise.factor.shape[-1],
             design.budget,
+            design.noise.sizes if isinstance(design.noise, BlockNoise) else (),
         )
 
     @cached_property
@@ -104,19 +113,22 @@ class LawOption:
         """The number of releases from which Gaussian noise is smaller, up to 64.
 
         All releases share the budget, and noise of both laws has the same shape. None for
-        Gaussian and Laplace noise, where more releases have no such number, and for budgets
-        that Gaussian noise cannot meet.
+        Gaussian and Laplace noise, where more releases have no such number, for blocks, of
+        which the best ones then differ, and for budgets that Gaussian noise cannot meet.
         """
         budget = self.budget
-        if self.law not in ("ball", "truncated") or budget is None:
+        if self.law not in ("ball", "truncated") or budget is None or self.blocks:
             return None
         if not (budget.epsilon and budget.delta):
             return None
         return _turning_point(self.law, budget, self.dimension)
 
     def __str__(self) -> str:
+        law = self.law
+        if self.blocks:
+            law += f" in blocks of {', '.join(map(str, self.blocks))}"
         line = (
-            f"{self.law}: advantage {100 * self.advantage:.3g} %, std {self.std:.4g}, cost "
+            f"{law}: advantage {100 * self.advantage:.3g} %, std {self.std:.4g}, cost "
             f"{self.cost:.4g}, power {100 * self.power:.3g} % at 5 % false alarms"
         )
         if self.turns is None:
@@ -561,6 +573,21 @@ class _Request:
 
         return self.sized(law, factor, 1.0, excess, lower_bound)
 
+    def blocks(self, factor: NDArray, sizes: tuple[int, ...]) -> NoiseDesign:
+        """Return radial noise in independent blocks of columns of a factor."""
+        budget, releases = self.budget, self.releases
+        _, unit = self.evaluate(BlockNoise(factor, sizes))
+
+        def law(factor: NDArray) -> Noise:
+            return BlockNoise(factor, sizes)
+
+        def excess(guarantee: PrivacyGuarantee) -> float:
+            meets = guarantee.loss.released(releases).satisfies(budget)
+            return 1.0 if meets else 1 + RADIAL_STEP
+
+        scale = blocks_size(unit.loss, budget, releases)
+        return self.sized(law, factor, scale, excess, math.nan)
+
 
 def universal_share(gdp: float) -> float:
     """Return y^2 / (exp(y^2) - 1), rounded down."""
@@ -607,6 +634,26 @@ def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> flo
     if not math.isfinite(high):
         return high
     return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**60)
+
+
+def blocks_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
+    """Return nearly the least multiple of a factor of blocks that meets a budget.
+
+    One Laplace number that moves by what all blocks lose together bounds one release. A
+    loss that is spread over several numbers may be larger, as that of one radial law is.
+    """
+    if releases > 1:
+        return laplace_size(loss, budget, releases)
+    high = float(loss.pure / ball_rate_of(budget, 1, 1))
+    most = max(r for row in loss.rows for (_, r, _), _ in row.radial)
+    low = float(loss.pure / ball_rate_of(budget, most, 1))
+    if low > high * (1 - _SIZED_WELL):
+        return high
+
+    def meets(size: float) -> bool:
+        return scaled(loss, Fraction(1) / Fraction(size)).satisfies(budget)
+
+    return smallest(meets, low, high, tolerance=_SIZED_WELL, limit=2 * high)
 
 
 # -- designs -------------------------------------------------------------------------
@@ -931,7 +978,8 @@ def design_noise(
         As in `design_gaussian`.
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
         "ball" is `BallNoise` whose rate is that of `ball_rate`, in the shape of the
-        cheapest Gaussian noise. "truncated" is the same within the radius of
+        cheapest Gaussian noise, or independent blocks of it where the weight hardly reads
+        a direction and they cost less. "truncated" is the same within the radius of
         `truncated_radius`, for moves in one or two directions and a delta above 0.
         "auto" is the cheapest of the four that keeps the budget as it was asked, and
         Gaussian noise for ``gdp``. By default Gaussian noise, and for a pure budget the
@@ -1018,7 +1066,31 @@ def _of_law(request: _Request, law: str) -> NoiseDesign:
         rate, bound = truncation_of(budget, dimension, request.releases)
     unit = BallNoise(shape, rate=rate, bound=bound)
     least = lower_bound * unit.unit_variance * (1 - 1e-12)
-    return request.ball(shape, rate, bound, least)
+    found = [request.ball(shape, rate, bound, least)]
+    if law == "ball":
+        found += _in_blocks(request)
+    return min(found, key=lambda design: design.cost)
+
+
+def _in_blocks(request: _Request) -> list[NoiseDesign]:
+    """Return designs of independent blocks, for a weight that hardly reads a direction."""
+    if request.weight is None or request.moves.is_ball:
+        return []
+    basis = request.query.move_basis(request.moves)
+    least = gaussian_shape(basis, basis.responses).factor
+    shape = gaussian_shape(basis, request.weight_root(basis.responses)).factor
+    inside = np.linalg.solve(shape, least)
+    responses = basis.responses @ least
+    designs = []
+    for blocks in blocks_under_weight(
+        np.linalg.solve(least, basis.coordinates),
+        inside.T @ inside,
+        request.weight_root(responses),
+    ):
+        factor = responses @ np.linalg.inv(blocks.rows)
+        with suppress(NotRealizableError, UncertifiableError):
+            designs.append(request.blocks(factor, blocks.sizes))
+    return designs
 
 
 def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechanism:

@@ -151,7 +151,8 @@ def design_output_noise(
         independent noise of one size on every sample and output. Laplace noise gives
         pure differential privacy (delta = 0); its shape is a local optimum. "ball" and
         "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
-        "truncated" is for one or two directions. With a floor they cover models in a
+        "truncated" is for one or two directions. Where the weight hardly reads a direction,
+        "ball" is several independent blocks if these cost less. With a floor they cover models in a
         list: the floor hides the rest of each move under a model.
         "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that
         keeps an epsilon and delta (with a floor, of all but "laplace"), and

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,21 +18,23 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..core.blocks import blocks_under_weight
 from ..core.constraints import cheapest_factor
 from ..core.mechanism import padding_of
 from ..core.noise import LaplaceNoise
-from ..core.query_design import laplace_size
+from ..core.query_design import blocks_size
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import Blocks, DrawnOnce, Radial, Structured, White
 from ..noise.shift import beside_radial, certified_shift, shifts_apart
 from ..noise.whitened import output_sizes
 from ..numerics.ellipsoid import Shape
-from ..numerics.errors import NotRealizableError, PrivacyError
+from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
 from ..privacy.loss import PrivacyLoss
 from ..privacy.radial_design import ball_rate_of, truncation_beside, truncation_of
+from ..secrets.hiding import coordinates_in
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal, white_cost
@@ -77,7 +80,8 @@ def structured(problem: DesignProblem) -> Proposal:
 def radial(problem: DesignProblem) -> Proposal:
     """Structured noise of a radial law, in the shape of the cheapest Gaussian noise.
 
-    A shape of the request, such as that of a loop's optimum, is scaled to the budget.
+    Where a weight hardly reads some direction, independent blocks are taken if they cost
+    less. A shape of the request, such as that of a loop's optimum, is scaled to the budget.
     """
     if problem.request.blocks:
         return _in_blocks(problem)
@@ -97,23 +101,50 @@ def radial(problem: DesignProblem) -> Proposal:
     bound = radial_variance(problem, shape.shape[1]) * unit_bound * (1 - 1e-12)
     if bound > cost:
         bound = math.nan
-    return Proposal((part,), cost, bound, unit_bound=unit_bound)
+    found = [Proposal((part,), cost, bound, unit_bound=unit_bound)]
+    if problem.request.factor is None and problem.law == "ball":
+        for proposal in _under_weight(problem, shape):
+            found.append(replace(proposal, unit_bound=unit_bound))
+    return min(found, key=lambda proposal: proposal.cost)
+
+
+def _under_weight(problem: DesignProblem, shape: NDArray) -> list[Proposal]:
+    """Return noise in independent blocks for a weight that hardly reads some direction.
+
+    ``shape`` (n, r) is the cheapest Gaussian noise that hides moves with a shift of one.
+    """
+    if problem.weight is None or problem.moves.is_ball or shape.shape[1] < 2:
+        return []
+    least = tangent_noise(replace(problem, weight=None), 1.0).factor
+    rows = least.any(axis=1)
+    inside = np.linalg.solve(shape[rows], least[rows])
+    responses = problem.plant.free_response(least, problem.horizon)
+    found = blocks_under_weight(
+        coordinates_in(least, problem.moves),
+        inside.T @ inside,
+        problem.weight_root(responses),
+    )
+    proposals = []
+    for blocks in found:
+        asked = replace(
+            problem.request,
+            factor=least @ np.linalg.inv(blocks.rows),
+            scale=True,
+            blocks=blocks.sizes,
+        )
+        with suppress(UncertifiableError):
+            proposals.append(_in_blocks(replace(problem, request=asked)))
+    return proposals
 
 
 def _in_blocks(problem: DesignProblem) -> Proposal:
-    """Return independent blocks of radial noise of the request's shape.
-
-    One Laplace number that moves by what all blocks lose together bounds one release.
-    """
+    """Return independent blocks of radial noise of the request's shape."""
     request = problem.request
     if request.factor is None:
         raise ValueError("blocks: expected a factor whose columns they are")
     unit = Blocks(problem.plant, request.factor, request.blocks)
     loss = problem.certify((unit,))
-    if request.releases == 1:
-        gain = loss.pure / ball_rate_of(problem.budget, 1, 1)
-    else:
-        gain = laplace_size(loss, problem.budget, request.releases)
+    gain = blocks_size(loss, problem.budget, request.releases)
     part = unit.scaled(float_above(gain, 4))
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
     return Proposal((part,), problem.cost(factor))

@@ -35,12 +35,14 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from ..core.ball_noise import RADIAL_LAWS
+from ..core.blocks import cheapest_blocks, cheapest_rows, rank_read
 from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
 from ..designs.design import designed, laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..designs.structured import radial_variance, tangent_noise
+from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.progress import progress_bar
@@ -53,7 +55,6 @@ from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, LoopT, regulation
 from .dynamics import LoopDynamics
-from .independent import cheapest_rows, partitions
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 
@@ -91,10 +92,6 @@ _INSIDE = 0.5
 #: Turns at most, and the part of the cost below which a turn is the last one.
 _TURNS = 40
 _SMALL_TURN = 1e-7
-#: Speed: kinds of blocks of radial noise that are certified, those of least cost.
-_CERTIFIED = 2
-#: Information of a direction, over that of noise at its cap, from which it counts as read.
-_BARE = 4.0
 #: Frequencies at which the bound without a horizon is evaluated.
 _FREQUENCIES = 4096
 
@@ -253,7 +250,7 @@ def _of_independent_numbers(loop: LoopT, cap: float) -> LoopT:
 def _in_blocks(loop: LoopT, cap: float) -> list[LoopT]:
     """Return loops with radial noise in independent blocks, where there are any.
 
-    Blocks of each kind are searched for, and those of the cheapest kinds are certified.
+    Blocks of each kind are searched for, and the cheapest ones are certified.
     """
     if _shift_of_any_law(loop.private_noise) is None:
         return []  # nothing would be known of how good they are
@@ -263,29 +260,19 @@ def _in_blocks(loop: LoopT, cap: float) -> list[LoopT]:
     program = _of_pure_blocks(loop, allowed)
     if program is None:
         return []
-    found = []
-    with suppress(np.linalg.LinAlgError, UncertifiableError):
+    loops: list[LoopT] = []
+    try:
         shape = program.solved(cap).information
-        rank = _rank_read(shape, cap)
-        for sizes in partitions(len(shape), rank):
-            rows, cost = cheapest_rows(
-                program.priced, program.moves, shape, cap**-2, sizes
-            )
-            if cost < math.inf:
-                found.append((cost, sizes, rows))
-    loops = []
-    for _, sizes, rows in sorted(found, key=lambda each: each[0])[:_CERTIFIED]:
-        factor = program.basis @ np.linalg.inv(rows) / allowed
-        asked = replace(request, factor=factor, scale=True, blocks=sizes)
+        rank = rank_read(shape, cap)
+        found = cheapest_blocks(program.priced, program.moves, shape, cap, rank)
+    except (np.linalg.LinAlgError, UncertifiableError):
+        return loops
+    for blocks in found:
+        factor = program.basis @ np.linalg.inv(blocks.rows) / allowed
+        asked = replace(request, factor=factor, scale=True, blocks=blocks.sizes)
         with suppress(UncertifiableError):
             loops.append(loop.with_noise(designed(asked, plant)))
     return loops
-
-
-def _rank_read(information: NDArray, cap: float) -> int:
-    """Return in how many directions noise is well below its cap."""
-    values = np.linalg.eigvalsh(information)
-    return max(1, int(np.count_nonzero(values > _BARE * cap**-2)))
 
 
 def _of_pure_blocks(loop: LoopData, allowed: float) -> NoiseProgram | None:
@@ -722,7 +709,8 @@ def optimality(loop: LoopData) -> Optimality:
     if any_law is not None:
         program = NoiseProgram.of(loop, any_law)
         universal = least + max(program.solved(design.cap).uncapped, 0.0)
-    if noise.family == "laplace" or noise.request.blocks:  # nothing else is known
+    is_in_blocks = any(isinstance(part, Blocks) for part in noise.parts)
+    if noise.family == "laplace" or is_in_blocks:  # nothing else is known
         return Optimality.between(cost, universal, universal, universal)
     found = NoiseProgram.of(loop).solved(design.cap)
     capped = least + max(found.capped, 0.0)

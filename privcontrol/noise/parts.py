@@ -19,10 +19,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.ball_noise import RADIAL_LAWS, BallNoise
+from ..core.ball_noise import RADIAL_LAWS, BallNoise, BlockNoise
 from ..core.manifold import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..numerics.balls import Rational, rational
 from ..numerics.checks import (
     Seed,
     check_memory,
@@ -34,14 +33,13 @@ from ..numerics.checks import (
     whole_index,
 )
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS, column_norms, float_above
+from ..numerics.linalg import EPS, column_norms
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.law import BallLaw, BlockLaw, GaussianLaw, Law
 from ..privacy.loss import PrivacyLoss, composed
-from ..privacy.release import SYSTEM_BITS, BitSource, StandardEntry
 from ..secrets.disturbance import causal_map
 from ..secrets.hiding import NoiseForm
 from ..systems.linear import (
@@ -752,79 +750,6 @@ class FlooredBallNoise(BallNoise):
 
 def _floored_ball(structured: NDArray, floor: NDArray, bound: float) -> Noise:
     return FlooredBallNoise(structured, floor, bound=bound)
-
-
-class BlockNoise(BallNoise):
-    """gamma = factor eta of independent blocks of radial entries, of variance one."""
-
-    sizes: tuple[int, ...]
-
-    def __init__(self, factor: NDArray, sizes: tuple[int, ...]) -> None:
-        self._set(sizes=sizes)
-        super().__init__(factor, rate=1.0)
-
-    def __reduce__(self) -> tuple:
-        return BlockNoise, (self.factor, self.sizes)
-
-    def _identity(self) -> tuple:
-        return (*super()._identity(), self.sizes)
-
-    @property
-    def law(self) -> BlockLaw:  # type: ignore[override]
-        return BlockLaw(self.sizes)
-
-    @property
-    def unit_variance(self) -> float:  # type: ignore[override]
-        return 1.0
-
-    def scaled(self, gain: float) -> Self:
-        return type(self)(self.factor * gain, self.sizes)
-
-    def log_likelihood_ratio(  # type: ignore[override]
-        self, eta: NDArray, shift: NDArray
-    ) -> NDArray:
-        moved = self.law.lengths(eta - np.reshape(shift, (len(shift), -1)))
-        return (moved - self.law.lengths(eta)).sum(axis=0)
-
-    def loss(  # type: ignore[override]
-        self, shifts: NDArray, moves: Moves, full_rank: bool = True
-    ) -> PrivacyLoss:
-        if not moves.is_ball:
-            return self.loss_of_columns(shifts)
-        # each block of a combination of axes moves by no more than all of them in squares
-        lengths = self.law.lengths(shifts)
-        return self._loss_of(np.linalg.norm(lengths, axis=1, keepdims=True))
-
-    def loss_of_columns(  # type: ignore[override]
-        self,
-        shifts: NDArray,
-        moves: object = None,
-        attained: tuple[int, ...] = (),
-    ) -> PrivacyLoss:
-        return self._loss_of(self.law.lengths(shifts))
-
-    def loss_of_size(  # type: ignore[override]
-        self, size: float, attained: tuple[int, ...] = (), exact: bool = False
-    ) -> PrivacyLoss:
-        lengths = size / np.array(self.law.units)
-        most = float(np.linalg.norm(lengths))  # of the sum, by Cauchy and Schwarz
-        return PrivacyLoss.radial(float_above(most, 4 + len(lengths)), 1, exact=False)
-
-    def _loss_of(self, lengths: NDArray) -> PrivacyLoss:
-        """Return the loss of blocks that move by so much, rounded up."""
-        slack = 1 + EPS * (8 + sum(self.sizes))
-        return PrivacyLoss.blocks(lengths * slack, self.sizes)
-
-    @property
-    def units(self) -> list[Rational]:
-        each = zip(self.sizes, self.law.units, strict=True)
-        return [rational(unit) for size, unit in each for _ in range(size)]
-
-    def entries(self, source: BitSource = SYSTEM_BITS) -> list[StandardEntry]:
-        drawn: list[StandardEntry] = []
-        for size in self.sizes:
-            drawn += BallNoise(np.eye(size), rate=1.0).entries(source)
-        return drawn
 
 
 def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise:

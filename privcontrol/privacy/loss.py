@@ -71,6 +71,9 @@ _CONVOLVED = 10**7
 _TAIL = 1e-15
 #: Hidden moves by blocks of radial noise that are looked at one by one.
 _MOST_OF_BLOCKS = 64
+#: Speed: relative growth of a move at most where two are taken for one that is as large as
+#: both in each block.
+_MERGED = 1e-4
 #: Most dimensions of radial noise that ends at a radius, and sizes of moves for which its
 #: curve is evaluated.
 MOST_TRUNCATED = 2
@@ -869,7 +872,7 @@ class PrivacyLoss(Saved):
             )
             return replace(one, attained=False, aligned=False)
         rows = []
-        for column in kept:
+        for column in _merged_moves(kept):
             laws = zip(column.tolist(), dimensions, strict=True)
             moved = [((size, int(r), math.inf), 1) for size, r in laws if size]
             rows.append(Product(radial=tuple(moved)))
@@ -1084,6 +1087,25 @@ def _one_row(loss: PrivacyLoss) -> PrivacyLoss:
     largest = float_up(_decimal_sum(worst.shifts))
     row = replace(worst, shifts=_row(np.array([largest])))
     return anonymous(replace(loss, rows=(row,)))
+
+
+def _merged_moves(moves: Sequence[NDArray]) -> list[NDArray]:
+    """Return fewer moves (blocks,), one of which each move does not exceed in any block.
+
+    Moves come with decreasing sums, and none grows its own by more than a little.
+    """
+    merged: list[NDArray] = []
+    most: list[float] = []
+    for move in moves:
+        for place, other in enumerate(merged):
+            both = np.maximum(move, other)
+            if both.sum() <= most[place]:
+                merged[place] = both
+                break
+        else:
+            merged.append(move)
+            most.append(float(move.sum()) * (1 + _MERGED))
+    return merged
 
 
 def scaled(

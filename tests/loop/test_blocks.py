@@ -21,14 +21,15 @@ from twins import (
 )
 
 import privcontrol as pc
-from privcontrol.core import audit
+from privcontrol.core import audit, blocks as search
+from privcontrol.core.ball_noise import BlockNoise
+from privcontrol.core.blocks import _Norm, cheapest_rows, partitions, rank_read
 from privcontrol.core.manifold import EllipsoidMoves
 from privcontrol.designs.design import designed as of_request
 from privcontrol.loop import optimum
-from privcontrol.loop.independent import _Norm, cheapest_rows, partitions
 from privcontrol.loop.optimum import NoiseProgram, expected_total
 from privcontrol.noise.exact import ExactNoise
-from privcontrol.noise.parts import BlockNoise, Blocks
+from privcontrol.noise.parts import Blocks
 from privcontrol.privacy.law import BlockLaw
 from privcontrol.privacy.loss import PrivacyLoss
 
@@ -193,7 +194,8 @@ def test_the_search_prices_noise_as_the_loop_pays_for_it(family, monkeypatch):
         found.append(cost)
         return rows, cost
 
-    monkeypatch.setattr(optimum, "cheapest_rows", watched)
+    place = optimum if family == "laplace" else search
+    monkeypatch.setattr(place, "cheapest_rows", watched)
     loop = private_loop(family, cap=10.0)
     price = expected_total(loop) - quiet_cost(designed("gaussian"))
     assert price == pytest.approx(min(found), rel=1e-5)
@@ -218,8 +220,8 @@ def test_all_ways_to_part_few_directions_are_tried():
     assert partitions(6, 2) == [(1,) * 6, (2, 4), (2, 1, 1, 1, 1)]
     assert partitions(6, 6) == [(1,) * 6]
     # at a cap of 10 the least information is 0.01, and four times as much is read
-    assert optimum._rank_read(np.diag([0.01, 0.03, 0.05, 1.0]), 10.0) == 2
-    assert optimum._rank_read(np.diag([0.01, 0.01]), 10.0) == 1
+    assert rank_read(np.diag([0.01, 0.03, 0.05, 1.0]), 10.0) == 2
+    assert rank_read(np.diag([0.01, 0.01]), 10.0) == 1
 
 
 # -- what they hide ------------------------------------------------------------------
@@ -320,6 +322,19 @@ def test_very_many_moves_are_one_number():
     few = PrivacyLoss.blocks([np.cos(angles[::2]), np.sin(angles[::2])], (2, 1))
     assert len(few.rows) == 40
     assert few.delta(0.5) < loss.delta(0.5)
+
+
+def test_moves_that_hardly_differ_are_one_of_at_most_a_ten_thousandth_more():
+    turns = np.linspace(0, 1, 30)
+    sizes = np.array([1 - 2e-5 * turns, 3e-5 * turns])
+    loss = PrivacyLoss.blocks(sizes, (2, 1))
+    assert len(loss.rows) == 1
+    assert sizes.sum(axis=0).max() < loss.pure <= (1 + 1e-4) * 1.00001
+    for column in sizes.T:
+        own = PrivacyLoss.blocks(column[:, None], (2, 1))
+        assert own.delta(0.5) <= loss.delta(0.5) <= own.delta(0.5) + 1e-4
+    apart = np.array([1 - 2e-4 * turns, 3e-4 * turns])
+    assert len(PrivacyLoss.blocks(apart, (2, 1)).rows) > 1
 
 
 def test_the_core_noise_prices_balls_of_moves_from_above():

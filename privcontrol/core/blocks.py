@@ -1,21 +1,21 @@
-"""The independent blocks of radial noise that cost a loop least.
+"""The independent blocks of radial noise that cost least.
 
-A loop often reads one direction of a secret only. Noise of one radial law hides all of them
-with one length, and pays for the number of directions. Independent blocks b of r_b rows L_b,
-such as those of one number of Laplace noise, pay for their own number only: with
+A loop, or a weight, often reads one direction of a secret only. Noise of one radial law hides
+all of them with one length, and pays for the number of directions. Independent blocks b of
+r_b rows L_b, such as those of one number of Laplace noise, pay for their own number only:
 
     eta = L c,    max_i sum_b sqrt((r_b + 1) / 2) |L_b c_i| <= 1,
 
-for moves U c_i, the variance of the noise is 2 U (L'L)^-1 U' / epsilon^2. Rows of L that the
-loop does not read may be small, and then cost next to nothing. The rows are searched for, by
-descent from several starts, as `privcontrol.core.noise` does for a fixed weight. Nothing is
-claimed of the cost: the problem is not convex.
+make the variance of the noise 2 U (L'L)^-1 U' / epsilon^2 for moves U c_i. Rows of L that
+nobody reads may be small, and then cost next to nothing. The rows are searched for by descent
+from several starts. Nothing is claimed of the cost: the problem is not convex.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from ..core.noise import enclosing_cross_polytope
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
+from .noise import enclosing_cross_polytope
 
 #: Smoothing of the 1-norms and weights of the barrier, one after the other, relative to the
 #: largest norm and to the value.
@@ -39,8 +41,20 @@ _INSIDE = 0.05
 _NEAR = 400
 _STEPS = 200
 
+#: Relative growth of a norm that is spent on less noise that nobody reads.
+_SPENT = 1e-5
+
 #: Directions up to which all ways to part them into blocks are tried.
 _MOST_PARTED = 4
+
+#: Largest noise of a direction that a weight does not read, over the least noise.
+CAP_OF_UNREAD = 1000.0
+#: Price of a direction, over that of the dearest, up to which a weight hardly reads it.
+_HARDLY_READ = 0.01
+#: Speed: kinds of blocks that are returned to be certified, those of least cost.
+_CERTIFIED = 2
+#: Information of a direction, over that of noise at its cap, from which it counts as read.
+_BARE = 4.0
 
 #: From X = L'L to the cost, and to minus its gradient.
 Priced = Callable[[NDArray], tuple[float, NDArray]]
@@ -74,9 +88,86 @@ class _Norm:
         squares = np.add.reduceat(images**2, self._starts, axis=0)
         return np.sqrt(squares + (smoothing / len(self.sizes)) ** 2)
 
+    def filled(self, rows: NDArray, moves: NDArray) -> NDArray:
+        """Return rows of norm 1 with blocks as large as they may be for little.
+
+        Blocks that move little by themselves take half of what the others leave, so noise
+        that nobody reads is not larger than it has to be.
+        """
+        images = rows @ moves
+        each = self._weights[:, None] * self._lengths(images, 0.0)
+        rows = rows.copy()
+        for block, size in enumerate(self.sizes):
+            left = 1 + _SPENT - (each.sum(axis=0) - each[block])
+            gain = max(1.0, float((left / np.maximum(each[block], EPS)).min()) / 2)
+            each[block] *= gain
+            start = self._starts[block]
+            rows[start : start + size] *= gain
+        return self.normed(rows, moves)
+
     def normed(self, rows: NDArray, moves: NDArray) -> NDArray:
         """Return rows whose largest norm of a move is one."""
         return rows / self.of(rows @ moves).max()
+
+
+@dataclass(frozen=True)
+class FoundBlocks:
+    """Hold blocks of so many rows L each, of norm 1 at most, and what their noise costs."""
+
+    cost: float
+    sizes: tuple[int, ...]
+    rows: NDArray
+
+
+def cheapest_blocks(
+    priced: Priced, moves: NDArray, shape: NDArray, cap: float, rank: int
+) -> list[FoundBlocks]:
+    """Return the cheapest kinds of two or more blocks, the best one first.
+
+    No direction has noise of more than ``cap`` times the least, and so many are read as
+    the ``rank`` says. The other arguments are those of `cheapest_rows`.
+    """
+    found = []
+    for sizes in partitions(len(shape), rank):
+        # moves too far apart in size for one kind may do for another
+        with suppress(np.linalg.LinAlgError, UncertifiableError):
+            rows, cost = cheapest_rows(priced, moves, shape, cap**-2, sizes)
+            if cost < math.inf:
+                rows = _Norm(sizes).filled(rows, moves)
+                found.append(FoundBlocks(cost, sizes, rows))
+    return sorted(found, key=lambda blocks: blocks.cost)[:_CERTIFIED]
+
+
+def blocks_under_weight(
+    moves: NDArray, shape: NDArray, priced_rows: NDArray
+) -> list[FoundBlocks]:
+    """Return the cheapest blocks for a weight that hardly reads some direction, if any.
+
+    Coordinates are those in which the noise of least variance is the unit ball: moves
+    (r, M) in it, the Gaussian optimum ``shape`` X (r, r) under the weight, and rows (q, r)
+    H T with H'H the weight and T the factor of that noise. Where the weight reads all
+    directions none are searched for, since the search takes far longer than a design.
+    """
+    count = len(moves)
+    weight = priced_rows.T @ priced_rows
+    prices = np.linalg.eigvalsh(weight)
+    rank = int(np.count_nonzero(prices > _HARDLY_READ * prices[-1]))
+    if rank in (0, count):
+        return []
+    if np.linalg.matrix_rank(moves) < count:
+        return []  # some directions hide rounding only
+
+    def priced(X: NDArray) -> tuple[float, NDArray]:
+        inverse = np.linalg.inv(X)
+        return float(np.sum(weight * inverse)), inverse @ weight @ inverse
+
+    return cheapest_blocks(priced, moves, shape, CAP_OF_UNREAD, rank)
+
+
+def rank_read(information: NDArray, cap: float) -> int:
+    """Return in how many directions noise is well below its cap."""
+    values = np.linalg.eigvalsh(information)
+    return max(1, int(np.count_nonzero(values > _BARE * cap**-2)))
 
 
 def partitions(count: int, rank: int) -> list[tuple[int, ...]]:

@@ -1,0 +1,127 @@
+"""Blocks of radial noise of a query whose weight does not read a direction, by other routes."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from privcontrol.core import (
+    AffineManifold,
+    DirectionAdjacency,
+    LinearQuery,
+    PrivacyBudget,
+    audit,
+    ball_rate,
+    design_noise,
+)
+from privcontrol.core.ball_noise import BlockNoise
+from privcontrol.core.blocks import _Norm
+
+TIGHT = PrivacyBudget(epsilon=1.0, delta=1e-5)
+LOOSE = PrivacyBudget(epsilon=1.0, delta=1e-2)
+TURNS = np.linspace(0, math.pi, 9)
+#: A circle of moves in two entries, and one of a third entry by itself; a fourth one makes
+#: all of them add up to one.
+CIRCLE = np.vstack([np.cos(TURNS), np.sin(TURNS), 0 * TURNS])
+MOVES = np.hstack([CIRCLE, [[0.0], [0.0], [1.0]]])
+ADDED = AffineManifold(np.ones((1, 4)), [-1.0])
+SECRET = DirectionAdjacency(np.vstack([MOVES, -MOVES.sum(axis=0)]))
+QUERY = LinearQuery(np.eye(3, 4), ADDED)
+
+
+@cache
+def designed(
+    budget=TIGHT, family="ball", query=QUERY, prices=(1.0, 1.0, 0.0), **options
+):
+    weight = None if prices is None else np.diag(prices)
+    return design_noise(query, SECRET, budget, family=family, weight=weight, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [TIGHT, LOOSE])
+def test_a_plane_costs_what_one_law_of_two_numbers_costs(budget):
+    design = designed(budget)
+    assert design.noise.sizes == (2, 1)
+    alone = 2 * 3 / ball_rate(*budget.pair, 2) ** 2
+    assert alone * (1 - 1e-9) < design.cost < 1.003 * alone
+    assert design.guarantee.satisfies(budget)
+    assert design.cost >= design.universal_bound
+    one_law = 2 * 4 / ball_rate(*budget.pair, 3) ** 2
+    assert design.cost < 0.9 * one_law
+    costs = {law: designed(budget, law).cost for law in ("gaussian", "laplace")}
+    assert design.cost < 0.9 * min(costs.values())
+    auto = designed(budget, "auto")
+    assert auto.cost == pytest.approx(design.cost, rel=1e-9)
+    assert auto.laws[0].blocks == (2, 1)
+    assert math.isnan(design.gap)
+
+
+def test_without_a_weight_or_with_a_full_one_there_is_one_law():
+    for prices in (None, (1.0, 1.0, 0.5)):
+        assert not isinstance(designed(prices=prices).noise, BlockNoise)
+
+
+def test_each_move_is_hidden_by_brute_force():
+    """200,000 draws see a delta that is 10 % of a hundredth off."""
+    noise = designed(LOOSE).noise
+    shifts = np.linalg.solve(noise.factor, MOVES)
+    rng = np.random.default_rng(1)
+    plane = rng.standard_normal((200_000, 2)) * np.sqrt(rng.chisquare(3, (200_000, 1)))
+    line = rng.laplace(size=(200_000, 1))
+    largest = 0.0
+    for shift in shifts.T:
+        losses = np.linalg.norm(plane - math.sqrt(3) * shift[:2], axis=1)
+        losses -= np.linalg.norm(plane, axis=1)
+        losses += np.abs(line[:, 0] - math.sqrt(2) * shift[2]) - np.abs(line[:, 0])
+        excess = np.maximum(-np.expm1(1.0 - losses), 0.0)
+        assert excess.mean() <= 1e-2 + 4 * excess.std() / math.sqrt(len(excess))
+        largest = max(largest, float(excess.mean()))
+    assert largest > 0.95e-2
+
+
+def test_releases_are_drawn_and_audited():
+    design = designed(LOOSE)
+    x = np.array([0.25, 0.25, 0.25, 0.25])
+    drawn = design.release(x, size=4000, rng=0)
+    spread = np.cov(drawn.T)
+    np.testing.assert_allclose(
+        np.diag(spread), np.diag(design.noise.covariance), rtol=0.15
+    )
+    exact = design.release(x, size=20, grid=0.01)
+    assert exact.shape == (20, 3)
+    assert len(np.unique(exact[:, 0])) > 10
+    found = audit(design.mechanism, SECRET, trials=20_000, rng=0)
+    assert 0.4 < found.epsilon_lower <= 1.0
+
+
+@pytest.mark.slow
+def test_noise_of_low_rank_has_its_padding():
+    """A fourth entry is published, whose moves are those of the others."""
+    query = LinearQuery(np.eye(4), ADDED)
+    design = designed(LOOSE, query=query, prices=(1.0, 1.0, 0.0, 0.0))
+    assert design.noise.sizes == (2, 1)
+    assert design.guarantee.satisfies(LOOSE)
+    assert design.mechanism.padding is not None
+    assert design.release(np.full(4, 0.25), grid=0.01).shape == (4,)
+
+
+@pytest.mark.slow
+def test_several_releases_share_the_budget():
+    design = designed(TIGHT, releases=2)
+    assert design.noise.sizes == (2, 1)
+    assert design.guarantee.released(2).satisfies(TIGHT)
+    assert not design.guarantee.released(3).satisfies(TIGHT)
+
+
+def test_blocks_that_nobody_reads_grow_into_half_of_what_is_left():
+    norm = _Norm((2, 1))
+    rows = np.diag([1.0, 1.0, 1e-3]) / math.sqrt(1.5)
+    moves = np.eye(3)
+    filled = norm.filled(rows, moves)
+    images = norm.of(filled @ moves)
+    assert images[:2] == pytest.approx(1.0, abs=2e-5)
+    assert 0.49 < images[2] < 0.51
+    # one that shares its moves with others keeps its size
+    shared = norm.filled(rows, np.hstack([moves, [[1.0], [0.0], [1.0]]]))
+    assert norm.of(shared @ moves)[2] < 1e-2
