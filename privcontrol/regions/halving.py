@@ -323,7 +323,7 @@ def _expanded(
     A, C = np.split(matrix, [n])
     forward = moves.horizon - 1 - int(moves.times.min())
     start = np.hstack([np.eye(n), moves.axes])
-    free = FreeResponse(A, start, back, forward)
+    free = FreeResponse(A, start, back, forward, rounded=True)
     outputs = free.outputs(C)
     states = free.states()
     sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
@@ -365,7 +365,7 @@ def _left_out(
     spread = np.zeros_like(moves.spread)
     spread[moves.entries] = reach
     spread_A, spread_C = np.split(spread, [n])
-    # balls are known to 180 bits of the largest entry of their column
+    # pairs of doubles are known to 60 bits, balls to 180 of their column's largest entry
     largest = np.abs(states).max(axis=1, keepdims=True)
     sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
     read = np.abs(outputs[:, :, :n]) * (1 + 1e-14)

@@ -89,7 +89,8 @@ class _Nearby:
         A, C = np.split(moves.matrix, [n])
         spread_A, spread_C = np.split(moves.spread, [n])
         T, p = moves.horizon, len(C)
-        free = FreeResponse(A, np.hstack([np.eye(n), moves.axes]), 0, T - 1)
+        start = np.hstack([np.eye(n), moves.axes])
+        free = FreeResponse(A, start, 0, T - 1, rounded=True)
         outputs = free.outputs(C)
         states, steps = _reached(free.states(), spread_A)
         read = spread_C @ states

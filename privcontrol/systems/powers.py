@@ -225,11 +225,19 @@ class FreeResponse:
     delays, and V is zero for delayed inputs. If ``followed`` and there are delayed outputs,
     V stands there twice: with these as what the other states in V have brought about, then
     as it was given (``held``). An ``UncertifiableError`` says that the plant is so
-    stiff that even very long numbers do not carry its powers.
+    stiff that even very long numbers do not carry its powers. With ``rounded``, or over a
+    long run, all are first computed as pairs of doubles, which tell the nearest ones.
     """
 
     def __init__(
-        self, A: NDArray, V: NDArray, back: int, forward: int, followed: bool = False
+        self,
+        A: NDArray,
+        V: NDArray,
+        back: int,
+        forward: int,
+        followed: bool = False,
+        *,
+        rounded: bool = False,
     ) -> None:
         if back and V[delayed_inputs(A)].any():
             raise UncertifiableError(
@@ -244,7 +252,7 @@ class FreeResponse:
         self.held = followed and bool(delayed_outputs(A).any())
         self._width = V.shape[1] * (1 + self.held)
         self._behind = None
-        if max(back, forward) * self._width >= _LONG:
+        if rounded or max(back, forward) * self._width >= _LONG:
             self._behind = self._long("-", back)
         is_narrow = self._width <= _NARROW
         if self._behind is None or (is_narrow and self._ahead is None):
@@ -381,11 +389,14 @@ class FreeResponse:
         return found if found.is_sharp else None
 
     def states(self) -> NDArray:
-        """A^t V as doubles, shape (times, n, q), each entry rounded from its ball."""
-        return self._in_time(self._blocks)
+        """A^t V as doubles, shape (times, n, q), each entry rounded."""
+        if self._behind is None or self._ahead is None:
+            return self._in_time(self._blocks)
+        every = (self._behind.pairs, self._ahead.pairs)
+        return self._joined_in_time([pairs.high for pairs in every])
 
     def outputs(self, C: NDArray) -> NDArray:
-        """C A^t V as doubles, shape (times, p, q), each entry rounded from its ball."""
+        """C A^t V as doubles, shape (times, p, q), each entry rounded."""
         found = self._by_pairs(C)
         if found is not None:
             return found
@@ -402,14 +413,16 @@ class FreeResponse:
         if self._behind is None or self._ahead is None:
             return None
         matrix = Pairs.exact(C)
-        frames = []
-        for orbit in (self._behind, self._ahead):
-            outputs = matrix @ orbit.pairs
-            if not outputs.is_sharp:
-                return None
-            of_time = outputs.high.reshape(len(C), -1, self._width)
-            frames.append(of_time.swapaxes(0, 1))
-        past, future = frames
+        found = [matrix @ orbit.pairs for orbit in (self._behind, self._ahead)]
+        if not all(outputs.is_sharp for outputs in found):
+            return None
+        return self._joined_in_time([outputs.high for outputs in found])
+
+    def _joined_in_time(self, sides: list[NDArray]) -> NDArray:
+        """Columns at t = 0, -1, .. and at t = 0, 1, .. as one array (times, .., q)."""
+        past, future = (
+            side.reshape(len(side), -1, self._width).swapaxes(0, 1) for side in sides
+        )
         return np.concatenate([past[:0:-1], future])
 
     def _by_rows(self, C: NDArray) -> NDArray | None:

@@ -91,7 +91,21 @@ def test_long_runs_in_pairs_of_doubles_are_those_in_balls(states, width, monkeyp
         rest = columns - ball_matrix(every.high) - ball_matrix(every.low)
         assert (upper_bounds(rest) <= every.error).all()
     assert long_free.pairs(times + 1, sources, scales) is None
+    assert (long_free.states() == balls.states()).all()
     assert "_known" not in vars(long_free)  # no ball for each sample
+
+
+@pytest.mark.parametrize("back", [0, 5])
+@pytest.mark.parametrize("seed", range(8))
+def test_rounded_responses_are_those_in_balls(seed, back):
+    plant = cases.random_plant(seed, states=1 + seed % 5, outputs=2, radius=0.8)
+    A, C = np.asarray(plant.A), np.asarray(plant.C)
+    request = A, np.eye(len(A)), back, 40
+    rounded = FreeResponse(*request, rounded=True)
+    balls = FreeResponse(*request)
+    np.testing.assert_array_equal(rounded.outputs(C), balls.outputs(C))
+    np.testing.assert_array_equal(rounded.states(), balls.states())
+    assert "_known" not in vars(rounded)
 
 
 def test_balls_are_taken_where_pairs_do_not_tell_the_powers(monkeypatch):
