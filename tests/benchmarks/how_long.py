@@ -1,10 +1,11 @@
 """Time and memory of the jobs on the page "How long will it take", each in its own process.
 
-    python tests/benchmarks/how_long.py                # all of them, as two tables
+    python tests/benchmarks/how_long.py                # all of them, as three tables
     python tests/benchmarks/how_long.py "ship, T = 300" # one of them, as JSON
 
 Times are processor seconds of the call alone, with its load average. Memory is the peak
-of the process.
+of the process. The second table tells how times grow (`growth.py`), with those before and
+the goals, and the third those of other packages in the same run (`beside_peers.py`).
 """
 
 import json
@@ -238,5 +239,7 @@ if __name__ == "__main__":
         print("|---|---|---|---|---|---|")
         for job in JOBS:
             print(row(job), flush=True)
-        growth = Path(__file__).with_name("growth.py")
-        subprocess.run([sys.executable, str(growth)], check=True)
+        for other in ("growth.py", "beside_peers.py"):
+            print(flush=True)
+            script = Path(__file__).with_name(other)
+            subprocess.run([sys.executable, str(script)], check=True)
