@@ -6,6 +6,7 @@ Each of these raised an error from the depths of numpy or Python, gave nonsense,
 import json
 import random
 import time
+import warnings
 from decimal import Decimal
 
 import control as ct
@@ -16,6 +17,10 @@ from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol import core
+from privcontrol.consensus.runs import step_count
+from privcontrol.designs.request import growth_of
+from privcontrol.numerics.checks import check_memory
+from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 LAG = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)
@@ -257,3 +262,59 @@ def test_an_own_shape_beside_a_tiny_or_huge_floor_is_certified_in_more_digits(si
         assert "floor: expected sizes up to 1e+100" in str(error)
         return
     assert design.guarantee.satisfies(BUDGET)
+
+
+def test_results_beyond_32_gigabytes_are_refused():
+    check_memory(4_000_000_000, "trials")
+    with pytest.raises(ValueError, match=r"trials: .* 5.0e\+09 numbers where 4.3e\+09"):
+        check_memory(5_000_000_000, "trials")
+
+
+def test_a_gap_of_rounding_is_refused():
+    def designed(gap):
+        return pc.design_output_noise(
+            LAG,
+            horizon=np.inf,
+            budget=BUDGET,
+            adjacency=pc.DisturbanceAdjacency(1.0),
+            models="exact",
+            gap=gap,
+        )
+
+    with pytest.raises(ValueError, match="gap: expected at least 1e-12, got 5e-13"):
+        designed(5e-13)
+
+
+def test_growth_of_rounding_is_none():
+    """Double integrators have a radius of 1 + 1e-8 by rounding."""
+    for radius, grown in ((1 + 3e-7, 1.0), (1 + 3e-6, 1 + 3e-6)):
+        assert growth_of(Plant.of(ct.ss(radius, 1, 1, 0, 1.0))) == grown
+
+
+@pytest.mark.parametrize(
+    "ratio, kind", [(50, None), (200, "warned"), (5_000, "warned"), (20_000, "refused")]
+)
+def test_noise_is_large_from_a_hundred_and_absurd_from_ten_thousand_times(ratio, kind):
+    """Of what a state does to its own reading: white noise for mu is 1 / mu times that."""
+    request = dict(
+        horizon=1,
+        budget=pc.PrivacyBudget(gdp=1 / ratio),
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        models="exact",
+        family="iid-gaussian",
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if kind == "refused":
+            with pytest.raises(pc.PrivacyError, match="max_std=np.inf"):
+                pc.design_output_noise(LAG, **request)
+        else:
+            noise = pc.design_output_noise(LAG, **request)
+            assert noise.std == pytest.approx([ratio])
+    assert len(caught) == (kind == "warned")
+
+
+def test_ten_million_steps_of_averaging_are_the_most():
+    with pytest.raises(ValueError, match="steps: expected at most 10000000, got"):
+        step_count(10**7 + 1)
+    assert step_count(10**7) == 10**7

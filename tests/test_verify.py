@@ -483,7 +483,7 @@ def matrix(array):
     return verify.Matrix(np.asarray(array).tolist()).balls()
 
 
-@pytest.mark.parametrize("size", [2, 3, 8, 13, 40])
+@pytest.mark.parametrize("size", [2, 3, 8, 13, 40, 60])
 def test_a_largest_pattern_is_a_bound_and_sharp_up_to_24_signs(size):
     """The relaxation is at most pi / 2 above what single turns of signs reach."""
     rng = np.random.default_rng(size)
@@ -674,3 +674,19 @@ def test_noise_enters_by_the_response_of_the_plant(matrix, factor, status, path)
     first_design("endless plant").save(path)
     edited(path, alter)
     assert verify.checked(path)["status"] == status
+
+
+def test_more_bits_are_taken_until_a_proof_succeeds():
+    tried = []
+
+    def proof(bits):
+        tried.append(verify.Matrix.bits)
+        if verify.Matrix.bits < bits:
+            raise verify.TooFewBits
+        return Fraction(1), True
+
+    assert verify.sharply(lambda: proof(2048)) == (1, True)
+    assert tried == [256, 512, 1024, 2048]
+    with pytest.raises(verify.Verdict, match="no bound was proved"):
+        verify.sharply(lambda: proof(1 << 14))
+    assert tried[-1] == 4096

@@ -16,7 +16,7 @@ from ..core.noise import LaplaceNoise
 from ..numerics.balls import rational_matrix
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, column_norms, float_above, round_up
-from ..privacy.loss import PrivacyLoss, one_coordinate
+from ..privacy.loss import KEPT, PrivacyLoss, one_coordinate
 from ..secrets.disturbance import query_of
 from ..secrets.hiding import LEAVES, laplace_shifts
 from ..secrets.secret import all_responses
@@ -26,9 +26,6 @@ from ..systems.powers import tell_apart
 from .grid import shift_of_resolution
 from .parts import DrawnOnce, NoisePart, PartSum, Structured
 from .whitened import output_sizes
-
-#: Shifts of independent Laplace noise that are distinguished.
-_MOST_COORDINATES = 1 << 20
 
 
 def laplace_loss(
@@ -109,7 +106,7 @@ def _of_every_sample(
     """Return the loss of independent Laplace noise of scales (p,), under any plant.
 
     Every sample that a move changes is a coordinate of its own. Of balls of moves, and of
-    very many moves, only the sum of the shifts counts.
+    more numbers than a loss keeps, only the sum of the shifts counts.
     """
     rounding = 1 + 8 * EPS * horizon * len(scale)
     sizes = np.concatenate(
@@ -118,7 +115,7 @@ def _of_every_sample(
     grid = shift_of_resolution(resolution, scale, horizon, 1)
     largest = sizes.max() / scale.min() * rounding
     bound = float_above(largest + grid, 4)
-    if len(sizes) * horizon * len(scale) > _MOST_COORDINATES:
+    if len(sizes) * horizon * len(scale) > KEPT:
         return one_coordinate(bound)
     responses = all_responses(adjacency, plants, horizon)
     if responses.balls or responses.apart or responses.windows:

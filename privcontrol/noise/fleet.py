@@ -51,9 +51,6 @@ from ._endless import secrets_of, shift_of_system
 from ._varying import shift_between
 from .parts import Filtered, NoisePart, Stream
 
-#: Distance from a symmetric plant above which its modes promise nothing.
-_FARTHEST = 0.5
-
 
 class CoupledUnits(NoisePart):
     """Noise for one output of each of N units that are coupled, mode by mode.
@@ -518,10 +515,11 @@ def beyond_symmetry(
     The gains are those of the modes: |K|, |K B_s|, |M^-1 C_s K| and |M^-1|.
     """
     of_A, of_B, of_C, of_D = near.distances
-    if not of_A * states < _FARTHEST:
+    around = float_above(of_A * states)
+    if not around < 1:
         raise UncertifiableError(NOT_ALIKE.format(f"A by {of_A:.2g}"))
     size = _largest_change(near.secret)
-    moved = (of_A * entered + of_B) / (1 - of_A * states)
+    moved = (of_A * entered + of_B) / (1 - around)
     reached = entered + states * moved
     added = seen * moved + whitening * (of_C * reached + of_D)
     return added * size * (1 + 1e-9)

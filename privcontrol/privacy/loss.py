@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
 #: coordinate is the bound.
-_KEPT = 1 << 16
+KEPT = 1 << 16
 #: Most moves that are looked for among all as those that no other one dominates, and
 #: most coordinates of all moves that are compared with each other.
 _UNDOMINATED = 1024
@@ -813,7 +813,7 @@ class PrivacyLoss(Saved):
         columns = np.abs(real_array(shifts, "shifts", ndim=2)).T
         numbers = range(len(columns)) if moves is None else moves
         names = tuple((move,) if exact else () for move in numbers)
-        if np.count_nonzero(columns) > _KEPT:
+        if np.count_nonzero(columns) > KEPT:
             largest = max(_decimal_sum(_row(column)) for column in columns)
             worst = columns.sum(axis=1).argmax()
             return replace(one_coordinate(float_up(largest)), moves=(names[worst],))

@@ -20,15 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise.parts import NoisePart, PartSum
-from ..numerics.linalg import float_above
+from ..numerics.linalg import EPS, float_above
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 from .halving import Whitening, outputs_of
 
 #: Speed: numbers of the largest table up to which the bound is computed.
 _MOST_NUMBERS = 20_000_000
-#: Relative error of sums of positive numbers, rounded up.
-_SUMMED = 1e-9
 
 
 def shift_nearby(
@@ -105,9 +103,9 @@ class _Nearby:
         )
         kicked = outputs_of(every, outputs[:, :, entered], np.arange(every.count))
         nominal = outputs_of(moves, outputs[:, :, n:], np.arange(moves.count))
-        sizes = np.hstack([_after(moves, steps[:, entered]), _after(moves, read)]) * (
-            1 + _SUMMED
-        )
+        sizes = np.hstack([_after(moves, steps[:, entered]), _after(moves, read)])
+        # each sample sums up to T n sizes of those before it, and reads n of them
+        sizes *= 1 + EPS * (T + 1) * (T + 2) * (n + 2)
         return _Nearby(
             nominal, np.hstack([kicked, np.eye(T * p)]), sizes, moves.is_ball
         )
@@ -120,10 +118,12 @@ class _Nearby:
         kicks = whitening.in_units(self.kicks)
         hidden = np.linalg.norm(whitening.apply(kicks), axis=0)
         hidden = hidden + whitening.rounding * np.linalg.norm(kicks, axis=0)
-        rest = self.sizes @ hidden * (1 + _SUMMED) + rounded
+        summed = 1 + EPS * (len(hidden) + 8)
+        rest = (self.sizes @ hidden + rounded) * summed
         if not np.isfinite(rest).all():
             return math.inf
-        error = (1 + _SUMMED) * (1 + whitening.error)
+        # norms of T p or of M numbers
+        error = (1 + 2 * EPS * (sum(turned.shape) + 8)) * (1 + whitening.error)
         if self.is_ball:
             return float(np.linalg.norm(turned, 2) + np.linalg.norm(rest)) * error
         return float((np.linalg.norm(turned, axis=0) + rest).max()) * error

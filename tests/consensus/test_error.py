@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES, random_graph
+from scipy import sparse
 
 from privcontrol.consensus import (
     NodeAdjacency,
@@ -10,6 +11,7 @@ from privcontrol.consensus import (
     private_consensus,
     read_network,
 )
+from privcontrol.consensus.runs import _rate_bound
 from privcontrol.core import PrivacyBudget, gaussian_std
 
 PAPER_EPSILONS = (1.0, 0.1, 0.01)
@@ -269,3 +271,15 @@ def test_the_interval_is_as_wide_as_it_is_said_to_be(readout, step):
     said = 4 * np.sqrt(np.log(2 / 0.01) / (probes * n))
     assert width[step] == pytest.approx(said, rel=0.05)
     assert (width > 0.9 * said).sum() > 1
+
+
+def test_the_rate_of_a_slow_network_is_bounded_to_half_a_percent():
+    """A path of twenty agents, by its eigenvalues."""
+    size = 20
+    degrees = np.r_[1, np.full(size - 2, 2), 1]
+    laplacian = np.diag(degrees) - np.eye(size, k=1) - np.eye(size, k=-1)
+    iteration = np.eye(size) - laplacian / 4
+    slowest = np.sort(np.abs(np.linalg.eigvalsh(iteration)))[-2]
+    rng = np.random.default_rng(0)
+    found = _rate_bound(sparse.csr_array(iteration), 1e-3, rng)
+    assert slowest < found < slowest * 1.005

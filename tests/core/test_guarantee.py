@@ -26,6 +26,7 @@ from privcontrol.privacy.loss import (
     one_coordinate,
     worst_moves,
 )
+from privcontrol.privacy.sentences import percent
 
 SCOPE = Scope(
     '{"radius": 1.0}',
@@ -268,7 +269,7 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     assert both.epsilon(0.0) == pytest.approx(1.85, rel=1e-15)
     assert both.exact
     # as if three moves were too many to keep
-    monkeypatch.setattr(loss_module, "_KEPT", 2)
+    monkeypatch.setattr(loss_module, "KEPT", 2)
     bound = guarantee(PrivacyLoss.laplace(first)) + guarantee(
         PrivacyLoss.laplace(second)
     )
@@ -281,7 +282,7 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
 
 
 def test_what_is_not_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(loss_module, "_KEPT", 0)
+    monkeypatch.setattr(loss_module, "KEPT", 0)
     rng = np.random.default_rng(4)
     for _ in range(18):
         parts = rng.exponential(0.4, (3, 2, 7)) * rng.integers(0, 2, (3, 2, 7))
@@ -823,3 +824,19 @@ def test_nobody_says_how_a_foreign_release_was_made():
         "both": "released elsewhere in part",
     }
     assert (own + foreign + foreign).scope.released == "released elsewhere in part"
+
+
+@pytest.mark.parametrize(
+    "share, words",
+    [
+        (0.05, "5"),
+        (0.05 * (1 + 5e-10), "5"),
+        (0.05 * (1 + 3e-9), "5.1"),
+        (0.05001, "5.1"),
+        (0.98901, "99"),
+        (0.99001, "99.01"),
+        (0.9999999, "100"),
+    ],
+)
+def test_percentages_are_rounded_up_beyond_a_billionth(share, words):
+    assert percent(share) == words

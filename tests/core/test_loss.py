@@ -643,7 +643,7 @@ def test_dominated_moves_are_dropped_from_the_evaluation_and_from_nothing_else()
 def test_too_many_moves_are_one_bound(monkeypatch):
     columns = np.random.default_rng(8).exponential(0.2, (3, 400))
     full = PrivacyLoss.laplace(columns)
-    monkeypatch.setattr(loss_module, "_KEPT", 10)
+    monkeypatch.setattr(loss_module, "KEPT", 10)
     bound = PrivacyLoss.laplace(columns)
     assert len(bound.rows) == 1
     assert exact_measures(bound) == ()

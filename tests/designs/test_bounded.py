@@ -19,6 +19,7 @@ from scipy.special import erfinv
 import privcontrol as pc
 from privcontrol.noise import within
 from privcontrol.noise._endless import secrets_of
+from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.within import Bound, Room, leak_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
@@ -525,3 +526,28 @@ def test_codesign_is_refused_beside_a_bound():
     noise = designed(bound=14.0, life=20)
     with pytest.raises(pc.PrivacyError, match="weight=loop"):
         pc.private_lqg(lag(), 1, 1, 0.1, 0.1, noise=noise, codesign=True, P0=1.0)
+
+
+@pytest.mark.parametrize(
+    "share, is_within, asked",
+    [(1 - 5e-9, True, 0), (1 + 5e-10, True, 1), (1 + 5e-9, False, 0)],
+)
+def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
+    """Doubles say that a draw is at this part of a limit, and balls that it is within."""
+    exact = ExactNoise(designed(bound=14.0, life=20))
+    entries = exact.draw(range(exact.once + 20))
+    balls = []
+
+    class Next:
+        blocks = None
+
+        def share(self, first, fresh):
+            return share
+
+        def decided(self, first, fresh):
+            balls.append(fresh)
+            return True
+
+    exact.room = Next()
+    assert exact._is_within(entries, range(exact.once + 20)) == is_within
+    assert len(balls) == asked

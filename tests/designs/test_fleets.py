@@ -1,5 +1,7 @@
 """Noise of many units, beside dense covariances, whole systems and designs of one unit."""
 
+from dataclasses import replace
+
 import control as ct
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from privcontrol.noise.fleet import (
     AlikeUnits,
     SeparateUnits,
     UnitNoise,
+    beyond_symmetry,
     shift_behind_modes,
 )
 from privcontrol.noise.parts import Filtered
@@ -522,3 +525,18 @@ def test_errors_of_blocks_bound_what_doubles_get_wrong():
     assert all(mp.mpf(w) >= error for w, error in zip(wrong[:, 3], errors, strict=True))
     assert np.linalg.solve(root, columns) == pytest.approx(solved, rel=1e-9)
     assert wrong.max() < 1e-8 * np.abs(solved).max()
+
+
+def test_plants_far_from_a_symmetric_one_are_covered_until_their_modes_say_nothing():
+    """The bound of what A adds is a geometric series, which ends at one."""
+    near = symmetric_plant(stay(), Plant.of(corridor(4)))
+    size = beyond_symmetry(replace(near, distances=(0.0, 1.0, 0.0, 0.0)), 0, 0, 1, 0)
+    for share in (0.3, 0.7, 0.99):
+        far = replace(near, distances=(share, 0.0, 0.0, 0.0))
+        added = beyond_symmetry(far, 1.0, 1.0, 1.0, 0.0)
+        assert added == pytest.approx(size * share / (1 - share), rel=1e-8)
+        assert added >= size * share / (1 - share)
+    far = replace(near, distances=(0.5, 0.0, 0.0, 0.0))
+    for states in (2.0, 3.0, np.inf, np.nan):
+        with pytest.raises(pc.UncertifiableError, match="A by 0.5"):
+            beyond_symmetry(far, states, 1.0, 1.0, 0.0)

@@ -11,6 +11,7 @@ from scipy import stats
 from stress.nonlinear_pairs import CASES, sampled
 
 import privcontrol as pc
+from privcontrol.regions.jacobian import _ends_along
 
 
 def slopes_at(sys, states, inputs, step=1e-5):
@@ -431,3 +432,14 @@ def test_a_plant_with_constant_jacobians_is_hidden_as_a_linear_one(floor):
     moved = 100 * np.diff(gaps, axis=0)[0]
     shift = math.sqrt(moved @ np.linalg.pinv(covariance, rcond=1e-13) @ moved)
     assert shift <= noise.guarantee.loss.gdp * (1 + 1e-6)
+
+
+def test_ends_along_directions_are_rounded_outwards_by_little():
+    low, high = _ends_along(np.eye(1), np.zeros((1, 1)), np.ones((1, 1)), 0.0)
+    assert 3e-13 < high[0] - 1 < 3e-12
+    assert 3e-13 < -1 - low[0] < 3e-12
+
+
+def test_boxes_of_parts_have_a_limit():
+    with pytest.raises(ValueError, match="at most 100000 boxes, got 1e\\+05"):
+        pc.jacobian_polytope(tank(), TANK_REGION, splits={"h1": 100_001})

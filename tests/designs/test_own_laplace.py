@@ -2,6 +2,7 @@
 
 import itertools
 
+import control as ct
 import numpy as np
 import oracles
 import pytest
@@ -162,3 +163,22 @@ def test_lambda_is_saved_priced_and_published(tmp_path):
 def test_changes_that_are_no_list_of_moves_are_refused(more):
     with pytest.raises(pc.PrivacyError, match=r"Laplace noise of your own Lambda"):
         design(FULL, pc.DisturbanceAdjacency(0.5, **more))
+
+
+def test_of_many_independent_shifts_only_their_sum_counts():
+    """300 moves of 300 samples are more than a loss keeps apart, and 100 are not."""
+    lag = ct.ss(0.99, 1, 1, 0, 1.0)
+    for times, is_kept in ((range(100), True), (range(300), False)):
+        noise = pc.design_output_noise(
+            lag,
+            horizon=300,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency(1.0, times=list(times)),
+            models="exact",
+            family="iid-laplace",
+            max_std=np.inf,
+        )
+        loss = noise.guarantee.loss
+        assert len(loss.rows) == (100 if is_kept else 1)
+        shifts = sum(0.99 ** (t - times[-1]) for t in range(300)) / noise.scale[0]
+        assert shifts <= loss.pure <= shifts * (1 + 1e-9)

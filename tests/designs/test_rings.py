@@ -1,6 +1,7 @@
 """Noise of units around a ring, beside dense covariances, whole systems and balls."""
 
 import control as ct
+import mpmath as mp
 import numpy as np
 import pytest
 from designs.test_fleets import (
@@ -21,11 +22,12 @@ from privcontrol.noise._endless import WhitenedResponse
 from privcontrol.noise._windows import square_of_window
 from privcontrol.noise.fleet import SeparateUnits
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.ring import RingUnits, _Waves, shift_behind_waves
+from privcontrol.noise.ring import RingUnits, _Energy, _Waves, shift_behind_waves
 from privcontrol.noise.shift import certified_shift
 from privcontrol.numerics.balls import working_bits
+from privcontrol.numerics.linalg import EPS
 from privcontrol.secrets.fleet import symmetric_plant
-from privcontrol.secrets.ring import Ring
+from privcontrol.secrets.ring import Ring, _waves
 from privcontrol.secrets.secret import WindowMoves
 from privcontrol.systems.linear import LinearSystem, Plant
 
@@ -311,3 +313,23 @@ def test_a_plant_counts_as_a_ring_up_to_rounding():
         other.A[0, 0] += size
         near = symmetric_plant(stay(), Plant.of(other))
         assert isinstance(near, Ring) == is_ring
+
+
+@pytest.mark.parametrize("count", [4, 5, 16])
+def test_the_distance_of_a_ring_is_the_rounding_of_its_waves(count):
+    """What the waves are off, by 40 digits, and no more than some roundings."""
+    blocks = links(count, 0.3)[:, None, :, None]
+    waves, distance = _waves(blocks)
+    row = blocks[0, 0, :, 0].tolist()
+    with mp.workdps(40):
+        for k, wave in enumerate(waves[:, 0, 0].tolist()):
+            angles = [2 * mp.pi * k * d / count for d in range(count)]
+            exact = mp.fsum(mp.cos(a) * x for a, x in zip(angles, row, strict=True))
+            assert abs(exact - wave) <= distance
+    assert distance <= (count + 30) * EPS * np.abs(row).sum()
+
+
+def test_norms_in_bounds_of_waves_have_a_billionth_to_spare():
+    """Y = 1 / (1 - a^2) of one state: rounding takes 1e-15 of it."""
+    found = _Energy.of_powers(np.array([[[0.5]]]), np.zeros(1))
+    assert 3e-10 < found.most[0] * (1 - 0.5**2) - 1 < 3e-9

@@ -3,6 +3,7 @@
 Its matrices are taken from the design that a user gets. Everything else is dense algebra.
 """
 
+import functools
 import warnings
 
 import control as ct
@@ -446,3 +447,14 @@ def test_the_spectrum_for_a_ball_is_proven_to_a_fiftieth_of_the_gap(seed):
         root = np.eye(3) + 0.2 * rng.normal(size=(3, 3))
         other = root @ found.spectrum @ root.T * tilt[:, None, None]
         assert cost(other) * largest(other) >= bound
+
+
+def test_an_autoregression_is_stable_up_to_its_last_digits():
+    """One pole next to the circle, and 60 poles, whose reflections lose 60 digits."""
+    assert is_stable(np.array([-(1 - 2.0**-52)]))
+    assert not is_stable(np.array([-1.0]))
+    angles = np.random.default_rng(0).uniform(0, np.pi, 30)
+    for radius, is_inside in ((0.97, True), (1.03, False)):
+        pairs = [[1, -2 * radius * np.cos(angle), radius**2] for angle in angles]
+        taps = functools.reduce(np.convolve, pairs)
+        assert is_stable(taps[1:]) == is_inside

@@ -11,6 +11,12 @@ import scipy.linalg
 import scipy.signal
 
 import privcontrol as pc
+from privcontrol.secrets.moving import (
+    difference_of,
+    difference_without_one,
+    still_lasts,
+)
+from privcontrol.systems.linear import LinearSystem
 
 BUDGET = pc.PrivacyBudget(gdp=0.5)
 
@@ -448,3 +454,20 @@ def test_plants_that_vary_hide_when_over_a_horizon_only():
         pc.design_output_noise(
             plants[:2], horizon=np.inf, budget=BUDGET, adjacency=WHEN
         )
+
+
+def test_a_mode_lasts_within_a_millionth_of_the_circle():
+    for pole, lasts in ((1 - 3e-7, True), (1 - 3e-6, False)):
+        system = LinearSystem(*map(np.atleast_2d, (pole, 1.0, 1.0, 0.0)))
+        assert still_lasts(system, np.array([True])) == lasts
+
+
+def test_simple_poles_at_one_are_taken_out_of_up_to_64_states():
+    """A tank and lags behind it."""
+    for lags, is_taken in ((40, True), (64, False)):
+        A = np.diag([1.0, *np.full(lags, 0.5)])
+        system = LinearSystem(
+            A, np.ones((lags + 1, 1)), np.ones((1, lags + 1)), np.zeros((1, 1))
+        )
+        order = difference_without_one(system).order
+        assert (order == difference_of(system).order - 1) == is_taken
