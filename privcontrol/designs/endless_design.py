@@ -40,7 +40,7 @@ from ..numerics.objects import ByContent
 from ..numerics.progress import piece, search_round
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import causal_map, is_plain
-from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves, as_secret
+from ..secrets.secret import SecretInputs, as_secret
 from ..systems.linear import (
     Autoregression,
     LinearSystem,
@@ -413,7 +413,7 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
     Where several changes miss a large gap, those of the usual gap are tried as well.
     """
     least = _cheapest_within(problem, allowed)
-    if not problem.has_several or problem.gap <= _USUAL_GAP:
+    if not problem.secret.several or problem.gap <= _USUAL_GAP:
         return least
     enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     if least.cost > enough:
@@ -454,7 +454,7 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
                 least = found
         # an estimate counts several changes as if they shared nothing
         estimated, _ = tried[0]
-        reached = estimated / allowed**2 if problem.has_several else math.inf
+        reached = estimated / allowed**2 if problem.secret.several else math.inf
         if least is not None and min(least.cost, reached) <= enough:
             break
         # other realisations of noise for changes of any shape take long, and are alike
@@ -463,7 +463,7 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
             break
     if least is None:
         raise refusal or UncertifiableError("order: no noise is certified")
-    if problem.has_several_apart:
+    if problem.secret.several_apart:
         return _no_dearer_than_once(problem, allowed, least)
     return least
 
@@ -633,7 +633,7 @@ def _shapings_for(problem: _Problem, added: float) -> list[tuple[float, LinearSy
     with piece(1, 2):
         found = [problem.cheapest(candidates, enough)]
     _, first = found[0]
-    if problem.has_several_apart:
+    if problem.secret.several_apart:
         for k in range(1, min(first.order, _LOW_ORDERS)):
             lower = unwarped(truncated(balanced, k), warp)
             with suppress(UncertifiableError):
@@ -676,18 +676,6 @@ class _Problem(ByContent):
     def is_long(self) -> bool:
         """Whether changes of any shape have so many values that each one takes a search."""
         return any(window.size > MOST_EXACT for window in self.secret.windows)
-
-    @property
-    def has_several(self) -> bool:
-        """Whether several changes may come in one run."""
-        return self.secret.several
-
-    @property
-    def has_several_apart(self) -> bool:
-        """Whether several changes may come, at a distance."""
-        every: list[SignalMoves | WindowMoves]
-        every = [*self.secret.signals, *self.secret.windows]
-        return any(moves.separation and moves.events > 1 for moves in every)
 
     def optimum(self) -> BestSpectrum:
         """The best spectrum."""

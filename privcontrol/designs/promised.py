@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..core.manifold import AffineManifold
 from ..core.query_design import quoted
 from ..noise.fleet import SeparateUnits
+from ..noise.grid import grid_shift
 from ..noise.parts import Filtered, NoisePart, Structured, White
 from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
@@ -99,9 +100,13 @@ def promised(
     if request.region is None and is_gaussian:
         plants = request.plants(plant)
         changes = further_changes(parts, request.adjacency, plants, request.horizon)
-    elif request.region is not None and is_gaussian and not request.horizon.ends:
+    elif request.region is not None and is_gaussian:
         vertices = request.region.plants(request.adjacency)
-        changes = changes_of_region(parts, request.adjacency, vertices)
+        grid = grid_shift(parts, request.resolution, request.horizon)
+        of_changes = (loss.gdp - grid) * (1 - 1e-12)  # below the roundings of the sum
+        changes = changes_of_region(
+            parts, request.adjacency, vertices, request.horizon, of_changes
+        )
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
     guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)

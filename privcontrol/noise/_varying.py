@@ -16,6 +16,7 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -44,6 +45,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import (
     Autoregression,
@@ -253,9 +255,7 @@ class Inverted(ByContent, Saved):
         found = []
         for k, gains in enumerate(self._choices()):
             try:
-                with working_bits(_BITS):
-                    left = self._left(gains)
-                found.append(fading(left))
+                found.append(self._fading(gains))
             except UncertifiableError as error:
                 refusal = error
                 continue
@@ -264,6 +264,17 @@ class Inverted(ByContent, Saved):
         if not found:
             raise refusal
         return min(found, key=lambda each: each.shift)
+
+    def _fading(self, gains: list[NDArray] | None) -> Fading:
+        """Return what fades of one change, for given gains of the free inputs."""
+        with working_bits(_BITS):
+            left = self._once._left(gains)
+        return fading(left)
+
+    @property
+    def _once(self) -> Inverted:
+        """The same with one change in a run."""
+        return replace(self, secrets=tuple(secret.once for secret in self.secrets))
 
     def _choices(self) -> Iterator[list[NDArray] | None]:
         """Yield gains of the free inputs, the plain ones first, None where nothing is free."""
@@ -291,6 +302,9 @@ class Inverted(ByContent, Saved):
                 return shift_of_system(lambda: self._left(gains).vertices[0], first)
             if self.square.order == 0 and gains is None:
                 return shift_behind(self.square, first)
+        if first.several_apart:
+            with suppress(UncertifiableError):
+                return self._of_several(horizon, gains, largest)
         with working_bits(_BITS):
             left = self._left(gains)
         ends = first.energies is None and horizon < math.inf and not first.windows
@@ -304,6 +318,25 @@ class Inverted(ByContent, Saved):
             least = min(bound, largest)
             bound = min(bound, varying_shift_within(left, int(horizon), least))
         return bound
+
+    def _of_several(
+        self, horizon: float, gains: list[NDArray] | None, largest: float
+    ) -> float:
+        """Return the certified shift of changes at a distance, from how one of them fades."""
+        shift = self._once._shift(horizon, gains, largest)
+        if shift > largest:
+            return math.inf
+        faded = self._fading(gains)
+        faded = replace(faded, shift=min(faded.shift, shift))
+        secret = self.secrets[0]
+        every: list[SignalMoves | WindowMoves] = [*secret.signals, *secret.windows]
+        found = [shift]
+        for moves in every:
+            if moves.separation:
+                found.append(faded.of_several(moves.events, moves.separation))
+            else:
+                found.append(shift * moves.events)
+        return float_above(max(found), 4)
 
     def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
         """Return what is left of the secret when the noise is inverted, in balls.
@@ -600,6 +633,14 @@ class Fading(ByContent, Saved):
         sizes = np.where(passed > 0, self._after_impulse(passed - 1), self.whole)
         left = float(self.values @ sizes) * (1 + len(sizes) * EPS)
         return min(left, self.shift)
+
+    def of_several(self, count: int, separation: int) -> float:
+        """Bound the shift of several changes at a distance."""
+
+        def correlation(lag: int) -> float:
+            return self.after(lag) / self.shift
+
+        return self.shift * growth_apart(count, separation, correlation)
 
     @property
     def of_any_shape(self) -> float:

@@ -58,7 +58,7 @@ from ._windows import (
     windows_by_lag,
 )
 from .fleet import CoupledUnits, SeparateUnits
-from .parts import NoisePart
+from .parts import Filtered, NoisePart
 from .whitened import dense_root, whitened_by
 
 #: What takes responses to whitened ones and bounds of their errors.
@@ -100,25 +100,38 @@ def further_changes(
 
 
 def changes_of_region(
-    parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    plants: Sequence[Plant],
+    horizon: Horizon,
+    claimed: float,
 ) -> Correlations | None:
-    """Return what Gaussian noise leaves of several changes where a plant varies, endlessly.
+    """Return what Gaussian noise leaves of several changes where a plant varies.
 
-    ``plants`` are the vertices of what it varies between. None where no more is known than
-    of one change, as where the promise itself is about several.
+    ``plants`` are the vertices of what it varies between, and ``claimed`` is the shift that
+    is promised. None where no more is known than of one change, as of noise that is drawn
+    once.
     """
     change = adjacency.change
-    if change is None or change.energy or change.events > 1:
+    if change is None or change.energy or not claimed > 0:
         return None
     if len({part.is_varying for part in disturbances(adjacency)}) > 1:
+        return None
+    if not all(part.drive is not None or part.white.all() for part in parts):
         return None
     secrets = secrets_of(adjacency, plants)
     if are_many(secrets[0].signals):
         return None
     noises = [each for each in inverted(parts, secrets) if each is not None]
-    if all(len(noise.secrets) == 1 for noise in noises):  # all plants answer as one
+    is_one = all(
+        len(noise.secrets) == 1 for noise in noises
+    )  # all plants answer as one
+    if is_one and not horizon.ends:
         return _endless_changes(parts, adjacency, plants[:1])
-    return _RegionOfChanges(tuple(noises))
+    unit = claimed / change.events
+    begins = [isinstance(part, Filtered) and part.starts_stationary for part in parts]
+    is_from_rest = change.events == 1 and not any(begins)
+    return _RegionOfChanges(tuple(noises), horizon, unit, is_from_rest)
 
 
 def _endless_changes(
@@ -486,27 +499,40 @@ class ChangesOfRegion(ByContent, Correlations):
     ----------
     noises : tuple of Fading
         Behind each of the independent noises.
+    unit : float or None
+        The shift that is promised over the number of changes that it is about, which may
+        be less than follows from ``noises``. None where it is what does.
+    most : int or None
+        Samples of the run, None where it has no end.
     """
 
     noises: tuple[Fading, ...]
+    unit: float | None = None
+    most: int | None = None
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        for name in ("unit", "most"):  # so a file says nothing of what it does not have
+            if saved[name] is None:
+                del saved[name]
+        return saved
 
     @property
-    def _shift(self) -> float:
-        return _together([noise.shift for noise in self.noises])
+    def _one(self) -> float:
+        """The shift of one change, as far as a promise says it."""
+        shift = _together([noise.shift for noise in self.noises])
+        return shift if self.unit is None else min(shift, self.unit)
 
     def growth(self, count: int, separation: int) -> float:
-        shifts = []
-        for noise in self.noises:
-
-            def correlation(lag: int, noise: Fading = noise) -> float:
-                return noise.after(lag) / noise.shift
-
-            shifts.append(noise.shift * growth_apart(count, separation, correlation))
-        return _together(shifts) / self._shift
+        if self.most is not None:
+            count = min(count, 1 + (self.most - 1) // separation)
+        shifts = [noise.of_several(count, separation) for noise in self.noises]
+        return min(_together(shifts) / self._one, float(count))
 
     def any_shape(self) -> tuple[float, NDArray]:
         shift = _together([noise.of_any_shape for noise in self.noises])
-        return max(shift / self._shift, 1.0), np.ones(len(self.noises[0].values))
+        count = len(self.noises[0].values)
+        return float(np.clip(shift / self._one, 1.0, count)), np.ones(count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -514,6 +540,9 @@ class _RegionOfChanges(ByContent, Correlations):
     """Hold how the noises of a region are undone, until it is asked for."""
 
     noises: tuple[Inverted, ...]
+    horizon: Horizon
+    unit: float
+    is_from_rest: bool
 
     def growth(self, count: int, separation: int) -> float:
         return self.settled().growth(count, separation)
@@ -526,7 +555,13 @@ class _RegionOfChanges(ByContent, Correlations):
 
     @cached_property
     def _settled(self) -> ChangesOfRegion:
-        return ChangesOfRegion(tuple(_fading_of(self.noises)))
+        found = tuple(_fading_of(self.noises))
+        most = int(self.horizon) if self.horizon.ends else None
+        if most is not None and self.is_from_rest and len(found) == 1:
+            # the promise may follow from what comes within the run alone
+            (fading,) = found
+            found = (replace(fading, shift=min(fading.shift, self.unit)),)
+        return ChangesOfRegion(found, self.unit, most)
 
 
 def _fading_of(noises: Sequence[Inverted]) -> Iterator[Fading]:

@@ -370,8 +370,16 @@ class SecretInputs(ByContent, Saved):
     @property
     def several(self) -> bool:
         """Whether several changes may come in one run."""
-        every: list[SignalMoves | WindowMoves] = [*self.signals, *self.windows]
-        return any(moves.events > 1 for moves in every)
+        return any(moves.events > 1 for moves in self._changes)
+
+    @property
+    def several_apart(self) -> bool:
+        """Whether several changes may come, at a distance."""
+        return any(moves.separation and moves.events > 1 for moves in self._changes)
+
+    @property
+    def _changes(self) -> tuple[SignalMoves | WindowMoves, ...]:
+        return (*self.signals, *self.windows)
 
     @property
     def inputs(self) -> int:
@@ -409,8 +417,7 @@ class SecretInputs(ByContent, Saved):
     @property
     def longest(self) -> int:
         """Largest number of samples of a shape."""
-        every: list[SignalMoves | WindowMoves] = [*self.signals, *self.windows]
-        return max([moves.longest for moves in every], default=1)
+        return max([moves.longest for moves in self._changes], default=1)
 
     def keeping(self, states: NDArray) -> SecretInputs:
         """Return the secret with the states of a mask (n,) alone."""

@@ -16,7 +16,8 @@ from scipy.stats import norm
 import privcontrol as pc
 from privcontrol.core import PrivacyGuarantee
 from privcontrol.noise._patterns import largest_pattern
-from privcontrol.noise.repetition import ChangesOfRun
+from privcontrol.noise._varying import Fading
+from privcontrol.noise.repetition import ChangesOfRegion, ChangesOfRun
 from privcontrol.privacy.repetition import growth_of_run
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -366,6 +367,92 @@ def test_changes_of_a_plant_that_varies_stay_below_the_bound(options, white, tmp
     again = pc.load(tmp_path / "noise.json").guarantee
     assert again == g
     assert again.repeated(4, separation=apart).gdp == bounds[2]
+
+
+def largest_chain(root, samples, apart, count):
+    """The largest norm of so many impulses behind a root, under sequences of vertices."""
+    rng = np.random.default_rng(0)
+    sequences = [np.full(samples, pole) for pole in SWITCHING]
+    sequences += [np.array(SWITCHING)[np.arange(samples) // k % 2] for k in (1, 5)]
+    sequences += [rng.choice(SWITCHING, samples) for _ in range(6)]
+    found = 0.0
+    for poles in sequences:
+        left = scipy.linalg.solve_triangular(
+            root, varying_impulses(poles, samples), lower=True
+        )
+        for first in range(samples - (count - 1) * apart):
+            changes = left[:, first : first + count * apart : apart]
+            for signs in itertools.product((-1.0, 1.0), repeat=count - 1):
+                total = changes @ np.array([1.0, *signs])
+                found = max(found, np.linalg.norm(total))
+    return found
+
+
+def dense_root_of_run(noise, samples):
+    every = range(samples)
+    covariance = [[noise.covariance(t, s)[0, 0] for s in every] for t in every]
+    noisy = np.diag(covariance) > 0
+    return scipy.linalg.cholesky(np.array(covariance)[np.ix_(noisy, noisy)], lower=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"floor": 1.0}, {"family": "iid-gaussian"}])
+def test_changes_of_a_run_of_a_plant_that_varies(options, tmp_path):
+    """Chains of changes in 30 samples, of which four that are 8 apart find room."""
+    horizon, apart = 30, 8
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    region = pc.PlantPolytope(list(map(lag, SWITCHING)))
+    noise = designed(lag(0.9), secret, horizon, models=region, **options)
+    g = noise.guarantee
+    bounds = [g.repeated(n, separation=apart).gdp for n in (1, 2, 4)]
+    root = dense_root_of_run(noise, horizon)
+    shown = [largest_chain(root, horizon, apart, n) for n in (1, 2, 4)]
+    assert (np.array(shown) <= np.array(bounds) * (1 + 1e-9)).all()
+    assert (np.array(shown) >= 0.85 * np.array(bounds)).all()
+    assert g.repeated(40, separation=apart).gdp == bounds[-1]
+    assert g.repeated(4).gdp == pytest.approx(4 * g.gdp, rel=1e-12)
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json").guarantee
+    assert again.repeated(4, separation=apart).gdp == bounds[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("horizon, options", [(np.inf, {}), (34, {"floor": 1.0})])
+def test_several_changes_of_a_region_are_designed_for_by_what_they_share(
+    horizon, options
+):
+    """Chains of three changes, which cost less than three times the noise for one."""
+    samples, apart = 34, 10
+    region = pc.PlantPolytope(list(map(lag, SWITCHING)))
+    once = pc.DisturbanceAdjacency({"w": 1.0})
+    alone = designed(lag(0.9), once, horizon, models=region, **options)
+    growth = alone.guarantee.repeated(3, separation=apart).gdp / alone.guarantee.gdp
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, events=3, separation=apart)
+    noise = designed(lag(0.9), secret, horizon, models=region, **options)
+    assert noise.std[0] <= alone.std[0] * growth * (1 + 1e-6) < 2.1 * alone.std[0]
+    root = (dense_root_of_run if horizon < np.inf else dense_root)(noise, samples)
+    shown = largest_chain(root, samples, apart, 3)
+    gdp = noise.guarantee.gdp
+    assert 0.85 * gdp <= shown <= gdp * (1 + 1e-9)
+    # four of them are no more than two such groups, and share something
+    several = noise.guarantee.repeated(4, separation=apart).gdp
+    assert gdp * 1.1 <= several <= gdp * 1.25
+
+
+def test_promises_below_what_fades_count_from_what_they_claim():
+    """A promise may follow from a closer bound than that of one change that fades."""
+    known = Fading(2.0, 2.0, np.array([1.0, 0.5, 0.25]), 0.1, np.ones(1))
+    chain = known.of_several(3, 3)
+    assert chain == pytest.approx(np.sqrt(3 * 4 + 2 * (2 * 2 * 0.25 + 2 * 0.025)))
+    claimed = ChangesOfRegion((known,), 1.6)
+    assert claimed.growth(3, 3) == pytest.approx(chain / 1.6)
+    assert claimed.growth(1, 3) == 1.0
+    assert claimed.any_shape()[0] == 1.0
+    assert ChangesOfRegion((known,), 0.1).growth(3, 3) == 3.0
+    assert ChangesOfRegion((known,), 9.0).growth(3, 3) == pytest.approx(chain / 2)
+    assert ChangesOfRegion((known,)).growth(3, 3) == pytest.approx(chain / 2)
+    assert ChangesOfRegion((known,), 1.6, 4).growth(3, 3) == pytest.approx(
+        known.of_several(2, 3) / 1.6
+    )
 
 
 def test_what_is_left_of_a_change_falls_by_the_proven_factor():
