@@ -252,9 +252,9 @@ class FreeResponse:
         self.held = followed and bool(delayed_outputs(A).any())
         self._width = V.shape[1] * (1 + self.held)
         self._behind = None
-        if rounded or max(back, forward) * self._width >= _LONG:
-            self._behind = self._long("-", back)
         is_narrow = self._width <= _NARROW
+        if rounded or (is_narrow and max(back, forward) * self._width >= _LONG):
+            self._behind = self._long("-", back)
         if self._behind is None or (is_narrow and self._ahead is None):
             self._known = self._reached()
 
