@@ -157,9 +157,15 @@ def _turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | Non
         loss = PrivacyLoss.radial(rate, dimension).released(count)
         return not loss.satisfies(budget)
 
-    below, count = 0, 1
+    below, count, step = 0, 1, 1
+    if law == "truncated" and dimension == 1:
+        # its best rate and radius are no worse than the ball law, which is quickly sized
+        ball = _turning_point("ball", budget, dimension)
+        if ball is None:
+            return None
+        below, count = ball - 1, ball
     while not is_larger(count):
-        below, count = count, 2 * count
+        below, count, step = count, count + step, 2 * step
         if count > _MOST_RELEASES:
             return None
     while count - below > 1:
@@ -371,11 +377,20 @@ class NoiseDesign(PricedByShape):
             return None
         rate, bound = rates[law]
         other = PrivacyLoss.radial(rate, rank, rate * bound).released(self.releases)
-        own = self.guarantee.loss.released(self.releases)
+        own = LawOption.of("gaussian", self, self.releases)
+        option = replace(
+            own,
+            law=law,
+            cost=self.cost * share,
+            std=own.std * math.sqrt(share),
+            advantage=float(other.delta(0.0)),
+            power=float(detection(other, FALSE_ALARM)),
+            dimension=rank,
+        )
         return (
-            f'family="auto" would cost at least {100 * (1 - share):.0f} % less ({law} noise, '
-            f"advantage {100 * other.delta(0.0):.0f} %, this one "
-            f"{100 * own.delta(0.0):.0f} %)"
+            f'family="auto" would cost at least {100 * (1 - share):.0f} % less, {option}; '
+            f"this one: advantage {100 * own.advantage:.3g} %, power "
+            f"{100 * own.power:.3g} %"
         )
 
     def release(
