@@ -19,11 +19,14 @@ from ..numerics.balls import (
     ball_matrix,
     block_balls,
     diagonal_balls,
+    enclosure,
+    is_accurate,
     midpoints,
     rational_matrix,
     working_bits,
 )
 from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import EPS
 from .linear import VaryingSystem
 
 #: Bits to which every column is known, relative to its largest entry.
@@ -154,6 +157,22 @@ def moved_back(
     return _with_enough_bits(going_back, last + 1)
 
 
+def _seen(seen: BallMatrix, sizes: NDArray) -> NDArray:
+    """Return outputs (p, M), rounded from balls that are known as well as doubles.
+
+    A state may be known to its largest entry, of which outputs see next to nothing. What
+    is below `ACCURATE_BITS` of the columns' ``sizes`` (M,) counts as known, such as zeros
+    whose terms cancel.
+    """
+    if is_accurate(seen):
+        return midpoints(seen)
+    values, errors = enclosure(seen)
+    known = np.maximum(EPS * np.abs(values), 2.0**-ACCURATE_BITS * sizes)
+    if not (errors <= known).all():
+        raise _Lost
+    return values
+
+
 def run_responses(
     system: VaryingSystem, axes: NDArray, times: NDArray, samples: int
 ) -> NDArray:
@@ -165,6 +184,17 @@ def run_responses(
     outputs = np.zeros((samples, system.output_count, len(times)))
     A = sample_matrices(system.along[0])
     C = sample_matrices(system.along[2])
+    # the largest output so far, and at first what an output of this plant may be
+    gain = np.abs(system.along[2]).max(initial=0.0)
+    first = gain * np.abs(axes[:, order]).max(axis=0, initial=0.0)
+    largest = np.zeros(len(times))
+
+    def kept(t: int, columns: slice, state: BallMatrix) -> None:
+        sizes = np.where(largest > 0, largest, first)[columns]
+        found = _seen(C(t) * state, sizes)
+        outputs[t][:, order[columns]] = found
+        sizes = np.abs(found).max(axis=0, initial=0.0)
+        largest[columns] = np.maximum(largest[columns], sizes)
 
     def entering(t: int) -> list[BallMatrix]:
         own = order[times[order] == t]
@@ -172,14 +202,12 @@ def run_responses(
 
     def forward() -> list:
         moving: list[BallMatrix] = []
-        count = 0
         for t in range(samples):
             moving += entering(t)
             if not moving:
                 continue
             state = block_balls([moving])
-            count = state.ncols()
-            outputs[t][:, order[:count]] = midpoints(C(t) * state)
+            kept(t, slice(state.ncols()), state)
             if t % _LOOKS == 0 or t == samples - 1:
                 _checked(state)
             moving = [A(t) * state]
@@ -191,7 +219,7 @@ def run_responses(
         for t in range(int(times.max()) - 1, -1, -1):
             moving = [*entering(t + 1), *moving]
             state = inverse(t) * block_balls([moving])
-            outputs[t][:, order[-state.ncols() :]] = midpoints(C(t) * state)
+            kept(t, slice(-state.ncols(), None), state)
             if t % _LOOKS == 0:
                 _checked(state)
             moving = [state]
@@ -211,6 +239,9 @@ def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDA
     p, q = system.output_count, system.input_count
     outputs = np.zeros((samples, p, samples * q))
     A, B, C, D = map(sample_matrices, system.along)
+    of_input = [np.abs(matrix).max(initial=0.0) for matrix in system.along[1:]]
+    first = (of_input[0] * of_input[1] + of_input[2]) * np.abs(shape).max(initial=0.0)
+    largest = np.zeros(samples * q)
 
     def forward() -> list:
         state = None
@@ -223,7 +254,11 @@ def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDA
             now = ball_matrix(acting)
             fresh = BallMatrix(system.order, q)
             state = fresh if state is None else block_balls([[state, fresh]])
-            outputs[t][:, :count] = midpoints(C(t) * state + D(t) * now)
+            sizes = np.where(largest > 0, largest, first)[:count]
+            found = _seen(C(t) * state + D(t) * now, sizes)
+            outputs[t][:, :count] = found
+            sizes = np.abs(found).max(axis=0, initial=0.0)
+            largest[:count] = np.maximum(largest[:count], sizes)
             state = A(t) * state + B(t) * now
         if state is not None and not _is_known(state):
             raise _Lost

@@ -482,3 +482,28 @@ def test_releases_of_a_run_share_the_budget():
     four = pc.design_output_noise(plants, releases=4, **asked)
     np.testing.assert_allclose(four.stds, 2 * one.stds, rtol=1e-9)
     assert four.guarantee.gdp <= ALLOWED
+
+
+@pytest.mark.parametrize("enters", [False, True])
+def test_a_growing_mode_that_no_output_sees_takes_no_digits_of_the_others(enters):
+    """y(t) = -1 to the end, as the difference of two states that grow by 1.5 a sample."""
+    samples = 700
+
+    def stage(t):
+        B = [[1.0, 0.0], [0.0, 1.0 + t % 2]]
+        return ct.ss([[1.5, 0], [0.5, 1.0]], B, [[-1, 1]], 0, 1.0, inputs=["u", "w"])
+
+    secret = pc.StateAdjacency({"x[0]": 1.0}, times=0)
+    if enters:
+        secret = pc.DisturbanceAdjacency({"u": 1.0}, times=[0])
+    noise = pc.design_output_noise(
+        [stage(t) for t in range(samples)],
+        horizon=samples,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=secret,
+        models="exact",
+        family="iid-laplace",
+        max_std=np.inf,
+    )
+    assert noise.guarantee.epsilon(0.0) >= (samples - enters) / noise.scale[0]
+    assert noise.scale[0] == pytest.approx(samples - enters, rel=1e-9)
