@@ -34,7 +34,7 @@ ACCURATE_BITS = 180
 _ACCURATE = Ball((1, -ACCURATE_BITS))
 FIRST_BITS = 320
 MOST_BITS = FIRST_BITS << 9
-#: Samples between looks at the accuracy of what is carried on.
+#: Speed: samples between looks at the accuracy of what is carried on.
 _LOOKS = 64
 #: Rationals grow with every sample. Beyond so many numbers nothing is decided with them.
 _MOST_RATIONALS = 3000
