@@ -228,14 +228,13 @@ def _cheapest_in_windows(
         tuple(WindowOfRun(seen(columns)) for columns in windows),
         tuple(map(seen, balls)),
     )
-    found = spectrum.solve(problem.request.gap)
-    lower_bound = spectrum.bound(found.weights, np.diag(roots / raised)[None])
-    values, vectors = np.linalg.eigh(found.middle[0])
+    found = spectrum.solve(problem.request.gap, np.diag(roots / raised)[None])
+    values, vectors = np.linalg.eigh(found.spectrum[0])
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
     out = span @ (axes / raised)
     if has_floor:
         factor = remainder(factor, spectrum.balls[-1][0])
-    return out @ factor, lower_bound * (1 - 1e-9)
+    return out @ factor, found.lower_bound * (1 - 1e-9)
 
 
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:

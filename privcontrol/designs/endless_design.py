@@ -59,7 +59,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
-from .windowed import SpectrumProblem, WindowResponse
+from .windowed import BestSpectrum, SpectrumProblem, WindowResponse
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -879,14 +879,6 @@ class FrequencyGrid:
 # -- the best spectrum -------------------------------------------------------------------
 
 
-class BestSpectrum(NamedTuple):
-    """The spectrum of least cost for a privacy shift of one."""
-
-    spectrum: NDArray  # S (N/2 + 1, r, r), which hides every move with that shift
-    lower_bound: float  # of the cost of any spectrum that hides the moves
-    multipliers: NDArray  # of the single moves, which prove the bound
-
-
 class Responses(NamedTuple):
     """Responses (N/2 + 1, r, K) to single moves, to the axes of each ball, and in windows.
 
@@ -956,12 +948,12 @@ def best_spectrum(
     root, safe_root, inverse_root = _hermitian_roots(weight)
     priced = responses.through(partial(np.matmul, safe_root))
     problem = SpectrumProblem(grid, priced.columns, priced.windows, priced.balls)
-    found = problem.solve(gap, enough)
     # the bound is that of the true price, whose small eigenvalues are not raised
-    bound = problem.bound(found.weights, root @ inverse_root)
-    spectrum = inverse_root @ found.middle @ inverse_root
+    found = problem.solve(gap, root @ inverse_root, enough)
+    spectrum = inverse_root @ found.spectrum @ inverse_root
     cost = float(grid.mean(np.einsum("kij,kji->k", weight, spectrum)))
-    return BestSpectrum(spectrum, min(bound, cost), found.weights.singles)
+    bound = min(found.lower_bound, cost)
+    return found._replace(spectrum=spectrum, lower_bound=bound)
 
 
 def _hermitian_roots(weight: NDArray) -> list[NDArray]:

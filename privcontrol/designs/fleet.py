@@ -47,7 +47,6 @@ from ..systems.linear import (
 )
 from .correlated import correlated
 from .endless_design import (
-    BestSpectrum,
     FrequencyGrid,
     Responses,
     balanced_realisation,
@@ -59,6 +58,7 @@ from .endless_design import (
 )
 from .problem import DesignProblem, Proposal, StationaryDesign
 from .request import Request
+from .windowed import BestSpectrum
 
 #: States of the noise up to which it is one system, which gateways publish and files hold.
 _ONE_SYSTEM = 200

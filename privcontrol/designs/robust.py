@@ -75,14 +75,6 @@ def excess_of(problem: DesignProblem, factor: NDArray) -> float:
 # -- structured noise with a floor -------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """S, which meets the budget. ``least_beyond`` bounds the cost beyond the floor's."""
-
-    factor: NDArray
-    least_beyond: float = 0.0
-
-
 def floored(problem: DesignProblem) -> Proposal:
     """The least costly sum of structured noise and the requested floor."""
     allowed = problem.allowed_beside_grid
@@ -97,7 +89,7 @@ def floored(problem: DesignProblem) -> Proposal:
             "horizon"
         )
     sized = beside_floor(problem, fitted.factor)
-    bound = max(white, white + fitted.least_beyond) * (1 - 1e-12)
+    bound = max(white, white + fitted.lower_bound) * (1 - 1e-12)
     return replace(sized, lower_bound=bound)
 
 
@@ -111,8 +103,11 @@ def beside_floor(problem: DesignProblem, factor: NDArray) -> Proposal:
     return Proposal(parts, cost)
 
 
-def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
-    """The joint design. None if none is certified."""
+def _joint(problem: DesignProblem, allowed: float) -> Shape | None:
+    """The joint design, with a bound of its cost beyond the floor's.
+
+    None if none is certified.
+    """
     try:
         with piece(0, 2):
             factor, covered, discount = _cover_of(problem, allowed).solve()
@@ -120,12 +115,10 @@ def _joint(problem: DesignProblem, allowed: float) -> _Fitted | None:
         return None
     with piece(1, 2):
         fitted = _enlarged(problem, factor, allowed)
-    if fitted is None:
-        return None
-    return replace(fitted, least_beyond=covered - discount)
+    return None if fitted is None else Shape(fitted, covered - discount)
 
 
-def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | None:
+def _apart(problem: DesignProblem, allowed: float, white: float) -> Shape | None:
     """The design for moves so far apart in size that the floor is negligible.
 
     The structured noise is that without a floor. Any S has M^-1 + S S^T around the moves,
@@ -137,14 +130,12 @@ def _apart(problem: DesignProblem, allowed: float, white: float) -> _Fitted | No
         problem.plant, problem.moves, problem.horizon, problem.weight_root, allowed
     )
     fitted = _enlarged(problem, found.factor, allowed)
-    if fitted is None:
-        return None
-    return replace(fitted, least_beyond=found.lower_bound - white)
+    return None if fitted is None else Shape(fitted, found.lower_bound - white)
 
 
 def _enlarged(
     problem: DesignProblem, factor: NDArray, allowed: float
-) -> _Fitted | None:
+) -> NDArray | None:
     """S, enlarged until every certified shift is below the allowed one."""
     most = 1 + 4 * LARGEST_EXCESS if factor.shape[1] else 1.0
 
@@ -154,7 +145,7 @@ def _enlarged(
         return found, 1 + 4 * (excess - 1)  # the floor keeps its size
 
     _, size, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
-    return _Fitted(factor * size) if excess <= 1 else None
+    return factor * size if excess <= 1 else None
 
 
 def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
@@ -322,8 +313,7 @@ def covering_ellipsoid(
     E E^T <= Sigma, up to rounding. Points may be missing if a ball spans all dimensions.
     """
     if not balls:
-        found = enclosing_ellipsoid(points, weight_factor, tol=tol)
-        return Shape(found.factor, found.lower_bound)
+        return enclosing_ellipsoid(points, weight_factor, tol=tol)
     is_large = len(points) > _LARGE
     rounds = _FEW_ROUNDS if is_large else _ROUNDS
     held = points

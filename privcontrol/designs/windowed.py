@@ -231,11 +231,12 @@ class _Shares(NamedTuple):
         return Weighted(self.singles, tuple(matrices), self.balls)
 
 
-class Spectrum(NamedTuple):
-    """The cheapest spectrum found, in prices of one, and the weights that bound its cost."""
+class BestSpectrum(NamedTuple):
+    """The cheapest spectrum found for a privacy shift of one."""
 
-    middle: NDArray
-    weights: Weighted
+    spectrum: NDArray  # S (N, r, r), which hides every move with that shift
+    lower_bound: float  # of the cost of any spectrum that hides the moves
+    multipliers: NDArray  # of the single moves, which prove the bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,17 +251,20 @@ class SpectrumProblem:
     windows: tuple[WindowResponse | WindowOfRun, ...]
     balls: tuple[NDArray, ...] = ()  # axes (N, r, q)
 
-    def solve(self, gap: float, enough: float = np.inf) -> Spectrum:
+    def solve(
+        self, gap: float, lowered: NDArray, enough: float = np.inf
+    ) -> BestSpectrum:
         """Return a spectrum within about a relative gap of the cheapest one.
 
-        The search ends as well at a bound of ``enough``.
+        Its bound is that at prices ``lowered`` (N, r, r). The search ends as well at a
+        bound of ``enough``.
         """
         tol = (_SHARE if self.windows else _OPTIMAL) * gap
         ball, weights, bounding = self._of_balls(tol)
         worst, signs = self._worst(ball)
         best = ball.roots * worst
         if not self.windows:
-            return Spectrum(best, bounding)
+            return self._bounded(best, bounding, lowered)
         least = ball.cost * worst
         active = self._drawn(weights, ball, signs)
         own = 1 - weights.singles.sum() - weights.of_balls
@@ -281,14 +285,17 @@ class SpectrumProblem:
                 break
             active, shares = _with_more(active, known.signs, signs)
             known = known._replace(signs=shares).normalised()
-        return Spectrum(best, bounding)
+        return self._bounded(best, bounding, lowered)
 
-    def bound(self, weights: Weighted, lowered: NDArray) -> float:
-        """Return the bound of weights, at prices that are ``lowered`` (N, r, r)."""
+    def _bounded(
+        self, best: NDArray, weights: Weighted, lowered: NDArray
+    ) -> BestSpectrum:
+        """Return a spectrum with the bound that weights prove at lowered prices."""
         kernel = lowered @ self._kernel(weights) @ _adjoint(lowered)
         values = np.linalg.eigvalsh(kernel)
         roots = np.sqrt(np.maximum(values, 0.0))
-        return float(self.circle.mean(roots.sum(axis=1))) ** 2
+        bound = float(self.circle.mean(roots.sum(axis=1))) ** 2
+        return BestSpectrum(best, bound, weights.singles)
 
     def _kernel(self, weights: Weighted) -> NDArray:
         kernel = (self.columns * weights.singles) @ _adjoint(self.columns)

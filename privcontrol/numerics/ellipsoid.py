@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
@@ -72,20 +72,28 @@ _MAX_ERROR = 1e-2
 
 
 @dataclass(frozen=True)
-class EnclosingEllipsoid:
-    """An ellipsoid that holds every point, and a certificate of how cheap it is.
+class Shape:
+    """A factor whose unit ball holds every move, and a certificate of how cheap it is.
 
-    ``factor`` (r, r) is S with Sigma = S S^T and ||S^{-1} p||_2 <= 1 for every point,
-    exactly and in floating point. Its rows, suitably permuted, are lower triangular.
-    ``cost`` is tr(W Sigma), rounded up. No feasible Sigma costs less than
-    ``lower_bound``, which points ``support`` (s,) with probability ``weights`` (s,) prove.
+    Attributes
+    ----------
+    factor : ndarray, shape (n, r)
+        S of the covariance S S^T.
+    lower_bound : float
+        No covariance around the moves costs less, nor does noise of the law at hand. NaN
+        if nothing is known.
+    cost : float
+        tr(W S S^T), rounded up, NaN where it was not computed.
+    support, weights : ndarray, shape (s,)
+        Indices of moves which, with these probabilities, prove the bound, if they are
+        known.
     """
 
     factor: NDArray
-    cost: float
     lower_bound: float
-    support: NDArray
-    weights: NDArray
+    cost: float = math.nan
+    support: NDArray = field(default_factory=lambda: np.zeros(0, int))
+    weights: NDArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def gap(self) -> float:
@@ -96,8 +104,11 @@ class EnclosingEllipsoid:
 @one_thread
 def enclosing_ellipsoid(
     points: ArrayLike, weight_factor: NDArray | None = None, *, tol: float = 1e-9
-) -> EnclosingEllipsoid:
+) -> Shape:
     """The ellipsoid of least weighted trace that holds every point.
+
+    Its factor (r, r) is S with ||S^{-1} p||_2 <= 1 for every point, exactly and in
+    floating point. The rows of S, suitably permuted, are lower triangular.
 
     Minimises tr(W Sigma) subject to p_i^T Sigma^{-1} p_i <= 1 for all i. Any probability
     weights w give the lower bound t(w)^2, t the nuclear norm of L^T P diag(sqrt(w)), W =
@@ -154,17 +165,6 @@ class MoveBasis:
     coordinates: NDArray  # all moves in that basis (r, M)
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A factor (r, r) whose unit ball holds every move, in the coordinates of a basis.
-
-    ``lower_bound`` is the least cost of any such factor.
-    """
-
-    factor: NDArray
-    lower_bound: float
-
-
 def gaussian_shape(
     basis: MoveBasis, rows: NDArray, tol: float = 1e-9, *, counted: int | None = None
 ) -> Shape:
@@ -177,7 +177,7 @@ def gaussian_shape(
     triangle = weight_triangle(rows)
     found = enclosing_ellipsoid(basis.coordinates, triangle, tol=tol)
     if counted is None:
-        return Shape(found.factor, found.lower_bound)
+        return found
     counts = found.support < counted
     if not counts.any():
         return Shape(found.factor, 0.0)
@@ -235,21 +235,6 @@ def weight_triangle(rows: NDArray) -> NDArray:
 # -- a shape within a percent, in hundreds of dimensions -----------------------------
 
 
-@dataclass(frozen=True)
-class RoughShape:
-    """A factor (r, r) of a covariance around points, and how cheap it is.
-
-    ``cost`` is the trace, and no covariance around the points has less than
-    ``lower_bound``. The factor holds the points up to rounding. ``weights`` (M,) are
-    those of the points at the end of the search, the largest is one.
-    """
-
-    factor: NDArray
-    cost: float
-    lower_bound: float
-    weights: NDArray
-
-
 def rough_shape(
     points: NDArray,
     tol: float,
@@ -258,9 +243,10 @@ def rough_shape(
     weights: NDArray | None = None,
     enough: float | None = None,
     updates: int = 300,
-) -> RoughShape:
+) -> Shape:
     """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
 
+    The factor holds the points up to rounding, and the weights are those at the end.
     It is at least ``floor``^2 in every direction. For weights w_i and K = sum of
     w_i p_i p_i^T, tr(Sigma) + tr(K Sigma^-1) - sum of w_i has its minimum, a lower bound
     of every cost, at Sigma = max(floor^2, K^1/2). Times the largest c_i =
@@ -275,7 +261,7 @@ def rough_shape(
     step = np.zeros(count)
     active = np.arange(count)
     bound = 0.0
-    best = RoughShape(np.zeros((size, 0)), np.inf, 0.0, logs)
+    best = Shape(np.zeros((size, 0)), 0.0, np.inf)
     for update in range(1, updates + 1):
         near = points[:, active]
         shares = np.exp(logs[active] - logs[active].max())
@@ -296,7 +282,7 @@ def rough_shape(
             worst = max(limits.max(), 1.0)
             cost = float(worst * spread.sum())
             if cost < best.cost:
-                best = RoughShape(vectors * np.sqrt(spread * worst), cost, 0.0, logs)
+                best = Shape(vectors * np.sqrt(spread * worst), 0.0, cost)
             weighs = logs > logs.max() - _REMOTE
             active = np.flatnonzero(weighs | (limits > 1))
             limits = limits[active]
@@ -309,12 +295,14 @@ def rough_shape(
         step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
-    return RoughShape(best.factor, best.cost, bound, np.exp(logs - logs.max()))
+    shares = np.exp(logs - logs.max())
+    weights = shares / shares.sum()
+    return replace(best, lower_bound=bound, support=np.arange(count), weights=weights)
 
 
 def rough_shape_over_time(
     points: NDArray, tol: float, *, period: int, floor: float = 0.0
-) -> RoughShape:
+) -> Shape:
     """The `rough_shape` of points whose weights hardly change from one to the next.
 
     Each is followed by ``period`` - 1 others, such as moves of other signals at the same
@@ -346,7 +334,8 @@ def _weights_over_time(
         return None
     with search_round(0):
         fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
-    logs = np.log(np.maximum(fewer.weights, _LIGHTEST)).reshape(-1, period)
+    shares = fewer.weights / fewer.weights.max()
+    logs = np.log(np.maximum(shares, _LIGHTEST)).reshape(-1, period)
     between = [np.interp(np.arange(groups), times, kind) for kind in logs.T]
     return np.exp(np.transpose(between)).ravel()
 
@@ -726,9 +715,7 @@ def _factorise(matrix: NDArray) -> NDArray:
 # is twice the textbook constant r u / (1 - r u).
 
 
-def _certify(
-    points: NDArray, weight_factor: NDArray, it: _Iterate
-) -> EnclosingEllipsoid:
+def _certify(points: NDArray, weight_factor: NDArray, it: _Iterate) -> Shape:
     """The result, with every bound rounded outwards and checked on all points."""
     factor = certified_factor(points, it.basis)
     squares = it.squares()
@@ -748,7 +735,7 @@ def _certify(
         )
     for array in (factor, support, weights):
         array.flags.writeable = False
-    return EnclosingEllipsoid(factor, cost, lower_bound, support, weights)
+    return Shape(factor, lower_bound, cost, support, weights)
 
 
 def gamma(operations: int) -> float:
