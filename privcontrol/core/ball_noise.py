@@ -267,19 +267,12 @@ class BlockNoise(BallNoise):
     def loss(  # type: ignore[override]
         self, shifts: NDArray, moves: Moves, full_rank: bool = True
     ) -> PrivacyLoss:
-        if not moves.is_ball:
-            return self.loss_of_columns(shifts)
-        # each block of a combination of axes moves by no more than all of them in squares
         lengths = self.law.lengths(shifts)
-        return self._loss_of(np.linalg.norm(lengths, axis=1, keepdims=True))
-
-    def loss_of_columns(  # type: ignore[override]
-        self,
-        shifts: NDArray,
-        moves: object = None,
-        attained: tuple[int, ...] = (),
-    ) -> PrivacyLoss:
-        return self._loss_of(self.law.lengths(shifts))
+        if moves.is_ball:
+            # each block of a combination of axes moves by no more than all of them in squares
+            lengths = np.linalg.norm(lengths, axis=1, keepdims=True)
+        slack = 1 + EPS * (8 + sum(self.sizes))
+        return PrivacyLoss.blocks(lengths * slack, self.sizes)
 
     def loss_of_size(  # type: ignore[override]
         self, size: float, attained: tuple[int, ...] = (), exact: bool = False
@@ -287,11 +280,6 @@ class BlockNoise(BallNoise):
         lengths = size / np.array(self.law.units)
         most = float(np.linalg.norm(lengths))  # of the sum, by Cauchy and Schwarz
         return PrivacyLoss.radial(float_above(most, 4 + len(lengths)), 1, exact=False)
-
-    def _loss_of(self, lengths: NDArray) -> PrivacyLoss:
-        """Return the loss of blocks that move by so much, rounded up."""
-        slack = 1 + EPS * (8 + sum(self.sizes))
-        return PrivacyLoss.blocks(lengths * slack, self.sizes)
 
     @property
     def units(self) -> list[Rational]:

@@ -52,6 +52,8 @@ _HOPELESS = 1.01
 _STEEPEST = 4
 #: Relative step by which radial noise grows that misses its budget.
 _RADIAL_STEP = 1e-10
+#: Speed: columns of white noise that are priced at a time.
+_AT_ONCE = 256
 
 WeightRoot = Callable[[NDArray], NDArray]
 #: What prices the noise, the trace of its covariance by default.
@@ -383,13 +385,13 @@ def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
     return of_every_sample
 
 
-def white_cost(problem: DesignProblem, sizes: NDArray, block: int = 256) -> float:
+def white_cost(problem: DesignProblem, sizes: NDArray) -> float:
     """Return tr(W diag(sizes^2)), by blocks of columns."""
     if problem.weight is None:
         return float(np.sum(sizes**2))
     total = 0.0
-    for start in range(0, len(sizes), block):
-        own = sizes[start : start + block]
+    for start in range(0, len(sizes), _AT_ONCE):
+        own = sizes[start : start + _AT_ONCE]
         total += problem.cost(np.eye(len(sizes), len(own), -start) * own)
     return total
 

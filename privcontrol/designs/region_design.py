@@ -246,16 +246,15 @@ def _near_one(problem: DesignProblem, size: Size) -> Proposal | None:
         return None
     if request.family != "gaussian":
         return None
-    alone = replace(request, region=None, models=(), budget=request.budget_left)
     try:
-        if request.floor is not None:
-            return _meeting_budget(problem, size, alone, _near_shift, _NEAR_ROUNDS)
-        return _beside_some_floor(problem, size, alone)
+        if request.floor is None:
+            return _beside_some_floor(problem, size)
+        return _meeting_budget(problem, size, request.alone, _near_shift, _NEAR_ROUNDS)
     except (ValueError, PrivacyError, UncertifiableError):
         return None
 
 
-def _beside_some_floor(problem: DesignProblem, size: Size, alone: Request) -> Proposal:
+def _beside_some_floor(problem: DesignProblem, size: Size) -> Proposal:
     """Noise for plants that are close to one, with the floor at which it is cheapest."""
     request = problem.request
     allowed = request.allowed_shift
@@ -263,7 +262,7 @@ def _beside_some_floor(problem: DesignProblem, size: Size, alone: Request) -> Pr
     def excess(sized: Proposal) -> float:
         return _near_shift(request, sized.parts) / allowed
 
-    nominal = replace(problem, request=alone)
+    nominal = replace(problem, request=request.alone)
     largest = np.log(_independent(nominal, size))
     search = _Search(nominal, size, largest + _FIRST, excess)
     highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
@@ -278,7 +277,7 @@ def _beside_some_floor(problem: DesignProblem, size: Size, alone: Request) -> Pr
     if not left <= 1:
         raise UncertifiableError(_FAR)
     floor = found.parts[-1].white
-    least = size(replace(problem, request=replace(alone, floor=floor)))
+    least = size(replace(problem, request=replace(request.alone, floor=floor)))
     return replace(found, lower_bound=min(least.lower_bound, least.cost))
 
 
@@ -546,8 +545,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
     outputs = problem.plant.output_count
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
     with piece(0, 3 if in_region else 1):
-        alone = replace(request, models=(), region=None, budget=request.budget_left)
-        nominal = replace(problem, request=alone)
+        nominal = replace(problem, request=request.alone)
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:

@@ -235,12 +235,16 @@ class Request(Saved, CheckedFields):
         return self.region is not None and self.region.is_one(self.adjacency)
 
     @property
+    def alone(self) -> Request:
+        """The request for the nominal plant alone, with what the region's miss leaves."""
+        return replace(self, region=None, models=(), budget=self.budget_left)
+
+    @property
     def standing(self) -> Request:
         """The request for plants that represent its region, where a design starts."""
         if self.region is None:
             return self
-        models = self.region.standing(self.adjacency)
-        return replace(self, region=None, models=models, budget=self.budget_left)
+        return replace(self.alone, models=self.region.standing(self.adjacency))
 
 
 def joined(adjacency: Adjacency | Sequence[Adjacency]) -> Adjacency:

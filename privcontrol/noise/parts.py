@@ -33,7 +33,7 @@ from ..numerics.checks import (
     whole_index,
 )
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS, column_norms
+from ..numerics.linalg import column_norms
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.guarantee import PrivacyGuarantee
@@ -716,20 +716,6 @@ class FlooredBallNoise(BallNoise):
         return self._loss_of(
             moves.worst_shift(shifts[:r], self.shift_norm) * unit,
             moves.worst_shift(shifts[r:], self.shift_norm),
-        )
-
-    def loss_of_columns(  # type: ignore[override]
-        self,
-        shifts: NDArray,
-        moves: object = None,
-        attained: tuple[int, ...] = (),
-    ) -> PrivacyLoss:
-        r = self.dimension
-        unit = math.sqrt(self.law.unit_variance) * (1 + 1e-15)
-        slack = 1 + 4 * EPS * (4 + len(shifts))
-        return self._loss_of(
-            float(column_norms(shifts[:r]).max()) * unit * slack,
-            float(column_norms(shifts[r:]).max()) * slack,
         )
 
     def loss_of_size(  # type: ignore[override]

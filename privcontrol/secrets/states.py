@@ -28,7 +28,7 @@ from ..numerics.balls import (
     rational_matrix,
     working_bits,
 )
-from ..numerics.checks import one_of, real_array, sequence_of
+from ..numerics.checks import one_of, sequence_of
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..numerics.objects import CheckedFields
@@ -734,11 +734,6 @@ class StateMoves(RunMoves):
     def axes(self) -> NDArray:
         """Unit vectors (n, q) of the protected states."""
         return self.free.axes
-
-    def stretched(self, gains: NDArray) -> StateMoves:
-        """The same moves, each times its own gain."""
-        columns = real_array(self.columns * gains, "moves", copy=False)
-        return replace(self, columns=columns, scales=self.scales * gains)
 
     def responses(self, plant: Plant, columns: NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
