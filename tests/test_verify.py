@@ -496,6 +496,14 @@ def test_a_largest_pattern_is_a_bound_and_sharp_up_to_24_signs(size):
         assert found <= reached[0] * (1 + 1e-11 if size <= 24 else np.pi / 2)
 
 
+@pytest.mark.parametrize("count, each", [(1, 4.0), (8, 4.0), (20, 4.5)])
+def test_triangles_are_bounded_exactly_up_to_24_signs_and_then_by_relaxing(count, each):
+    """Two of three signs are alike: 4 for each. Vectors 120 degrees apart have 4.5."""
+    R = np.kron(np.eye(count), 1.5 * np.eye(3) - 0.5)
+    found = verify.largest_pattern(matrix(R), 0) / 2**verify.Matrix.bits
+    assert count * each * (1 - 1e-12) <= found <= count * each * (1 + 1e-9)
+
+
 def test_a_pattern_that_need_not_be_sharp_is_a_bound():
     R = matrix(np.ones((30, 30)) - 1.5 * np.eye(30, k=1) - 1.5 * np.eye(30, k=-1))
     whole = verify.sum_of_sizes(R)
