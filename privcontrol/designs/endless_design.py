@@ -471,14 +471,12 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
 def _no_dearer_than_once(
     problem: _Problem, allowed: float, found: _Certified
 ) -> _Certified:
-    """Return noise for several changes, or that for one of them, scaled, where it costs less.
-
-    Of a long autoregression only the shift of one change is bounded.
-    """
+    """Return noise for several changes, or that for one of them, scaled, where it costs less."""
     alone = replace(problem, secret=problem.secret.once)
     shape = _cheapest_certified(alone, allowed).shaping
-    if isinstance(shape, Autoregression):
-        return found
+    is_long = isinstance(shape, Autoregression)
+    if is_long and not hides_by_correlations(problem.secret):
+        return found  # only the shift of one change is bounded
     try:
         scaled = problem.certified(shape, allowed)
     except UncertifiableError:

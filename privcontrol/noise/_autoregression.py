@@ -7,7 +7,10 @@ a shift takes matrices of the plant's size and polynomials, however many states 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -16,13 +19,22 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, enclosure, upper_float, working_bits
 from ..numerics.errors import UncertifiableError
-from ..secrets.secret import SecretInputs, SignalMoves
+from ..numerics.linalg import EPS, float_above
+from ..privacy.repetition import growth_apart
+from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
+from ._apart import Powers
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._patterns import largest_pattern
 
 _FIRST_BITS = 128
 _BITS_OF_A_STEP = 4
+#: Lags of which correlations are evaluated, until all later ones are below this part of
+#: the energy, or the last number of lags.
+_REACHES = (2**11, 2**13, 2**15)
+_FADED = 1e-9
+#: Lags after which the power of A is a new one.
+_FRESH = 32
 
 
 def autoregression_for(covariances: NDArray) -> Autoregression:
@@ -68,10 +80,15 @@ def is_stable(coefficients: NDArray) -> bool:
 
 
 def hides_by_correlations(secret: SecretInputs) -> bool:
-    """Return whether a secret is about single changes of single signals alone."""
+    """Return whether a secret is about single changes of single signals alone.
+
+    So are several changes at a distance, as far as `are_told_apart`.
+    """
     single = all(len(window.columns) == 1 for window in secret.windows)
-    others = secret.balls or secret.several or secret.energies is not None
-    return single and not others and len(secret.system.C) == 1
+    others = secret.balls or secret.energies is not None
+    if not single or others or len(secret.system.C) != 1:
+        return False
+    return not secret.several or (secret.all_apart and are_told_apart(secret))
 
 
 def shift_behind_autoregression(noise: Autoregression, secret: SecretInputs) -> float:
@@ -82,6 +99,8 @@ def shift_behind_autoregression(noise: Autoregression, secret: SecretInputs) -> 
     UncertifiableError
         If the secret's own response is not proven to be stable.
     """
+    if secret.several:
+        return _shift_of_several(noise, secret)
 
     def largest(response: WhitenedResponse) -> float | None:
         found = []
@@ -98,6 +117,146 @@ def shift_behind_autoregression(noise: Autoregression, secret: SecretInputs) -> 
         return upper_float(square.sqrt()) if is_known(square) else None
 
     return in_enough_digits(secret.in_balls, largest)
+
+
+# -- several changes ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ChangesBehind:
+    """What an autoregression leaves of changes of one signal.
+
+    Attributes
+    ----------
+    square : float
+        No change has a larger energy.
+    products : ndarray, shape (T,)
+        Bounds of the inner products of two changes that begin so many samples apart or
+        more, the last one of those that are further apart as well.
+    shape : tuple of float and ndarray (k,)
+        A bound of the energy of a change of any shape, and its signs.
+    """
+
+    square: float
+    products: NDArray
+    shape: tuple[float, NDArray]
+
+    def of_several(self, count: int, separation: int) -> float:
+        """Bound the shift of several changes at a distance."""
+        last = len(self.products) - 1
+
+        def correlation(lag: int) -> float:
+            return float(self.products[min(lag, last)]) / self.square
+
+        return math.sqrt(self.square) * growth_apart(count, separation, correlation)
+
+
+def are_told_apart(secret: SecretInputs) -> bool:
+    """Return whether `changes_behind` says what several changes of a secret share.
+
+    They are levels of one signal that are kept, or changes of any shape of it.
+    """
+    if not hides_by_correlations(secret.once) or secret.inputs != 1:
+        return False
+    for moves in secret.signals:
+        is_level = all((shape == 1).all() for shape in moves.shapes)
+        if not is_level or not (moves.lasting or moves.longest == 1):
+            return False
+    return True
+
+
+def _shift_of_several(noise: Autoregression, secret: SecretInputs) -> float:
+    """Return a number that no shift of several changes at a distance exceeds."""
+    known = changes_behind(noise, secret)
+    every: list[SignalMoves | WindowMoves] = [*secret.signals, *secret.windows]
+    shifts = [known.of_several(each.events, each.separation) for each in every]
+    return float_above(max(shifts), 4)
+
+
+def changes_behind(noise: Autoregression, secret: SecretInputs) -> ChangesBehind:
+    """Return what is left of several changes of a secret of which that is known.
+
+    With the correlations rho of impulses, changes v and w that begin m samples apart share
+    sum v(i) w(j) rho(m + j - i).
+
+    Raises
+    ------
+    UncertifiableError
+        If the secret's own response is not proven to be stable.
+    """
+    longest = secret.longest
+    radii = [float(moves.radius) for moves in secret.signals]
+    radii += [float(window.radii[0]) for window in secret.windows]
+    size = max(radii) ** 2
+
+    def found(response: WhitenedResponse) -> ChangesBehind | None:
+        for reach in _REACHES:
+            beyond = _beyond(noise, response, reach - 2 * longest)
+            energy = _correlations(noise, response, 0, 1)[0]
+            if not (is_known(energy) and math.isfinite(beyond)):
+                return None
+            if beyond <= _FADED * upper_float(energy):
+                break
+        products = _correlations(noise, response, 0, reach)
+        values, errors = enclosure(BallMatrix(reach, 1, products))
+        rho, error = values[:, 0], float(errors.max())
+        if not error <= _FADED * rho[0]:
+            return None
+        signs = largest_pattern(scipy.linalg.toeplitz(rho[:longest]), error)
+        shared = _shared_by_levels if secret.signals else _shared_by_any
+        later = np.append(shared(rho, error, longest), longest**2 * beyond)
+        falling = np.maximum.accumulate(later[::-1])[::-1] * (1 + 16 * EPS)
+        counted = [
+            _largest_square(products, moves) * Ball(moves.radius) ** 2
+            for moves in secret.signals
+        ]
+        if secret.windows:
+            counted.append(Ball(signs[0] * size))
+        square = upper_float(largest_of(counted))
+        return ChangesBehind(square, falling * size, (signs[0] * size, signs[1]))
+
+    return in_enough_digits(secret.in_balls, found)
+
+
+def _beyond(noise: Autoregression, response: WhitenedResponse, reach: int) -> float:
+    """Bound the correlations of impulses at all lags from ``reach`` on.
+
+    They sum those of the plant at p lags to both sides with those of a, and what is left
+    of the plant's response by then bounds these.
+    """
+    A, b, _, d = response.system.matrices
+    order = len(noise.coefficients)
+    state = Powers(A).times(max(reach - order - 1, 0), b)
+    left = (state.transpose() * response.gramian * state)[0, 0]
+    energy = (b.transpose() * response.gramian * b + d.transpose() * d)[0, 0]
+    taps = sum((Ball(abs(value)) for value in noise.coefficients.tolist()), Ball(1))
+    bound = (left.abs_upper() * energy.abs_upper()).sqrt() * (taps / noise.std) ** 2
+    return upper_float(bound) if bound.is_finite() else math.inf
+
+
+def _shared_by_any(rho: NDArray, error: float, longest: int) -> NDArray:
+    """Bound the products of changes of any shape within one, for each lag."""
+    sizes = np.abs(rho) + error
+    both = np.concatenate([sizes[:0:-1], sizes])
+    steps = np.abs(np.arange(1 - longest, longest))
+    sums = np.convolve(both, (longest - steps).astype(float), "valid")
+    middle = len(rho) - longest  # of lag zero
+    return sums[middle:] * (1 + 8 * longest * EPS)
+
+
+def _shared_by_levels(rho: NDArray, error: float, longest: int) -> NDArray:
+    """Bound the products of levels of at most so many samples, for each lag."""
+    both = np.concatenate([rho[:0:-1], rho])
+    twice = np.concatenate([[0.0, 0.0], np.cumsum(np.cumsum(both))])
+    lags = np.arange(len(rho) - longest)
+    zero = lags + len(rho) + 1  # of the double sum up to each lag
+    largest = np.zeros(len(lags))
+    for first, second in itertools.product(range(1, longest + 1), repeat=2):
+        later = twice[zero + second - 1] - twice[zero - 1]
+        own = twice[zero + second - first - 1] - twice[zero - first - 1]
+        np.maximum(largest, np.abs(later - own), out=largest)
+    rounding = 8 * len(both) * EPS * float(np.abs(np.cumsum(np.abs(both))).max())
+    return largest + longest**2 * error + len(both) * rounding
 
 
 def _correlations(
@@ -121,10 +280,12 @@ def _of_plant(response: WhitenedResponse, column: int, reach: int) -> list[Ball]
     energy = b.transpose() * response.gramian * b + d.transpose() * d
     found = [energy[0, 0]]
     echo = (A.transpose() * response.gramian * b + C.transpose() * d).transpose()
+    powers = Powers(A)
     state = b
-    for _ in range(reach):
+    for lag in range(reach):
+        # balls that go on by A wrap
+        state = A * state if lag % _FRESH else powers.times(lag, b)
         found.append((echo * state)[0, 0])
-        state = A * state
     return found
 
 

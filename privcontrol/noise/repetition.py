@@ -37,8 +37,9 @@ from ..privacy.horizon import Horizon
 from ..privacy.repetition import Correlations, growth_apart, growth_of_run
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import Apart, SignalMoves, WindowMoves
-from ..systems.linear import Plant, spectral_radius
+from ..systems.linear import Autoregression, Plant, spectral_radius
 from ._apart import LagBounds, Powers, are_many, bounds_apart, products_by_lag
+from ._autoregression import ChangesBehind, are_told_apart, changes_behind
 from ._endless import (
     WhitenedResponse,
     in_enough_digits,
@@ -64,7 +65,7 @@ from .whitened import dense_root, whitened_by
 #: What takes responses to whitened ones and bounds of their errors.
 Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]
 
-#: States of the noise above which only one change is bounded.
+#: States of the noise above which only one change is bounded, but of an autoregression.
 _MOST_STATES = 64
 #: Entries of a run, and those times the lengths of a change, above which nothing is either.
 _MOST_ENTRIES = 600
@@ -150,7 +151,7 @@ def _endless_changes(
             system = each.secrets[0].system
             if each.response is not None or not spectral_radius(system) < 1:
                 return None
-            if each.square.order > _MOST_STATES:
+            if each.square.order > _MOST_STATES and not _is_long(each):
                 return None
         noises.append(tuple(found))
     return EndlessChanges(tuple(noises))
@@ -172,13 +173,14 @@ class EndlessChanges(ByContent, Correlations):
         return {"noises": self.noises}  # without what was evaluated, which is in balls
 
     @cached_property
-    def _left(self) -> tuple[tuple[_Left, ...], ...]:
+    def _left(self) -> tuple[tuple[_Left | _LeftByLags, ...], ...]:
         """What each noise leaves of the changes, without noises of which no bound is known."""
         every = []
         for noises in self.noises:
-            found = []
+            found: list[_Left | _LeftByLags] = []
             for k, noise in enumerate(noises):
-                left = _Left(noise)
+                left: _Left | _LeftByLags
+                left = _LeftByLags(noise) if _is_long(noise) else _Left(noise)
                 if k == 0 or left.is_bounded:
                     found.append(left)
             every.append(tuple(found))
@@ -307,6 +309,49 @@ class _Left:
             found.append(largest_pattern(scipy.linalg.toeplitz(values), error))
         largest, signs = max(found, key=lambda each: each[0])
         return math.sqrt(max(largest, square)), signs
+
+
+def _is_long(noise: Inverted) -> bool:
+    """Return whether noise is a long autoregression, which is known by its correlations."""
+    is_plain = isinstance(noise.square, Autoregression) and noise.response is None
+    return (
+        is_plain
+        and noise.square.order > _MOST_STATES
+        and are_told_apart(noise.secrets[0])
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _LeftByLags:
+    """What a long autoregression leaves of the changes of one signal of a plant."""
+
+    noise: Inverted
+
+    is_bounded = True
+
+    @cached_property
+    def _changes(self) -> ChangesBehind:
+        noise = self.noise.square
+        if not isinstance(noise, Autoregression):
+            raise TypeError(f"noise: expected an autoregression, got {noise!r}")
+        return changes_behind(noise, self.noise.secrets[0].once)
+
+    @property
+    def shift(self) -> float:
+        """The largest shift of one change."""
+        return math.sqrt(self._changes.square)
+
+    def of_several(self, count: int, separation: int) -> float:
+        """Return a bound of the shift of several changes at a distance."""
+        if count == 1:
+            return self.shift
+        return self._changes.of_several(count, separation)
+
+    @property
+    def of_any_shape(self) -> tuple[float, NDArray]:
+        """A bound of the shift of a change of any shape, and its pattern (k,)."""
+        largest, signs = self._changes.shape
+        return math.sqrt(max(largest, self._changes.square)), signs
 
 
 def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, float]:

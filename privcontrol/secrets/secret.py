@@ -378,6 +378,11 @@ class SecretInputs(ByContent, Saved):
         return any(moves.separation and moves.events > 1 for moves in self._changes)
 
     @property
+    def all_apart(self) -> bool:
+        """Whether all changes of which several may come do so at a distance."""
+        return all(moves.separation or moves.events == 1 for moves in self._changes)
+
+    @property
     def _changes(self) -> tuple[SignalMoves | WindowMoves, ...]:
         return (*self.signals, *self.windows)
 

@@ -479,6 +479,73 @@ def test_a_region_that_is_one_plant_to_the_secret_counts_as_that():
         assert g.repeated(7, separation=96).gdp <= 2.65
 
 
+# -- long autoregressions ------------------------------------------------------------
+
+
+def left_by(noise, pole, samples, differenced):
+    """Whitened responses (T, T) to impulses, from the covariances of the noise's response."""
+    response = noise.parts[0].system.impulse_response(6000)[:, 0, 0]
+    power = np.abs(np.fft.rfft(response, 2 * len(response))) ** 2
+    covariance = np.fft.irfft(power)[:samples]
+    root = scipy.linalg.cholesky(scipy.linalg.toeplitz(covariance), lower=True)
+    impulse = np.r_[0.0, pole ** np.arange(samples - 1)]
+    if differenced:
+        impulse = np.diff(impulse, prepend=0.0)
+    moved = scipy.linalg.toeplitz(impulse, np.zeros(samples))
+    return scipy.linalg.solve_triangular(root, moved, lower=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, tight", [("level", 0.95), ("moved", 0.95), ("any", 0.85)]
+)
+def test_changes_at_a_distance_behind_a_long_autoregression(kind, tight, tmp_path):
+    """Three changes of up to 33 samples, by search over signs, lengths and waits."""
+    longest, apart, samples, pole = 33, 40, 260, 0.95
+    kinds = {
+        "level": {"duration": longest, "shape": "level"},
+        "moved": {"moved": longest},
+        "any": {"duration": longest},
+    }
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, **kinds[kind])
+    gap = 0.01 if kind == "any" else 0.05  # at which it is the first one tried
+    noise = designed(lag(pole), secret, gap=gap)
+    assert type(noise.parts[0].shaping).__name__ == "Autoregression"
+    g = noise.guarantee
+    claims = [g.repeated(n, separation=apart).gdp for n in (1, 2, 3)]
+    assert claims[0] == g.gdp
+    assert claims[2] < 2.5 * claims[0]
+    left = left_by(noise, pole, samples, kind == "moved")
+    gram = left.T @ left
+    largest = [0.0, 0.0, 0.0]
+    for waits in itertools.product((0, 1, 7), repeat=2):
+        starts = 60 + np.r_[0, np.cumsum(apart + np.array(waits))]
+        if kind == "any":
+            for n in (1, 2, 3):
+                own = (starts[:n, None] + np.arange(longest)).ravel()
+                block = gram[np.ix_(own, own)]
+                _, signs = largest_pattern(block)
+                largest[n - 1] = max(largest[n - 1], np.sqrt(signs @ block @ signs))
+            continue
+        lengths = (1, 2, longest // 2, longest - 1, longest)
+        for chosen in itertools.product(lengths, repeat=3):
+            each = [
+                left[:, start : start + length].sum(axis=1)
+                for start, length in zip(starts, chosen, strict=True)
+            ]
+            for signs in itertools.product((1.0, -1.0), repeat=2):
+                for n in (1, 2, 3):
+                    total = np.transpose(each[:n]) @ np.r_[1.0, signs][:n]
+                    largest[n - 1] = max(largest[n - 1], np.linalg.norm(total))
+    assert (np.array(largest) <= np.array(claims) * (1 + 1e-9)).all()
+    assert (np.array(largest) >= tight * np.array(claims)).all()
+    far = g.repeated(4, separation=5000).gdp
+    assert far == pytest.approx(2 * g.gdp, rel=1e-6)
+    noise.save(tmp_path / "noise.json")
+    again = pc.load(tmp_path / "noise.json").guarantee
+    assert again.repeated(3, separation=apart).gdp == claims[2]
+
+
 # -- any shape -----------------------------------------------------------------------
 
 
