@@ -326,12 +326,19 @@ def test_many_shapes_count_as_if_nothing_were_known_of_the_distance():
     assert sizes[0] == pytest.approx(3 * sizes[1], rel=1e-9)
 
 
-def test_in_a_region_events_count_as_if_nothing_were_known_of_their_distance():
+def test_in_a_region_that_varies_events_count_by_their_distance():
     apart = pc.DisturbanceAdjacency(1.0, events=3, separation=8)
     one = pc.DisturbanceAdjacency(1.0)
     lags = pc.PlantPolytope([lag(0.9), lag(0.88)])
-    sizes = [designed(lag(0.9), secret, models=lags).std for secret in (apart, one)]
-    assert sizes[0] == pytest.approx(3 * sizes[1], rel=1e-6)
+    several, alone = (designed(lag(0.9), each, models=lags) for each in (apart, one))
+    growth = alone.guarantee.repeated(3, separation=8).gdp / alone.guarantee.gdp
+    assert several.std == pytest.approx(growth * alone.std, rel=1e-6)
+    assert growth < 2.1
+
+
+def test_in_a_region_of_one_plant_events_count_as_if_they_came_at_once():
+    apart = pc.DisturbanceAdjacency(1.0, events=3, separation=8)
+    one = pc.DisturbanceAdjacency(1.0)
     box = pc.PlantBox(lag(0.9), A=[[0.01]])
     noise = designed(lag(0.9), apart, horizon=20, floor=0.5, models=box)
     shifts = [noise.guarantee_for(box, adjacency=secret).gdp for secret in (apart, one)]
