@@ -6,6 +6,7 @@ It is structured noise, noise that is drawn again at every sample, or Lambda eta
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,14 +110,15 @@ def _of_every_sample(
     more numbers than a loss keeps, only the sum of the shifts counts.
     """
     rounding = 1 + 8 * EPS * horizon * len(scale)
-    sizes = np.concatenate(
-        [output_sizes(adjacency, plant, horizon, 1)[0] for plant in plants]
-    )
+    found = [output_sizes(adjacency, plant, horizon, 1) for plant in plants]
+    sizes = np.concatenate([of_plant for of_plant, _ in found])
     grid = shift_of_resolution(resolution, scale, horizon, 1)
     largest = sizes.max() / scale.min() * rounding
     bound = float_above(largest + grid, 4)
     if len(sizes) * horizon * len(scale) > KEPT:
-        return one_coordinate(bound)
+        exact = resolution is None and len(plants) == 1 and found[0][1]
+        worst = (int(sizes.argmax()),) if exact and np.ptp(scale) == 0 else ()
+        return replace(one_coordinate(bound), moves=(worst,))
     responses = all_responses(adjacency, plants, horizon)
     if responses.balls or responses.apart or responses.windows:
         return one_coordinate(bound)
