@@ -248,8 +248,12 @@ def test_each_move_is_hidden_by_brute_force(budget):
     assert largest <= rows.delta(epsilon) * (1 + 4e-2) + 1e-5
     # the loss that all blocks have together is used
     sums = [losses_of(part.sizes, np.zeros((1, 3)), shift)[0] for shift in entries.T]
-    assert max(sums) == pytest.approx(rows.pure, rel=1e-6)
-    assert epsilon < rows.pure <= (epsilon - 2 * math.log1p(-delta)) * (1 + 1e-9)
+    assert max(sums) <= rows.pure * (1 + 1e-9)
+    assert rows.pure <= max(sums) * (1 + 1e-4)  # moves that hardly differ are one
+    # at most what a plane alone may lose
+    assert epsilon < rows.pure <= pc.core.ball_rate(*budget.pair, 2)
+    if budget is LOOSE:
+        assert largest > 0.95 * delta  # all of the budget is used
 
 
 @pytest.mark.slow
