@@ -22,6 +22,9 @@ from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
 
+#: Speed: numbers of responses that are held at once.
+_NUMBERS_AT_ONCE = 100_000
+
 #: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
 #: by about as much.
 _TOGETHER = 1e-4
@@ -281,10 +284,20 @@ def _mode(
 
 def _sizes(C: NDArray, block: NDArray, states: NDArray, count: int) -> NDArray:
     """The largest ||C block^age w|| over some states w, for ages 0 .. count - 1."""
+    width = len(C) * max(1, len(block), states.shape[1])
+    length = max(1, min(count, _NUMBERS_AT_ONCE // width))
+    rows = np.empty((length, *C.shape), complex)  # C block^age
+    row = C
+    for age in range(length):
+        rows[age] = row
+        row = row @ block
+    jump = np.linalg.matrix_power(block, length)
     sizes = np.empty(count)
-    for age in range(count):
-        sizes[age] = np.linalg.norm(C @ states, axis=0).max()
-        states = block @ states
+    for start in range(0, count, length):
+        outputs = rows[: count - start] @ states
+        stretch = np.linalg.norm(outputs, axis=1).max(axis=1)
+        sizes[start : start + length] = stretch
+        states = jump @ states
     return sizes
 
 

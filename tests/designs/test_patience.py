@@ -56,7 +56,6 @@ STILL = pc.StateAdjacency({"position": 1.0}, times=0)
 BOX = pc.PlantBox(pc.plants.vehicle(), A=[[1e-3, 1e-3], [0, 1e-3]])
 FADING = ct.ss(0.8713, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
 LASTING = pc.DisturbanceAdjacency(0.1, duration=3, shape="level")
-BOTH = pc.StateAdjacency(1.0)
 OTHER = ct.ss(0.8, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
 VARYING = pc.PlantPolytope([FADING, OTHER])
 
@@ -82,8 +81,6 @@ def ceiling(covariance):
         (None, dict(adjacency=GUST, horizon=90, factor=np.eye(90))),
         (None, dict(adjacency=GUST, horizon=90, factor=np.eye(90), floor=0.1)),
         (None, dict(adjacency=STILL, horizon=20, models=BOX, floor="auto")),
-        (None, dict(adjacency=POSITION, horizon=30_000, family="iid-gaussian")),
-        (None, dict(adjacency=BOTH, horizon=9000, family="iid-laplace")),
     ],
 )
 def test_the_share_of_a_long_design_grows_and_almost_reaches_the_end(
