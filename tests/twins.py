@@ -1,4 +1,4 @@
-"""Two lags of which a loop reads the sum, for tests of noise that is chosen for it."""
+"""Plants of which a loop or a weight reads a part, for tests of noise that is chosen for it."""
 
 import math
 
@@ -17,6 +17,18 @@ EACH = pc.StateAdjacency({"first": 1.0, "second": 1.0}, times=[0])
 WEIGHTS = {"Q": np.ones((2, 2)), "R": 1.0, "QN": 0.01, "RN": 0.01, "P0": 4.0}
 #: The sum by itself: what enters both and what disturbs them adds up.
 SUM = ct.ss(0.9, 1, 1, 0, 1.0, states=["sum"])
+COS, SIN = math.cos(0.9), math.sin(0.9)
+#: Two states that turn, so a move at any time is one of many directions, and a lag.
+TURNING = ct.ss(
+    [[COS, -SIN, 0], [SIN, COS, 0], [0, 0, 0.8]],
+    [[1.0], [0.5], [1.0]],
+    np.eye(3),
+    0,
+    1.0,
+    states=["east", "north", "lag"],
+)
+ANY_TIME = pc.StateAdjacency({"east": 1.0, "north": 1.0, "lag": 1.0})
+SAMPLES = 12
 
 
 def designed(family, plant=TWINS, adjacency=EACH, budget=TIGHT, **options):
@@ -44,3 +56,16 @@ def private_loop(family, cap=10.0, noise=None, weights=WEIGHTS, plant=TWINS):
     return pc.private_lqg(
         plant, noise=noise, codesign=True, family=family, cap=cap, **weights
     )
+
+
+def moved_entries(noise, plant, samples):
+    """Entries (r, M) that make up for each move, by dense least squares."""
+    responses = noise.responses.reshape(samples * plant.noutputs, -1)
+    moves = []
+    for time in range(samples):
+        powers = [np.linalg.matrix_power(plant.A, t - time) for t in range(samples)]
+        moves.append(np.vstack([plant.C @ power for power in powers]))
+    moved = np.hstack(moves)
+    entries, *_ = np.linalg.lstsq(responses, moved, rcond=None)
+    np.testing.assert_allclose(responses @ entries, moved, atol=1e-7 * moved.max())
+    return entries

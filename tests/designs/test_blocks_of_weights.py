@@ -10,7 +10,16 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from twins import TIGHT, TWINS, WEIGHTS, designed
+from twins import (
+    ANY_TIME,
+    SAMPLES,
+    TIGHT,
+    TURNING,
+    TWINS,
+    WEIGHTS,
+    designed,
+    moved_entries,
+)
 
 import privcontrol as pc
 from privcontrol.core import audit, ball_rate, blocks
@@ -18,18 +27,6 @@ from privcontrol.designs import structured
 from privcontrol.noise.parts import Blocks
 
 LOOSE = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-COS, SIN = math.cos(0.9), math.sin(0.9)
-#: Two states that turn, and a lag that the weight does not read.
-TURNING = ct.ss(
-    [[COS, -SIN, 0], [SIN, COS, 0], [0, 0, 0.8]],
-    [[1.0], [0.5], [1.0]],
-    np.eye(3),
-    0,
-    1.0,
-    states=["east", "north", "lag"],
-)
-SAMPLES = 12
-ANY_TIME = pc.StateAdjacency({"east": 1.0, "north": 1.0, "lag": 1.0})
 OF_PLANE = np.diag([1.0, 1.0, 0.0])
 OF_SUM = np.ones((2, 2))
 
@@ -39,20 +36,6 @@ def of_plane(family="ball", budget=TIGHT, **options):
     return designed(
         family, TURNING, ANY_TIME, budget, horizon=SAMPLES, weight=OF_PLANE, **options
     )
-
-
-def moved_entries(noise):
-    """Entries (r, M) that make up for each move, by dense least squares."""
-    p = TURNING.noutputs
-    responses = noise.responses.reshape(SAMPLES * p, -1)
-    moves = []
-    for time in range(SAMPLES):
-        powers = [np.linalg.matrix_power(TURNING.A, t - time) for t in range(SAMPLES)]
-        moves.append(np.vstack([TURNING.C @ power for power in powers]))
-    moved = np.hstack(moves)
-    entries, *_ = np.linalg.lstsq(responses, moved, rcond=None)
-    np.testing.assert_allclose(responses @ entries, moved, atol=1e-7 * moved.max())
-    return entries
 
 
 # -- what they cost ------------------------------------------------------------------
@@ -156,7 +139,7 @@ def test_an_uncertain_block_design_leaves_one_law(monkeypatch):
 def test_each_move_is_hidden_by_brute_force(budget):
     """Smaller moves too; 400,000 draws see a delta that is 10 % of a hundredth off."""
     noise = of_plane(budget=budget)
-    entries = moved_entries(noise)
+    entries = moved_entries(noise, TURNING, SAMPLES)
     rng = np.random.default_rng(5)
     eta, losses_of = [], []
     for size in noise.parts[0].sizes:

@@ -13,8 +13,14 @@ import pytest
 import scipy.stats
 from scipy.optimize import approx_fprime, differential_evolution
 from twins import (
+    ANY_TIME,
+    COS,
+    SAMPLES,
+    SIN,
     TIGHT,
+    TURNING,
     designed,
+    moved_entries,
     price_of_sum,
     private_loop,
     quiet_cost,
@@ -34,19 +40,7 @@ from privcontrol.privacy.law import BlockLaw
 from privcontrol.privacy.loss import PrivacyLoss
 
 LOOSE = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-COS, SIN = math.cos(0.9), math.sin(0.9)
-#: Two states that turn, so a move at any time is one of many directions, and a lag.
-TURNING = ct.ss(
-    [[COS, -SIN, 0], [SIN, COS, 0], [0, 0, 0.8]],
-    [[1.0], [0.5], [1.0]],
-    np.eye(3),
-    0,
-    1.0,
-    states=["east", "north", "lag"],
-)
-ANY_TIME = pc.StateAdjacency({"east": 1.0, "north": 1.0, "lag": 1.0})
 OF_STATES = {"Q": 1.0, "R": 1.0, "QN": 1e-3, "RN": 1e-2, "P0": 4.0}
-SAMPLES = 12
 
 
 @cache
@@ -59,19 +53,6 @@ def of_budget(budget):
     """The blocks of the tight budget, scaled to another one."""
     noise = turning().noise
     return of_request(noise.request, noise.plant_data, budget=budget)
-
-
-def moved_entries(noise, plant, samples):
-    """Entries (r, M) that make up for each move, by dense least squares."""
-    responses = noise.responses.reshape(samples * plant.noutputs, -1)
-    moves = []
-    for time in range(samples):
-        powers = [np.linalg.matrix_power(plant.A, t - time) for t in range(samples)]
-        moves.append(np.vstack([plant.C @ power for power in powers]))
-    moved = np.hstack(moves)
-    entries, *_ = np.linalg.lstsq(responses, moved, rcond=None)
-    np.testing.assert_allclose(responses @ entries, moved, atol=1e-7 * moved.max())
-    return entries
 
 
 def block_draws(sizes, count, seed):
