@@ -235,10 +235,10 @@ class Proposal:
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
     of any such noise, NaN if it is unknown. ``filtered`` is the design of the first part
-    where that is a linear system, of a size of its own. ``gap`` is the relative distance to the bound of the part of the noise
-    that the ``gap`` of a request is about, zero of other noise. ``unit_bound`` is, of noise
-    that is not Gaussian, the least cost of Gaussian noise that hides moves with a shift of
-    one.
+    where that is a linear system, of a size of its own. ``gap`` is the relative distance to
+    the bound of the part of the noise that the ``gap`` of a request is about, zero of other
+    noise. ``unit_bound`` is, of noise that is not Gaussian, the least cost of Gaussian
+    noise that hides moves with a shift of one.
     """
 
     parts: tuple[NoisePart, ...]
