@@ -200,7 +200,7 @@ def test_what_is_inherited_is_in_the_reference():
         api_page.members(pc.OutputNoise)
     )
     assert "with_noise" in api_page.members(pc.PrivateLoop)
-    assert "first_moves" not in api_page.members(pc.StateAdjacency)
+    assert "entering" not in api_page.members(pc.StateAdjacency)
 
 
 def test_the_page_of_a_class_begins_with_its_methods(tmp_path, monkeypatch):
@@ -242,4 +242,3 @@ numpydoc_show_class_members = False
     assert "with_noise(" in described
     assert "class privcontrol.LinearQuery(" in query
     assert "sensitivity(" in query
-    assert "refuse_untold" not in query

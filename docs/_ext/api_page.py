@@ -15,7 +15,6 @@ import privcontrol.response
 import privcontrol.studies
 from privcontrol.core.mechanism import Mechanism
 from privcontrol.core.noise import Noise
-from privcontrol.core.query import LinearQuery
 from privcontrol.noise.parts import SummedNoise
 from privcontrol.privacy.hidden import Hidden
 from privcontrol.regions.region import PlantRegion
@@ -115,9 +114,7 @@ _GROUPS = (
 ENGINE_ROOMS = (
     (
         Hidden,
-        "caveats first_moves starting uncertain entering responses "
-        "radii starts move_of of_node with_moves "
-        "loss signals suits_any_plant system",
+        "caveats starting uncertain entering responses radii starts loss signals system",
         "what a design asks of a secret, in coordinates of its own",
     ),
     (
@@ -125,11 +122,6 @@ ENGINE_ROOMS = (
         "allowed_shift entries log_likelihood_ratio loss loss_of_columns loss_of_size "
         "scaled shape standard",
         "what a design and a guarantee ask of a law of noise",
-    ),
-    (
-        LinearQuery,
-        "applied ball_product move_basis refuse_untold",
-        "what certifies a query's shifts in exact arithmetic",
     ),
     (
         Mechanism,
@@ -141,13 +133,6 @@ ENGINE_ROOMS = (
         PlantRegion,
         "check_holds is_one plants shift standing",
         "what a design asks of a region of plants",
-    ),
-    (privcontrol.PrivacyLedger, "reach reached", "what a gateway notes in a ledger"),
-    (privcontrol.Gateway, "check_steps", "what the command asks of a gateway's file"),
-    (
-        privcontrol.consensus.Network,
-        "initial_values neighbours per_node position",
-        "how an algorithm reads what is given by node",
     ),
 )
 

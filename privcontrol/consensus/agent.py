@@ -139,10 +139,10 @@ class Agent:
     ) -> None:
         instance_of(noise, AgentNoise, "noise", "consensus.noise")
         network = noise.network
-        place = network.position(node)
+        place = network._position(node)
         self.node = node
         self._weights: dict[Hashable, float] = {}
-        for j, weight in network.neighbours(place).items():
+        for j, weight in network._neighbours(place).items():
             self._weights[network.nodes[j]] = weight
         self._own_scale = float(noise.scales[place])
         self._law = noise.family

@@ -189,7 +189,7 @@ def private_consensus(
         )
     network = read_network(graph, weights=weights, weight=weight)
     n = len(network)
-    radii = network.per_node(radius, "radius")
+    radii = network._per_node(radius, "radius")
     adjacency = NodeAdjacency(radii, moves=moves, dimension=dimension)
     adjacency.radii(n)
     budgets = _budgets(network, budget, moves)
@@ -315,7 +315,7 @@ def _truncated(budgets: Sequence[PrivacyBudget], dimension: int) -> _RadialLaw:
 
 def _budgets(network: Network, budget: object, moves: str) -> list[PrivacyBudget]:
     """One budget, or one for each node."""
-    budgets = network.per_node(budget, "budget")
+    budgets = network._per_node(budget, "budget")
     if not isinstance(budgets, list | tuple):
         budgets = [budgets]
     budgets = [checked_budget(entry) for entry in budgets]
@@ -693,7 +693,7 @@ def plot_error(
             f"{type(readouts).__name__}"
         )
     readouts = [one_of(readout, "readouts", READOUTS) for readout in readouts]
-    values = consensus.network.initial_values(initial_values, consensus.dimension)
+    values = consensus.network._initial_values(initial_values, consensus.dimension)
     time = np.arange(step_count(steps) + 1)
     shown = slice(0, steps + 1, max(1, steps // 20))
     ax = own_axes(ax)
@@ -819,7 +819,7 @@ def plot_network(
     if pos is None:
         places = nx.kamada_kawai_layout(graph, weight=None)
     else:
-        given = network.per_node(pos, "pos")
+        given = network._per_node(pos, "pos")
         places = dict(enumerate(real_array(given, "pos", shape=(len(network), 2))))
     weights = np.array([weight for *_, weight in graph.edges(data="weight")])
     ax = own_axes(ax)

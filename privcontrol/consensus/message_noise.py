@@ -169,7 +169,7 @@ class NodeAdjacency(Adjacency):
         self.label = ""  # its name
         self.is_named = False  # whether the name denotes one secret in any network
 
-    def of_node(self, position: int, label: str, is_named: bool) -> NodeAdjacency:
+    def _of_node(self, position: int, label: str, is_named: bool) -> NodeAdjacency:
         """Return the moves in which the node at a ``position`` takes part.
 
         ``label`` is its name. If ``is_named``, the name denotes the same secret in
@@ -194,11 +194,11 @@ class NodeAdjacency(Adjacency):
             )
         return np.broadcast_to(self.radius, (nodes,))
 
-    def with_moves(self, moves: str) -> NodeAdjacency:
+    def _with_moves(self, moves: str) -> NodeAdjacency:
         """Return other moves of the same radius, of any node."""
         return NodeAdjacency(self.radius, moves=moves, dimension=self.dimension)
 
-    def move_of(self, node: int) -> int:
+    def _move_of(self, node: int) -> int:
         """Return the number of a node's move, one in all networks if it is named."""
         return 0 if self.is_named else node
 
@@ -231,7 +231,7 @@ class NodeAdjacency(Adjacency):
             exposed = sizes[leaders]
             largest = exposed.max()
             tied = leaders[exposed == largest][:MOST_ATTAINING].tolist()
-            moves = tuple(self.move_of(node) for node in tied)
+            moves = tuple(self._move_of(node) for node in tied)
             return family.loss_of_columns(np.array([[largest]]), moves[:1], moves)
         exposed = sizes if self.kind == "pair" else 1 / scales
         most_first = np.argsort(-exposed[honest], kind="stable")

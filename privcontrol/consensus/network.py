@@ -132,7 +132,7 @@ class Network:
         """Return the cores that `core_of` found, by their degrees."""
         return {}
 
-    def neighbours(self, position: int) -> dict[int, float]:
+    def _neighbours(self, position: int) -> dict[int, float]:
         """Return the weights of a node's neighbours by their positions."""
         row = self.iteration[[position]].tocoo()
         weights = dict(zip(row.col.tolist(), row.data.tolist(), strict=True))
@@ -149,7 +149,7 @@ class Network:
         """Position of each node."""
         return {node: i for i, node in enumerate(self.nodes)}
 
-    def position(self, node: Hashable, name: str = "node") -> int:
+    def _position(self, node: Hashable, name: str = "node") -> int:
         """Return the position of a node that is given by its name, or a ``ValueError``."""
         known = isinstance(node, Hashable) and node in self.index
         if not known:
@@ -160,7 +160,7 @@ class Network:
             )
         return self.index[node]
 
-    def per_node(self, value: object, name: str) -> Any:
+    def _per_node(self, value: object, name: str) -> Any:
         """Return a mapping by node as a list in the network's order.
 
         Any other ``value`` is returned as it is; ``name`` is the argument that errors
@@ -178,12 +178,12 @@ class Network:
             )
         return [value[node] for node in self.nodes]
 
-    def initial_values(self, value: Values, dimension: int) -> NDArray:
+    def _initial_values(self, value: Values, dimension: int) -> NDArray:
         """Return x(0) in the network's order from a ``value`` that is array or mapping.
 
         It has shape (n,), or (n, d) for values of ``dimension`` d.
         """
-        x = real_array(self.per_node(value, "initial_values"), "initial_values")
+        x = real_array(self._per_node(value, "initial_values"), "initial_values")
         shape = (len(self),) if dimension == 1 else (len(self), dimension)
         if x.shape != shape:
             number = "number" if dimension == 1 else "vector"

@@ -306,7 +306,7 @@ class PrivateConsensus(Frozen):
         """
         everybody = self.adjacency
         if moves is not None:
-            everybody = everybody.with_moves(moves)
+            everybody = everybody._with_moves(moves)
         members = self._positions_of(coalition)
         n = len(self.network)
         if members or self.pairwise_std:
@@ -314,14 +314,14 @@ class PrivateConsensus(Frozen):
             _check_hidden(len(members or ()), n, everybody.kind, is_shared)
         adjacency = everybody
         if node is not None:
-            place = self.network.position(node)
+            place = self.network._position(node)
             if members and place in members:
                 raise ValueError(
                     "node: expected a node that is no member of the coalition, which "
                     "knows its own value"
                 )
             has_names = not isinstance(self.nodes, range)
-            adjacency = everybody.of_node(place, str(node), has_names)
+            adjacency = everybody._of_node(place, str(node), has_names)
         towards = self._named(members)
         loss: PrivacyLoss
         if self.pairwise_std:
@@ -379,7 +379,7 @@ class PrivateConsensus(Frozen):
                 "coalition: expected a list of nodes, got "
                 f"{type(coalition).__name__}; [] for an eavesdropper alone"
             )
-        members = {self.network.position(node, "coalition") for node in coalition}
+        members = {self.network._position(node, "coalition") for node in coalition}
         if len(members) < len(coalition):
             raise ValueError("coalition: expected each node once, got one twice")
         return tuple(sorted(members))
@@ -411,7 +411,7 @@ class PrivateConsensus(Frozen):
         worst = exposure.coalition(moved[0] if node is None else node)
         if node is not None:
             size = sizes[node]
-            moved = (adjacency.move_of(node),)
+            moved = (adjacency._move_of(node),)
         if members is not None:
             adversary = f"{self._named(members)} is all that pools what it knows"
         else:
@@ -608,7 +608,7 @@ class PrivateConsensus(Frozen):
 
     def _deviation(self, initial_values: Values) -> tuple[NDArray, NDArray]:
         """x(0) - mean(x(0)), shape (n, d), and the mean (d,)."""
-        x = self.network.initial_values(initial_values, self.dimension)
+        x = self.network._initial_values(initial_values, self.dimension)
         return deviation_from_mean(x)
 
     def mean_square_error(

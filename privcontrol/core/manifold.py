@@ -97,11 +97,11 @@ class Query(Protocol):
     @property
     def rounding(self) -> NDArray: ...
 
-    def applied(
+    def _applied(
         self, data: NDArray, errors: NDArray | None
     ) -> tuple[NDArray, NDArray]: ...
 
-    def ball_product(self, data: NDArray | Sequence) -> BallMatrix | None: ...
+    def _ball_product(self, data: NDArray | Sequence) -> BallMatrix | None: ...
 
 
 class Moves(ABC):
@@ -218,11 +218,11 @@ class FiniteMoves(Moves):
                 bounds = bounds + np.abs(query.response) @ self.errors
                 bounds = bounds + query.rounding @ self.errors
             return responses, bounds
-        return query.applied(self.data, self.errors)
+        return query._applied(self.data, self.errors)
 
     def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
         source = self.data if self.errors is None else self.rationals
-        product = None if source is None else query.ball_product(source)
+        product = None if source is None else query._ball_product(source)
         if product is None:
             return super().ball_responses(query)
         return product, np.zeros((query.size, self.columns.shape[1]))

@@ -164,7 +164,7 @@ class LinearQuery(Frozen):
         moves = checked_adjacency(adjacency).moves(self.manifold)
         return moves.sensitivity(self, norm)
 
-    def applied(
+    def _applied(
         self, data: NDArray, errors: NDArray | None = None
     ) -> tuple[NDArray, NDArray]:
         """Return F v for data-space moves v (n, M), and bounds of the errors.
@@ -190,7 +190,7 @@ class LinearQuery(Frozen):
         """|F| of a LinearOperator."""
         return np.abs(self.matrix @ np.eye(self.manifold.size))
 
-    def ball_product(
+    def _ball_product(
         self, data: NDArray | Sequence[Sequence[Rational]]
     ) -> BallMatrix | None:
         """Return F v (m, M) as balls for exact data-space moves v.
@@ -226,14 +226,14 @@ class LinearQuery(Frozen):
             terms = int(np.diff(self.matrix.indptr).max(initial=0))
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
-    def move_basis(self, moves: Moves) -> MoveBasis:
+    def _move_basis(self, moves: Moves) -> MoveBasis:
         """Choose a `MoveBasis`, of as many moves as directions need noise."""
         responses, errors = moves.output_responses(self)
         largest = np.abs(responses).max(axis=1)
         # In the other rows rounding has left a residue of zero.
         told = largest > 2 * errors.max(axis=1)
         if not told.any():
-            self.refuse_untold(moves)
+            self._refuse_untold(moves)
         responses = np.where(told[:, None], responses, 0.0)
         # Rows are brought to one size: which directions there are is no matter of units.
         units = largest[told, None]
@@ -253,7 +253,7 @@ class LinearQuery(Frozen):
         )
         return MoveBasis(moves.vectors[:, basis], responses[:, basis], coordinates)
 
-    def refuse_untold(self, moves: Moves) -> NoReturn:
+    def _refuse_untold(self, moves: Moves) -> NoReturn:
         """Say of moves whose responses are zero in doubles whether they are zero."""
         if not moves.sensitivity(self):
             raise PrivacyError(NO_NOISE)

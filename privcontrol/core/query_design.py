@@ -793,14 +793,14 @@ def _cheapest(
     every other covariance that hides the moves.
     """
     if not request.moves.is_ball:
-        basis = request.query.move_basis(request.moves)
+        basis = request.query._move_basis(request.moves)
         found = law.shape(basis, request.weight_root(basis.responses), **options)
         return basis.responses @ found.factor, found.lower_bound
     axes = request.moves.vectors
     responses = request.query.response @ axes
     sizes = column_norms(responses.T)
     if not sizes.any():
-        request.query.refuse_untold(request.moves)
+        request.query._refuse_untold(request.moves)
     # which directions there are is no matter of the rows' units
     rows = responses[sizes > 0] / sizes[sizes > 0, None]
     _, s, vt = scipy.linalg.svd(rows, full_matrices=False)
@@ -1091,7 +1091,7 @@ def _in_blocks(request: _Request) -> list[NoiseDesign]:
     """Return designs of independent blocks, for a weight that hardly reads a direction."""
     if request.weight is None or request.moves.is_ball:
         return []
-    basis = request.query.move_basis(request.moves)
+    basis = request.query._move_basis(request.moves)
     least = gaussian_shape(basis, basis.responses).factor
     shape = gaussian_shape(basis, request.weight_root(basis.responses)).factor
     inside = np.linalg.solve(shape, least)

@@ -109,7 +109,7 @@ class Run:
                     f"than that of {str(options.design)!r}: pass its design, or another "
                     "--state"
                 )
-            gateway.check_steps(**self._steps)
+            gateway._check_steps(**self._steps)
         except BaseException:
             gateway.close()
             raise

@@ -896,7 +896,7 @@ def _going_on(options: argparse.Namespace) -> Publisher | None:
     publisher = taken_up(state, digest_of_file(options.design), known=options.known)
     if publisher is not None:
         try:
-            publisher.check_steps(grid=options.grid, resolution=options.resolution)
+            publisher._check_steps(grid=options.grid, resolution=options.resolution)
         except BaseException:
             publisher.close()
             raise

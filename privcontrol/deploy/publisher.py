@@ -175,7 +175,7 @@ class Publisher:
         """Names of the outputs, the step and the horizon."""
         return self._signals
 
-    def check_steps(
+    def _check_steps(
         self, grid: Step | list[str] | None, resolution: Step | list[str] | None
     ) -> None:
         """Refuse a grid or a resolution that the file was not made with.
@@ -359,7 +359,7 @@ class Publisher:
         state = self._state
         is_own = state["ledger"] in (None, ledger.identity)
         marks = state["marks"] if is_own else [None]
-        reached, mark = ledger.reached(self._identity)
+        reached, mark = ledger._reached(self._identity)
         if self._committed < reached or mark not in marks:
             raise another_copy(reached)
         return mark
@@ -621,7 +621,7 @@ class Publisher:
         self._known = known
         self._exact.entries.update(fresh)
         if ledger is not None:
-            ledger.reach(self._identity, self._committed, *state["marks"])
+            ledger._reach(self._identity, self._committed, *state["marks"])
 
     def _narrower(self, t: int, output: int) -> Ball:
         """Return a narrower enclosure of the noise of one output, from more bits."""

@@ -328,7 +328,7 @@ def _of_periods(secret: Adjacency, plant: VaryingPlant) -> Adjacency:
     """Return a secret of the plant as one of its lifted plant."""
     if isinstance(secret, InitialStateAdjacency):
         return secret
-    if isinstance(secret, StateAdjacency) and secret.move_times == (0,):
+    if isinstance(secret, StateAdjacency) and secret._move_times == (0,):
         return secret
     if not isinstance(secret, DisturbanceAdjacency) or not _is_one_sample(secret):
         raise ValueError(
@@ -616,10 +616,10 @@ def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArra
     if disturbances(part):
         found = all_responses(part, (plant,), horizon)
         return found.effects.reshape(horizon, plant.output_count).max(axis=0)
-    times = np.arange(horizon) if secret.move_times is None else secret.move_times
+    times = np.arange(horizon) if secret._move_times is None else secret._move_times
     now = np.asarray(times, dtype=int)
     A, _, C, _ = plant.along
-    moves = secret.first_moves(plant, horizon).vectors
+    moves = secret._first_moves(plant, horizon).vectors
     states = np.tile(moves, (len(now), 1, 1))
     effects = np.zeros(plant.output_count)
     for _ in range(plant.order + 1):

@@ -102,7 +102,7 @@ def secrets_of(
     PrivacyError
         If no output depends on the secret.
     """
-    if not all(as_secret(part).suits_any_plant for part in adjacency.parts):
+    if not all(as_secret(part)._suits_any_plant for part in adjacency.parts):
         raise ValueError(_LATER_STATES)
     if len(vertices) > 1 and any(part.moved for part in disturbances(adjacency)):
         raise ValueError(OF_ONE_PLANT)

@@ -276,13 +276,13 @@ class PrivacyLedger:
 
         return PrivacyGuarantee.from_dict(self._store.update(charged, made)["spent"])
 
-    def reached(self, identity: str) -> tuple[int, str | None]:
+    def _reached(self, identity: str) -> tuple[int, str | None]:
         """Return up to which sample a gateway may have published, and its file's mark."""
         name = f"gateway {identity}"
         index, mark = self._store.snapshot([name]).notes.get(name, (0, None))
         return index, mark
 
-    def reach(self, identity: str, index: int, before: str | None, mark: str) -> None:
+    def _reach(self, identity: str, index: int, before: str | None, mark: str) -> None:
         """Note that a gateway may now publish up to a sample, and not beyond it.
 
         Of the files that hold the mark of the last note, as copies do, one alone makes

@@ -148,7 +148,7 @@ def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode
         return ()
     secret = as_secret(adjacency)
     directions = secret.starting(plant, int(horizons.max())).system.B
-    times = secret.move_times
+    times = secret._move_times
     # units do not matter
     balance = scipy.linalg.matrix_balance(plant.A, permute=False, separate=True)[1][0]
     A = plant.A * balance / balance[:, None]

@@ -530,9 +530,9 @@ class Secret(Adjacency):
     """
 
     #: Samples at one of which the moves of `starting` may come, None for all.
-    move_times: tuple[int, ...] | None = (0,)
+    _move_times: tuple[int, ...] | None = (0,)
     #: Whether the moves of the initial state are the same under every plant.
-    suits_any_plant: bool = True
+    _suits_any_plant: bool = True
 
     @abstractmethod
     def entering(self, plant: Plant) -> SecretInputs:
@@ -546,11 +546,11 @@ class Secret(Adjacency):
 
     def starting(self, plant: Plant, horizon: int) -> SecretInputs:
         """Return the hidden moves of the first sample under a ``plant`` as inputs."""
-        moves = self.first_moves(plant, horizon)
+        moves = self._first_moves(plant, horizon)
         return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
-    def first_moves(self, plant: Plant, horizon: int) -> Moves:
-        """Return moves of a ``plant``'s state over a ``horizon``, at one of `move_times`."""
+    def _first_moves(self, plant: Plant, horizon: int) -> Moves:
+        """Return moves of a ``plant``'s state over a ``horizon``, at one of `_move_times`."""
         return self.moves(trajectory_manifold(plant, horizon))
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
@@ -577,7 +577,7 @@ class Secret(Adjacency):
         ValueError
             If they depend on the plant.
         """
-        if not self.suits_any_plant:
+        if not self._suits_any_plant:
             raise ValueError(
                 "models: a PlantBox is bounded for moves that do not depend on the plant, "
                 'such as those of a StateAdjacency with charts="times"; pass corners and '
@@ -599,7 +599,7 @@ class _OfData(Secret):
     """Moves of a plant's trajectory that an adjacency about any data names."""
 
     adjacency: Adjacency
-    suits_any_plant = False
+    _suits_any_plant = False
 
     def moves(self, manifold: AffineManifold) -> Moves:
         return self.adjacency.moves(manifold)

@@ -439,15 +439,15 @@ class StateAdjacency(_OfStates):
         moves = self.moves(trajectory_manifold(plant, max(self.times) + 1))
         return SecretInputs.of_moves(plant, moves.vectors, moves.is_ball)
 
-    def first_moves(self, plant: Plant, horizon: int) -> Moves:
+    def _first_moves(self, plant: Plant, horizon: int) -> Moves:
         return FiniteMoves(self._moves_at_first_sample(plant))
 
     @property
-    def move_times(self) -> tuple[int, ...] | None:  # type: ignore[override]
+    def _move_times(self) -> tuple[int, ...] | None:  # type: ignore[override]
         return self.times
 
     @property
-    def suits_any_plant(self) -> bool:  # type: ignore[override]
+    def _suits_any_plant(self) -> bool:  # type: ignore[override]
         return self.charts == "times" and self.times == (0,)
 
     def uncertain(

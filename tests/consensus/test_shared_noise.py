@@ -560,7 +560,7 @@ def test_a_weight_lost_in_rounding_links_both_ends_or_none():
         network = read_network(graph)
         matrix = network.iteration.toarray()
         assert (matrix == matrix.T).all()
-        linked = [set(network.neighbours(k)) for k in range(3)]
+        linked = [set(network._neighbours(k)) for k in range(3)]
         for i, j in itertools.permutations(range(3), 2):
             assert (j in linked[i]) == (i in linked[j])
         ends = {frozenset(link) for link in zip(*map(np.ndarray.tolist, network.links))}

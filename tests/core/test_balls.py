@@ -228,7 +228,7 @@ def test_products_that_cancel_keep_their_digits():
         sums = balls.ball_matrix([[1.0, 1e-90]]) * balls.ball_matrix([[1.0], [1e-20]])
         left = sums[0, 0] - 1
     assert left.rad() < 1e-9 * left
-    product = query.ball_product(np.array([[1.0], [one]]))
+    product = query._ball_product(np.array([[1.0], [one]]))
     assert product is not None
     assert balls.midpoints(product)[0, 0] == 0
 

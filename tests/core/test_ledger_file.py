@@ -405,8 +405,8 @@ def test_a_charge_reads_no_more_of_a_longer_ledger(place, tmp_path, monkeypatch)
         identity = f"{number:032x}"
         for _ in range(2):
             ledger.charge(foreign(1e-4), identity=identity)
-        ledger.reach(identity, 10, None, "a" * 32)
-        assert ledger.reached(identity) == (10, "a" * 32)
+        ledger._reach(identity, 10, None, "a" * 32)
+        assert ledger._reached(identity) == (10, "a" * 32)
         sizes.append(sum(read))
     assert ledger.spent.releases == len(ledger.history) == 120
     assert max(sizes[10:]) <= 1.1 * sizes[10]
@@ -414,10 +414,10 @@ def test_a_charge_reads_no_more_of_a_longer_ledger(place, tmp_path, monkeypatch)
 
 def test_a_note_that_was_altered_or_put_back_is_refused(path):
     ledger = PrivacyLedger.open(path)
-    ledger.reach("one", 4, None, "a")
-    ledger.reach("two", 4, None, "b")
+    ledger._reach("one", 4, None, "a")
+    ledger._reach("two", 4, None, "b")
     before = path.read_bytes()
-    ledger.reach("one", 8, "a", "c")
+    ledger._reach("one", 8, "a", "c")
     after = path.read_bytes()
     rows = []
     for content in (before, after):

@@ -30,12 +30,12 @@ def ledger_made(path):
     ledger = pc.PrivacyLedger(pc.PrivacyBudget(epsilon=50.0, delta=1e-2), path)
     for day in ("Monday", "Tuesday", "Wednesday"):
         ledger.charge(promise, note=day)
-    ledger.reach("gateway", 12, None, "mark")
+    ledger._reach("gateway", 12, None, "mark")
 
 
 def ledger_read(path):
     ledger = pc.PrivacyLedger.open(path)
-    return ledger.spent, ledger.history, ledger.head, ledger.reached("gateway")
+    return ledger.spent, ledger.history, ledger.head, ledger._reached("gateway")
 
 
 def gateway_made(path):
