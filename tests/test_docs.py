@@ -315,3 +315,19 @@ def test_the_front_page_is_the_top_of_readme(monkeypatch):
     assert len(images) == 2
     for name in [*images, *re.findall(r"\]\(([^)#]+)\)", shown)]:
         assert (DOCS / name).exists(), name
+
+
+def test_the_badges_of_readme_say_what_the_project_file_says(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    import badges
+
+    badges.write(tmp_path)
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    assert sorted(re.findall(r"figures/(badge_\w+\.svg)", readme)) == drawn
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf8")
+    for name in drawn:
+        text = (DOCS / "figures" / name).read_text(encoding="utf8")
+        value = re.findall(r"<text [^>]*>(.*?)</text>", text)[1]
+        assert (tmp_path / name).read_text(encoding="utf8").count(f">{value}<") == 1
+        assert all(word in project for word in re.findall(r"[\w.-]*\d[\w.-]*", value))

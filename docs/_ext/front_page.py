@@ -10,6 +10,7 @@ _PICTURE = re.compile(
     r'<picture>\s*<source [^>]*srcset="docs/([^"]+)">\s*'
     r'<img src="docs/([^"]+)" alt="([^"]*)">\s*</picture>'
 )
+_BADGE = re.compile(r"\[(!\[[^\]]*\]\([^)]*\))\]\([^)]*\)")
 _IMAGE = "```{{image}} {file}\n:alt: {alt}\n:class: only-{ground}\n```\n"
 
 
@@ -19,6 +20,7 @@ def top(text):
     if not end:
         raise ValueError(f"README.md: expected the heading {END!r}")
     head = _PICTURE.sub(_in_both, head)
+    head = _BADGE.sub(r"\1", head)  # the files that they lead to are not on the site
     head = re.sub(
         r"\[([^\]]+)\]\(examples/(\w+)\.py\)", r"{doc}`\1 <gallery/\2>`", head
     )
