@@ -95,6 +95,8 @@ _PASSING = (
 )
 #: Most readings that wait. Those that come then are lost.
 _MOST_WAITING = 1000
+#: Speed: most messages that are written together, and a buffer that holds them.
+_MOST_HELD, _ROOM = 64, 1 << 20
 #: How files end that hold lines of JSON whatever is read.
 _JSON = (".json", ".jsonl")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -407,12 +409,14 @@ class Topic:
         return (message for message in self.arriving() if message is not None)
 
     def arriving(self) -> Iterator[bytes | None]:
-        """Yield messages as they come, and None now and then while there are none."""
+        """Yield messages as they come, and None before and while there are none."""
         self._reads = True
         if self._connection is not None:
             self._connection.subscribe()
         silent = time.monotonic()
         while True:
+            if self._messages.empty():
+                yield None
             try:
                 message = self._messages.get(timeout=_TICK)
             except queue.Empty:
@@ -424,7 +428,6 @@ class Topic:
                         "this topic, and whether the broker lets this user read it",
                         _PATIENCE,
                     )
-                yield None
                 continue
             silent = time.monotonic()
             yield message
@@ -677,6 +680,7 @@ class _Sink:
 
     A file ``.csv`` gets rows, and ``.json`` or ``.jsonl`` lines of JSON. Elsewhere rows
     are answered by rows, after a header where the file is empty, and JSON by JSON.
+    Messages whose readings came together are written together.
     """
 
     def __init__(self, place: str, outputs: Iterable[str], stack: ExitStack) -> None:
@@ -684,14 +688,16 @@ class _Sink:
         self._rows: Any = None
         self._suffix = Path(place).suffix
         self._topic: Topic | None = None
+        self._held = 0  # messages that wait to be written
         if place.startswith(_TOPICS):
             self._topic = stack.enter_context(Topic(place))
             return
         # beside sys.stdout, whose last flush would fail where the reader has gone
         target = os.dup(sys.stdout.fileno()) if place == "-" else place
         is_torn = place != "-" and _ends_in_a_line(place)
+        # a buffer that is never full, so that only whole lines are written
         self._file = stack.enter_context(
-            open(target, "a", buffering=1, encoding="utf-8", newline="")  # noqa: SIM115
+            open(target, "a", buffering=_ROOM, encoding="utf-8", newline="")  # noqa: SIM115
         )
         if is_torn:  # a power failure left half a line, which no message continues
             self._file.write("\n")
@@ -703,12 +709,31 @@ class _Sink:
         """Write a message, which answers a row of CSV or something else."""
         if self._topic is not None:
             self._topic.send(message)
-        elif self._suffix == ".csv" or (of_rows and self._suffix not in _JSON):
+            return
+        if self._suffix == ".csv" or (of_rows and self._suffix not in _JSON):
             if self._rows is None:
                 self._begin_rows()
             self._rows.writerow(message)
         else:
             self._file.write(json.dumps(message) + "\n")
+        self._held += 1
+        if self._held >= _MOST_HELD:
+            self.pass_on()
+
+    def before_waits(
+        self, readings: Iterable[Reading | None]
+    ) -> Iterator[Reading | None]:
+        """Yield readings, and pass on what is held before each wait for the next one."""
+        for reading in readings:
+            if reading is None:
+                self.pass_on()
+            yield reading
+
+    def pass_on(self) -> None:
+        """Write the messages that are held."""
+        if self._held:
+            self._held = 0
+            self._file.flush()
 
     def _begin_rows(self) -> None:
         self._rows = csv.DictWriter(self._file, self._columns, lineterminator="\n")
@@ -727,14 +752,14 @@ def _ends_in_a_line(place: str) -> bool:
 
 
 def _lines(number: int) -> Iterator[bytes | None]:
-    """Yield the lines of a file by its number, and None now and then while it waits.
+    """Yield the lines of a file by its number, and None before and while it waits.
 
     Of a line that is too long only the beginning is kept.
     """
     line = b""
     while True:
+        yield None
         if not _is_ready(number):
-            yield None
             continue
         block = os.read(number, _LONGEST)
         if not block:
@@ -882,7 +907,7 @@ def _publish(options: argparse.Namespace) -> None:
         )
         with _signals(relay):
             relay.run(
-                readings,
+                sink.before_waits(readings),
                 lambda message: sink.take(message, relay.reads_rows),
                 most=1 if options.every else None,
             )

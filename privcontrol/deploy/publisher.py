@@ -68,6 +68,8 @@ _PASSING_ON = 8
 LEAST_BLOCKS = 16
 #: Longest jump over samples on which the later noise depends. It takes some seconds.
 _LONGEST_JUMP = 50_000
+#: Speed: seconds for which a device takes its file to be where it saw it.
+_SEEN = 2e-3
 #: Bits of an entry beyond which a rounding is not going to be decided.
 _MOST_BITS = 1 << 12
 
@@ -157,6 +159,8 @@ class Publisher:
         self._block: _Block | None = None
         self._size = self._least_block  # of the next block
         self._taken = math.nan  # when the first sample of the block was asked for
+        self._looked = -math.inf  # when the file was last seen in its place
+        self._trust = 0.0  # seconds for which it is taken to be there still
         self._ahead: Future[_Block] | None = None
         # It alone draws and writes, so nothing interrupts it: signals go to the main
         # thread, which only waits.
@@ -395,7 +399,10 @@ class Publisher:
             raise PrivacyError(
                 "the gateway is closed; Gateway.resume(path) continues it"
             )
-        self._store.check_place()
+        now = time.monotonic()
+        if not now - self._looked < self._trust:
+            self._store.check_place()
+            self._looked = now
         if index is None:
             index = self._next
         index = sample_index(index, "index", math.inf)
@@ -724,6 +731,7 @@ def taken_up(
         names, step, horizon = decode(recipe["signals"])
         exact = DrawnNoise.made(recipe["noise"])
         draws = publisher._begin(Signals(names, step, horizon), exact, store, None)
+        publisher._trust = _SEEN
         publisher._check_known(known)
         publisher._restore(draws)
     except BaseException:

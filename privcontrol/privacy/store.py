@@ -410,6 +410,8 @@ class FileStore(Store):
         self.kind = kind
         self._held: FileLock | None = None
         self._file: BinaryIO | None = None
+        self._kept: os.stat_result | None = None  # of that file, which stays the same
+        self._place = os.fspath(self.path)
 
     def create(self, entry: dict, state: dict) -> bool:
         """Make the file with its first entry. Return False if another has its name."""
@@ -459,13 +461,14 @@ class FileStore(Store):
         # kept open, so no other file becomes the same one
         with self._translated():
             self._file = open(self.path, "rb")  # noqa: SIM115
+            self._kept = os.fstat(self._file.fileno())
 
     def check_place(self) -> None:
         try:
-            there = os.stat(self.path)
+            there = os.stat(self._place)
         except FileNotFoundError:
             there = None
-        kept = self._file and os.fstat(self._file.fileno())
+        kept = self._kept
         if not (there and kept and os.path.samestat(there, kept)):
             raise OSError(
                 f"path: expected the file of the {self.kind.name} at {str(self.path)!r}, "
