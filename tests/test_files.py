@@ -220,7 +220,7 @@ def test_loops_come_back_bit_by_bit(loop, path):
     loaded.save(path)
     assert path.read_bytes() == first
     for t in (0, 3):
-        assert np.array_equal(loaded.dynamics.at(t).A, loop.dynamics.at(t).A)
+        assert np.array_equal(loaded.data.dynamics.at(t).A, loop.data.dynamics.at(t).A)
     assert loaded.noise == loop.noise
     assert loaded == loop
     assert hash(loaded) == hash(loop)

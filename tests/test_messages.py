@@ -447,7 +447,7 @@ def test_a_run_without_a_prior_says_what_each_cure_knows():
     ):
         pc.private_lqg(VEHICLE, **weights)
     for cure in ({"P0": np.eye(2)}, {"estimator": "kalman"}):
-        assert pc.private_lqg(VEHICLE, **weights, **cure).horizon == 5
+        assert pc.private_lqg(VEHICLE, **weights, **cure).data.horizon == 5
 
 
 def test_too_many_arguments_name_no_empty_list_of_keywords():

@@ -29,10 +29,8 @@ NO_NUMBERS = {
     "OutputNoise": "bound kept design draw factor family horizon initial_state_covariance inputs is_mixed law law_of "
     "outputs over parts plant plant_data plot promised record request responses sample samples "
     "save scale signal stream system timepts total with_std",
-    "PrivateLoop": "G K L N Q QN R RN closed_loop controller cost_rows design dynamics "
-    "form guarantee history horizon known_design knows_noise law name never_ends noise "
-    "noise_weight observer online plant poles private_noise report save side simulate "
-    "simulated system truth weights with_noise record",
+    "PrivateLoop": "G K L N Q QN R RN closed_loop controller data guarantee history noise "
+    "noise_weight online plant poles record report save simulate system with_noise",
     "PrivateConsensus": "agent laplacian mechanism simulate to_statespace",
     "InputPerturbation": "budget domain family metric model norm radius releases size then",
     "OutputPerturbation": "adjacency budget domain family lipschitz manifold metric model norm "

@@ -40,7 +40,8 @@ def designed(family, plant=TWINS, adjacency=EACH, budget=TIGHT, **options):
 
 def quiet_cost(noise, plant=TWINS, weights=WEIGHTS):
     """The cost with noise of a millionth, which the price leaves out."""
-    return expected_total(pc.private_lqg(plant, noise=noise.with_std(1e-6), **weights))
+    quiet = pc.private_lqg(plant, noise=noise.with_std(1e-6), **weights)
+    return expected_total(quiet.data)
 
 
 def price_of_sum(variance):
@@ -48,7 +49,7 @@ def price_of_sum(variance):
     noise = designed("gaussian", SUM, pc.StateAdjacency({"sum": 1.0}, times=[0]))
     weights = {"Q": 1.0, "R": 1.0, "QN": 0.02, "RN": 0.02, "P0": 8.0}
     loop = pc.private_lqg(SUM, noise=noise.with_std(math.sqrt(variance)), **weights)
-    return expected_total(loop) - quiet_cost(noise, SUM, weights)
+    return expected_total(loop.data) - quiet_cost(noise, SUM, weights)
 
 
 def private_loop(family, cap=10.0, noise=None, weights=WEIGHTS, plant=TWINS):

@@ -127,7 +127,7 @@ def _loaded(path: Path, longest: int | None) -> OutputNoise | PrivateLoop:
 
 def _noise(design: OutputNoise | PrivateLoop) -> OutputNoise:
     """Return a design's noise, which is the design itself or that of a loop."""
-    return design.private_noise if isinstance(design, PrivateLoop) else design
+    return design.data.private_noise if isinstance(design, PrivateLoop) else design
 
 
 def _promise(design: OutputNoise | PrivateLoop, resolution: Steps) -> PrivacyGuarantee:

@@ -110,7 +110,7 @@ def load(
             return _certified(design, longest)
         if isinstance(design, PrivateLoop):
             noise = None if design.noise is None else _certified(design.noise, longest)
-            return replace(design, noise=noise)
+            return replace(design, data=replace(design.data, noise=noise))
     except (PrivacyError, UncertifiableError, OSError):
         raise
     except _UNREADABLE as error:

@@ -463,7 +463,8 @@ def eavesdropper(
     Eavesdropper(horizon 100, largest error std: position 1.877, velocity 0)
     """
     noise = getattr(noise_or_loop, "noise", noise_or_loop)
-    if getattr(noise_or_loop, "truth", None) is not None:
+    loop = getattr(noise_or_loop, "data", noise_or_loop)
+    if getattr(loop, "truth", None) is not None:
         raise ValueError(
             "noise_or_loop: the best linear estimate is one of a linear plant, and this "
             "loop is around a nonlinear one; guarantee.detection bounds every test"

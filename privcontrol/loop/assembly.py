@@ -26,10 +26,11 @@ from ..numerics.linalg import EPS
 from ..privacy.horizon import NO_HORIZON, Horizon, Run
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
-from ..systems.linear import Plant, semidefinite
+from ..systems.linear import Plant, poles_of, semidefinite
 from ..systems.nonlinear import is_nonlinear
 from ..systems.varying import Plants, VaryingPlant
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
+from .data import LoopData
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
 from .moments import Expected
@@ -202,20 +203,20 @@ def private_loop(
                 "controller: it takes the place of K and L; pass either, not both"
             )
         law = law_of(controller, side, truth or side)
-        loop = PrivateLoop(side, law, noise, weights, name, truth=truth)
+        loop = LoopData(side, law, noise, weights, name, truth=truth)
         if isinstance(law, OwnLaw):
             prior = _prior(P0, initial_state, side.order)
             design = OwnDesign("kalman", "filter", *prior, own=law)
             loop = replace(loop, design=design)
             warn_of_public_secret(loop)
-            return loop.with_noise(noise)
+            return PrivateLoop(loop.with_noise(noise))
     if P0 is not None or initial_state is not None:
         raise ValueError(
             "P0, initial_state: they are for a controller that is a function or a "
             "ct.nlsys; private_lqg(P0=...) makes a loop with a prior"
         )
     if controller is not None:
-        return assembled(loop)
+        return PrivateLoop(assembled(loop))
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
     for name_of, gain in (("K", K), ("L", L)):
@@ -238,8 +239,8 @@ def private_loop(
     # the filter's gain corrects the estimate, and A times it the prediction
     gains = Gains(A, C, L, A @ L if form == "filter" else L)
     observer = ObserverFeedback.of(side, K, gains, form)
-    loop = PrivateLoop(side, observer, noise, weights, name, form, truth=truth)
-    return assembled(loop)
+    loop = LoopData(side, observer, noise, weights, name, form, truth=truth)
+    return PrivateLoop(assembled(loop))
 
 
 @known_keywords
@@ -337,7 +338,7 @@ def _prior(
     return covariance, matrix(initial_state, "initial_state", (n,))
 
 
-def assembled(loop: PrivateLoop) -> PrivateLoop:
+def assembled(loop: LoopData) -> LoopData:
     """Warn of an unstable loop, and of noise that an unstable mode makes grow."""
     noise = loop.noise
     if noise is not None and noise.factor is not None and noise.request is not None:
@@ -349,7 +350,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
         )
     if loop.dynamics.varies:
         return loop
-    poles = loop.poles()
+    poles = poles_of(loop.dynamics.fixed)
     worst = poles[np.abs(poles).argmax()]
     if np.abs(worst) > 1 + OUTSIDE:
         if worst.imag == 0:
@@ -368,7 +369,7 @@ def assembled(loop: PrivateLoop) -> PrivateLoop:
     return loop
 
 
-def warn_of_public_secret(loop: PrivateLoop) -> None:
+def warn_of_public_secret(loop: LoopData) -> None:
     """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
     design = loop.design
     noise = loop.noise
@@ -649,15 +650,16 @@ def private_lqg(
     if name is None:
         name = f"{getattr(sys, 'name', plant.name)}$private"
     law = design.law(side, weights, noise)
-    loop = PrivateLoop(side, law, noise, weights, name, design.form, design=design)
+    loop = LoopData(side, law, noise, weights, name, design.form, design=design)
     if codesign:
-        return optimal_loop(loop, positive_number(cap, "cap"), progress, family)
+        best = optimal_loop(loop, positive_number(cap, "cap"), progress, family)
+        return PrivateLoop(best)
     warn_of_public_secret(loop)
     loop = assembled(loop)
     if not design.is_kalman and not sums and not loop.never_ends:
         # x(0) is as uncertain as it is without privacy noise, for any noise
         _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
-    return loop
+    return PrivateLoop(loop)
 
 
 def _gain(value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant) -> NDArray:
@@ -719,7 +721,7 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
         )
 
 
-def _warn_if_useless(loop: PrivateLoop, P0: NDArray) -> None:
+def _warn_if_useless(loop: LoopData, P0: NDArray) -> None:
     """`PrivacyWarning` where the loop costs more than no control at all."""
     observer = loop.observer
     if loop.noise is None or observer is None:

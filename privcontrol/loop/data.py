@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 import control as ct
 import numpy as np
@@ -20,8 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..designs.output_noise import OutputNoise
 from ..numerics.checks import instance_of, real_array
 from ..numerics.objects import ByContent, freeze_arrays
-from ..numerics.saved import Saved
-from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..systems.linear import LinearSystem, Plant, root, singular_root
 from ..systems.varying import VaryingPlant
@@ -39,8 +37,29 @@ from .side import (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LoopData(ByContent, Saved):
-    """The parts of a `PrivateLoop`, whose attributes it describes."""
+class LoopData(ByContent):
+    """The parts of a `PrivateLoop`, and what its engine asks of them.
+
+    Attributes
+    ----------
+    side : LinearSide
+        Plant, and the m inputs of it that the controller drives. The others are
+        exogenous.
+    law : Controller or OwnLaw
+        The controller in the form that the loop is computed with.
+    noise : OutputNoise or None
+    weights : Weights
+        Cost weights and covariances.
+    name : str
+    form : {"predictor", "filter", ""}
+    history : tuple of (str, float)
+        Expected cost after each step of a co-design; empty without one.
+    truth : NonlinearSide or None
+        The nonlinear plant that is simulated, with its operating point. ``side`` has
+        the linear plant for which the noise was designed.
+    design : LqgDesign or None
+        What the gains of `private_lqg` were designed for.
+    """
 
     side: LinearSide
     law: Law
@@ -66,11 +85,6 @@ class LoopData(ByContent, Saved):
                 self.truth.check_noise(self.noise)
 
     @property
-    def plant(self) -> ct.StateSpace:
-        """The plant."""
-        return self.side.plant.statespace()
-
-    @property
     def simulated(self) -> LinearSide | NonlinearSide:
         """The plant that is simulated, the nonlinear one where there is one."""
         return self.truth or self.side
@@ -85,14 +99,6 @@ class LoopData(ByContent, Saved):
                 ".system, for ct.forced_response"
             )
         return self.noise
-
-    @property
-    def guarantee(self) -> PrivacyGuarantee:
-        """The privacy guarantee of everything that the loop publishes over the horizon.
-
-        `ValueError` without noise.
-        """
-        return self.private_noise.guarantee
 
     @property
     def horizon(self) -> Horizon:
@@ -130,60 +136,8 @@ class LoopData(ByContent, Saved):
         """Return whether the design has another filter for each noise."""
         return self.design is not None and (self.design.is_kalman or self.never_ends)
 
-    def _saved_fields(self) -> dict[str, object]:
-        """Return plant, controller, noise, weights and names, for a design file.
-
-        Of gains that vary only what they are designed for is written. `ValueError`
-        where plant or controller are functions.
-        """
-        functions = ""
-        if self.law.is_function:
-            functions = "the controller's functions"
-        elif self.truth is not None:
-            functions = "the functions of a nonlinear plant"
-        if functions:
-            raise ValueError(
-                f"save: {functions} cannot be written to a file; save the noise, "
-                "loop.noise.save(path)"
-            )
-        saved = super()._saved_fields()
-        del saved["truth"], saved["side"]
-        saved["law"] = self.law
-        if self.law.varies and self.design is not None:
-            saved["law"] = None
-        return {"plant": self.side.plant, "controls": self.side.controls, **saved}
-
-    @classmethod
-    def _restored(cls, saved: dict[str, Any]) -> Self:
-        side = LinearSide(saved.pop("plant"), saved.pop("controls"))
-        if saved["law"] is None:
-            known = (side, saved["weights"], saved["noise"])
-            saved["law"] = saved["design"].law(*known)
-        return cls(side, **saved)
-
     def with_noise(self, noise: OutputNoise | None) -> Self:
-        """Return the loop with other noise (or None), and the filter that knows it.
-
-        Loops whose observer knows no noise keep theirs. A loop with a prior that loses
-        its noise keeps the horizon of its runs.
-
-        Parameters
-        ----------
-        noise : OutputNoise or None
-            Of the loop's plant.
-
-        Returns
-        -------
-        Self
-            A new loop; this one stays as it is.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
-        >>> loop.with_noise(None) == loop
-        True
-        """
+        """Return the loop of `PrivateLoop.with_noise`."""
         loop = replace(self, noise=noise)
         if not (loop.knows_noise or self.knows_noise):
             return loop
@@ -211,29 +165,7 @@ class LoopData(ByContent, Saved):
     def noise_weight(
         self, horizon: float
     ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
-        """Return the map from output noise to the cost that it adds over a horizon.
-
-        It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of
-        x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone.
-        With an infinite horizon it is the `LinearSystem` H itself. `ValueError` if the
-        loop has no Q and R, or is not stable and the horizon infinite.
-
-        Parameters
-        ----------
-        horizon : int or inf
-            Number of samples T.
-
-        Returns
-        -------
-        callable or LinearSystem
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
-        >>> loop.noise_weight(5)(np.eye(5)).shape[1]
-        5
-        """
+        """Return the map of `PrivateLoop.noise_weight`."""
         self.law.check_linear()
         rows = self.cost_rows
         if not self.dynamics.varies:
@@ -265,9 +197,6 @@ def refuse_moments(loop: LoopData, name: str) -> None:
             "nonlinear; estimate them, loop.simulate(trials=1000).mse(target), or "
             "make the loop of the linear plant that the noise was designed for"
         )
-
-
-LoopT = TypeVar("LoopT", bound=LoopData)
 
 
 # -- what drives a run -----------------------------------------------------------------
@@ -369,14 +298,14 @@ class LoopSignals:
 
 
 def over_run(
-    loop: LoopT,
+    loop: LoopData,
     timepts: ArrayLike | None = None,
     reference: ArrayLike | None = None,
     *,
     target: ArrayLike | None = None,
     trials: int | None = None,
     **signals: Unpack[RunSignals],
-) -> tuple[LoopT, LoopSignals]:
+) -> tuple[LoopData, LoopSignals]:
     """Return the loop for the samples of a run, with what drives it.
 
     Keywords are those of `PrivateLoop.simulate` and `PrivateLoop.cost`. No signal may

@@ -13,14 +13,14 @@ import datetime
 import html
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Self, Unpack
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -39,12 +39,13 @@ from ..numerics.checks import (
     sample_count,
 )
 from ..numerics.labels import html_table, time_axis, with_units
-from ..numerics.saved import as_path, content_of, finished_file, write
-from ..privacy.guarantee import shown
+from ..numerics.objects import ByContent, CheckedFields
+from ..numerics.saved import Saved, as_path, content_of, finished_file, write
+from ..privacy.guarantee import PrivacyGuarantee, shown
 from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated, day_of
 from ..response import PrivateResponse
-from ..systems.linear import poles_of
+from ..systems.linear import LinearSystem, poles_of
 from . import simulation
 from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
@@ -59,7 +60,7 @@ from .moments import (
     sure_margins,
 )
 from .optimum import Optimality, optimality
-from .side import RunSignals, known_keywords
+from .side import LinearSide, RunSignals, known_keywords
 from .simulation import OnlineController
 
 #: Probability of one run below which no margin is computed: parts of it underflow.
@@ -69,30 +70,19 @@ _PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class PrivateLoop(LoopData):
+class PrivateLoop(ByContent, CheckedFields, Saved):
     """Control a plant from its private outputs; see `private_loop` and its kin.
+
+    For a nonlinear plant `plant` is the linear one for which the noise was designed;
+    `closed_loop`, `system` and `poles` refer to it, and exact moments are refused.
 
     Attributes
     ----------
-    side : LinearSide
-        Plant, and the m inputs of it that the controller drives. The others are
-        exogenous.
-    law : Controller or OwnLaw
-        The controller in the form that the loop is computed with.
+    data : LoopData
+        Plant, controller, weights and noise, in the form that the loop is computed with.
     noise : OutputNoise or None
-    weights : Weights
-        Cost weights and covariances, also found as ``Q``, ``R``, ``N``, ``QN``, ``RN``
-        and ``G``.
-    name : str
-    form : {"predictor", "filter", ""}
     history : tuple of (str, float)
         Expected cost after each step of a co-design; empty without one.
-    truth : NonlinearSide or None
-        The nonlinear plant that is simulated, with its operating point. ``plant`` is
-        the linear plant for which the noise was designed; `closed_loop`, `system` and
-        `poles` refer to it, and exact moments are refused.
-    design : LqgDesign or None
-        What the gains of `private_lqg` were designed for.
 
     See Also
     --------
@@ -106,12 +96,86 @@ class PrivateLoop(LoopData):
     (['xd[0]', 'xd[1]', 'ud[0]', 'gamma[0]'], ['yhat[0]', 'u'])
     """
 
-    Q = property(lambda self: self.weights.Q, doc="Weight of the states, (n, n).")
-    R = property(lambda self: self.weights.R, doc="Weight of the inputs, (m, m).")
-    N = property(lambda self: self.weights.N, doc="Cross weight 2 x'N u, (n, m).")
-    QN = property(lambda self: self.weights.QN, doc="Covariance of w, (q, q).")
-    RN = property(lambda self: self.weights.RN, doc="Covariance of v, (p, p).")
-    G = property(lambda self: self.weights.G, doc="Input matrix of w, (n, q).")
+    data: LoopData
+    noise: OutputNoise | None = field(init=False, compare=False)
+    history: tuple = field(init=False, compare=False)
+
+    Q = property(lambda self: self.data.weights.Q, doc="Weight of the states, (n, n).")
+    R = property(lambda self: self.data.weights.R, doc="Weight of the inputs, (m, m).")
+    N = property(lambda self: self.data.weights.N, doc="Cross weight 2 x'N u, (n, m).")
+    QN = property(lambda self: self.data.weights.QN, doc="Covariance of w, (q, q).")
+    RN = property(lambda self: self.data.weights.RN, doc="Covariance of v, (p, p).")
+    G = property(lambda self: self.data.weights.G, doc="Input matrix of w, (n, q).")
+
+    def __post_init__(self) -> None:
+        instance_of(self.data, LoopData, "data", "loop.data")
+        self._set(noise=self.data.noise, history=self.data.history)
+
+    @property
+    def plant(self) -> ct.StateSpace:
+        """The plant."""
+        return self.data.side.plant.statespace()
+
+    @property
+    def guarantee(self) -> PrivacyGuarantee:
+        """The privacy guarantee of everything that the loop publishes over the horizon.
+
+        `ValueError` without noise.
+        """
+        return self.data.private_noise.guarantee
+
+    def with_noise(self, noise: OutputNoise | None) -> Self:
+        """Return the loop with other noise (or None), and the filter that knows it.
+
+        Loops whose observer knows no noise keep theirs. A loop with a prior that loses
+        its noise keeps the horizon of its runs.
+
+        Parameters
+        ----------
+        noise : OutputNoise or None
+            Of the loop's plant.
+
+        Returns
+        -------
+        Self
+            A new loop; this one stays as it is.
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.with_noise(None) == loop
+        True
+        """
+        return replace(self, data=self.data.with_noise(noise))
+
+    def noise_weight(
+        self, horizon: float
+    ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
+        """Return the map from output noise to the cost that it adds over a horizon.
+
+        It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of
+        x'Q x + u'R u + 2 x'N u, where x and u are the loop's response to gamma alone.
+        With an infinite horizon it is the `LinearSystem` H itself. `ValueError` if the
+        loop has no Q and R, or is not stable and the horizon infinite.
+
+        Parameters
+        ----------
+        horizon : int or inf
+            Number of samples T.
+
+        Returns
+        -------
+        callable or LinearSystem
+
+        Examples
+        --------
+        >>> import numpy as np, privcontrol as pc
+        >>> loop = pc.private_lqg(pc.plants.vehicle(), Q=1, R=1, QN=1e-4, RN=1e-2)
+        >>> loop.noise_weight(5)(np.eye(5)).shape[1]
+        5
+        """
+        return self.data.noise_weight(horizon)
 
     @property
     def K(self) -> NDArray | None:
@@ -120,7 +184,8 @@ class PrivateLoop(LoopData):
         With integral action it has a column for each tracked output. None for other
         controllers.
         """
-        return None if self.observer is None else self.observer.K
+        observer = self.data.observer
+        return None if observer is None else observer.K
 
     @property
     def L(self) -> NDArray | None:
@@ -131,11 +196,10 @@ class PrivateLoop(LoopData):
         Of the filter: the estimate is xhat + L i, and xhat+ = A (xhat + L i) + B u.
         None for noise without a finite state.
         """
-        if self.observer is None or self.law.recalls:
+        observer = self.data.observer
+        if observer is None or observer.recalls:
             return None
-        if self.form == "predictor":
-            return self.observer.advance
-        return self.observer.correct
+        return observer.advance if self.data.form == "predictor" else observer.correct
 
     def poles(self) -> NDArray:
         """Return the poles (N,) of the closed loop, without those of a noise model.
@@ -152,7 +216,7 @@ class PrivateLoop(LoopData):
         >>> bool((abs(loop.poles()) < 1).all())
         True
         """
-        return poles_of(self.dynamics.fixed)
+        return poles_of(self.data.dynamics.fixed)
 
     @property
     def controller(self) -> ct.StateSpace | ct.NonlinearIOSystem:
@@ -161,7 +225,7 @@ class PrivateLoop(LoopData):
         Where gains vary it is a ``ct.nlsys`` that knows the time. `ValueError` if it is
         a function, or recalls all that was published.
         """
-        return simulation.controller(self)
+        return simulation.controller(self.data)
 
     @property
     def system(self) -> ct.StateSpace | ct.NonlinearIOSystem:
@@ -172,7 +236,7 @@ class PrivateLoop(LoopData):
         controller's, and ``xi[i]`` of structured noise, whose eta is its draw at sample
         0 and zero after. Where gains vary it is a ``ct.nlsys`` that knows the time.
         """
-        return simulation.whole_loop(self)
+        return simulation.whole_loop(self.data)
 
     @property
     def closed_loop(self) -> ct.StateSpace | ct.NonlinearIOSystem:
@@ -180,7 +244,7 @@ class PrivateLoop(LoopData):
 
         It is without the noise model.
         """
-        return simulation.closed_loop(self)
+        return simulation.closed_loop(self.data)
 
     @known_keywords
     def simulate(
@@ -282,7 +346,7 @@ class PrivateLoop(LoopData):
         [0.0, 5.0]
         """
         trials = positive_integer(trials, "trials")
-        loop, run = over_run(self, timepts, reference, trials=trials, **signals)
+        loop, run = over_run(self.data, timepts, reference, trials=trials, **signals)
         return simulation.simulate(
             loop, run, controller, saturation, trials, rng, executor, progress
         )
@@ -330,8 +394,8 @@ class PrivateLoop(LoopData):
         >>> errors[:, 0].round(6)
         array([1., 0.])
         """
-        refuse_moments(self, "mean_square_error")
-        run = over_run(self, timepts, reference, target=target, **signals)
+        refuse_moments(self.data, "mean_square_error")
+        run = over_run(self.data, timepts, reference, target=target, **signals)
         quiet, noisy = mean_square_errors(*run)
         return quiet + noisy
 
@@ -372,9 +436,9 @@ class PrivateLoop(LoopData):
         >>> loop.cost(np.arange(5) * 0.1, initial_state=[1.0, 0.0], disturbance="design")
         LoopCost(6.27434: regulation=6.2722, disturbance=0.00214183, privacy=0)
         """
-        refuse_moments(self, "cost")
+        refuse_moments(self.data, "cost")
         return expected_cost(
-            *over_run(self, timepts, reference, target=target, **signals)
+            *over_run(self.data, timepts, reference, target=target, **signals)
         )
 
     def online(self) -> OnlineController:
@@ -396,7 +460,7 @@ class PrivateLoop(LoopData):
         >>> controller.step([1.0]).shape
         (1,)
         """
-        return OnlineController(self)
+        return OnlineController(self.data)
 
     @cached_property
     def estimate_covariance(self) -> NDArray:
@@ -409,7 +473,7 @@ class PrivateLoop(LoopData):
         `ValueError` for an observer that does not know the noise. Without noise there
         is none to know.
         """
-        return error_covariances(self)
+        return error_covariances(self.data)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
@@ -417,7 +481,7 @@ class PrivateLoop(LoopData):
 
         The prediction is that from what was published up to t - 1.
         """
-        return error_covariances(self, predicted=True)
+        return error_covariances(self.data, predicted=True)
 
     def margins(
         self,
@@ -468,9 +532,9 @@ class PrivateLoop(LoopData):
         >>> loop.margins([1, 0], probability=0.01)[-1].round(2)
         np.float64(3.04)
         """
-        if self.truth is not None:
-            refuse_moments(self, "margins")
-        along = real_array(direction, "direction", shape=(self.side.order,))
+        if self.data.truth is not None:
+            refuse_moments(self.data, "margins")
+        along = real_array(direction, "direction", shape=(self.data.side.order,))
         tail = positive_number(probability, "probability")
         if not _LEAST_TAIL <= tail < 1:
             raise ValueError(
@@ -479,7 +543,7 @@ class PrivateLoop(LoopData):
             )
         longest = math.inf if self.noise is None else self.noise.horizon
         if horizon is None:
-            horizon = self.horizon.count(
+            horizon = self.data.horizon.count(
                 "horizon: expected the number of samples of a run"
             )
         samples = Run(sample_count(horizon, "horizon"))
@@ -490,7 +554,7 @@ class PrivateLoop(LoopData):
             )
         instance_of(sure, bool, "sure")
         find = sure_margins if sure else margins
-        return find(self, along, tail, samples)
+        return find(self.data, along, tail, samples)
 
     @cached_property
     def optimality(self) -> Optimality:
@@ -500,8 +564,8 @@ class PrivateLoop(LoopData):
         ``Optimality.universal_bound`` is about additive noise of every law. `ValueError`
         unless it is a loop with a prior, or has no horizon.
         """
-        refuse_moments(self, "optimality")
-        return optimality(self)
+        refuse_moments(self.data, "optimality")
+        return optimality(self.data)
 
     def steady_state_cost(self) -> LoopCost:
         """Return the expected cost of a sample in steady state.
@@ -528,8 +592,8 @@ class PrivateLoop(LoopData):
         >>> round(loop.steady_state_cost().privacy, 5), error.round(4)
         (0.00649, array([0.0373]))
         """
-        refuse_moments(self, "steady_state_cost")
-        return steady_state_cost(self)
+        refuse_moments(self.data, "steady_state_cost")
+        return steady_state_cost(self.data)
 
     def steady_state_error(self) -> NDArray:
         """Return E x_i^2 (n,) in steady state, in the squared units of the states.
@@ -545,8 +609,8 @@ class PrivateLoop(LoopData):
         >>> loop.steady_state_error().shape
         (2,)
         """
-        refuse_moments(self, "steady_state_error")
-        quiet, noisy = steady_state_errors(self)
+        refuse_moments(self.data, "steady_state_error")
+        quiet, noisy = steady_state_errors(self.data)
         return quiet + noisy
 
     def report(
@@ -608,9 +672,9 @@ class PrivateLoop(LoopData):
                 f"path: the report is an HTML page, expected a name that ends in .html, got "
                 f"{Path(path).name!r}"
             )
-        refuse_moments(self, "report")
+        refuse_moments(self.data, "report")
         day = day_of(datetime.date.today() if date is None else date)
-        return write_report(self, path, time_unit, units, day)
+        return write_report(self.data, path, time_unit, units, day)
 
     @curated
     def record(self, **known: Unpack[Curator]) -> Record:
@@ -682,10 +746,49 @@ class PrivateLoop(LoopData):
         """
         write(path, self)
 
+    def _saved_fields(self) -> dict[str, object]:
+        """Return plant, controller, noise, weights and names, for a design file.
+
+        Of gains that vary only what they are designed for is written. `ValueError`
+        where plant or controller are functions.
+        """
+        loop = self.data
+        functions = ""
+        if loop.law.is_function:
+            functions = "the controller's functions"
+        elif loop.truth is not None:
+            functions = "the functions of a nonlinear plant"
+        if functions:
+            raise ValueError(
+                f"save: {functions} cannot be written to a file; save the noise, "
+                "loop.noise.save(path)"
+            )
+        is_designed = loop.law.varies and loop.design is not None
+        return {
+            "plant": loop.side.plant,
+            "controls": loop.side.controls,
+            "law": None if is_designed else loop.law,
+            "noise": loop.noise,
+            "weights": loop.weights,
+            "name": loop.name,
+            "form": loop.form,
+            "history": loop.history,
+            "design": loop.design,
+        }
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        side = LinearSide(saved.pop("plant"), saved.pop("controls"))
+        if saved["law"] is None:
+            known = (side, saved["weights"], saved["noise"])
+            saved["law"] = saved["design"].law(*known)
+        return cls(LoopData(side, **saved))
+
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""
-        rows = {"Loop": f"{self.name}, states {', '.join(self.side.plant.states)}"}
-        if not self.law.varies:
+        plant = self.data.side.plant
+        rows = {"Loop": f"{self.data.name}, states {', '.join(plant.states)}"}
+        if not self.data.law.varies:
             sizes = sorted(abs(self.poles()), reverse=True)
             rows["Poles, absolute"] = ", ".join(f"{size:.3g}" for size in sizes)
         if self.noise is None:
@@ -693,10 +796,10 @@ class PrivateLoop(LoopData):
         return html_table(rows) + self.noise._repr_html_()
 
     def __repr__(self) -> str:
-        n = self.side.order
-        p, m = self.side.through.shape
+        side = self.data.side
+        p, m = side.through.shape
         return (
-            f"PrivateLoop({self.name!r}: {n} states, {m} inputs, {p} outputs, "
+            f"PrivateLoop({self.data.name!r}: {side.order} states, {m} inputs, {p} outputs, "
             f"noise={self.noise!r})"
         )
 
@@ -739,7 +842,7 @@ def write_report(
     run = f"<p>{noise.horizon.pace(plant.step, clock)}</p>"
     sections = {
         "What this is about": _identity(noise, date),
-        "What is guaranteed": loop.guarantee._repr_html_() + run,
+        "What is guaranteed": noise.guarantee._repr_html_() + run,
         "Noise on what is published": _table(levels),
         "What an eavesdropper learns": _known_to_others(loop, states),
         "What it costs": _cost(loop),
@@ -792,7 +895,7 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
             ("False alarms, and detections by guessing", "Detections of a hidden move")
         ]
         for alarms in (0.01, 0.05, 0.2):
-            detected = shown(100 * loop.guarantee.detection(alarms))
+            detected = shown(100 * loop.private_noise.guarantee.detection(alarms))
             rows.append((f"{alarms:.0%}", f"{detected}%"))
         return "<p>No test detects more.</p>" + _table(rows)
     table = [("State", "Error at the start", "Error at the end")]

@@ -53,7 +53,7 @@ from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response, root
 from .controller import ObserverFeedback
-from .data import LoopData, LoopT, regulation
+from .data import LoopData, regulation
 from .dynamics import LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, finite_model, noise_covariance
 from .moments import Expected, expected_total, knowledge, steady_state_cost
@@ -168,8 +168,8 @@ class Optimality:
 
 
 def optimal_loop(
-    loop: LoopT, cap: float, progress: bool, family: str | None = None
-) -> LoopT:
+    loop: LoopData, cap: float, progress: bool, family: str | None = None
+) -> LoopData:
     """The loop with the noise of its request that costs least with its filter.
 
     ``family`` is the law of that noise, by default that of the loop's.
@@ -200,7 +200,7 @@ def optimal_loop(
     return min(tried, key=expected_total)
 
 
-def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
+def _of_laws(loop: LoopData, cap: float, progress: bool, family: str) -> LoopData:
     """Return the best loop with noise of a law, or of the cheapest of all for "auto"."""
     request = loop.private_noise.request
     plant = loop.side.plant
@@ -224,7 +224,7 @@ def _of_laws(loop: LoopT, cap: float, progress: bool, family: str) -> LoopT:
     return best
 
 
-def _of_independent_numbers(loop: LoopT, cap: float) -> LoopT:
+def _of_independent_numbers(loop: LoopData, cap: float) -> LoopData:
     """Return the loop with Laplace noise in the directions that cost it least.
 
     Each number of it is a block of its own, so a direction that the loop does not read
@@ -247,7 +247,7 @@ def _of_independent_numbers(loop: LoopT, cap: float) -> LoopT:
     return min(loop.with_noise(best), loop, key=expected_total)
 
 
-def _in_blocks(loop: LoopT, cap: float) -> list[LoopT]:
+def _in_blocks(loop: LoopData, cap: float) -> list[LoopData]:
     """Return loops with radial noise in independent blocks, where there are any.
 
     Blocks of each kind are searched for, and the cheapest ones are certified.
@@ -260,7 +260,7 @@ def _in_blocks(loop: LoopT, cap: float) -> list[LoopT]:
     program = _of_pure_blocks(loop, allowed)
     if program is None:
         return []
-    loops: list[LoopT] = []
+    loops: list[LoopData] = []
     try:
         shape = program.solved(cap).information
         rank = rank_read(shape, cap)
@@ -742,7 +742,7 @@ def _without_noise(loop: LoopData) -> float:
 # -- filter and noise in turns ---------------------------------------------------------
 
 
-def _in_turns(loop: LoopT, progress: bool) -> LoopT:
+def _in_turns(loop: LoopData, progress: bool) -> LoopData:
     """Choose noise and filter for each other, as long as the cost falls."""
     noise = loop.private_noise
     before = expected_total(loop)

@@ -103,7 +103,7 @@ def simulate(
         aliases=dict(zip(loop.side.plant.outputs, published, strict=True)),
         plant_states=loop.side.order,
         reference=signals.target.T if loop.law.follows_states else None,
-        guarantee=loop.guarantee,
+        guarantee=loop.private_noise.guarantee,
         sysname=loop.name,
         time_label=loop.side.plant.time_label,
         # no output follows where the references are of states, or that is not known

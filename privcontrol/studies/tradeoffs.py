@@ -27,6 +27,7 @@ from ..designs.output_noise import OutputNoise
 from ..designs.request import Request, joined
 from ..loop.assembly import OUTSIDE, private_lqg
 from ..loop.controller import Gains, ObserverFeedback
+from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
 from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, LoopCost
@@ -40,7 +41,7 @@ from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, decimal, scaled
 from ..response import checked_executor, pandas
 from ..secrets.modes import warn_of_costly_modes
-from ..systems.linear import Plant, semidefinite
+from ..systems.linear import Plant, semidefinite, spectral_radius
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,7 +159,7 @@ class Tradeoff:
 
     @property
     def _plant(self) -> Plant:
-        return next(iter(self.loops.values()))[0].side.plant
+        return next(iter(self.loops.values()))[0].data.side.plant
 
     def rms(self, design: str, state: str) -> NDArray:
         """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
@@ -178,7 +179,9 @@ class Tradeoff:
         """
         states = self._plant.states
         place = states.index(one_of(state, "state", states))
-        errors = [np.add(*self.expected.errors(loop)) for loop in self._loops(design)]
+        errors = [
+            np.add(*self.expected.errors(loop.data)) for loop in self._loops(design)
+        ]
         return np.sqrt(np.max(errors, axis=2)[:, place])
 
     def detections(self, design: str, false_alarm: float) -> NDArray:
@@ -249,14 +252,15 @@ class Tradeoff:
         """
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
+            parts = [known.data for known in loops]
             limits = self._limits(math.inf, rms)
-            tried = [_with_budget(known, design, epsilon) for known in loops]
-            tried += [_of_shape(known, epsilon) for known in loops if _is_shaped(known)]
+            tried = [_with_budget(known, design, epsilon) for known in parts]
+            tried += [_of_shape(known, epsilon) for known in parts if _is_shaped(known)]
             ranked = []
             for loop in tried:
                 exceeds = self._room(loop, limits) < 1 - _ROUNDED
                 ranked.append((exceeds, self.expected.cost(loop).total, loop))
-            return min(ranked, key=lambda one: one[:2])[2]
+            return PrivateLoop(min(ranked, key=lambda one: one[:2])[2])
         wanted = positive_number(epsilon, "epsilon")
         places = np.flatnonzero(np.isclose(self.epsilons, wanted, rtol=1e-6, atol=0))
         if not places.size:
@@ -311,7 +315,7 @@ class Tradeoff:
         losses = []
         for name in designs:
             for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
-                room = self._room(loop, limits)
+                room = self._room(loop.data, limits)
                 if room > 0:
                     losses.append(
                         (self._scaled(name, float(epsilon), room, loop), name)
@@ -352,7 +356,7 @@ class Tradeoff:
             squares[states.index(one_of(state, "rms", states))] = limit**2
         return cost, squares
 
-    def _room(self, loop: PrivateLoop, limits: tuple[float, NDArray]) -> float:
+    def _room(self, loop: LoopData, limits: tuple[float, NDArray]) -> float:
         """Return the factor that a loop's noise may grow by, 0 where no size is allowed."""
         allowed, squares = limits
         cost = self.expected.cost(loop)
@@ -618,7 +622,7 @@ def tradeoff(
         estimator=estimator,
         P0=P0 if knows_prior else None,
         initial_state=initial_state if knows_prior else None,
-    )
+    ).data
     plant = public.side.plant
     if knows_prior:
         # the costs count no state after the run
@@ -651,17 +655,18 @@ def tradeoff(
     for k, name in enumerate(names):
         found = results[k * len(budgets) : (k + 1) * len(budgets)]
         _let_fall(found, losses, expected, name)
-        costs[name], loops[name] = zip(*found, strict=True)
+        costs[name], cheapest = zip(*found, strict=True)
+        loops[name] = tuple(map(PrivateLoop, cheapest))
     public_cost = expected.cost(public)
     return Tradeoff(
         losses, delta, samples, costs, public_cost, open_cost, loops, expected
     )
 
 
-Result = tuple[LoopCost, PrivateLoop]
+Result = tuple[LoopCost, LoopData]
 
 
-def _evaluated(task: tuple[PrivateLoop, Expected, str, Request]) -> Result:
+def _evaluated(task: tuple[LoopData, Expected, str, Request]) -> Result:
     """The cheapest loop of one design for one budget, and its cost."""
     public, expected, design, request = task
     tried = _candidates(public, design, request)
@@ -669,13 +674,13 @@ def _evaluated(task: tuple[PrivateLoop, Expected, str, Request]) -> Result:
     return min(priced, key=lambda pair: pair[0].total)
 
 
-def _unmeasured(loop: PrivateLoop) -> PrivateLoop:
+def _unmeasured(loop: LoopData) -> LoopData:
     """The observer loop that reads nothing, L = 0."""
     nothing = np.zeros_like(loop.side.plant.C.T)
     return _with_filter(loop, nothing, nothing)
 
 
-def _with_filter(loop: PrivateLoop, correct: NDArray, advance: NDArray) -> PrivateLoop:
+def _with_filter(loop: LoopData, correct: NDArray, advance: NDArray) -> LoopData:
     """The same loop with a constant observer of other gains."""
     design = replace(loop.known_design, estimator="observer")
     plant = loop.side.plant
@@ -685,9 +690,7 @@ def _with_filter(loop: PrivateLoop, correct: NDArray, advance: NDArray) -> Priva
     return replace(loop, law=law, design=design)
 
 
-def _candidates(
-    public: PrivateLoop, design: str, request: Request
-) -> list[PrivateLoop]:
+def _candidates(public: LoopData, design: str, request: Request) -> list[LoopData]:
     """Loops of a design for a budget, of which the cheapest is kept."""
     first = _with_request(public, design, request)
     if first.knows_noise:  # no other gains cost less
@@ -696,7 +699,7 @@ def _candidates(
         return [first]
     tried = [first]
     silent = _unmeasured(first)
-    if np.abs(silent.poles()).max() <= 1 + OUTSIDE:
+    if spectral_radius(silent.dynamics.fixed) <= 1 + OUTSIDE:
         tried.append(silent)
     independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)
@@ -716,7 +719,7 @@ def _of_least_variance(request: Request, plant: Plant) -> OutputNoise:
     return min(tried, key=lambda noise: noise.design.cost)
 
 
-def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLoop:
+def _with_request(loop: LoopData, design: str, request: Request) -> LoopData:
     """The loop with noise of a design for a request."""
     if design == "auto":
         return loop.with_noise(_of_least_variance(request, loop.side.plant))
@@ -738,20 +741,20 @@ def _with_request(loop: PrivateLoop, design: str, request: Request) -> PrivateLo
     return loop.with_noise(designed(request, loop.side.plant, weight=weight))
 
 
-def _with_budget(loop: PrivateLoop, design: str, budget: PrivacyBudget) -> PrivateLoop:
+def _with_budget(loop: LoopData, design: str, budget: PrivacyBudget) -> LoopData:
     """The loop with noise of the same design for another budget."""
     request = replace(loop.private_noise.request, budget=budget)
     return _with_request(loop, design, request)
 
 
-def _of_shape(loop: PrivateLoop, budget: PrivacyBudget) -> PrivateLoop:
+def _of_shape(loop: LoopData, budget: PrivacyBudget) -> LoopData:
     """The loop with noise of the same shape for another budget, and its filter."""
     noise = loop.private_noise
     request = replace(noise.request, budget=budget, factor=noise.factor, scale=True)
     return loop.with_noise(designed(request, loop.side.plant))
 
 
-def _is_shaped(loop: PrivateLoop) -> bool:
+def _is_shaped(loop: LoopData) -> bool:
     """Return whether the loop's filter knows its noise, which is of a shape S."""
     return loop.knows_noise and loop.private_noise.factor is not None
 

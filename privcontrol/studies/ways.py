@@ -431,7 +431,7 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
     secret = effects_of(given["adjacency"], plant, given["horizon"])
-    signal = None if loop is None else np.sqrt(output_variances_of(loop))
+    signal = None if loop is None else np.sqrt(output_variances_of(loop.data))
     price = None if priced is None else _price(priced, noise)
     return Option(
         way.name,
@@ -456,7 +456,7 @@ def _blind(loop: PrivateLoop) -> float | None:
 
     The best input is then zero, and QN alone drives the plant's states.
     """
-    plant, weights = loop.side.plant, loop.weights
+    plant, weights = loop.data.side.plant, loop.data.weights
     roots = weights.drive_roots
     if plant.varies or "disturbance" not in roots:
         return None

@@ -42,7 +42,7 @@ def batch(loop, gusts):
     plant = loop.plant
     A, B, C = plant.A, plant.B, plant.C
     n, m, p = plant.nstates, plant.ninputs, plant.noutputs
-    law = loop.law  # its observer knows the noise, so it has more states
+    law = loop.data.law  # its observer knows the noise, so it has more states
     observed = len(law.A)
     rng = np.random.default_rng(0)
     eta = rng.standard_normal((loop.noise.responses.shape[2], TRIALS))

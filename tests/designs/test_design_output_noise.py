@@ -292,7 +292,7 @@ def test_structured_noise_disturbs_no_stable_loop_more_at_any_time(seed, kind):
     )
     loop = cases.random_loop(seed, states=3, outputs=1)
     drive = np.eye(horizon).reshape(horizon, 1, horizon)
-    response, _ = loop.dynamics.run(np.zeros((6, 1)), {"noise": drive}, horizon)
+    response, _ = loop.data.dynamics.run(np.zeros((6, 1)), {"noise": drive}, horizon)
     for t in range(horizon):
         smaller, larger = (
             response[t] @ m.noise.covariance @ response[t].T

@@ -397,7 +397,7 @@ PRICES = {
 def test_the_price_of_a_law_in_the_loop(budget, family):
     noise = designed(family, budget)
     loop = pc.private_lqg(VEHICLE, noise=noise, **LOOP)
-    price = expected_total(loop) - 42.2283
+    price = expected_total(loop.data) - 42.2283
     assert price == pytest.approx(PRICES[budget, family], abs=0.006)
     assert loop.optimality.excess < 1e-6
 
@@ -418,7 +418,7 @@ def test_no_law_costs_the_loop_less_than_the_universal_bound(budget):
         assert 0 < found.universal_gap < 0.5
     least = math.sqrt(least_variance(*budget.pair))
     alike = designed("gaussian", budget).with_std(least)
-    price = expected_total(pc.private_lqg(VEHICLE, noise=alike, **LOOP)) - 42.2283
+    price = expected_total(pc.private_lqg(VEHICLE, noise=alike, **LOOP).data) - 42.2283
     assert price == pytest.approx(LEAST[budget], abs=2e-3)
 
 
@@ -438,7 +438,7 @@ def test_every_law_is_bounded_for_disturbances_too():
     least = math.sqrt(least_variance(*TIGHT.pair)) * TIGHT.shift()
     alike = noise.with_std(least * noise.std.max())
     priced = pc.private_lqg(room, 1, 1, 1e-3, 1e-2, alike, P0=1.0)
-    assert found.universal_bound <= expected_total(priced) * (1 + 1e-9)
+    assert found.universal_bound <= expected_total(priced.data) * (1 + 1e-9)
 
 
 def test_the_loops_optimum_of_a_law_has_its_budget_and_costs_no_more():
@@ -452,14 +452,14 @@ def test_the_loops_optimum_of_a_law_has_its_budget_and_costs_no_more():
         best = pc.private_lqg(plant, noise=noise, codesign=True, **weights)
         assert best.noise.guarantee.satisfies(LOOSE)
         assert best.noise.family == family
-        assert expected_total(best) <= expected_total(plain) * (1 + 1e-9)
+        assert expected_total(best.data) <= expected_total(plain.data) * (1 + 1e-9)
         found = best.optimality
         if family == "ball":  # in two blocks, of which the bound is that of every law
             assert found.lower_bound == found.universal_bound
             assert 0 < found.gap < 0.06
         else:
             assert -1e-9 <= found.gap < 1e-3
-        costs[family] = expected_total(best)
+        costs[family] = expected_total(best.data)
     assert costs["truncated"] < costs["gaussian"]
     assert costs["ball"] < costs["gaussian"]
 
@@ -494,7 +494,7 @@ def test_the_loop_chooses_the_law_that_costs_it_least():
             plant, noise=noise, codesign=True, family=family, **weights
         )
         assert best.noise.guarantee.satisfies(LOOSE)
-        costs[family] = expected_total(best)
+        costs[family] = expected_total(best.data)
         if family not in (None, "auto"):
             assert best.noise.family == family
     assert costs[None] == pytest.approx(costs["gaussian"], rel=1e-9)

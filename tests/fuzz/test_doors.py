@@ -166,8 +166,12 @@ FOUND = {
         lambda: replace(designed(), parts=({"A": 1.0},)),
         "parts: expected a NoisePart",
     ),
+    "a loop of no parts": (
+        lambda: replace(pc.private_lqg(PLANT, 1, 1, 1, 1), data=""),
+        "data: expected a LoopData",
+    ),
     "a loop made by hand": (
-        lambda: replace(pc.private_lqg(PLANT, 1, 1, 1, 1), noise=""),
+        lambda: replace(pc.private_lqg(PLANT, 1, 1, 1, 1).data, noise=""),
         "noise: expected an OutputNoise",
     ),
     "no table": (

@@ -418,7 +418,7 @@ def test_exact_cost_and_errors_are_those_of_trials_and_a_filter_told_wrong_is_se
     noise = vehicle_noise({"position": 1.0}, horizon=40)
     loop = vehicle_loop(noise, P0=1.0)
     told = vehicle_loop(noise.with_std(0.9 * float(noise.std[0])), P0=1.0)
-    wrong = dataclasses.replace(told, noise=noise)
+    wrong = dataclasses.replace(told, data=dataclasses.replace(told.data, noise=noise))
     for one, claim in ((loop, loop), (wrong, told)):
         response = one.simulate(trials=20_000, rng=0, **DRAWN)
         states = np.asarray(response.states)
@@ -619,9 +619,9 @@ def test_a_wrong_public_prior_costs_accuracy_and_no_privacy():
     for P0, told in ((4.0, {}), (0.04, {}), (100.0, {"initial_state": [3.0, 1.0]})):
         loop = vehicle_loop(noise, P0=P0, terminal=0, **told)
         T = noise.horizon
-        moved = loop.dynamics.run(np.eye(loop.dynamics.size, 1), {}, T)[1]
-        drawn = loop.dynamics.run(
-            np.zeros((loop.dynamics.size, 1)), {"noise": noise.responses}, T
+        moved = loop.data.dynamics.run(np.eye(loop.data.dynamics.size, 1), {}, T)[1]
+        drawn = loop.data.dynamics.run(
+            np.zeros((loop.data.dynamics.size, 1)), {"noise": noise.responses}, T
         )[1]
         move = moved[:, :, 0].ravel()
         factor = drawn.reshape(len(move), -1)
@@ -647,7 +647,7 @@ def test_wrong_public_weights_and_priors_leave_the_privacy_of_all_kinds(kind):
     for public in told:
         QN, RN = public.pop("QN"), public.pop("RN")
         loop = pc.private_lqg(plant, 1, 1, QN, RN, noise, **public)
-        dynamics = loop.dynamics
+        dynamics = loop.data.dynamics
         rest = np.zeros((dynamics.size, 1))
         drawn = dynamics.run(rest, {"noise": eta}, T)[1]
         starts = np.eye(dynamics.size, 2)
@@ -719,7 +719,9 @@ def test_a_right_prior_never_costs_more_than_other_loops(seed):
             plant, 1, 1, 0.1, 0.1, estimator="observer", **options
         )
     idle = pc.private_lqg(plant, 1, 1e12, 0.1, 0.1, **options)
-    idle = dataclasses.replace(best, law=idle.law)
+    idle = dataclasses.replace(
+        best, data=dataclasses.replace(best.data, law=idle.data.law)
+    )
     costs = [whole_cost(loop) for loop in (best, observer, idle)]
     assert costs[0] <= min(costs[1:]) * (1 + 1e-9)
 

@@ -89,7 +89,7 @@ def test_a_loop_that_reads_one_direction_takes_two_blocks():
     assert loop.noise.parts[0].sizes == (1, 1)
     assert loop.noise.family == "ball"
     assert loop.noise.guarantee.satisfies(TIGHT)
-    price = expected_total(loop) - quiet_cost(designed("gaussian"))
+    price = expected_total(loop.data) - quiet_cost(designed("gaussian"))
     least = price_of_sum(2.0)
     assert least == pytest.approx(5.951, abs=1e-3)
     assert least * (1 - 1e-4) < price < least * 1.003
@@ -103,14 +103,14 @@ def test_a_plane_and_a_line_are_two_blocks():
     prices = {}
     for family in ("gaussian", "laplace", "ball", "auto"):
         loop = turning(family)
-        prices[family] = expected_total(loop)
+        prices[family] = expected_total(loop.data)
     assert turning().noise.parts[0].sizes == (2, 1)
     quiet = quiet_cost(turning("gaussian").noise, TURNING, OF_STATES)
     assert prices["ball"] - quiet < 0.9 * (prices["laplace"] - quiet)
     assert prices["auto"] == pytest.approx(min(prices.values()), rel=1e-9)
     # noise of the whole plane and the lag, one radial law: four instead of three
     program = NoiseProgram.of(
-        turning("gaussian"), pc.core.ball_rate(1.0, 1e-5, 3) / math.sqrt(4)
+        turning("gaussian").data, pc.core.ball_rate(1.0, 1e-5, 3) / math.sqrt(4)
     )
     one_law = program.value(program.solved(10.0).information)
     assert prices["ball"] - quiet < 0.9 * one_law
@@ -178,7 +178,7 @@ def test_the_search_prices_noise_as_the_loop_pays_for_it(family, monkeypatch):
     place = optimum if family == "laplace" else search
     monkeypatch.setattr(place, "cheapest_rows", watched)
     loop = private_loop(family, cap=10.0)
-    price = expected_total(loop) - quiet_cost(designed("gaussian"))
+    price = expected_total(loop.data) - quiet_cost(designed("gaussian"))
     assert price == pytest.approx(min(found), rel=1e-5)
 
 

@@ -71,7 +71,7 @@ def program(seed):
     asked = dict(horizon=6, budget=BUDGET, adjacency=secret, models="exact")
     noise = pc.design_output_noise(plant, **asked, max_std=np.inf)
     loop = pc.private_lqg(plant, np.eye(2), 1, 0.1, 0.2, noise, P0=np.eye(2))
-    return optimum.NoiseProgram.of(loop)
+    return optimum.NoiseProgram.of(loop.data)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -126,4 +126,4 @@ def test_the_bound_without_a_horizon_is_the_dual_of_one_frequency(a, cost_of_hea
     seen = np.abs(0.1 * radius / (z - a)) ** 2
     privacy = np.trapezoid(spectrum * price, dx=1 / 20_000)
     dual = BUDGET.shift() ** 2 * (spectrum**2 * price / seen).max()
-    assert optimum._endless_excess(loop) == pytest.approx(dual - privacy, rel=2e-3)
+    assert optimum._endless_excess(loop.data) == pytest.approx(dual - privacy, rel=2e-3)

@@ -136,8 +136,9 @@ class Spoiled(ThreadPoolExecutor):
 
     def map(self, function, tasks, **options):
         for cost, loop in super().map(function, tasks, **options):
-            if loop.private_noise.request.budget.epsilon > 3.0:
-                cost, loop = self.spoil(loop)
+            if loop.noise.request.budget.epsilon > 3.0:
+                cost, spoiled = self.spoil(pc.PrivateLoop(loop))
+                loop = spoiled.data
             yield cost, loop
 
 
@@ -149,7 +150,7 @@ def with_other_gains(loop):
 
 
 def with_independent_noise(loop):
-    known = loop.private_noise.request
+    known = loop.noise.request
     noise = pc.design_output_noise(
         pc.plants.vehicle(),
         horizon=known.horizon,

@@ -221,7 +221,7 @@ def test_integral_action_holds_its_outputs_at_their_references():
     levels = system.dcgain()[:2, :2]  # from references to published levels
     np.testing.assert_allclose(levels, np.eye(2), atol=1e-9)
     assert loop.K.shape == (2, 6)
-    assert loop.law.tracked == (0, 1)
+    assert loop.data.law.tracked == (0, 1)
 
 
 def test_private_feedback_is_the_feedback_of_python_control():
@@ -473,7 +473,7 @@ def test_names_that_do_not_fit_are_refused_with_what_to_do():
     with pytest.raises(ct.ControlArgument, match=r"outputs=\['left', 'right'\]\)"):
         pc.private_loop(two, controller=gain)
     gain.update_names(outputs=["right", "left"])
-    assert pc.private_loop(two, controller=gain).law.D.tolist() == [[-0.2], [-0.1]]
+    assert pc.private_loop(two, controller=gain).data.law.D.tolist() == [[-0.2], [-0.1]]
 
 
 @pytest.mark.parametrize("way", ["lqg", "gains", "controller", "feedback"])
@@ -568,7 +568,7 @@ def test_controls_are_taken_as_numpy_gives_them():
     names = np.array(plant.input_labels)[::-1]
     by_name = pc.private_lqg(plant, 1, 1, 1, 1, controls=list(names))
     by_place = pc.private_lqg(plant, 1, 1, 1, 1, controls=list(np.array([1, 0])))
-    assert by_name.side.controls == by_place.side.controls == (1, 0)
+    assert by_name.data.side.controls == by_place.data.side.controls == (1, 0)
 
 
 def test_gains_of_one_input_or_output_may_be_vectors():
@@ -621,8 +621,8 @@ def test_lyapunov_solves_the_steady_state_of_a_long_run(case):
     quiet = loop.with_noise(None)
     times = loop.plant.dt * np.arange(3000)
     exact = quiet.mean_square_error(times, **DRAWN)[:, -1]
-    system, n = loop.dynamics.fixed, loop.plant.nstates
-    places = loop.dynamics.places
+    system, n = loop.data.dynamics.fixed, loop.plant.nstates
+    places = loop.data.dynamics.places
     onto = system.B[:, places["disturbance"]] @ loop.G
     covariance = onto @ loop.QN @ onto.T
     read = system.B[:, places["noise"]]
@@ -760,8 +760,8 @@ def test_every_way_into_a_loop_refuses_noise_of_another_plant(what):
         lambda: pc.private_feedback(plant, 0.1, noise),
         lambda: pc.private_lqg(plant, 1, 1, 1, 1, noise),
         lambda: pc.private_lqg(plant, 1, 1, 1, 1, noise, integral="y"),
+        lambda: replace(other.data, noise=noise),
         lambda: other.with_noise(noise),
-        lambda: replace(other, noise=noise),
     ):
         with pytest.raises(ValueError, match=r"noise was designed for .*another"):
             use()

@@ -196,7 +196,7 @@ def test_secret_inputs_stay_free_and_the_exact_cost_is_that_of_runs():
     )
     entering = {"u1": np.r_[0, 1.0, np.zeros(6)]}
     cost = loop.cost(exogenous=entering)
-    assert loop.side.free_labels == ["u1"]
+    assert loop.data.side.free_labels == ["u1"]
     assert cost.regulation >= 0
     assert cost.total > loop.cost().regulation
 
@@ -215,7 +215,7 @@ def test_what_is_for_constant_plants_says_so():
     with pytest.raises(ct.ControlArgument, match="delay that input"):
         pc.private_lqg(through, **WEIGHTS, P0=1.0)
     public = pc.private_lqg(plants, **WEIGHTS, P0=1.0, terminal=0)
-    assert public.horizon == 6
+    assert public.data.horizon == 6
     with pytest.raises(ValueError, match="at most the 6 samples"):
         public.cost(np.arange(7.0))
 

@@ -31,7 +31,7 @@ def nothing_known(monkeypatch):
 def test_conjugate_gradients_find_the_optimum_of_the_dense_equations(
     monkeypatch, states
 ):
-    program = NoiseProgram.of(loop_of(states))
+    program = NoiseProgram.of(loop_of(states).data)
     direct = program.solved(10.0)
     monkeypatch.setattr(optimum, "_KNOWN", {})
     monkeypatch.setattr(optimum, "_MOST_DENSE", 0)
@@ -44,7 +44,7 @@ def test_conjugate_gradients_find_the_optimum_of_the_dense_equations(
 
 
 def test_products_are_those_of_the_dense_hessian():
-    program = NoiseProgram.of(loop_of(5))
+    program = NoiseProgram.of(loop_of(5).data)
     rng = np.random.default_rng(0)
     shape = rng.normal(size=(5, 5))
     X = 0.3 * np.eye(5) + 0.01 * shape @ shape.T
@@ -71,8 +71,8 @@ def test_products_are_those_of_the_dense_hessian():
 def test_a_large_co_design_is_within_a_millionth_of_the_optimum():
     """The bound is from the dual of the linear problem, and another noise is no better."""
     loop = loop_of(24)
-    best = optimum.optimal_loop(loop, 10.0, progress=False)
-    report = best.optimality
+    best = optimum.optimal_loop(loop.data, 10.0, progress=False)
+    report = optimum.optimality(best)
     assert 0 <= report.gap <= 1e-6
     assert report.cost < loop.optimality.cost
     assert report.lower_bound == pytest.approx(loop.optimality.lower_bound, rel=1e-6)

@@ -160,7 +160,8 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
     assert left.any()
     np.testing.assert_array_equal(free.left_region, left)
     counted = replace(loop.noise.request, region=replace(box, miss=left.mean()))
-    stated = replace(loop, noise=replace(loop.noise, request=counted, promised=None))
+    noise = replace(loop.noise, request=counted, promised=None)
+    stated = loop.with_noise(noise)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivacyWarning)
         stated.simulate(reference=[0.5, 0.5], trials=50, rng=0)

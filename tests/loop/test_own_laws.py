@@ -150,7 +150,8 @@ def test_the_estimate_is_that_of_the_loop_with_the_same_prior(floor):
         models="exact",
     )
     best = pc.private_lqg(vehicle, Q=1, R=1, noise=noise, **PRIOR)
-    best = replace(best, law=replace(best.law, K=GAIN))
+    law = replace(best.data.law, K=GAIN)
+    best = replace(best, data=replace(best.data, law=law))
     own = pc.private_loop(vehicle, controller=fed_back, noise=noise, **PRIOR)
     run = {"trials": 5, "rng": 2, "saturation": 1.0, **DRAWN}
     expected = best.simulate(**run)

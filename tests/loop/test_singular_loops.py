@@ -116,7 +116,7 @@ def test_the_filter_of_many_digits_is_that_of_rationals(P0, QN):
     power = [rational(np.eye(2))]
     for _ in range(T):
         power.append(moves * power[-1])
-    variances = [rational(loop.design.P0)]
+    variances = [rational(loop.data.design.P0)]
     for _ in range(T):
         ahead = moves * variances[-1] * moves.transpose() + rational(loop.QN)
         variances.append(ahead)
@@ -273,7 +273,7 @@ def test_margins_hold_where_readings_tell_the_noise_exactly():
 def conditioned(loop, T):
     """Error covariances after the reading at t, of a plant without singular data."""
     A, C = loop.plant.A, loop.plant.C
-    spread = loop.design.P0
+    spread = loop.data.design.P0
     found = []
     for _ in range(T):
         gain = spread @ C.T @ np.linalg.inv(C @ spread @ C.T + loop.RN)

@@ -150,7 +150,7 @@ def test_times_must_be_given(noise):
 def test_noise_for_the_loop_costs_the_loop_less(noise):
     loop = lqg(noise)
     shaped = design(weight=loop)
-    kept = dataclasses.replace(loop, noise=shaped)
+    kept = dataclasses.replace(loop, data=dataclasses.replace(loop.data, noise=shaped))
     assert kept.steady_state_cost().privacy < loop.steady_state_cost().privacy
     assert kept.steady_state_cost().privacy == pytest.approx(shaped.design.cost)
     tuned = loop.with_noise(shaped)

@@ -35,7 +35,7 @@ def loop_with(states, **options):
 @pytest.mark.parametrize("runs", [1, 7])
 @pytest.mark.parametrize("first", [0, 5])
 def test_matrices_of_all_samples_step_as_plant_and_controller(options, runs, first):
-    dynamics = loop_with(3, **options).dynamics
+    dynamics = loop_with(3, **options).data.dynamics
     assert dynamics.varies
     rng = np.random.default_rng(runs)
     samples = SAMPLES - first
@@ -79,7 +79,7 @@ def test_large_loops_step_block_by_block_as_plant_and_controller(
     loop, held, monkeypatch
 ):
     monkeypatch.setattr(stepping, "_HELD", held)
-    dynamics = loop().dynamics
+    dynamics = loop().data.dynamics
     rng = np.random.default_rng(1)
     runs = 64
     drives = {}
@@ -111,11 +111,11 @@ def test_diagonal_blocks_leave_nothing_but_zeros_and_join_small_neighbours():
 
 def test_a_controller_that_is_a_function_has_no_form():
     loop = loop_with(3)
-    plant, noise = loop.plant, loop.private_noise
+    plant, noise = loop.plant, loop.noise
     asked = pc.private_loop(plant, controller=lambda *known: [0.0, 0.0], noise=noise)
-    assert not asked.law.has_form
+    assert not asked.data.law.has_form
     with pytest.raises(ValueError, match="no form of matrices"):
-        asked.law.form(slice(0, 1))
+        asked.data.law.form(slice(0, 1))
 
 
 @pytest.mark.parametrize("states", [2, 40])
@@ -135,10 +135,10 @@ def test_trials_are_those_of_a_loop_written_out_by_hand():
     trials = 5
     begun = {"reference": np.zeros((40, SAMPLES)), "initial_state": np.ones(40)}
     response = loop.simulate(**begun, trials=trials, rng=1)
-    plant = loop.side.plant
-    noise = loop.private_noise
+    plant = loop.data.side.plant
+    noise = loop.noise
     eta = response.inputs[-noise.total.once :, :, 0]
-    law = loop.law
+    law = loop.data.law
     x = np.ones((40, trials))
     memory = np.zeros((law.order, trials))
     still = np.zeros((len(law.references), trials))

@@ -333,4 +333,4 @@ def test_loops_with_a_prior_cost_least_over_short_horizons_too(seed, form):
         allowed = 0.3 * costs[1] + 0.7 * costs[0]
         budget = result.budget_at(cost=allowed, design=design)
         loop = result.loop(design, budget)
-        assert result.expected.cost(loop).total <= allowed * (1 + 1e-8)
+        assert result.expected.cost(loop.data).total <= allowed * (1 + 1e-8)

@@ -57,7 +57,7 @@ def test_a_cost_buys_the_budget_that_it_came_from(curve, design):
     assert loop.guarantee.satisfies(budget)
     if design == "ball":
         assert budget.epsilon == pytest.approx(1.0, rel=1e-6)
-        assert curve.expected.cost(loop).total == pytest.approx(cost, rel=1e-6)
+        assert curve.expected.cost(loop.data).total == pytest.approx(cost, rel=1e-6)
 
 
 @pytest.mark.parametrize("design", LAWS[1:])
@@ -69,7 +69,7 @@ def test_a_cost_between_buys_a_budget_between(curve, design):
     assert 0.3 < budget.epsilon < 1.0
     loop = curve.loop(design, budget)
     assert loop.guarantee.satisfies(budget)
-    found = curve.expected.cost(loop).total
+    found = curve.expected.cost(loop.data).total
     assert looser < found <= cost * (1 + 1e-6)
     if design == "ball":
         assert found > looser + 0.5 * (cost - looser)

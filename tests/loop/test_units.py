@@ -100,7 +100,7 @@ def results(loop, units):
     }
     if loop.L is not None:
         found["L"] = loop.L[..., :n, :] * y / x[:, None]
-    if loop.knows_noise and loop.noise is not None:
+    if loop.data.knows_noise and loop.noise is not None:
         direction = np.arange(1.0, n + 1) / x
         found["covariance"] = loop.estimate_covariance / squares
         found["margins"] = loop.margins(direction, probability=0.1, horizon=samples)

@@ -69,8 +69,12 @@ def table():
             knowing = vehicle_loop(noise, **given)
             best = vehicle_loop(noise, codesign=True, **given)
             observer = vehicle_loop(noise, estimator="observer", **given)
-            law = knowing.design.law(knowing.side, knowing.weights, None, horizon)
-            quiet = dataclasses.replace(knowing, noise=None, law=law)
+            law = knowing.data.design.law(
+                knowing.data.side, knowing.data.weights, None, horizon
+            )
+            quiet = dataclasses.replace(
+                knowing, data=dataclasses.replace(knowing.data, noise=None, law=law)
+            )
             public = quiet.cost(noise.timepts, **DRAWN)
             cost = knowing.cost(**DRAWN)
             print(
@@ -165,17 +169,19 @@ def ratios(count=100):
         best = pc.private_lqg(plant, **given)
         observer = pc.private_lqg(plant, **given, estimator="observer")
         nothing = pc.private_lqg(plant, **{**given, "R": 1e12})
-        idle = dataclasses.replace(observer, law=nothing.law)
+        idle = dataclasses.replace(
+            observer, data=dataclasses.replace(observer.data, law=nothing.data.law)
+        )
         times = given["noise"].timepts
         cost = total(best)
         beside["observer"].append(total(observer) / cost)
         beside["no control"].append(total(idle, times) / cost)
-        if best.observer.recall is None:
+        if best.data.observer.recall is None:
             blind = {name: value for name, value in given.items() if name != "P0"}
             unknown = pc.private_lqg(plant, **blind, estimator="kalman")
-            signals = over_run(best, **DRAWN)[1]
+            signals = over_run(best.data, **DRAWN)[1]
 
-            spent = expected_cost(unknown, signals)
+            spent = expected_cost(unknown.data, signals)
             beside["observer, without a prior"].append(
                 total(observer) / (spent.total + spent.terminal)
             )
@@ -246,7 +252,7 @@ def gaps(count=50):
 def gates(count=3000):
     plant, noise, _, _ = optimum_of(3)
     loop = pc.private_lqg(plant, 1, 1, 0.1, 0.1, noise=noise, P0=1, codesign=True)
-    program = NoiseProgram.of(loop)
+    program = NoiseProgram.of(loop.data)
     found = program.solved(10.0)
     r = len(found.information)
     rng = np.random.default_rng(0)

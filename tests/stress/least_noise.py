@@ -488,11 +488,11 @@ def loops():
             loop = pc.private_lqg(
                 plant, noise=noise, terminal=0, codesign=True, family=family, **weights
             )
-            prices[family] = expected_total(loop) - expected_total(still)
+            prices[family] = expected_total(loop.data) - expected_total(still.data)
             assert loop.guarantee.satisfies(budget)
         line = ", ".join(f"{law} {price:.2f}" for law, price in prices.items())
         print(
-            f"{name} at ({epsilon}, {delta:g}), without {expected_total(still):.2f}: {line}"
+            f"{name} at ({epsilon}, {delta:g}), without {expected_total(still.data):.2f}: {line}"
         )
         least = min(price for law, price in prices.items())
         assert prices["auto"] <= least * (1 + 1e-6)
@@ -507,13 +507,14 @@ def blocks():
     noise = pc.design_output_noise(
         plant, horizon=20, budget=budget, adjacency=secret, models="exact", max_std=1e9
     )
-    still = expected_total(pc.private_lqg(plant, noise=noise.with_std(1e-6), **weights))
+    silent = pc.private_lqg(plant, noise=noise.with_std(1e-6), **weights)
+    still = expected_total(silent.data)
     prices = {}
     for family in ("gaussian", "truncated", "laplace", "ball", "auto"):
         loop = pc.private_lqg(
             plant, noise=noise, codesign=True, family=family, cap=1e3, **weights
         )
-        prices[family] = expected_total(loop) - still
+        prices[family] = expected_total(loop.data) - still
         print(f"{family}, {loop.noise.parts[0]}: {prices[family]:.2f}")
     ratio = 3 / ball_rate(1.0, 1e-5, 2) ** 2 * budget.shift() ** 2
     shape = pc.private_lqg(plant, noise=noise, codesign=True, cap=1e3, **weights).noise
@@ -523,7 +524,7 @@ def blocks():
         **weights,
     )
     print(
-        f"one radial law in the Gaussian shape: {expected_total(one_law) - still:.2f}"
+        f"one radial law in the Gaussian shape: {expected_total(one_law.data) - still:.2f}"
     )
     assert prices["ball"] < 1.003 * 5.951
     assert prices["auto"] <= min(prices.values()) * (1 + 1e-6)

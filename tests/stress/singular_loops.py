@@ -167,21 +167,21 @@ def truth(loop):
     sum tr N_t Sigma_t, where Sigma_t is the error when the controller decides.
     """
     flint.ctx.dps = DIGITS
-    A = exact(loop.side.plant.A)
-    B = exact(loop.side.B)
+    A = exact(loop.data.side.plant.A)
+    B = exact(loop.data.side.B)
     n = A.nrows()
-    C = exact(loop.side.plant.C)
+    C = exact(loop.data.side.plant.C)
     p = C.nrows()
     noise = loop.noise
     T = noise.horizon
-    P0 = exact(loop.design.P0)
+    P0 = exact(loop.data.design.P0)
     W = (
-        exact(loop.weights.G)
-        * exact(loop.weights.QN)
-        * exact(loop.weights.G).transpose()
+        exact(loop.data.weights.G)
+        * exact(loop.data.weights.QN)
+        * exact(loop.data.weights.G).transpose()
     )
     white = exact(np.diag(noise.total.white))
-    fresh = exact(loop.weights.RN) + white * white
+    fresh = exact(loop.data.weights.RN) + white * white
     joint, start, entering, reading = A, P0, W, C.tolist()
     if noise.factor is not None:
         S = exact(noise.factor)
@@ -209,10 +209,10 @@ def truth(loop):
         spread = (spread - told(seen, V, sizes)).mid()
         after.append(spread)
         spread = (joint * spread * joint.transpose() + entering).mid()
-    errors = before if loop.form == "predictor" else after
-    Q = exact(loop.weights.Q)
-    R = exact(loop.weights.R)
-    value = exact(regulation(loop).terminal)
+    errors = before if loop.data.form == "predictor" else after
+    Q = exact(loop.data.weights.Q)
+    R = exact(loop.data.weights.R)
+    value = exact(regulation(loop.data).terminal)
     cost = flint.arb(0)
     for t in reversed(range(T)):
         cost += (value * W).trace()
@@ -243,7 +243,7 @@ def compared(seed):
     expected, known = truth(loop)
     # errors are relative to what is uncertain at all
     variance = np.einsum("tii->ti", known).max(axis=0)
-    initial = np.diag(loop.design.P0)
+    initial = np.diag(loop.data.design.P0)
     drawn = np.diag(loop.G @ loop.QN @ loop.G.T)
     units = np.sqrt(np.maximum(np.maximum(variance, initial), drawn).max())
     difference = np.abs(covariances - known).max(initial=0.0)
