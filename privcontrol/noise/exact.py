@@ -12,8 +12,9 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.balls import BallMatrix, working_bits
+from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
+from ..numerics.linalg import EPS
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
 from ..systems.powers import largest_gain
 from .drawn import (
@@ -45,7 +46,7 @@ from .parts import (
 )
 from .within import MOST_DRAWS, Room
 
-#: Distance of a share of a limit from one below which balls decide.
+#: Distance of a share of a limit from one below which balls decide, at least.
 _NEARLY = 1e-9
 #: Samples over which the rounding of states is negligible, and what that means for y.
 _LONGEST_RUN = 1e18
@@ -90,7 +91,7 @@ class ExactNoise(DrawnNoise):
             raise ValueError("expected noise that is kept within a bound")
         once = max(self.once - numbers.start, 0)
         for entry in entries.values():
-            while not entry.ball().is_finite():
+            while not _is_sharp(entry.ball()):
                 entry.refine()
         values = np.array([float(entries[k].ball().mid()) for k in numbers])
         first, fresh = values[:once], values[once:].reshape(-1, max(self.width, 1))
@@ -100,8 +101,8 @@ class ExactNoise(DrawnNoise):
             share = room.blocks.share(fresh)
         else:
             share = room.share(first, fresh)
-        if abs(share - 1) > _NEARLY:
-            return share < 1
+        if abs(share - 1) > max(_NEARLY, room.uncertainty(first, fresh)):
+            return bool(share < 1)
         while True:
             with working_bits(2 * max(entry.count for entry in entries.values())):
                 balls = [entries[k].ball() for k in numbers]
@@ -113,6 +114,13 @@ class ExactNoise(DrawnNoise):
                 return bool(decided)
             for entry in entries.values():
                 entry.refine()
+
+
+def _is_sharp(ball: Ball) -> bool:
+    """Return whether a ball is no wider than the rounding of its middle."""
+    return ball.is_finite() and float(ball.rad()) <= EPS * max(
+        1, abs(float(ball.mid()))
+    )
 
 
 @singledispatch

@@ -59,6 +59,8 @@ _FOLLOWED = 40 * BLOCK
 _SHORT = 1000
 #: Part of its largest value below which the end of a response is negligible.
 _NEGLIGIBLE = 1e-12
+#: Roundings of a sample, beside one for each of its terms, when a run goes in blocks.
+_ROUNDINGS = 128
 #: Draws after which no life within the bound is looked for any more.
 MOST_DRAWS = 10_000
 
@@ -168,6 +170,29 @@ class Room:
         """Return the part of the ball's radius that entries drawn once reach."""
         return float(np.linalg.norm(first)) / self.radius
 
+    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+        """Return how far the share of `share` may be from the true one, by rounding.
+
+        It is large where terms cancel that are much larger than the noise.
+        """
+        if len(first) and self.radius < math.inf:
+            return len(first) * _ROUNDINGS * EPS * (1 + self.share_of_first(first))
+        if self.blocks is not None:
+            return self.blocks.uncertainty(fresh)
+        if self.total.model is None:
+            sums = np.abs(self.total.responses(self.samples)).sum(axis=2)
+            most = sums.max(axis=0) * np.abs(fresh).max(initial=0.0)
+            errors = fresh.size * _ROUNDINGS * EPS * most
+        else:
+            errors = self._recursion.errors(self.total.state_root, first, fresh)
+        return _largest_share(errors, self.bound)
+
+    @cached_property
+    def _recursion(self) -> Recursion:
+        if self.total.model is None:
+            raise ValueError("correlated noise is no recursion")
+        return Recursion.of(self.total.model, self.samples)
+
     def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
         """Return whether entries (once, 1) and (T, width) in balls are within.
 
@@ -270,6 +295,58 @@ class Room:
             f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
             "the life"
         )
+
+
+def _largest_share(sizes: NDArray, bound: Bound) -> float:
+    """Return the largest part of a limit that sizes (p,) are, twice for a change."""
+    return float(max((sizes / bound.limits).max(), (2 * sizes / bound.changes).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion:
+    """A system that is run in doubles, and how far its states may be from the true ones.
+
+    Each step rounds the state anew, and the powers of A carry that on: an error at one
+    sample is later at most |A^k| times as large, entry by entry.
+    """
+
+    system: LinearSystem
+    lasting: NDArray  # sum (n, n) of |A^k| over a run
+
+    @classmethod
+    def of(cls, system: LinearSystem, samples: int) -> Recursion:
+        """Return the recursion of a system over a run."""
+        power = np.eye(system.order)
+        lasting = np.zeros_like(power)
+        for _ in range(samples):
+            size = np.abs(power)
+            lasting += size
+            if size.max(initial=0.0) <= EPS * lasting.max(initial=0.0):
+                break
+            power = system.A @ power
+        return cls(system, lasting)
+
+    def errors(self, root: NDArray, first: NDArray, fresh: NDArray) -> NDArray:
+        """Return errors (p,) of the outputs for entries (once,) and (T, width)."""
+        A, B, C, D = (np.abs(matrix) for matrix in self.system.matrices)
+        states = self._largest_states(root, first, fresh)
+        entries = np.abs(fresh).max(axis=0, initial=0.0)
+        rounded = A @ states + B @ entries + np.abs(root) @ np.abs(first)
+        carried = C @ (self.lasting @ rounded + states) + D @ entries
+        terms = self.system.order + self.system.input_count + len(first)
+        return (terms + _ROUNDINGS) * EPS * carried
+
+    def of_last_state(self, fresh: NDArray) -> NDArray:
+        """Return errors (n,) of the state that entries (T, width) lead to from rest."""
+        order = self.system.order
+        return Recursion(to_states(self.system), self.lasting).errors(
+            np.zeros((order, 0)), np.empty(0), fresh
+        )
+
+    def _largest_states(self, root: NDArray, first: NDArray, fresh: NDArray) -> NDArray:
+        start = (root @ first)[None]
+        states, last = to_states(self.system).run(start, fresh[None])
+        return np.abs(np.concatenate([states[0], last])).max(axis=0)
 
 
 def _shares(gamma: BallMatrix, limits: Sequence[float]) -> list[Ball]:
@@ -554,6 +631,18 @@ class Blocks:
         sizes = np.abs(gamma[0]) / self._safe_stds
         last = self._whitened(state.T)
         return float(max(sizes.max(), np.linalg.norm(last)) / self.multiple)
+
+    def uncertainty(self, fresh: NDArray) -> float:
+        """Return how far the share of `share` may be from the true one, by rounding."""
+        none = np.empty(0)
+        root = np.zeros((self.system.order, 0))
+        sizes = self._recursion.errors(root, none, fresh) / self._safe_stds
+        last = np.abs(self._whitening) @ self._recursion.of_last_state(fresh)
+        return float(max(sizes.max(), np.linalg.norm(last)) / self.multiple)
+
+    @cached_property
+    def _recursion(self) -> Recursion:
+        return Recursion.of(self.system, BLOCK)
 
     def decided(self, fresh: BallMatrix) -> bool | None:
         """Return whether a block's entries (T, width) in balls are within, or None."""

@@ -7,6 +7,7 @@ two and six dimensions, and the numbers of the theory's other code.
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import control as ct
 import mpmath as mp
@@ -20,9 +21,11 @@ import privcontrol as pc
 from privcontrol.noise import within
 from privcontrol.noise._endless import secrets_of
 from privcontrol.noise.exact import ExactNoise
+from privcontrol.noise.parts import Filtered
 from privcontrol.noise.within import Bound, Room, leak_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
+from privcontrol.systems.linear import LinearSystem
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 EVENT = pc.DisturbanceAdjacency({"u": 1.0})
@@ -544,6 +547,9 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
         def share(self, first, fresh):
             return share
 
+        def uncertainty(self, first, fresh):
+            return 0.0
+
         def decided(self, first, fresh):
             balls.append(fresh)
             return True
@@ -551,3 +557,54 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
     exact.room = Next()
     assert exact._is_within(entries, range(exact.once + 20)) == is_within
     assert len(balls) == asked
+
+
+def cancelling(apart, samples, changes=math.inf):
+    """Two lags whose outputs cancel all but a part ``apart`` of each other."""
+    size = 1.0 / apart
+    system = LinearSystem(
+        np.diag([0.9, 0.9 * (1 - apart)]),
+        np.full((2, 1), size),
+        np.array([[1.0, -1.0]]),
+        np.ones((1, 1)),
+    )
+    part = Filtered(system, None, starts_stationary=False)
+    return part, Bound(np.array([10.0]), np.array([changes]), samples)
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("samples", [60, math.inf])
+@pytest.mark.parametrize("changes", [math.inf, 4.0])
+def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes):
+    """Where large states cancel, doubles err by far more than a billionth."""
+    from privcontrol.numerics.balls import BallMatrix, working_bits
+
+    part, bound = cancelling(apart, samples, changes)
+    room = Room.of((part,), bound)
+    kept = room if room.blocks is None else room.blocks
+    rng = np.random.default_rng(3)
+    largest = 0.0
+    for _ in range(3):
+        fresh = rng.standard_normal((room.samples, 1))
+        none = np.empty(0)
+        share = room.share(none, fresh)
+        uncertain = room.uncertainty(none, fresh)
+        balls = BallMatrix(len(fresh), 1, fresh[:, 0].tolist())
+        # true shares of walls at both ends of what doubles leave open
+        with working_bits(300):
+            for factor, answer in (
+                (share + uncertain, True),
+                (share - uncertain, False),
+            ):
+                if factor <= 0:
+                    continue
+                if room.blocks is None:
+                    moved = replace(room, bound=bound.scaled(factor))
+                    decided = moved.decided(BallMatrix(0, 1), balls)
+                else:
+                    moved = replace(kept, multiple=kept.multiple * factor)
+                    decided = moved.decided(balls)
+                assert decided is answer
+        largest = max(largest, uncertain)
+    assert largest > 1e-17 / apart
+    assert largest < 1e-10 / apart
