@@ -118,9 +118,10 @@ class ExactNoise(DrawnNoise):
 
 def _is_sharp(ball: Ball) -> bool:
     """Return whether a ball is no wider than the rounding of its middle."""
-    return ball.is_finite() and float(ball.rad()) <= EPS * max(
-        1, abs(float(ball.mid()))
-    )
+    if not ball.is_finite():
+        return False
+    size = max(1.0, abs(float(ball.mid())))
+    return bool(float(ball.rad()) <= EPS * size)
 
 
 @singledispatch
