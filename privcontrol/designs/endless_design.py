@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from ..noise._autoregression import (
+    are_told_apart,
     autoregression_for,
     hides_by_correlations,
     shift_behind_autoregression,
@@ -59,6 +60,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
+from .sums import LevelSums, with_sums
 from .windowed import BestSpectrum, SpectrumProblem, WindowResponse
 
 #: Samples from which on noise of low order is tried before a dense design.
@@ -433,6 +435,8 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
     """
     enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     least = _autoregressive(problem, allowed, enough)
+    if least is not None and problem.sums is not None:
+        return _no_dearer_than_once(problem, allowed, least)
     if least is not None and least.cost <= enough:
         return least
     refusal: UncertifiableError | None = None
@@ -658,8 +662,22 @@ class _Problem(ByContent):
     @cached_property
     def grid(self) -> FrequencyGrid:
         """The frequencies at which the secret's responses and the price are resolved."""
-        poles = [poles_of(self.price), poles_of(self.secret.system)]
-        return FrequencyGrid.fitting(np.concatenate(poles), self.secret.longest)
+        both = [poles_of(self.price), poles_of(self.secret.system)]
+        poles = np.concatenate(both)
+        if self.sums is not None:
+            return FrequencyGrid.fitting_shapes(poles, self.sums.span)
+        return FrequencyGrid.fitting(poles, self.secret.longest)
+
+    @cached_property
+    def sums(self) -> LevelSums | None:
+        """The sums of long levels at a distance, None if the secret is another one."""
+        secret = self.secret
+        if not (secret.several_apart and are_told_apart(secret)):
+            return None
+        if secret.longest < _LONG_CHANGE or len(secret.signals) != 1:
+            return None
+        (moves,) = secret.signals
+        return LevelSums(moves.longest, moves.events, moves.separation)
 
     @cached_property
     def responses(self) -> Responses:
@@ -679,7 +697,19 @@ class _Problem(ByContent):
         """The best spectrum."""
         gap = min(self.gap, 1.0)
         weight = _adjoint(self.prices) @ self.prices
-        return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
+        if self.sums is None:
+            return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
+
+        def solved(columns: NDArray, start: NDArray | None) -> BestSpectrum:
+            return best_spectrum(
+                self.grid, weight, Responses(columns), gap, start=start
+            )
+
+        (moves,) = self.secret.signals
+        response = frequency_response(self.secret.system, self.grid.points)
+        impulse = response[:, 0, moves.column] * float(moves.radius)
+        columns = self.responses.columns
+        return with_sums(self.grid, impulse, self.sums, columns, solved, gap / 4)
 
     def covariances(self, lags: int) -> NDArray:
         """Covariances (lags + 1,) of the best noise with one output."""
@@ -819,6 +849,27 @@ class FrequencyGrid:
             count *= 2
         return cls(warp, count)
 
+    @classmethod
+    def fitting_shapes(cls, poles: NDArray, longest: int) -> FrequencyGrid:
+        """Return the smallest grid that resolves poles and shapes all around the circle.
+
+        It is less dense where slow poles are than that of `fitting`, and denser elsewhere.
+        """
+        poles = np.append(poles, 0.0)
+        tries = np.tanh(np.linspace(-6, 6, 601))
+        moved = (poles - tries[:, None]) / (1 - tries[:, None] * poles)
+        radii = np.abs(moved).max(axis=1)
+        widest = (1 + np.abs(tries)) / (1 - np.abs(tries))
+        count = _SMALLEST_GRID
+        while count < _LARGEST_GRID:
+            does = radii**count <= EPS
+            does &= _POINTS_OF_A_WAVE * longest * widest <= count
+            if does.any():
+                radii = np.where(does, radii, np.inf)
+                break
+            count *= 2
+        return cls(float(tries[radii.argmin()]), count)
+
     @property
     def points(self) -> NDArray:
         """z (N/2 + 1,) on the unit circle."""
@@ -938,16 +989,18 @@ def best_spectrum(
     responses: Responses,
     gap: float,
     enough: float = np.inf,
+    start: NDArray | None = None,
 ) -> BestSpectrum:
     """Return the spectrum of least mean tr(W S) that hides moves with some responses.
 
-    With changes of any shape the search ends at a bound of ``enough``.
+    With changes of any shape the search ends at a bound of ``enough``. It begins with
+    weights ``start`` (K,) of single moves, by default all alike.
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
     priced = responses.through(partial(np.matmul, safe_root))
     problem = SpectrumProblem(grid, priced.columns, priced.windows, priced.balls)
     # the bound is that of the true price, whose small eigenvalues are not raised
-    found = problem.solve(gap, root @ inverse_root, enough)
+    found = problem.solve(gap, root @ inverse_root, enough, start)
     spectrum = inverse_root @ found.spectrum @ inverse_root
     cost = float(grid.mean(np.einsum("kij,kji->k", weight, spectrum)))
     bound = min(found.lower_bound, cost)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -252,15 +253,20 @@ class SpectrumProblem:
     balls: tuple[NDArray, ...] = ()  # axes (N, r, q)
 
     def solve(
-        self, gap: float, lowered: NDArray, enough: float = np.inf
+        self,
+        gap: float,
+        lowered: NDArray,
+        enough: float = np.inf,
+        start: NDArray | None = None,
     ) -> BestSpectrum:
         """Return a spectrum within about a relative gap of the cheapest one.
 
         Its bound is that at prices ``lowered`` (N, r, r). The search ends as well at a
-        bound of ``enough``.
+        bound of ``enough``. It begins with weights ``start`` (K,) of single moves, by
+        default with all moves alike.
         """
         tol = (_SHARE if self.windows else _OPTIMAL) * gap
-        ball, weights, bounding = self._of_balls(tol)
+        ball, weights, bounding = self._of_balls(tol, start)
         worst, signs = self._worst(ball)
         best = ball.roots * worst
         if not self.windows:
@@ -307,6 +313,8 @@ class SpectrumProblem:
 
     def _step(self, weights: Weighted) -> _Step:
         """Return the spectrum that is the best for some weights."""
+        if self._energies is not None:
+            return self._scalar_step(self._energies, weights.singles)
         values, vectors = np.linalg.eigh(self._kernel(weights))
         sizes = np.sqrt(np.maximum(values, 0.0))
         cost = float(self.circle.mean(sizes.sum(axis=1)))
@@ -322,7 +330,24 @@ class SpectrumProblem:
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
 
-    def _of_balls(self, tol: float) -> tuple[_Step, Weighted, Weighted]:
+    @cached_property
+    def _energies(self) -> NDArray | None:
+        """Squared responses (N, K) of one output to single moves, None if there are others."""
+        if self.columns.shape[1] > 1 or self.windows or self.balls:
+            return None
+        return np.abs(self.columns[:, 0, :]) ** 2
+
+    def _scalar_step(self, energies: NDArray, singles: NDArray) -> _Step:
+        """Return `_step` of single moves and one output."""
+        roots = np.sqrt(energies @ singles)
+        cost = float(self.circle.weights @ roots)
+        roots = np.maximum(roots, _NOTHING * roots.max())
+        squares = (self.circle.weights / roots) @ energies
+        return _Step(roots[:, None, None], cost, squares, (), ())
+
+    def _of_balls(
+        self, tol: float, start: NDArray | None = None
+    ) -> tuple[_Step, Weighted, Weighted]:
         """Return the cheapest spectrum for the balls around the windows, and its weights.
 
         The weights that prove most come third.
@@ -334,6 +359,8 @@ class SpectrumProblem:
             tuple(np.eye(window.size) / parts for window in self.windows),
             tuple(even),
         )
+        if start is not None:
+            weights = weights._replace(singles=start)
         power = _FAST
         bound = 0.0
         least = np.inf

@@ -7,7 +7,6 @@ a shift takes matrices of the plant's size and polynomials, however many states 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
 from ._apart import Powers
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
+from ._levels import Levels, with_later
 from ._patterns import largest_pattern
 
 _FIRST_BITS = 128
@@ -135,11 +135,17 @@ class ChangesBehind:
         more, the last one of those that are further apart as well.
     shape : tuple of float and ndarray (k,)
         A bound of the energy of a change of any shape, and its signs.
+    levels : Levels or None
+        The changes of a radius of one, if they are levels.
+    size : float
+        The largest squared radius.
     """
 
     square: float
     products: NDArray
     shape: tuple[float, NDArray]
+    levels: Levels | None
+    size: float
 
     def of_several(self, count: int, separation: int) -> float:
         """Bound the shift of several changes at a distance."""
@@ -148,7 +154,11 @@ class ChangesBehind:
         def correlation(lag: int) -> float:
             return float(self.products[min(lag, last)]) / self.square
 
-        return math.sqrt(self.square) * growth_apart(count, separation, correlation)
+        shift = math.sqrt(self.square) * growth_apart(count, separation, correlation)
+        if self.levels is None or count == 1:
+            return shift
+        square = self.levels.square(count, separation) * self.size
+        return min(shift, math.sqrt(square) * (1 + 4 * EPS))
 
 
 def are_told_apart(secret: SecretInputs) -> bool:
@@ -203,9 +213,13 @@ def changes_behind(noise: Autoregression, secret: SecretInputs) -> ChangesBehind
         if not error <= _FADED * rho[0]:
             return None
         signs = largest_pattern(scipy.linalg.toeplitz(rho[:longest]), error)
-        shared = _shared_by_levels if secret.signals else _shared_by_any
-        later = np.append(shared(rho, error, longest), longest**2 * beyond)
-        falling = np.maximum.accumulate(later[::-1])[::-1] * (1 + 16 * EPS)
+        levels = None
+        if secret.signals:
+            levels = Levels(rho, error, longest, beyond)
+            shared = np.maximum(*levels.shared)
+        else:
+            shared = _shared_by_any(rho, error, longest)
+            shared = with_later(shared, longest**2 * beyond)
         counted = [
             _largest_square(products, moves) * Ball(moves.radius) ** 2
             for moves in secret.signals
@@ -213,7 +227,8 @@ def changes_behind(noise: Autoregression, secret: SecretInputs) -> ChangesBehind
         if secret.windows:
             counted.append(Ball(signs[0] * size))
         square = upper_float(largest_of(counted))
-        return ChangesBehind(square, falling * size, (signs[0] * size, signs[1]))
+        shape = (signs[0] * size, signs[1])
+        return ChangesBehind(square, shared * size, shape, levels, size)
 
     return in_enough_digits(secret.in_balls, found)
 
@@ -242,21 +257,6 @@ def _shared_by_any(rho: NDArray, error: float, longest: int) -> NDArray:
     sums = np.convolve(both, (longest - steps).astype(float), "valid")
     middle = len(rho) - longest  # of lag zero
     return sums[middle:] * (1 + 8 * longest * EPS)
-
-
-def _shared_by_levels(rho: NDArray, error: float, longest: int) -> NDArray:
-    """Bound the products of levels of at most so many samples, for each lag."""
-    both = np.concatenate([rho[:0:-1], rho])
-    twice = np.concatenate([[0.0, 0.0], np.cumsum(np.cumsum(both))])
-    lags = np.arange(len(rho) - longest)
-    zero = lags + len(rho) + 1  # of the double sum up to each lag
-    largest = np.zeros(len(lags))
-    for first, second in itertools.product(range(1, longest + 1), repeat=2):
-        later = twice[zero + second - 1] - twice[zero - 1]
-        own = twice[zero + second - first - 1] - twice[zero - first - 1]
-        np.maximum(largest, np.abs(later - own), out=largest)
-    rounding = 8 * len(both) * EPS * float(np.abs(np.cumsum(np.abs(both))).max())
-    return largest + longest**2 * error + len(both) * rounding
 
 
 def _correlations(

@@ -1,0 +1,216 @@
+"""Sums of several levels at a distance, as moves that a spectrum must hide.
+
+Each level may be as long as one change, have either sign, and begin at the least distance
+from the one before or later. For the best spectrum so far a search improves one level
+after the other, from a few starts. The sums that it finds are moves, so they join the ones
+of which the bound of the cost is made, until none shows more than is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise._levels import LevelProducts
+from ..numerics.progress import piece
+from .windowed import BestSpectrum, Circle
+
+#: Levels of a sum, if there are more than the second number of them. Then as many sums as
+#: fit are far apart from one another.
+_TOGETHER = (8, 12)
+#: Samples that a level may wait, in lengths of the longest one.
+_WAITING = 2
+#: Passes over the levels of a sum, and the gain below which they end.
+_PASSES = 12
+_SETTLED = 1e-6
+#: Starts that are drawn, beside levels of one sign and of alternating signs.
+_DRAWN = 2
+#: Times that sums are added, and the weight of each.
+_ROUNDS = 12
+_NEW = 0.02
+#: Moves below this part of the largest weight are left out.
+_LIGHT = 1e-3
+#: Speed: lags of which correlations are evaluated together.
+_LAGS = 64
+
+
+@dataclass(frozen=True)
+class LevelSum:
+    """Levels with their starts, lengths and signs (m,)."""
+
+    starts: NDArray
+    lengths: NDArray
+    signs: NDArray
+
+    def transform(self, z: NDArray) -> NDArray:
+        """Return the sum (N,) of the samples v(t) z^-t at points z (N,)."""
+        ends = self.starts + self.lengths
+        shape = np.zeros(int(ends.max()))
+        for start, end, sign in zip(self.starts, ends, self.signs, strict=True):
+            shape[start:end] += sign
+        return np.polyval(shape[::-1], 1 / z)
+
+
+@dataclass(frozen=True)
+class LevelSums:
+    """Sums of levels of one signal that may come in one run.
+
+    Attributes
+    ----------
+    longest : int
+        Samples of a level at most.
+    events : int
+        Levels of a run.
+    separation : int
+        Samples from the start of one to that of the next one at least.
+    """
+
+    longest: int
+    events: int
+    separation: int
+
+    @property
+    def count(self) -> int:
+        """Levels of a sum."""
+        least, most = _TOGETHER
+        if self.events <= most:
+            return self.events
+        return max(range(least, most + 1), key=lambda m: self.events // m * m)
+
+    @property
+    def times(self) -> int:
+        """Sums that a run has room for."""
+        return self.events // self.count
+
+    @property
+    def span(self) -> int:
+        """Samples of a sum at the least distance."""
+        return (self.count - 1) * self.separation + self.longest
+
+    @property
+    def reach(self) -> int:
+        """Lags that two levels of a sum may have."""
+        wait = _WAITING * self.longest
+        return self.count * (self.separation + wait) + 2 * self.longest
+
+    def largest(self, correlations: NDArray) -> list[tuple[float, LevelSum]]:
+        """Return squares and sums that no change of one level enlarges.
+
+        ``correlations`` (`reach`,) are those of what is left of an impulse.
+        """
+        products = LevelProducts(correlations)
+        return [self._improved(start, products) for start in self._starts()]
+
+    def _starts(self) -> Iterator[LevelSum]:
+        rng = np.random.default_rng(0)  # the same for every design
+        steps = np.arange(self.count)
+        longest = np.full(self.count, self.longest)
+        yield LevelSum(steps * self.separation, longest, np.ones(self.count))
+        yield LevelSum(steps * self.separation, longest, (-1.0) ** steps)
+        for _ in range(_DRAWN):
+            waits = rng.integers(0, self.longest, self.count)
+            lengths = rng.integers(1, self.longest + 1, self.count)
+            signs = rng.choice([-1.0, 1.0], self.count)
+            starts = np.cumsum(waits) + steps * self.separation
+            yield LevelSum(starts - starts[0], lengths, signs)
+
+    def _improved(
+        self, start: LevelSum, products: LevelProducts
+    ) -> tuple[float, LevelSum]:
+        """Return a sum of which each level is the best beside the others, and its square."""
+        starts, lengths, signs = map(
+            np.copy, (start.starts, start.lengths, start.signs)
+        )
+        every = np.arange(1, self.longest + 1)
+        own = products(every, every, np.zeros_like(every))
+        square = 0.0
+        for _ in range(_PASSES):
+            for k in range(self.count):
+                times = self._times(starts, k)
+                beside = np.zeros((len(times), self.longest))
+                for other in np.delete(np.arange(self.count), k):
+                    lags = starts[other] - times
+                    each = products(every, lengths[other], lags[:, None])
+                    beside += signs[other] * each
+                gains = own + 2 * np.abs(beside)
+                place, length = np.unravel_index(gains.argmax(), gains.shape)
+                starts[k] = times[place]
+                lengths[k] = every[length]
+                signs[k] = 1.0 if beside[place, length] >= 0 else -1.0
+            lags = starts[None, :] - starts[:, None]
+            pairs = products(lengths[:, None], lengths[None, :], lags)
+            before, square = square, float(signs @ pairs @ signs)
+            if square <= before * (1 + _SETTLED):
+                break
+        return square, LevelSum(starts - starts[0], lengths, signs)
+
+    def _times(self, starts: NDArray, k: int) -> NDArray:
+        """Return when a level may begin between its neighbours."""
+        wait = _WAITING * self.longest
+        if k == 0:
+            last = starts[1] - self.separation
+            return np.arange(last - wait, last + 1)
+        first = starts[k - 1] + self.separation
+        last = first + wait
+        if k + 1 < self.count:
+            last = min(last, starts[k + 1] - self.separation)
+        return np.arange(first, last + 1)
+
+
+def with_sums(
+    circle: Circle,
+    response: NDArray,
+    sums: LevelSums,
+    columns: NDArray,
+    solved: Callable[[NDArray, NDArray | None], BestSpectrum],
+    tol: float,
+) -> BestSpectrum:
+    """Return the best spectrum that hides sums of levels as well as other moves.
+
+    Parameters
+    ----------
+    circle : Circle
+        Frequencies that resolve what a sum is after so many samples.
+    response : ndarray, shape (N,)
+        Of the one output to an impulse of the radius.
+    sums : LevelSums
+        The sums.
+    columns : ndarray, shape (N, 1, K)
+        Responses to the other moves.
+    solved : callable
+        Takes responses, and weights to begin with, to the best spectrum for them.
+    tol : float
+        Relative excess of a sum's square that is left.
+    """
+    energy = np.abs(response) ** 2
+    found = best = solved(columns, None)
+    for update in range(_ROUNDS):
+        left = energy / found.spectrum[:, 0, 0].real
+        correlations = _correlations(circle, left, sums.reach)
+        added = []
+        for square, each in sums.largest(correlations):
+            if square * sums.times > 1 + tol:
+                size = np.sqrt(sums.times) * response * each.transform(circle.points)
+                added.append(size[:, None])
+        if not added:
+            break
+        kept = found.multipliers > _LIGHT * found.multipliers.max()
+        columns = np.dstack([columns[:, :, kept], *added])
+        weights = np.append(found.multipliers[kept], np.full(len(added), _NEW))
+        with piece(update, _ROUNDS):
+            found = solved(columns, weights / weights.sum())
+        best = max(best, found, key=lambda each: each.lower_bound)
+    return best
+
+
+def _correlations(circle: Circle, values: NDArray, count: int) -> NDArray:
+    """Return the means (count,) over the circle of values times z^m."""
+    angles = np.angle(circle.points)
+    weighted = circle.weights * values
+    steps = np.arange(0, count, _LAGS)
+    within = np.exp(1j * np.outer(angles, np.arange(_LAGS)))
+    blocks = [(weighted * np.exp(1j * step * angles)) @ within for step in steps]
+    return np.concatenate(blocks).real[:count]

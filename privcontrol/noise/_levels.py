@@ -1,0 +1,173 @@
+"""Several levels of one signal, and what they share behind noise without a horizon.
+
+With the correlations rho of what is left of impulses, levels of k and l samples of which the
+second one begins m samples later share the sum of rho(m + j - i) over i < k and j < l. Each
+is a difference of double sums of rho. A dynamic program goes through the changes in the
+order of time. It knows the length of the last one and the signs of the last few.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+
+#: Changes before the last one of which the sign is known, and largest number of sums for
+#: which lengths are told apart as well.
+_SIGNED = 3
+_MOST_SUMS = 10**8
+
+
+class LevelProducts:
+    """Inner products of levels, from correlations (T,) at lags from zero on."""
+
+    def __init__(self, correlations: NDArray) -> None:
+        self.both = np.concatenate([correlations[:0:-1], correlations])
+        once = np.cumsum(self.both)
+        self._twice = np.concatenate([[0.0, 0.0], np.cumsum(once)])
+        self._zero = len(correlations) + 1  # of the double sum at lag zero
+        largest = float(np.abs(np.cumsum(np.abs(self.both))).max())
+        self.rounding = 8 * len(self.both) ** 2 * EPS * largest
+
+    def __call__(self, first: NDArray, second: NDArray, lags: NDArray) -> NDArray:
+        """Return what levels of some lengths share, of which the second one is later."""
+        at = self._zero + lags
+        later = self._twice[at + second - 1] - self._twice[at - 1]
+        earlier = self._twice[at + second - first - 1] - self._twice[at - first - 1]
+        return later - earlier
+
+    def are_any(self, values: NDArray, lags: NDArray, longest: int) -> NDArray:
+        """Return at which lags any value is true of those that the longest levels sum."""
+        counts = np.concatenate([[0], np.cumsum(values)])
+        at = self._zero + lags
+        return counts[at + longest - 2] > counts[at - longest - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels(ByContent):
+    """Levels of radius one and at most so many samples.
+
+    Attributes
+    ----------
+    correlations : ndarray, shape (T,)
+        Of what is left of impulses, at lags from zero on.
+    error : float
+        Of each of them at most.
+    longest : int
+        Samples of a level at most.
+    beyond : float
+        No correlation at a lag of T - 2 k or more is larger.
+    """
+
+    correlations: NDArray
+    error: float
+    longest: int
+    beyond: float
+
+    @cached_property
+    def _products(self) -> LevelProducts:
+        return LevelProducts(self.correlations)
+
+    @property
+    def _wrong(self) -> float:
+        """Bound of the errors of a product."""
+        return self.longest**2 * self.error + self._products.rounding
+
+    @cached_property
+    def shared(self) -> tuple[NDArray, NDArray]:
+        """Bounds (T - k + 1,) of what two levels share that begin so far apart or more.
+
+        Those of levels of one sign come first, then those of opposite signs. Where no two
+        correlations that are summed have opposite signs, the longest levels share most.
+        """
+        products, longest = self._products, np.array(self.longest)
+        lags = np.arange(len(self.correlations) - self.longest)
+        whole = products(longest, longest, lags)
+        largest = np.maximum(whole, 0.0)
+        least = np.minimum(whole, 0.0)
+        is_mixed = products.are_any(products.both > 0, lags, self.longest)
+        is_mixed &= products.are_any(products.both < 0, lags, self.longest)
+        every = [np.array(length) for length in range(1, self.longest + 1)]
+        for first, second in itertools.product(every, repeat=2):
+            own = products(first, second, lags[is_mixed])
+            largest[is_mixed] = np.maximum(largest[is_mixed], own)
+            least[is_mixed] = np.minimum(least[is_mixed], own)
+        further = self.longest**2 * self.beyond
+        return (
+            with_later(largest + self._wrong, further),
+            with_later(self._wrong - least, further),
+        )
+
+    def at(self, lag: int) -> NDArray:
+        """Return both bounds (2,) at a lag."""
+        alike, opposed = self.shared
+        place = min(lag, len(alike) - 1)
+        return np.array([alike[place], opposed[place]])
+
+    @cached_property
+    def _energies(self) -> NDArray:
+        """Bounds (k,) of the energies of levels, by their lengths."""
+        every = np.arange(1, self.longest + 1)
+        return self._products(every, every, np.zeros_like(every)) + self._wrong
+
+    def _in_a_row(self, separation: int) -> tuple[NDArray, NDArray]:
+        """Bound (k, k) what levels share that follow one another, by their lengths.
+
+        Those of levels of one sign come first.
+        """
+        near = separation + 2 * self.longest
+        near = min(near, len(self.correlations) - self.longest)
+        later = self.at(max(near, separation))
+        alike, opposed = (np.full((self.longest, self.longest), own) for own in later)
+        every = np.arange(1, self.longest + 1)
+        for lag in range(separation, near):
+            own = self._products(every[:, None], every[None, :], np.array(lag))
+            alike = np.maximum(alike, own + self._wrong)
+            opposed = np.maximum(opposed, self._wrong - own)
+        return alike, opposed
+
+    def square(self, count: int, separation: int) -> float:
+        """Bound the energy of several levels at a distance. It may be infinite.
+
+        Each shares with the one before what their lengths and signs say, and with earlier
+        ones what their signs say, as far as these are known.
+        """
+        signed = min(count - 1, _SIGNED)
+        patterns = np.arange(1 << signed)
+        if count * self.longest**2 * len(patterns) > _MOST_SUMS:
+            return math.inf
+        shared = np.array([self.at(m * separation) for m in range(1, count)])
+        alike, opposed = (2 * each for each in self._in_a_row(separation))
+        differs = (
+            patterns[:, None] >> np.arange(signed) & 1
+        )  # of the last ones, from one
+        earlier = np.where(differs, shared[:signed, 1], shared[:signed, 0])[:, 1:]
+        # the largest sum, by the length of the last level and the signs of the last ones
+        sums = np.repeat(self._energies[:, None], len(patterns), axis=1)
+        for known in range(1, count):
+            best = np.empty((2, self.longest, len(patterns)))
+            gain = 2 * earlier[:, : known - 1].sum(axis=1)
+            for sign, gains in enumerate([gain, gain[::-1]]):
+                is_same = differs[:, 0] == sign
+                for pattern in patterns.tolist():
+                    in_a_row = alike if is_same[pattern] else opposed
+                    most = (sums[:, [pattern]] + in_a_row).max(axis=0)
+                    best[sign, :, pattern] = most + self._energies + gains[pattern]
+            ended = best.reshape(2, self.longest, 2, -1).max(axis=2)
+            sums = np.moveaxis(ended, 0, 2).reshape(self.longest, -1)
+        places = np.arange(signed + 1, count)
+        further = float(np.dot(count - places, shared[signed:].max(axis=1, initial=0)))
+        return (float(sums.max()) + 2 * further) * (1 + 16 * count * EPS)
+
+
+def with_later(shared: NDArray, further: float) -> NDArray:
+    """Return bounds of what is shared at a lag and all later ones, ``further`` after them."""
+    every = np.append(shared, further)
+    return np.maximum.accumulate(every[::-1])[::-1] * (1 + 16 * EPS)
