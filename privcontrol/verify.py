@@ -31,7 +31,7 @@ import sys
 from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, partial
-from itertools import accumulate, chain, product as pairs, repeat
+from itertools import accumulate, chain, pairwise, product as pairs, repeat
 from math import gcd, inf, isqrt, lcm
 from operator import add, mul
 from typing import NamedTuple
@@ -778,50 +778,81 @@ def moved_events(signals, longest, moved, which, is_summed):
     return found
 
 
-# -- Laplace noise ---------------------------------------------------------------------
+# -- Laplace noise, and radial noise in blocks ------------------------------------------
+# A block of r entries has the density exp(-|eta|), and Laplace noise has blocks of one entry.
+# Of an explanation only the lengths of its blocks count, and each costs more if it is larger.
 
 
 def laplace_promise(design):
     """Return the same of Laplace noise, whose claim must cover every move."""
-    if design.kinds not in ({"structured"}, {"white"}) or design.horizon == inf:
+    if design.kinds not in ({"structured"}, {"white"}):
         raise NotCovered("Laplace noise that is neither structured nor independent")
-    releases, rows = design.request["releases"], design.loss["rows"]
-    claim = max(sum(Fraction(x) * n for x, n in row["shifts"]) for row in rows)
-    found, holds = sharply(lambda: laplace_epsilon(design))
+    releases = design.request["releases"]
+    rows = [[(1, y, n) for y, n in row["shifts"]] for row in design.loss["rows"]]
+    claim = max(sum(Fraction(y) * n for _, y, n in row) for row in rows)
+    blocks = [(1, 1)] * design.factor.width
+    found, holds = sharply(lambda: largest_loss(design, blocks, rows))
     numbers = {"epsilon": found * releases, "claimed epsilon": claim * releases}
     budget = design.request["budget"]["epsilon"] or 0
     return numbers, holds, claim * releases <= budget * TOLERANCE
 
 
-def laplace_epsilon(design):
-    """Return a bound of the pure epsilon, and whether the claim covers every move.
+def largest_loss(design, blocks, rows):
+    """Return a bound of the loss of every move, and whether the rows of a claim cover them.
 
-    A row of the claim covers a move if its k-th largest shift is not below the move's for
-    every k, or if its largest one is not below the sum.
+    Rows have triples (r, length, count). One covers a move if of each r its k-th largest
+    length is not below the move's for every k, or if one of r = 1 is not below their sum.
     """
-    one, rows, moves = 1 << Matrix.bits, [], []
-    for row in design.loss["rows"]:
-        shifts = [[int(size * TOLERANCE * one)] * n for size, n in row["shifts"]]
-        rows.append(sorted(chain(*shifts), reverse=True))
+    if design.horizon == inf or (design.request["resolution"] and not design.white):
+        raise NotCovered("noise by entries without a horizon, or readings on a grid")
+    if any(y < 0 or type(n) is not int or n < 1 for row in rows for _, y, n in row):
+        raise Broken("the promise has shifts that are no numbers")
+    one, moves, claims = 1 << Matrix.bits, [], []
+    for row in rows:
+        each = [[(r, int(y * TOLERANCE * one))] * n for r, y, n in row]
+        claims.append(list(chain(*each)))
     for plant, data in pairs(design.plants, design.secrets):
-        shifts_of = independent_shifts if design.white else structured_shifts
-        moves += shifts_of(design, plant, data)
-    slack = max(map(sum, rows)) // 10**9
+        if design.white:
+            moves += independent_shifts(design, plant, data)
+        else:
+            moves += structured_shifts(design, blocks, plant, data)
+    slack = max(map(total, claims)) // 10**9
+    known = list(map(ranked, claims))
+    every = [list(map(ranked, ways)) for ways in moves]
 
-    def covers(row, move):
-        each = zip(sorted(move, reverse=True), chain(row, repeat(0)))
-        is_below = all(x <= y + slack // len(move) + 1 for x, y in each)
-        return is_below or sum(move) <= max(row, default=0)
+    def is_covered(ways, row):
+        for move in ways:
+            count, largest = sum(map(len, move.values())), row.get(1, [0])[0]
+            is_below = all(
+                x <= y + slack // count + 1
+                for r, lengths in move.items()
+                for x, y in zip(lengths, chain(row.get(r, ()), repeat(0)))
+            )
+            if is_below or sum(map(sum, move.values())) <= largest:
+                return True
+        return False
 
-    if design.loss["aligned"] and len(rows) == len(moves):
-        is_covered = all(map(covers, rows, moves))
+    if design.loss["aligned"] and len(known) == len(every):
+        holds = all(map(is_covered, every, known))
     else:
-        is_covered = all(any(covers(row, move) for row in rows) for move in moves)
-    return Fraction(max(map(sum, moves)), one), is_covered
+        holds = all(any(is_covered(ways, row) for row in known) for ways in every)
+    return Fraction(max(min(map(total, ways)) for ways in moves), one), holds
 
 
-def structured_shifts(design, plant, data):
-    """Return the sizes of the shifts of each coordinate, for each move."""
+def total(move):
+    return sum(y for _, y in move)
+
+
+def ranked(move):
+    """Return the lengths of pairs (r, length) by r, the largest first."""
+    found = {}
+    for r, y in sorted(move, reverse=True):
+        found.setdefault(r, []).append(y)
+    return found
+
+
+def structured_shifts(design, blocks, plant, data):
+    """Return ways to explain each move, as pairs (r, length) of each block."""
     moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.is_like(design.plant):
@@ -829,11 +860,20 @@ def structured_shifts(design, plant, data):
             maps.append(coordinates(design, plant, spanning, of_states=True))
         except Verdict:
             pass
-    each = zip(*(sizes_of_columns(c @ moves) for c in maps))
-    found = [min(shifts, key=sum) for shifts in each]
+    each = (map(partial(lengths, blocks), sizes_of_columns(c @ moves)) for c in maps)
+    found = list(map(list, zip(*each)))
     if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
-        squares = [sum(shifts) ** 2 for shifts in found]
-        return [[root_up(sum(squares) >> Matrix.bits)]]
+        squares = [min(map(total, ways)) ** 2 for ways in found]
+        return [[[(1, root_up(sum(squares) >> Matrix.bits))]]]
+    return found
+
+
+def lengths(blocks, sizes):
+    """Return pairs (r, length) of sizes of entries, for blocks (r, what squares count)."""
+    found, each = [], iter(sizes)
+    for r, times in blocks:
+        square = times * sum(next(each) ** 2 for _ in range(r))
+        found.append((r, isqrt(square) + 1))
     return found
 
 
@@ -854,7 +894,8 @@ def independent_shifts(design, plant, data):
         else:
             shifts = sizes_of_columns((sizes @ rows).T)
         more = steps * design.horizon
-        found += [[x + h for x, h in zip(row, more, strict=True)] for row in shifts]
+        for row in shifts:
+            found.append([[(1, x + h) for x, h in zip(row, more, strict=True)]])
     return found
 
 
@@ -866,75 +907,72 @@ def sizes_of_columns(matrix):
 # -- radial noise ----------------------------------------------------------------------
 # Its r numbers eta have the density exp(-|eta|), within a bound R if that is finite. The law
 # is radial and falls outwards, so only the size y of a shift counts, and larger ones cost
-# more. Explanations are those of Gaussian noise.
+# more. Explanations are those of Gaussian noise. The loss of a shift y is y cos(a).
+
+MOST_CELLS = 1 << 13
+MOST_COMPOSED = 32
 
 
 def radial_promise(design):
     """Return the same of radial noise."""
-    if design.kinds == {"blocks"}:
-        raise NotCovered("radial noise in independent blocks")
-    (row,), budget = design.loss["rows"], design.request["budget"]
-    ((size, r, bound), copies), *others = row["radial"]
-    if others or (r, bound, copies) != (design.factor.width, design.bound, 1):
+    request, rows = design.request, [row["radial"] for row in design.loss["rows"]]
+    if request["budget"]["gdp"] is not None:
+        raise NotCovered("radial noise for a budget of gdp")
+    epsilon, delta = (float(request["budget"][x]) for x in ("epsilon", "delta"))
+    releases = request["releases"]
+    claims = [[(r, y, n) for (y, r, _), n in row] for row in rows]
+    bounds = {bound for row in rows for (_, _, bound), _ in row}
+    size = max(sum(Fraction(y) * n for _, y, n in row) for row in claims)
+    laws = [(r, n) for row in claims for r, _, n in row]
+    is_cut = design.family == "truncated"
+    if bounds != {design.bound} or is_cut != (design.bound < inf):
         raise Broken("the promise is about noise of another law")
-    if budget["gdp"] is not None or design.request["releases"] > 1:
-        raise NotCovered("radial noise for a budget of gdp, or for several releases")
-    found, holds = sharp_shift(design, size)
-    y, epsilon, delta = float(size), float(budget["epsilon"]), 0.0
-    if bound < inf:
-        if y > epsilon:
-            raise NotCovered("truncated noise whose loss exceeds epsilon")
-        delta = truncated_delta(y, r, float(bound))
-    elif y > epsilon:
-        delta = ball_delta(y, r, epsilon)
+    if design.kinds == {"blocks"}:
+        blocks = [(r, r + 1) for r in design.blocks]
+        found, holds = sharply(lambda: largest_loss(design, blocks, claims))
+    elif laws == [(design.factor.width, 1)]:
+        found, holds = sharp_shift(design, size)
+    else:
+        raise Broken("the promise is about noise of another law")
+    if design.bound == inf:
+        most = max(composed_delta(row, epsilon, delta, releases) for row in claims)
+    elif releases > 1 or size > epsilon:
+        raise NotCovered("several releases of truncated noise, or a loss over epsilon")
+    else:
+        most = truncated_delta(float(size), design.factor.width, float(design.bound))
     numbers = {"shift": found, "claimed shift": size}
-    numbers |= {"epsilon": epsilon, "claimed delta": delta}
-    return numbers, holds, delta <= budget["delta"] * TOLERANCE
+    numbers |= {"epsilon": epsilon, "claimed delta": most}
+    return numbers, holds, most <= delta * TOLERANCE
 
 
-def integral(f, low, high, bound):
-    """Return Simpson's rule and a bound of its error.
+#: Nodes and weights of Gauss's rule, those of the middle and of each side.
+GAUSS = [(0.0, 128 / 225)]
+for side, sign in pairs((-1, 1), repeat=2):
+    node = side * math.sqrt(5 + sign * math.sqrt(40 / 7)) / 3
+    GAUSS.append((node, (322 - sign * 13 * math.sqrt(70)) / 900))
+
+
+def integral(f, low, high, bound, radius=None):
+    """Return Gauss's rule and a bound of its error.
 
     ``bound(radius)`` is the most that |f| is within a radius of the interval in the complex
-    plane. By Cauchy's estimate |f''''| <= 24 bound / radius^4.
+    plane. By Cauchy's estimate the tenth derivative is at most 10! bound / radius^10, and
+    over a width w five nodes err by w^11 (5!)^4 / (11 (10!)^3) of that.
     """
-    panels = 1 << 15
-    h = (high - low) / panels
-    ends = f(low) + f(high)
-    inner = (f(low + k * h) * (4 if k % 2 else 2) for k in range(1, panels))
-    found = (ends + math.fsum(inner)) * h / 3
-    radius = min(high - low, 1.0) / 8
-    fourth = 24 * bound(radius) / radius**4
-    rule = (high - low) * h**4 / 180 * fourth
-    rounding = 1e-12 * abs(found)
-    return found, rule + rounding
+    radius = radius or min(high - low, 1.0) / 8
+    panels = math.ceil(16 * (high - low) / radius)
+    half = (high - low) / panels / 2
+    middles = (low + (2 * k + 1) * half for k in range(panels))
+    found = half * math.fsum(w * f(m + half * x) for m in middles for x, w in GAUSS)
+    rule = (high - low) * 1.432e-6 * (2 * half / radius) ** 10 * bound(radius)
+    return found, rule + 1e-12 * abs(found)
 
 
 def ball_delta(y, r, epsilon):
-    """Return a bound of the delta of a shift y without a radius.
-
-    The loss y cos(a) has a density g of the angle a, in terms of Bessel functions K.
-    """
+    """Return a bound of the delta of a shift y without a radius."""
     if r == 1:  # Laplace
         return -math.expm1((epsilon - y) / 2)
-    if not (r <= 32 and 1e-3 <= y <= 100):
-        raise NotCovered("radial noise of many numbers, or a very small or large shift")
-
-    def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
-        steps = (k / 64 for k in range(768))
-        terms = (
-            math.cosh(2 * order * x) * math.exp(-y * math.sinh(x) ** 2) for x in steps
-        )
-        return math.fsum(terms) - 0.5
-
-    q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
-
-    def g(a):
-        s = math.sin(a)
-        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
-
-    def largest_g(s, radius):  # for |sin| at most s
-        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
+    g, largest_g, _ = angles(y, r)
 
     def excess(a):
         return g(a) * -math.expm1(epsilon - y * math.cos(a))
@@ -945,9 +983,122 @@ def ball_delta(y, r, epsilon):
         return largest_g(s, radius) * most
 
     end = math.acos(epsilon / y)
-    beyond, error = integral(excess, 0.0, end, largest_excess)
-    total, its = integral(g, 0.0, math.pi, lambda b: largest_g(math.cosh(b), b))
-    return (beyond + error) / (total - its)
+    return sum(integral(excess, 0.0, end, largest_excess))
+
+
+@cache
+def angles(y, r):
+    """Return the density of the angle of a loss y cos(a), a bound of it, and P(a = 0).
+
+    It has Bessel functions K, and is rounded up. The bound is one of its size in the
+    complex plane, where |sin a| <= s.
+    """
+    if r == 1:  # up to the centre of the other law
+        q, total, atom = 0.0, 4 / y, 0.5
+    elif not (r <= 32 and y <= 100):
+        raise NotCovered("radial noise of many numbers, or a large shift")
+    else:
+        atom = 0.0
+
+        def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
+            steps = (k / 64 for k in range(768))
+            terms = (
+                math.cosh(2 * order * x) * math.exp(-y * math.sinh(x) ** 2)
+                for x in steps
+            )
+            return math.fsum(terms) - 0.5
+
+        q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
+
+    def shape(a):
+        s = math.sin(a)
+        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
+
+    def largest(s, radius):
+        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
+
+    if r > 1:
+        found, error = integral(shape, 0.0, math.pi, lambda b: largest(math.cosh(b), b))
+        total = found - error
+    return lambda a: shape(a) / total, lambda s, b: largest(s, b) / total, atom
+
+
+def composed_delta(row, epsilon, wanted, releases):
+    """Return a bound of the delta of releases that lose a row (r, y, count) each.
+
+    Losses miss the sum Y of all y by d each, and delta is the mean of the positive part of
+    1 - exp(sum d - D), where D = Y - epsilon. It is convex in every exp(d), so it does not
+    fall if d moves to the ends of a cell such that the mean of exp(d) stays. Cells become
+    smaller until delta is as ``wanted``, or far from it. One Laplace number of Y bounds it
+    as well.
+    """
+    laws = [(float(y), r, n * releases) for r, y, n in row if y]
+    count = sum(n for *_, n in laws)
+    D = math.fsum(y * n for y, _, n in laws) - epsilon
+    if D <= (0 if wanted else epsilon / 1e9):
+        return 0.0
+    if count == 1:
+        return ball_delta(*laws[0][:2], epsilon)
+    delta, cells, last, most = -math.expm1(-D / 2), 64, inf, wanted * TOLERANCE
+    if delta > most and count > MOST_COMPOSED:
+        raise NotCovered("radial noise of many blocks or releases")
+    while delta > most and 2 * delta - last < most:
+        last, cells = delta, 2 * cells
+        if cells > MOST_CELLS:
+            raise NotCovered("it is undecided: no bound of delta was proved")
+        left = [-math.expm1(-k * D / cells) for k in range(cells + 1)]
+        for y, r, n in laws:
+            moved = moved_losses(y, r, D / cells, cells)
+            for _ in range(n):
+                left = convolved(left, moved)
+        delta = min(last, left[cells] * (1 + 1e-11))
+    return delta
+
+
+def moved_losses(y, r, h, cells):
+    """Return the chances of d = y - y cos(a), moved to multiples of h up to so many."""
+    g, largest, atom = angles(y, r)
+    found = [atom] + [0.0] * (cells + 1)
+    ends = [2 * math.asin(min(math.sqrt(k * h / 2 / y), 1.0)) for k in range(cells + 1)]
+    radius = min(ends[-1], 1.0) / 8
+    s = min(math.sinh(ends[-1] + radius), math.cosh(radius))
+    near = h + radius * y * s  # a bound of d - k h next to a cell
+    times = near * math.exp(near) / math.expm1(h)  # and of the share there
+
+    def share(k, a):  # of what moves to the far end of cell k
+        return math.expm1(2 * y * math.sin(a / 2) ** 2 - k * h) / math.expm1(h)
+
+    def far(k, a):
+        return g(a) * share(k, a)
+
+    def most(times, radius):
+        return largest(s, radius) * times
+
+    for k, (low, high) in enumerate(pairwise(ends)):
+        if low < high:
+            mass = sum(integral(g, low, high, partial(most, 1.0), radius))
+            moved, wrong = integral(
+                partial(far, k), low, high, partial(most, times), radius
+            )
+            moved = max(moved - wrong, 0.0)
+            found[k] += mass - moved
+            found[k + 1] += moved
+    if r == 1 and 2 * y < cells * h:  # beyond the centre of the other law
+        k, mass = int(2 * y / h), math.exp(-y) / 2
+        found[k] += mass * (1 - share(k, math.pi))
+        found[k + 1] += mass * share(k, math.pi)
+    return found[: cells + 1]
+
+
+def convolved(left, right):
+    """Return the first sums of products of numbers up to one, by one product, rounded up."""
+    whole, size, one = [], 28, 1 << 96
+    for numbers in (left, right):
+        each = (math.ceil(x * one).to_bytes(size, "little") for x in numbers)
+        whole.append(int.from_bytes(b"".join(each), "little"))
+    both = (whole[0] * whole[1]).to_bytes(2 * size * len(left), "little")
+    each = (both[k * size : (k + 1) * size] for k in range(len(left)))
+    return [math.nextafter(int.from_bytes(x, "little") / one**2, 1.0) for x in each]
 
 
 def truncated_delta(y, r, R):
@@ -1519,6 +1670,7 @@ disturbanceadjacency radius inputs times norm duration profiles events separatio
 jointadjacency parts
 structured plant factor
 radial plant factor bound
+blocks plant factor sizes
 driven response sizes
 correlated root outputs
 white scale
@@ -1659,8 +1811,9 @@ class Design:
         self.kinds = {part["kind"] for part in data["parts"]}
         held = dict(chain(*(part.items() for part in data["parts"])))
         self.white, self.root = held.get("scale"), held.get("root")
-        self.bound, self.response = held.get("bound"), held.get("response")
+        self.bound, self.response = held.get("bound", inf), held.get("response")
         self.shaping = held.get("shaping")
+        self.blocks = held["sizes"] if "blocks" in self.kinds else []
         if "driven" in self.kinds:  # noise that is shaped by a diagonal D
             self.shaping = {"A": [], "D": diagonal(held["sizes"]).rows}
         states, outputs = len(self.plant.states), len(self.plant.outputs)
@@ -1681,6 +1834,8 @@ class Design:
             "one part of a kind": len(self.kinds) == len(data["parts"]) > 0,
             "plant of the noise": held.get("plant", data["plant"]) == data["plant"],
             "rows of the noise": len(self.factor.rows) == states,
+            "blocks": sum(self.blocks) in (0, self.factor.width)
+            and all(type(r) is int and r > 0 for r in self.blocks),
             "outputs of the noise": held.get("outputs", outputs) == outputs,
             "sizes": all(len(x) == outputs and min(x) > 0 for x in each),
             "scope": data["schema"] > 2 or is_in_scope(data, self.plants),

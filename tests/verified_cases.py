@@ -5,6 +5,7 @@ import warnings
 import cases
 import control as ct
 import numpy as np
+import scipy.linalg
 
 import privcontrol as pc
 
@@ -89,6 +90,26 @@ def radial(rng, kind):
         secret = [secret, pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)]
     law = "truncated" if "truncated" in kind else "ball"
     run = {"horizon": int(rng.integers(2, 40)), "family": law}
+    return plant, run | {"adjacency": secret}
+
+
+def blocks(rng, kind):
+    """Noise in independent blocks, for a weight that reads fewer directions than are hidden."""
+    lags = np.diag(rng.uniform(0.6, 0.95, 3 if "three" in kind else 2))
+    read = rng.uniform(0.5, 2, (1, len(lags))) * rng.choice([-1, 1], len(lags))
+    secret = pc.StateAdjacency(rng.uniform(0.1, 1), times=[0])
+    if "plane" in kind:  # a move at any time is one of many directions
+        angle = rng.uniform(0.5, 1.5)
+        turn = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+        lags = scipy.linalg.block_diag(turn, rng.uniform(0.7, 0.9))
+        read = np.eye(2, 3)
+        secret = pc.StateAdjacency(rng.uniform(0.1, 1))
+    plant = ct.ss(lags, np.ones((len(lags), 1)), np.eye(len(lags)), 0, 1.0)
+    run = {
+        "horizon": int(rng.integers(3, 12)),
+        "family": "ball",
+        "weight": read.T @ read,
+    }
     return plant, run | {"adjacency": secret}
 
 
@@ -288,8 +309,15 @@ KINDS = dict.fromkeys(
     states_over_run,
 )  # fmt: skip
 KINDS |= dict.fromkeys(
-    ("radial", "radial ball", "radial two secrets", "truncated", "truncated ball"), radial
+    (
+        "radial", "radial ball", "radial two secrets", "radial releases", "truncated",
+        "truncated ball",
+    ),
+    radial,
 )  # fmt: skip
+KINDS |= dict.fromkeys(
+    ("blocks", "blocks three", "blocks plane", "blocks releases"), blocks
+)
 KINDS |= dict.fromkeys(("delayed inputs", "delayed outputs"), delayed)
 KINDS |= dict.fromkeys(
     (
@@ -344,8 +372,9 @@ def design(kind, seed):
     if not laplace and rng.random() < 0.3:
         budget = pc.PrivacyBudget(gdp=rng.uniform(0.1, 2))
     releases = int(rng.integers(1, 4))
-    if KINDS[kind] is radial:  # its promises about other budgets are not covered
-        budget, releases = pc.PrivacyBudget(epsilon=rng.uniform(0.2, 3), delta=1e-3), 1
+    if KINDS[kind] in (radial, blocks):  # their promises about a gdp are not covered
+        budget = pc.PrivacyBudget(epsilon=rng.uniform(0.2, 3), delta=1e-3)
+        releases = releases if "releases" in kind else 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plant, request = KINDS[kind](rng, kind)
