@@ -20,6 +20,8 @@ PNAS 117 (2020).
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Samples from which a column that grows evenly is taken for a clock.
 _CLOCKED = 10
+#: Names of columns that hold the times of their rows, in small letters.
+_TIMES = ("time", "timestamp", "datetime")
 
 #: Residuals below this share of the data are taken for rounding.
 _ROUNDING = 1e-9
@@ -179,7 +183,8 @@ def identify_states(
         Gives names, sampling time, C and D, and the entries of A and B that are known.
     states : array_like, shape (n, T), pandas.DataFrame, or a list of them
         One recorded run, or several. A table has a row for each sample, and its columns
-        are found by the names of the states.
+        are found by the names of the states. Where its index, or a column of times that
+        is no signal, says that a row is missing, the table is refused.
     inputs : array_like, shape (m, T), pandas.DataFrame, or a list of them, optional
         The inputs at the same samples; may be left out if the plant has none, if B is
         known to be zero, or if the tables of the states have columns for them.
@@ -204,8 +209,8 @@ def identify_states(
     Raises
     ------
     ValueError
-        If there are too few samples, the data do not determine the unknown entries, or
-        there is no noise in them.
+        If there are too few samples, rows of a table are missing, the data do not
+        determine the unknown entries, or there is no noise in them.
 
     See Also
     --------
@@ -276,6 +281,7 @@ def identify_outputs(
     outputs : array_like, shape (p, T), pandas.DataFrame, or a list of them
         One recorded run, or several. A table has a row for each sample. Its columns are
         the outputs, without those in ``input_names``, or those in ``output_names``.
+        A table that lacks rows is refused as by `identify_states`.
     inputs : array_like, shape (m, T), pandas.DataFrame, or a list of them, optional
         The inputs at the same samples. By default they are the columns in
         ``input_names`` of the tables of the outputs; without those there is one
@@ -479,6 +485,17 @@ def _runs(
     for signal, driven in zip(each, of_inputs, strict=True):
         one: Any
         for argument, one in ((name, signal), ("inputs", driven)):
+            if isinstance(one, str | os.PathLike):
+                raise TypeError(
+                    f"{argument}: expected recorded numbers, got the {type(one).__name__} "
+                    "of a file; read it first, such as by pandas.read_csv(path)"
+                )
+            if isinstance(one, np.ndarray) and _lacks(one):
+                raise ValueError(
+                    f"{argument}: a sample is missing (NaN); pass the runs between the "
+                    "gaps as a list: without their rows two samples would count as one "
+                    "step of the plant, and filled ones are not the plant's"
+                )
             if getattr(one, "ndim", None) == 1:
                 raise ValueError(
                     f"{argument}: expected a row for each signal and a column for each "
@@ -493,6 +510,11 @@ def _runs(
             of_run = real_array(driven, "inputs", shape=(input_width, count))
         runs.append((found, of_run))
     return runs
+
+
+def _lacks(values: NDArray) -> bool:
+    """Return whether an array has an entry that is no number."""
+    return values.dtype.kind == "f" and bool(np.isnan(values).any())
 
 
 def _tables(signals: object) -> list:
@@ -519,22 +541,81 @@ def _signals(given: object, names: Sequence[str] | None, argument: str) -> objec
             f"{', '.join(map(str, wanted)) or 'some names'}, got others; rename the "
             "columns, or pass arrays with a row for each signal"
         )
+    for table in tables:
+        _check_steps(table, wanted, argument)
     return [table[wanted].to_numpy().T for table in tables]
+
+
+def _check_steps(table: pd.DataFrame, names: Sequence[str], argument: str) -> None:
+    """Refuse a table whose rows do not follow each other, by its index or its times.
+
+    A row that is left out would count as a step of the plant that it never took.
+    """
+    clocks = {"the index": getattr(table, "index", ())}
+    for name in table.columns:
+        if name not in names and _is_time(table[name], name):
+            clocks[f"the column {name!r}"] = table[name]
+    for where, clock in clocks.items():
+        steps = np.diff(_moments(clock))
+        if not len(steps):
+            continue
+        usual = np.median(steps)
+        follows = np.zeros(len(steps), dtype=bool)
+        if usual > 0:
+            follows = np.rint(steps / usual) == 1
+        if follows.all():
+            continue
+        raise ValueError(
+            f"{argument}: {where} does not grow by one step from row to row, first from "
+            f"row {np.argmin(follows)} of the table to the next (the first is row 0): "
+            "samples are missing, come twice or are out of order, and two rows would "
+            "count as one step of the plant. Sort the table, and pass the runs between "
+            "the gaps as a list of tables. If the rows do follow each other, leave that "
+            "column out, or number the rows by reset_index(drop=True)"
+        )
+
+
+def _is_time(column: object, name: object) -> bool:
+    """Return whether a column of a table holds the times of its rows."""
+    values = np.asarray(column)
+    return values.ndim == 1 and (
+        values.dtype.kind in "mM" or str(name).lower() in _TIMES
+    )
+
+
+def _moments(clock: object) -> NDArray:
+    """Return times, or numbers of rows, as floats; none where they are neither."""
+    values = np.asarray(clock)
+    if values.ndim != 1 or values.dtype.kind not in "mMiufO":
+        return np.empty(0)
+    if values.dtype.kind == "O":
+        with warnings.catch_warnings():  # times with a zone become those of UTC
+            warnings.simplefilter("ignore")
+            try:
+                values = values.astype("datetime64[ns]")
+            except (ValueError, TypeError):
+                return np.empty(0)
+    if values.dtype.kind in "mM":
+        values = values.astype("int64")
+    return values.astype(float)
 
 
 def _refuse_clock(table: pd.DataFrame, names: Sequence[str]) -> None:
     """Refuse a column that counts samples or their time, taken for an output untold."""
     for name in names:
         column = table[name]
+        if _is_time(column, name):
+            raise ValueError(
+                f"outputs: the column {name!r} holds times, and would be taken for an "
+                "output; name the outputs, output_names=[...], or drop the column"
+            )
         if len(column) < _CLOCKED:
             continue
-        if column.dtype.kind in "iuf":
-            steps = np.diff(column.to_numpy(dtype=float))
-            level = float(np.max(np.abs(steps)))
-            is_clock = bool(level > 0 and np.ptp(steps) <= 1e-6 * level)
-        else:
-            is_clock = column.dtype.kind in "mM"
-        if is_clock:
+        if column.dtype.kind not in "iuf":
+            continue
+        steps = np.diff(column.to_numpy(dtype=float))
+        level = float(np.max(np.abs(steps)))
+        if level > 0 and np.ptp(steps) <= 1e-6 * level:
             raise ValueError(
                 f"outputs: the column {name!r} grows by the same step at every sample, as "
                 "a clock does, and would be taken for an output; name the outputs, "

@@ -6,6 +6,7 @@ setting.
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import control as ct
 import numpy as np
@@ -475,15 +476,113 @@ def test_a_clock_in_the_table_is_not_taken_for_an_output():
     options = {"order": 2, "dt": 0.5, "data": "open-loop", "input_names": ["valve"]}
     known = pc.identify_outputs(table, **options)
     seconds = 0.5 * np.arange(300)
-    for clock in (seconds, np.arange(300), pandas.to_datetime(seconds, unit="s")):
-        log = table.assign(time=clock)
-        with pytest.raises(ValueError, match=r"'time' grows .* output_names=\["):
+    dates = pandas.to_datetime(seconds, unit="s")
+    for name, clock in (("s", seconds), ("k", np.arange(300)), ("day", dates)):
+        log = table.assign(**{name: clock})
+        cause = f"{name!r} (grows|holds times).* output_names="
+        with pytest.raises(ValueError, match=cause):
             pc.identify_outputs(log, **options)
         assert (
             pc.identify_outputs(log, output_names=["level"], **options).box == known.box
         )
+    # a clock that misses a beat does not grow evenly, but its name tells
+    late = table.assign(time=np.where(np.arange(300) < 9, seconds, seconds + 1))
+    with pytest.raises(ValueError, match="'time' holds times"):
+        pc.identify_outputs(late, **options)
     # an output that rests, or drifts with noise, is no clock
     pc.identify_outputs(table.assign(drift=seconds + x[1]), **options)
+
+
+def _logged(count=300):
+    """A log of `recorded` data whose rows have a date, and its plant."""
+    pandas = pytest.importorskip("pandas")
+    x, u = recorded(count)
+    log = pandas.DataFrame({"level": x[0], "flow": x[1], "valve": u[0]})
+    log["when"] = pandas.date_range("2026-01-01", periods=count, freq="15min")
+    plant = ct.ss(np.zeros((2, 2)), np.zeros((2, 1)), np.eye(2), 0, 0.25,
+                  states=["level", "flow"], inputs=["valve"])  # fmt: skip
+    return log, plant
+
+
+def test_rows_that_are_missing_or_out_of_order_are_refused():
+    log, plant = _logged()
+    gap = log.drop(index=[40, 41])
+    numbered = gap.reset_index(drop=True)
+    wrong = {
+        "the index": [
+            gap.drop(columns="when"),
+            gap.set_index("when"),
+            log.sample(frac=1, random_state=0),
+            log.iloc[::-1],
+        ],
+        "the column 'when'": [numbered],
+        "the column 'Time'": [
+            numbered.assign(when=numbered.when.astype(str)).rename(
+                columns={"when": "Time"}
+            ),
+            numbered.assign(Time=900.0 * gap.index).drop(columns="when"),
+        ],
+    }
+    for where, tables in wrong.items():
+        for table in tables:
+            with pytest.raises(ValueError, match=f"states: {where} does not grow"):
+                pc.identify_states(plant, table)
+    with pytest.raises(ValueError, match="from row 39 of the table to the next"):
+        pc.identify_states(plant, numbered)
+    with pytest.raises(ValueError, match="outputs: the index does not grow"):
+        pc.identify_outputs(gap[["level"]], order=1, dt=0.25)
+    inputs = gap[["valve"]]
+    with pytest.raises(ValueError, match="inputs: the index does not grow"):
+        pc.identify_states(plant, log.iloc[2:], inputs)
+
+
+def test_the_advice_for_missing_rows_holds_when_it_is_followed():
+    log, plant = _logged()
+    runs = [log.iloc[:40], log.iloc[42:]]
+    found = pc.identify_states(plant, runs)
+    arrays = [run[["level", "flow"]].to_numpy().T for run in runs]
+    driven = [run[["valve"]].to_numpy().T for run in runs]
+    assert found.box == pc.identify_states(plant, arrays, driven).box
+    assert found.samples == 39 + 257  # no step leads over the gap
+    follow = log.drop(columns="when").drop(index=[40, 41]).reset_index(drop=True)
+    assert pc.identify_states(plant, follow).samples == 297
+    shuffled = log.sample(frac=1, random_state=0)
+    ordered = pc.identify_states(plant, shuffled.sort_values("when"))
+    assert ordered.box == pc.identify_states(plant, log).box
+
+
+def test_clocks_that_tremble_and_other_columns_are_no_gaps():
+    log, plant = _logged()
+    pandas = pytest.importorskip("pandas")
+    known = pc.identify_states(plant, log).box
+    tremble = pandas.to_timedelta(
+        np.random.default_rng(0).uniform(0, 200, 300), unit="s"
+    )
+    zoned = log.when.dt.tz_localize("Europe/Berlin")
+    for table in (
+        log.assign(when=log.when + tremble),
+        log.assign(when=zoned),
+        log.assign(when=zoned).set_index("when"),
+        log.assign(time=["noon"] * 300),
+        log.assign(note=["a", "b", "c"] * 100, shift=[1, 2, 2] * 100),
+        log.set_index(np.array(["a", "b", "c"] * 100)),
+    ):
+        assert pc.identify_states(plant, table).box == known
+
+
+def test_what_holds_no_recording_says_what_to_pass():
+    log, plant = _logged()
+    with pytest.raises(TypeError, match=r"states: .* str of a file; read .*read_csv"):
+        pc.identify_states(plant, "log.csv")
+    with pytest.raises(TypeError, match="outputs: .* a file"):
+        pc.identify_outputs(Path("log.csv"), order=1, dt=1)
+    hole = log.assign(flow=log.flow.where(log.index != 7))
+    with pytest.raises(ValueError, match=r"states: a sample is missing \(NaN\)"):
+        pc.identify_states(plant, hole)
+    u = np.ones((1, 9))
+    u[0, 3] = np.nan
+    with pytest.raises(ValueError, match="inputs: a sample is missing"):
+        pc.identify_outputs(np.ones((1, 9)), u, order=1, dt=1)
 
 
 def test_recordings_that_stand_or_lie_wrongly_say_how_to_turn_them():
