@@ -52,7 +52,7 @@ def main(count):
             f"{count} rooms {name}: {took:.2f} s, std {noise.std[0]:.5f} K, gap "
             f"{noise.design.gap:.5f}, {noise.design.symmetry}"
         )
-    return widest > 0.01
+    return bool(widest > 0.01)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def main():
         print(f"{shape}, {duration} samples: {noise.std[0]:.3f} K, the loop costs "
               f"{paid:.2f} % more, gap {noise.design.gap:.4f}, {took:.1f} s", flush=True)  # fmt: skip
         far = max(far, noise.std.max() / std - 1, paid / price - 1)
-    return far > ROUNDED
+    return bool(far > ROUNDED)
 
 
 if __name__ == "__main__":

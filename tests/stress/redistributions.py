@@ -46,7 +46,7 @@ def main(count):
             worst = max(worst, ratio)
             print(f"pole {pole}, d = {moved}: {count} redistributions, "
                   f"largest ratio {ratio:.9f}", flush=True)  # fmt: skip
-    return worst > 1 + 1e-9  # in double precision
+    return bool(worst > 1 + 1e-9)  # in double precision
 
 
 if __name__ == "__main__":
