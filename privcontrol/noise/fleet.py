@@ -335,16 +335,17 @@ class SeparateUnits(NoisePart):
     def stream(self, first: NDArray) -> Stream:
         none = np.empty((0, self.width))
         streams = [
-            [group.part.stream(entries) for entries in own_first]
+            group.part.streams(own_first)
             for group, own_first, _ in self._shared_out(first, none)
         ]
 
         def advance(fresh: NDArray) -> NDArray:
             gamma = np.zeros((len(fresh), self.outputs))
             shared = self._shared_out(np.empty(self.once), fresh)
-            for going_on, (group, _, own_fresh) in zip(streams, shared, strict=True):
-                for k, unit in enumerate(going_on):
-                    gamma[:, group.places[k]] = unit(own_fresh[:, k])
+            for units, (group, _, own_fresh) in zip(streams, shared, strict=True):
+                gamma[:, group.places] = np.moveaxis(
+                    units(np.moveaxis(own_fresh, 1, 0)), 0, 1
+                )
             return gamma
 
         return advance

@@ -127,6 +127,19 @@ class NoisePart(ByContent, Saved, ABC):
 
         return advance
 
+    def streams(self, first: NDArray) -> Stream:
+        """Begin streams of several units together, with entries (N, once) drawn once.
+
+        They take fresh entries (N, count, width) to samples (N, count, p).
+        """
+        every = [self.stream(entries) for entries in first]
+
+        def advance(fresh: NDArray) -> NDArray:
+            units = zip(every, fresh, strict=True)
+            return np.stack([unit(own) for unit, own in units])
+
+        return advance
+
     def _varying_stream(self, state: NDArray) -> Stream:
         """Begin a stream of a part that varies, which goes sample by sample."""
         t = 0
@@ -527,6 +540,19 @@ class Filtered(NoisePart):
     @property
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
         return self.response, self.shaping
+
+    def streams(self, first: NDArray) -> Stream:
+        """Begin streams of several units, which go on sample by sample together."""
+        if self._model.varies:
+            return super().streams(first)
+        states = mapped(self.state_root, first)
+
+        def advance(fresh: NDArray) -> NDArray:
+            nonlocal states
+            gamma, states = self._model.run(states, fresh)
+            return gamma
+
+        return advance
 
     def scaled(self, gain: float) -> Filtered:
         return replace(self, shaping=self.shaping.scaled(gain))
