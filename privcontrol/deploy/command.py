@@ -106,6 +106,10 @@ class _Refused(Exception):
     """A reading is not published. The message holds nothing of it."""
 
 
+class _Passed(_Refused):
+    """A reading came late, or again."""
+
+
 class Relay:
     """Pass readings through a gateway, one published value for each that is accepted.
 
@@ -179,6 +183,7 @@ class Relay:
         self._number = 0  # of the reading
         self._published = 0
         self._refused = 0
+        self._late = 0  # of those that were refused
         self._stopping = False
         self._asked = False
 
@@ -218,6 +223,7 @@ class Relay:
                 self._pass_on(reading, sink)
             except _Refused as reason:
                 self._refused += 1
+                self._late += isinstance(reason, _Passed)
                 _LOG.warning("line %d refused: %s", self._number, _plain(reason))
 
     def stop(self, *signalled: object) -> None:
@@ -238,6 +244,11 @@ class Relay:
             "published": self._published,
             "refused": self._refused,
         }
+
+    @property
+    def _unread(self) -> int:
+        """Readings that could not be used, where none could; 0 where one was of use."""
+        return 0 if self._published or self._late else self._refused
 
     @property
     def reads_rows(self) -> bool:
@@ -278,7 +289,7 @@ class Relay:
         else:
             sample = following
         if sample < following:
-            raise _Refused(f"its sample was passed, the next one is {following}")
+            raise _Passed(f"its sample was passed, the next one is {following}")
         if sample >= self._horizon:
             raise _Refused("its sample is behind the horizon")
         longest = min(self._most_lost, self._gateway.longest_jump)
@@ -309,9 +320,10 @@ class Relay:
             # other columns are not needed
             return {name: float(field) for name, field in named if name in known}
         except (ValueError, RecursionError, csv.Error):
-            wanted = "a row of the header"
-            if not self._header:
-                wanted = f"a header that names {', '.join(self._outputs)}"
+            wanted = f"a header that names {', '.join(self._outputs)}, between commas"
+            if self._header:
+                needed = [*self._outputs, *sorted(self._places & set(self._header))]
+                wanted = f"a row of the header with numbers for {', '.join(needed)}"
             raise _Refused(f"expected a JSON object, or {wanted}") from None
 
 
@@ -911,6 +923,12 @@ def _publish(options: argparse.Namespace) -> None:
                 lambda message: sink.take(message, relay.reads_rows),
                 most=1 if options.every else None,
             )
+        if relay._unread and os.path.isfile(options.source):
+            raise ValueError(
+                f"source: none of the {relay._unread} lines of {options.source} could be "
+                "published, for the reasons above; mend the file, and start again with "
+                "the same --state, which goes on where it was"
+            )
 
 
 def _going_on(options: argparse.Namespace) -> Publisher | None:
@@ -1018,7 +1036,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--epoch",
-        type=_finite,
+        type=_moment,
         metavar="TIME",
         help='of sample 0: readings have a "time"',
     )
@@ -1026,18 +1044,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError("expected a finite number")
-    return number
+def _moment(text: str) -> float:
+    with suppress(ValueError):
+        number = float(text)
+        if math.isfinite(number):
+            return number
+    raise argparse.ArgumentTypeError(
+        "expected a number in the unit of the plant's dt, as the readings' \"time\" has "
+        f"it, got {text!r}; turn dates into numbers first, such as seconds since 1970"
+    )
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("expected a number >= 0")
-    return number
+    with suppress(ValueError):
+        number = int(text)
+        if number >= 0:
+            return number
+    raise argparse.ArgumentTypeError(f"expected a whole number >= 0, got {text!r}")
 
 
 def _steps(text: str) -> list[str] | str:

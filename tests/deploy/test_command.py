@@ -644,6 +644,61 @@ def test_a_header_without_the_outputs_is_named(design, tmp_path):
     assert "line 1 refused: expected a JSON object, or a header that names y" in err
 
 
+def test_a_file_of_which_no_line_could_be_used_ends_the_command_with_one(
+    design, tmp_path
+):
+    """It ended with 0, as if the log had been published."""
+    log = tmp_path / "log.csv"
+    sink = tmp_path / "out.csv"
+    state = tmp_path / "gateway"
+    begun = (
+        "publish",
+        design,
+        "--state",
+        state,
+        "--source",
+        log,
+        "--sink",
+        sink,
+        *STEPS,
+    )
+    for text in ("z\n1\n", "index;y\n0;-20\n"):
+        log.write_text(text)
+        code, _, err = ran(*begun)
+        assert code == 1
+        assert "header that names y, between commas" in err
+        assert f"source: none of the 2 lines of {log} could be published" in err
+    # the advice: mend the file, and start again
+    log.write_text("index,y\n0,-20\n1,x\n")
+    code, _, err = ran(*begun)
+    assert code == 0
+    assert "line 3 refused: " in err
+    assert [line.split(",")[0] for line in sink.read_text().split()] == ["index", "0"]
+    # a log that was published before has come late, which is no fault of the file
+    log.write_text("index,y\n0,-20\n")
+    code, _, err = ran(*begun)
+    assert code == 0
+    assert "its sample was passed" in err
+
+
+def test_dates_as_times_are_answered_by_what_to_pass(design, tmp_path, capsys):
+    arguments = ["publish", design, "--state", tmp_path / "g", *STEPS]
+    for wrong in ("2026-01-01T00:00", "inf"):
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, arguments), "--epoch", wrong])
+        assert ended.value.code == 2
+        assert "--epoch: expected a number in the unit of" in capsys.readouterr().err
+    for wrong in ("1.5", "-1"):
+        with pytest.raises(SystemExit):
+            main([*map(str, arguments), "--known", wrong])
+        assert "--known: expected a whole number >= 0" in capsys.readouterr().err
+    dated = "note,time,y\na,2026-01-01,-20\n"
+    _, out, err = ran(*arguments, "--epoch", 0, given=dated)
+    assert out == ""
+    assert "line 2 refused: " in err
+    assert "a row of the header with numbers for y, time" in err
+
+
 def test_a_time_without_an_epoch_is_refused_with_its_cure(design, tmp_path):
     arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
     _, out, err = ran(*arguments, given='{"time": 0, "y": -20}\n')
